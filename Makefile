@@ -1,0 +1,56 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`. Both set up what is missing first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+VENV := .venv
+RUN := $(UV) run --no-sync
+CPP_BUILD := build/cpp
+# TensorFlow's C++ start-up notices are of no use to a user of fedplug; warnings and errors stay.
+export TF_CPP_MIN_LOG_LEVEL ?= 1
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(UV):
+	python3 -m venv .uv && .uv/bin/pip install --quiet uv
+
+setup: | $(UV) ## Python 3.11, the locked dependencies, the compiled core, the package (editable)
+	@$(UV) sync --quiet --frozen --no-install-workspace
+	@$(UV) sync --quiet --frozen --all-packages
+
+run: setup ## Train on the digits with and without compression: table and plot in runs/digits
+	$(RUN) fedplug run examples/digits.toml
+
+test: setup test-cpp ## All tests: C++ (ctest) and Python (pytest)
+	$(RUN) pytest
+
+test-cpp: setup
+	$(RUN) cmake --preset cpp-tests
+	$(RUN) cmake --build --preset cpp-tests
+	$(RUN) ctest --preset cpp-tests
+
+sanitize: setup ## The C++ tests under the address and undefined-behaviour sanitizers
+	$(RUN) cmake --preset sanitize
+	$(RUN) cmake --build --preset sanitize
+	$(RUN) ctest --preset sanitize
+
+lint: setup ## ruff, mypy --strict, clang-format
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	git ls-files 'csrc/*.h' 'csrc/*.cc' 'csrc/*.cu' 'csrc/*.cuh' | xargs $(RUN) clang-format --dry-run --Werror
+
+format: setup ## Rewrites the sources in the project's style
+	$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format .
+	git ls-files 'csrc/*.h' 'csrc/*.cc' 'csrc/*.cu' 'csrc/*.cuh' | xargs $(RUN) clang-format -i
+
+bench: setup ## Every benchmark, side by side with its peers
+	$(RUN) pytest benchmarks --benchmark-only
+
+wheel: setup ## The wheel, in dist/
+	$(UV) build --wheel --no-build-isolation
+
+clean: ## Removes what was built and installed here
+	rm -rf build dist $(VENV) .uv
+
+.PHONY: help setup run test test-cpp sanitize lint format bench wheel clean

@@ -1,0 +1,117 @@
+"""The contract of an encoder. The docstring of `Encoder` is the specification; the conformance kit tests it.
+
+Knows TensorFlow tensors; must not know TFF, stores or where an encoder will run.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.spec import Capabilities
+
+__all__ = ["Encoder", "Payload", "State"]
+
+Payload = Mapping[str, tf.Tensor]
+"""What leaves a client for one tensor, as named tensors; `Encoder.to_wire` turns it into bytes."""
+
+State = Mapping[str, tf.Tensor]
+"""What stays on a client between rounds for one tensor, as named tensors; empty for a stateless encoder."""
+
+
+class Encoder(abc.ABC):
+    """Compresses one tensor at a time; functional, so that a process can hold the state wherever it belongs.
+
+    All methods but `get_config` are traced into TensorFlow graphs: they take and return tensors, keep nothing on
+    ``self``, and must not depend on anything but their arguments and the configuration. ``spec`` is the
+    `tf.TensorSpec` of the tensor being compressed; its shape is fully known.
+
+    The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the encoder's
+    state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for bit where the
+    arithmetic is exact (top-k), and to rounding elsewhere.
+
+    The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to the
+    layout is a new ``wire_id``.
+    """
+
+    name: ClassVar[str]
+    """The name under which the registry knows this encoder, for instance ``"topk"``."""
+
+    wire_id: ClassVar[str]
+    """Names the frozen layout of `to_wire`, for instance ``"topk/1"``; at most 32 ASCII characters."""
+
+    @property
+    @abc.abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What this encoder, as configured, promises."""
+
+    @abc.abstractmethod
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments that make an equal encoder; JSON values only."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Encoder:
+        """The inverse of `get_config`."""
+        return cls(**config)
+
+    def init_state(self, spec: tf.TensorSpec) -> State:
+        """The state of a client that takes part for the first time. Default: none."""
+        del spec
+        return {}
+
+    @abc.abstractmethod
+    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+        """Compresses ``x``.
+
+        Args:
+            x: The tensor; finite, of a dtype the encoder accepts.
+            state: From `init_state` or from the previous call for this client and tensor.
+            round_num: The round, int32 scalar, for schedules and seeds.
+
+        Returns:
+            The payload and the next state, which has the structure, shapes and dtypes of ``state``.
+        """
+
+    @abc.abstractmethod
+    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """The dense tensor that a payload stands for."""
+
+    def accumulate(
+        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
+    ) -> tf.Tensor:
+        """``accumulator + weight * decode(payload)``. Sparse encoders do it without building the dense tensor.
+
+        Args:
+            accumulator: Dense, of the spec's shape and dtype.
+            payload: As returned by `encode` or `from_wire`.
+            weight: Scalar of the spec's dtype.
+            spec: Of the tensor that was encoded.
+        """
+        return accumulator + weight * self.decode(payload, spec)
+
+    @abc.abstractmethod
+    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """The payload's bytes, a uint8 vector, without any header: fedplug adds wire id, dtype, shape, checksum."""
+
+    @abc.abstractmethod
+    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+        """The inverse of `to_wire`.
+
+        The bytes are hostile: whatever they are, the result is a valid payload or an
+        `tf.errors.InvalidArgumentError`; never a read or write out of bounds, never an allocation that the
+        number of bytes or the spec does not justify.
+        """
+
+    def __eq__(self, other: object) -> bool:
+        """Encoders are values: equal when their class and configuration are."""
+        return type(self) is type(other) and self.get_config() == other.get_config()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(sorted(self.get_config().items()))))
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        return f"{self.name}({arguments})"

@@ -1,0 +1,91 @@
+"""Every error fedplug raises on purpose, so that callers can catch one family and the command line can print one line.
+
+Each message says what is wrong, where, and what to do about it. Must not import anything but the standard library.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CapabilityError",
+    "ConfigError",
+    "CorruptStoreError",
+    "FedplugError",
+    "LoweringError",
+    "NonFiniteError",
+    "OpLibraryError",
+    "PayloadError",
+    "PluginError",
+    "StoreError",
+    "StoreMismatchError",
+    "UnknownNameError",
+    "nearest",
+]
+
+
+class FedplugError(Exception):
+    """Base of all errors a caller or a user of the command line can act upon."""
+
+
+class ConfigError(FedplugError, ValueError):
+    """A configuration value is missing, of the wrong type or out of range."""
+
+
+class UnknownNameError(ConfigError):
+    """A name (encoder, store, configuration key ...) is not known; the message lists the nearest known ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+        self.kind = kind
+        self.name = name
+        self.known = sorted(known)
+        place = f" in {where}" if where else ""
+        super().__init__(f"unknown {kind} {name!r}{place}; {nearest(name, self.known)}")
+
+
+class CapabilityError(FedplugError):
+    """Parts were stacked in a way their declared capabilities forbid."""
+
+
+class PluginError(FedplugError):
+    """A plugin could not be imported, or what it declares is not valid."""
+
+
+class PayloadError(FedplugError, ValueError):
+    """A payload is truncated, corrupt, or not what its header claims."""
+
+
+class NonFiniteError(FedplugError, ValueError):
+    """A NaN or an infinity where only finite numbers make sense."""
+
+
+class OpLibraryError(FedplugError):
+    """The compiled op library is missing or was built for another TensorFlow."""
+
+
+class LoweringError(FedplugError):
+    """The requested lowering cannot run on the runtime in use."""
+
+
+class StoreError(FedplugError):
+    """A client-state store cannot be opened, read or committed to."""
+
+
+class StoreMismatchError(StoreError):
+    """A store holds the state of another model or process."""
+
+
+class CorruptStoreError(StoreError):
+    """A blob of a store fails its checksum; the message names it."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns ``did you mean 'x'?`` or the list of known names, for the end of an error message."""
+    choices = sorted(known)
+    close = difflib.get_close_matches(name, choices, n=3, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    if choices:
+        return "known: " + ", ".join(choices)
+    return "none is available"

@@ -1,0 +1,93 @@
+"""What parts declare about themselves: plain, frozen, validated values that cost nothing to import.
+
+A plugin's hooks return these; `fedplug plugins list` prints them without importing any plugin's heavy parts, because
+a class is named by a string (``"package.module:Class"``) and resolved on first use. Must not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fedplug.errors import PluginError
+
+__all__ = ["AggregatorSpec", "Capabilities", "EncoderSpec", "PartSpec", "StoreSpec"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What an encoder promises; checked when a process is assembled, and by the conformance kit.
+
+    Attributes:
+        unbiased: The expectation of ``decode(encode(x))`` over seeds is ``x``.
+        linear: ``decode`` commutes with a sum of payloads.
+        lossless: ``decode(encode(x))`` is ``x``, bit for bit.
+        needs_client_state: ``encode`` reads what it wrote on the same client in an earlier round.
+    """
+
+    unbiased: bool = False
+    linear: bool = False
+    lossless: bool = False
+    needs_client_state: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSpec:
+    """A part that can be asked for by name.
+
+    Attributes:
+        name: What users write, for instance ``"topk"``.
+        target: Where the class is, as ``"package.module:Class"``; imported on first use only.
+        summary: One line for ``fedplug plugins list``.
+    """
+
+    name: str
+    target: str
+    summary: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise PluginError(
+                f"{type(self).__name__} name {self.name!r} is not valid; use lower-case letters, digits, '_' and '-'"
+            )
+        if not isinstance(self.target, str) or not _TARGET.fullmatch(self.target):
+            raise PluginError(
+                f"{type(self).__name__} {self.name!r} has target {self.target!r}; write 'package.module:Class'"
+            )
+        if not isinstance(self.summary, str) or "\n" in self.summary:
+            raise PluginError(f"{type(self).__name__} {self.name!r}: summary must be one line of text")
+
+    def resolve(self) -> Any:
+        """Imports and returns the class.
+
+        Raises:
+            PluginError: The module or the class in it cannot be imported; the cause is chained.
+        """
+        module_name, _, attribute = self.target.partition(":")
+        try:
+            found: Any = importlib.import_module(module_name)
+            for part in attribute.split("."):
+                found = getattr(found, part)
+        except Exception as error:
+            raise PluginError(f"{self.name!r} names {self.target!r}, which cannot be imported: {error}") from error
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSpec(PartSpec):
+    """An encoder (see `fedplug.encoders.base.Encoder`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregatorSpec(PartSpec):
+    """An aggregator (see `fedplug.aggregators.base.Aggregator`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSpec(PartSpec):
+    """A client-state store (see `fedplug.stores.base.StateStore`); ``name`` is the scheme of its URL."""
