@@ -1,0 +1,8 @@
+"""Aggregators: how the server turns the clients' payloads into one update. The contract is in `base`."""
+
+from __future__ import annotations
+
+from fedplug.aggregators.base import Aggregator, Update
+from fedplug.aggregators.mean import Mean
+
+__all__ = ["Aggregator", "Mean", "Update"]

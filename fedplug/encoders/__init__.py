@@ -1,0 +1,10 @@
+"""Encoders: each compresses one tensor at a time, as pure functions of its state. The contract is in `base`."""
+
+from __future__ import annotations
+
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.identity import Identity
+from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.topk import TopK
+
+__all__ = ["Encoder", "Identity", "ModelEncoder", "Payload", "State", "TopK"]

@@ -1,0 +1,90 @@
+"""The contract of an aggregator, and the view of one client's payloads it is given.
+
+Knows TensorFlow tensors; must not know TFF: `fedplug.process` lifts these functions into `federated_aggregate`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.encoders.model import ModelEncoder
+
+__all__ = ["Aggregator", "Update"]
+
+
+class Update:
+    """One client's encoded model update, as an aggregator sees it on the server."""
+
+    def __init__(self, encoder: ModelEncoder, buffers: Sequence[tf.Tensor]) -> None:
+        self._encoder = encoder
+        self._buffers = buffers
+
+    def decode(self) -> tuple[tf.Tensor, ...]:
+        """The dense tensors; use `add_to` where a weighted sum is all that is needed."""
+        return self._encoder.decode(self._buffers)
+
+    def add_to(self, sums: Sequence[tf.Tensor], weight: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """``sums + weight * decode()``, without building the dense tensors where the encoder is sparse."""
+        return self._encoder.accumulate(sums, self._buffers, weight)
+
+
+class Aggregator(abc.ABC):
+    """Combines client updates on the server; functional, and traced into TensorFlow graphs.
+
+    For every round: ``zero``, then ``accumulate`` once per client in client order, possibly in several partial
+    accumulators combined with ``merge``, then ``finish``. ``specs`` are the `tf.TensorSpec`s of the model's tensors.
+    Accumulators and states are (nested) mappings and tuples of tensors whose structure, shapes and dtypes stay fixed.
+    """
+
+    name: ClassVar[str]
+    """The name under which the registry knows this aggregator, for instance ``"mean"``."""
+
+    @abc.abstractmethod
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments that make an equal aggregator; JSON values only."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Aggregator:
+        """The inverse of `get_config`."""
+        return cls(**config)
+
+    @property
+    def weights_by_examples(self) -> bool:
+        """Whether a client's weight is its number of examples (else every client weighs 1)."""
+        return True
+
+    def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
+        """The server state before the first round. Default: none, an empty tuple."""
+        del specs
+        return ()
+
+    @abc.abstractmethod
+    def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
+        """The accumulator before the first client."""
+
+    @abc.abstractmethod
+    def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
+        """Adds one client; ``weight`` is a positive float32 scalar."""
+
+    @abc.abstractmethod
+    def merge(self, left: Any, right: Any) -> Any:
+        """Combines two accumulators; ``left`` holds the clients that come first."""
+
+    @abc.abstractmethod
+    def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
+        """The aggregated update, one tensor per spec, and the next state. No client at all gives a zero update."""
+
+    def __eq__(self, other: object) -> bool:
+        """Aggregators are values: equal when their class and configuration are."""
+        return type(self) is type(other) and self.get_config() == other.get_config()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(sorted(self.get_config().items()))))
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        return f"{self.name}({arguments})"

@@ -1,0 +1,51 @@
+"""The encoder that changes nothing: the baseline, and what small tensors are sent with. Stateless."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.encoders import tensor_bytes
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.checks import require
+from fedplug.spec import Capabilities
+
+__all__ = ["Identity"]
+
+
+class Identity(Encoder):
+    """Sends every element as it is: ``itemsize`` bytes per element. Takes any numeric or boolean dtype."""
+
+    name: ClassVar[str] = "identity"
+    wire_id: ClassVar[str] = "identity/1"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Everything but client state."""
+        return Capabilities(unbiased=True, linear=True, lossless=True)
+
+    def get_config(self) -> dict[str, Any]:
+        """No arguments."""
+        return {}
+
+    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+        """The payload is ``{"values": x}``, with the shape of ``x``."""
+        del round_num
+        return {"values": x}, state
+
+    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """The values, unchanged."""
+        return tf.ensure_shape(payload["values"], spec.shape)
+
+    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """The elements in row-major order, little-endian."""
+        del spec
+        return tensor_bytes.to_bytes(payload["values"])
+
+    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+        """Refuses a body that is not exactly one tensor of the spec."""
+        expected = spec.shape.num_elements() * spec.dtype.size
+        message = f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
+        with require(tf.size(body) == expected, message):
+            return {"values": tf.reshape(tensor_bytes.from_bytes(body, spec.dtype), spec.shape)}
