@@ -1,4 +1,5 @@
-// CRC-32 as in zlib, PNG and Ethernet (reflected polynomial 0xEDB88320), so that any language can check a payload.
+// CRC-32 as in zlib, PNG and Ethernet (reflected polynomial 0xEDB88320), so
+// that any language can check a payload.
 #ifndef FEDPLUG_CORE_CRC32_H_
 #define FEDPLUG_CORE_CRC32_H_
 

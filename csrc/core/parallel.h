@@ -1,5 +1,6 @@
-// How a kernel asks for threads: it is handed somebody else's pool (TensorFlow's inside an op, our own small one in
-// the NumPy module) or none. Must not know who owns the threads.
+// How a kernel asks for threads: it is handed somebody else's pool
+// (TensorFlow's inside an op, our own small one in the NumPy module) or none.
+// Must not know who owns the threads.
 #ifndef FEDPLUG_CORE_PARALLEL_H_
 #define FEDPLUG_CORE_PARALLEL_H_
 
@@ -11,10 +12,12 @@ class Parallel {
  public:
   virtual ~Parallel() = default;
 
-  // At most this many tasks run at the same time (the caller's thread counts as one).
+  // At most this many tasks run at the same time (the caller's thread counts as
+  // one).
   virtual int MaxThreads() const = 0;
 
-  // Calls task(0) ... task(count - 1), each exactly once, and returns when all are done.
+  // Calls task(0) ... task(count - 1), each exactly once, and returns when all
+  // are done.
   virtual void Run(int count, const std::function<void(int)>& task) = 0;
 };
 

@@ -1,24 +1,30 @@
-// Adds sparse payloads into one dense accumulator. The contract is in csrc/README.md.
+// Adds sparse payloads into one dense accumulator. The contract is in
+// csrc/README.md.
 #ifndef FEDPLUG_CORE_SCATTER_DECODE_H_
 #define FEDPLUG_CORE_SCATTER_DECODE_H_
 
 #include <cstdint>
 
+#include "core/float16.h"
 #include "core/parallel.h"
 #include "core/status.h"
 
 namespace fedplug {
 
-// accumulator[indices[j]] += weights[p] * values[j] for every payload p and every j of it, payloads in order. Each
-// product and each sum is rounded once (no fused multiply-add). Payload p owns the entries row_splits[p] up to
-// row_splits[p + 1]. Everything is validated before the first write: on an error, which names the payload, the
-// accumulator is untouched.
+// accumulator[indices[j]] += weights[p] * values[j] for every payload p and
+// every j of it, payloads in order. Each product and each sum is rounded once
+// (no fused multiply-add). Payload p owns the entries row_splits[p] up to
+// row_splits[p + 1]. Everything is validated before the first write: on an
+// error, which names the payload, the accumulator is untouched.
 //
-// REQUIRES: 0 <= n < 2^31; row_splits ascends from 0 to `entries`; within a payload the indices ascend strictly and
-//           lie in [0, n). Anything else is kInvalidArgument. T is float, double, Half or BFloat16.
-// SHAPE:    accumulator[n], values[entries], indices[entries], row_splits[payloads + 1], weights[payloads] or null
-// THREADS:  uses `parallel`; the result does not depend on the number of threads
-// COST:     O(entries); never O(payloads * n)
+// REQUIRES: 0 <= n < 2^31; row_splits ascends from 0 to `entries`; within a
+// payload the indices ascend strictly and
+//           lie in [0, n). Anything else is kInvalidArgument. T is float,
+//           double, Half or BFloat16.
+// SHAPE:    accumulator[n], values[entries], indices[entries],
+// row_splits[payloads + 1], weights[payloads] or null THREADS:  uses
+// `parallel`; the result does not depend on the number of threads COST:
+// O(entries); never O(payloads * n)
 template <typename T>
 Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         const std::int32_t* indices, std::int64_t entries,

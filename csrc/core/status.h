@@ -1,4 +1,5 @@
-// The result of an operation that can refuse its input. Must not know TensorFlow, Python or CUDA.
+// The result of an operation that can refuse its input. Must not know
+// TensorFlow, Python or CUDA.
 #ifndef FEDPLUG_CORE_STATUS_H_
 #define FEDPLUG_CORE_STATUS_H_
 
