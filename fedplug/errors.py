@@ -1,6 +1,6 @@
-"""Every error fedplug raises on purpose, so that callers can catch one family and the command line can print one line.
+"""Every error fedplug raises on purpose: callers catch one family, the command line prints one line.
 
-Each message says what is wrong, where, and what to do about it. Must not import anything but the standard library.
+Each message says what is wrong, where, and what to do about it. Must import only the standard library.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ class ConfigError(FedplugError, ValueError):
 
 
 class UnknownNameError(ConfigError):
-    """A name (encoder, store, configuration key ...) is not known; the message lists the nearest known ones."""
+    """A name (encoder, store, configuration key ...) is not known; the message lists the nearest ones."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "", note: str = "") -> None:
         self.kind = kind
         self.name = name
         self.known = sorted(known)
         place = f" in {where}" if where else ""
-        super().__init__(f"unknown {kind} {name!r}{place}; {nearest(name, self.known)}")
+        end = f" ({note})" if note else ""
+        super().__init__(f"unknown {kind} {name!r}{place}; {nearest(name, self.known)}{end}")
 
 
 class CapabilityError(FedplugError):

@@ -1,12 +1,14 @@
 """What parts declare about themselves: plain, frozen, validated values that cost nothing to import.
 
-A plugin's hooks return these; `fedplug plugins list` prints them without importing any plugin's heavy parts, because
-a class is named by a string (``"package.module:Class"``) and resolved on first use. Must not import TensorFlow.
+A plugin's hooks return these; `fedplug plugins list` prints them without importing any plugin's heavy parts,
+because a class is named by a string (``"package.module:Class"``) and resolved on first use. Must not import
+TensorFlow.
 """
 
 from __future__ import annotations
 
 import importlib
+import keyword
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,7 @@ from fedplug.errors import PluginError
 
 __all__ = ["AggregatorSpec", "Capabilities", "EncoderSpec", "PartSpec", "StoreSpec"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -41,7 +43,8 @@ class PartSpec:
     """A part that can be asked for by name.
 
     Attributes:
-        name: What users write, for instance ``"topk"``.
+        name: What users write, for instance ``"topk"``; an identifier, as it is used in expressions
+            (``"topk(0.01) | rice"``) and, for a store, as the scheme of a URL.
         target: Where the class is, as ``"package.module:Class"``; imported on first use only.
         summary: One line for ``fedplug plugins list``.
     """
@@ -51,30 +54,33 @@ class PartSpec:
     summary: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+        what = f"{type(self).__name__} {self.name!r}"
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name) or keyword.iskeyword(self.name):
             raise PluginError(
-                f"{type(self).__name__} name {self.name!r} is not valid; use lower-case letters, digits, '_' and '-'"
+                f"{what}: the name is not valid; use lower-case letters, digits and '_', starting with a "
+                "letter, and no Python keyword"
             )
         if not isinstance(self.target, str) or not _TARGET.fullmatch(self.target):
-            raise PluginError(
-                f"{type(self).__name__} {self.name!r} has target {self.target!r}; write 'package.module:Class'"
-            )
+            raise PluginError(f"{what}: target {self.target!r} is not valid; write 'package.module:Class'")
         if not isinstance(self.summary, str) or "\n" in self.summary:
-            raise PluginError(f"{type(self).__name__} {self.name!r}: summary must be one line of text")
+            raise PluginError(f"{what}: summary must be one line of text")
 
-    def resolve(self) -> Any:
+    def resolve(self) -> type[Any]:
         """Imports and returns the class.
 
         Raises:
-            PluginError: The module or the class in it cannot be imported; the cause is chained.
+            PluginError: The module or the class cannot be imported, or is no class; the cause is chained.
         """
         module_name, _, attribute = self.target.partition(":")
+        what = f"{self.name!r} names {self.target!r}"
         try:
             found: Any = importlib.import_module(module_name)
             for part in attribute.split("."):
                 found = getattr(found, part)
         except Exception as error:
-            raise PluginError(f"{self.name!r} names {self.target!r}, which cannot be imported: {error}") from error
+            raise PluginError(f"{what}, which cannot be imported: {error}") from error
+        if not isinstance(found, type):
+            raise PluginError(f"{what}, which is a {type(found).__name__}, not a class")
         return found
 
 

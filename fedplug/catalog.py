@@ -1,0 +1,134 @@
+"""What is installed, as plain data: which parts exist, whose they are, and why some cannot be used.
+
+Knows nothing of pluggy, entry points or how a plugin is loaded (`fedplug.manager` does).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from fedplug.errors import PluginError, UnknownNameError
+from fedplug.spec import PartSpec
+
+__all__ = ["PLUGIN", "Catalog", "Entry", "Status", "settle_clashes"]
+
+Status = Literal["ok", "broken", "clash", "incompatible", "disabled"]
+
+PLUGIN = "plugin"
+"""The kind of an entry about a plugin as a whole, where it is not known which part has the problem."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the catalogue: a part, or a problem of a plugin.
+
+    Attributes:
+        kind: ``"encoder"``, ``"aggregator"``, ``"store"``, or ``"plugin"`` when the parts are not known.
+        name: The part's name; for a plugin the name of its entry point.
+        distribution: The installed package it comes from.
+        version: Of that distribution.
+        builtin: Shipped with fedplug.
+        status: ``"ok"``, or why it cannot be used.
+        reason: What is wrong; empty when nothing is.
+        fix: What to do about it; empty when there is nothing to do.
+        spec: What the plugin declared; None when it could not be asked.
+    """
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    builtin: bool = False
+    status: Status = "ok"
+    reason: str = ""
+    fix: str = ""
+    spec: PartSpec | None = None
+
+    @property
+    def origin(self) -> str:
+        """Distribution and version, for messages."""
+        return f"{self.distribution} {self.version}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as JSON values."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "distribution": self.distribution,
+            "version": self.version,
+            "status": self.status,
+            "reason": self.reason,
+            "fix": self.fix,
+            "summary": self.spec.summary if self.spec else "",
+            "target": self.spec.target if self.spec else "",
+        }
+
+    def error(self) -> PluginError:
+        """The error for a caller who asked for this entry."""
+        what = f"{self.kind} {self.name!r} of {self.origin}"
+        return PluginError(f"{what} cannot be used: {self.reason}; {self.fix}")
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All entries, the built-in parts first, then by distribution."""
+
+    entries: Sequence[Entry]
+
+    def problems(self) -> list[Entry]:
+        """The entries that cannot be used."""
+        return [entry for entry in self.entries if entry.status != "ok"]
+
+    def names(self, kind: str) -> list[str]:
+        """The names of the usable parts of a kind."""
+        return [entry.name for entry in self.entries if entry.kind == kind and entry.status == "ok"]
+
+    def find(self, kind: str, name: str) -> Entry:
+        """The usable part of that kind and name.
+
+        Raises:
+            PluginError: It cannot be used, or the plugin of that name could not be asked for its parts.
+            UnknownNameError: Nothing of that name is installed.
+        """
+        candidates = [entry for entry in self.entries if entry.kind == kind and entry.name == name]
+        for entry in candidates:
+            if entry.status == "ok":
+                return entry
+        troubled = [entry for entry in self.entries if entry.kind == PLUGIN]
+        candidates += [entry for entry in troubled if entry.name == name]
+        if candidates:
+            raise candidates[0].error()
+        # A plugin that could not be asked may be the one that brings the name: do not only say "unknown".
+        origins = ", ".join(sorted({entry.origin for entry in troubled}))
+        note = f"these plugins have problems, see `fedplug plugins list`: {origins}" if origins else ""
+        raise UnknownNameError(kind, name, self.names(kind), note=note)
+
+
+def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
+    """Marks parts that share kind and name, so that no order of installation decides which one is meant.
+
+    A built-in keeps its name, so that installing a plugin never changes what an existing program does;
+    between plugins nobody gets it.
+    """
+    entries = list(entries)
+    claims: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.status == "ok":
+            claims[entry.kind, entry.name].append(entry)
+    return [_settle(entry, claims[entry.kind, entry.name]) for entry in entries]
+
+
+def _settle(entry: Entry, claimants: list[Entry]) -> Entry:
+    if entry.status != "ok" or entry.builtin or len(claimants) == 1:
+        return entry
+    origins = " and ".join(claimant.origin for claimant in claimants)
+    builtin = next((claimant for claimant in claimants if claimant.builtin), None)
+    if builtin is not None:
+        fix = f"ask the authors of {entry.distribution} for another name; {builtin.origin} keeps this one"
+    else:
+        fix = "uninstall one of them, or name the distributions to load in FEDPLUG_PLUGINS"
+    reason = f"{entry.kind} {entry.name!r} is declared by {origins}"
+    return replace(entry, status="clash", reason=reason, fix=fix)
