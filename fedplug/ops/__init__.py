@@ -1,0 +1,27 @@
+"""The compiled kernels on tensors, each beside a twin made of plain TensorFlow ops that gives the same bits.
+
+Functional: arguments are never changed. Nothing here is differentiable. Importing this package loads no
+shared object; the op library is loaded when the first fused op is built. Must not know TFF, encoders or
+stores.
+"""
+
+from __future__ import annotations
+
+from fedplug.ops.checksum import crc32
+from fedplug.ops.index_code import decode_indices, encode_indices
+from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
+from fedplug.ops.scatter import scatter_decode_add
+from fedplug.ops.topk import TopK, topk_residual
+
+__all__ = [
+    "Lowering",
+    "TopK",
+    "available",
+    "crc32",
+    "decode_indices",
+    "encode_indices",
+    "resolve_lowering",
+    "scatter_decode_add",
+    "topk_residual",
+    "use_lowering",
+]

@@ -1,0 +1,83 @@
+// Fedplug>ScatterDecodeAdd on the CPU: check, allocate, call the core.
+#include <algorithm>
+#include <cstdint>
+
+#include "core/scatter_decode.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/register_types.h"
+#include "tf/kernels/element_type.h"
+#include "tf/kernels/parallel.h"
+#include "tf/kernels/status.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShapeUtils;
+using tensorflow::errors::InvalidArgument;
+
+constexpr const char* kInputs[] = {"accumulator", "values", "indices",
+                                   "row_splits", "weights"};
+
+template <typename T>
+class ScatterDecodeAddOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor& accumulator = context->input(0);
+    const Tensor& values = context->input(1);
+    const Tensor& indices = context->input(2);
+    const Tensor& row_splits = context->input(3);
+    const Tensor& weights = context->input(4);
+    for (int i = 1; i < context->num_inputs(); ++i) {
+      OP_REQUIRES(
+          context, TensorShapeUtils::IsVector(context->input(i).shape()),
+          InvalidArgument(kInputs[i], " must be a vector, not of shape ",
+                          context->input(i).shape().DebugString()));
+    }
+    const std::int64_t entries = values.NumElements();
+    const std::int64_t payloads = weights.NumElements();
+    OP_REQUIRES(context, indices.NumElements() == entries,
+                InvalidArgument("there are ", entries, " values but ",
+                                indices.NumElements(), " indices"));
+    OP_REQUIRES(context, row_splits.NumElements() == payloads + 1,
+                InvalidArgument("row_splits has ", row_splits.NumElements(),
+                                " elements; with ", payloads,
+                                " weights it must have ", payloads + 1));
+
+    // A payload may be refused only while the accumulator is untouched, and the
+    // core promises just that; so the accumulator's own buffer can be handed
+    // over at once.
+    Tensor* sum;
+    OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
+                                {0}, 0, accumulator.shape(), &sum));
+    if (!sum->SharesBufferWith(accumulator)) {
+      std::copy_n(accumulator.flat<T>().data(), accumulator.NumElements(),
+                  sum->flat<T>().data());
+    }
+    IntraOpPool pool(context);
+    const Status status = ScatterDecodeAdd(
+        MutableElements<T>(sum), sum->NumElements(), Elements<T>(values),
+        indices.flat<std::int32_t>().data(), entries,
+        row_splits.flat<std::int64_t>().data(), payloads, Elements<T>(weights),
+        pool);
+    OP_REQUIRES_OK(context, ToTensorFlow(status));
+  }
+};
+
+#define FEDPLUG_REGISTER(T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")    \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<T>("T"),        \
+                          ScatterDecodeAddOp<T>)
+FEDPLUG_REGISTER(float);
+FEDPLUG_REGISTER(double);
+FEDPLUG_REGISTER(Eigen::half);
+FEDPLUG_REGISTER(Eigen::bfloat16);
+#undef FEDPLUG_REGISTER
+
+}  // namespace
+}  // namespace fedplug

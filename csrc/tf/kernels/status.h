@@ -1,0 +1,20 @@
+// Turns the core's Status into TensorFlow's. Must not know any kernel.
+#ifndef FEDPLUG_TF_KERNELS_STATUS_H_
+#define FEDPLUG_TF_KERNELS_STATUS_H_
+
+#include "core/status.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace fedplug {
+
+// Every refusal is InvalidArgument: that is what the assertions of the
+// plain-TensorFlow twins raise, and a caller must not need to know which of the
+// two ran.
+inline tensorflow::Status ToTensorFlow(const Status& status) {
+  if (status.ok()) return tensorflow::OkStatus();
+  return tensorflow::errors::InvalidArgument(status.message());
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_TF_KERNELS_STATUS_H_

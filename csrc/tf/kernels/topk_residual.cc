@@ -1,0 +1,88 @@
+// Fedplug>TopKResidual on the CPU: check, allocate, call the core.
+#include "core/topk_residual.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/register_types.h"
+#include "tf/kernels/element_type.h"
+#include "tf/kernels/parallel.h"
+#include "tf/kernels/status.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::TensorShapeUtils;
+using tensorflow::errors::InvalidArgument;
+
+template <typename T>
+class TopKResidualOp : public OpKernel {
+ public:
+  explicit TopKResidualOp(OpKernelConstruction* context) : OpKernel(context) {
+    std::string policy;
+    OP_REQUIRES_OK(context, context->GetAttr("on_nonfinite", &policy));
+    policy_ =
+        policy == "drop" ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
+  }
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor& delta = context->input(0);
+    const Tensor& residual = context->input(1);
+    const Tensor& k_tensor = context->input(2);
+    OP_REQUIRES(
+        context, delta.shape() == residual.shape(),
+        InvalidArgument("delta has shape ", delta.shape().DebugString(),
+                        " but residual has ", residual.shape().DebugString(),
+                        "; the two must be equal"));
+    OP_REQUIRES(context, TensorShapeUtils::IsScalar(k_tensor.shape()),
+                InvalidArgument("k must be a scalar, not of shape ",
+                                k_tensor.shape().DebugString()));
+    const std::int64_t k = k_tensor.scalar<std::int64_t>()();
+    OP_REQUIRES(context, k >= 0,
+                InvalidArgument("k must be 0 or more, not ", k));
+    const std::int64_t n = delta.NumElements();
+
+    const TensorShape selected({std::min(k, n)});
+    Tensor *values, *indices, *new_residual, *non_finite_tensor;
+    OP_REQUIRES_OK(context, context->allocate_output(0, selected, &values));
+    OP_REQUIRES_OK(context, context->allocate_output(1, selected, &indices));
+    OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
+                                {1}, 2, residual.shape(), &new_residual));
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(3, {}, &non_finite_tensor));
+
+    IntraOpPool pool(context);
+    std::int64_t non_finite = 0;
+    const Status status =
+        TopKResidual(Elements<T>(delta), Elements<T>(residual),
+                     MutableElements<T>(new_residual), n, k, policy_, pool,
+                     MutableElements<T>(values),
+                     indices->flat<std::int32_t>().data(), &non_finite);
+    OP_REQUIRES_OK(context, ToTensorFlow(status));
+    non_finite_tensor->scalar<std::int64_t>()() = non_finite;
+  }
+
+ private:
+  NonFinitePolicy policy_;
+};
+
+#define FEDPLUG_REGISTER(T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>TopKResidual")        \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<T>("T"),        \
+                          TopKResidualOp<T>)
+FEDPLUG_REGISTER(float);
+FEDPLUG_REGISTER(double);
+FEDPLUG_REGISTER(Eigen::half);
+FEDPLUG_REGISTER(Eigen::bfloat16);
+#undef FEDPLUG_REGISTER
+
+}  // namespace
+}  // namespace fedplug

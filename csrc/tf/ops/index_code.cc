@@ -1,0 +1,68 @@
+// Declares Fedplug>EncodeIndices and Fedplug>DecodeIndices: types, shapes,
+// documentation. The layout of a code is described in core/index_code.h. Must
+// not know how it is computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status EncodeIndicesShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &ignored));
+  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status DecodeIndicesShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &ignored));
+  DimensionHandle count;
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
+  c->set_output(0, c->Vector(count));
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>EncodeIndices")
+    .Input("indices: int32")
+    .Input("size: int64")
+    .Output("code: uint8")
+    .SetShapeFn(EncodeIndicesShape)
+    .Doc(R"doc(
+Writes strictly ascending indices as a Rice code of their gaps.
+
+Errors (InvalidArgument): `indices` do not ascend strictly or leave [0, size); `size` is 2^31 or more.
+
+indices: Shape [c].
+size: The number of elements the indices point into. Shape [].
+code: The bytes, as short as a Rice code of these indices can be. Shape [b]; empty when c is 0.
+)doc");
+
+REGISTER_OP("Fedplug>DecodeIndices")
+    .Input("code: uint8")
+    .Input("count: int64")
+    .Input("size: int64")
+    .Output("indices: int32")
+    .SetShapeFn(DecodeIndicesShape)
+    .Doc(R"doc(
+The inverse of Fedplug>EncodeIndices, for bytes that nobody vouches for.
+
+Memory is asked for only after `count` was found to be possible for a code of this length.
+
+Errors (InvalidArgument): `count` is not in [0, size]; `size` is 2^31 or more; the bytes are not a code of `count`
+indices below `size`.
+
+code: Shape [b].
+count: The number of indices in the code. Shape [].
+size: The number of elements the indices point into. Shape [].
+indices: Strictly ascending, in [0, size). Shape [count].
+)doc");
+
+}  // namespace
+}  // namespace fedplug

@@ -1,0 +1,58 @@
+// Declares Fedplug>ScatterDecodeAdd: types, shapes, documentation. Must not
+// know how it is computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status ScatterDecodeAddShape(InferenceContext* c) {
+  ShapeHandle values, indices, row_splits, weights;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &values));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &indices));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 1, &row_splits));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(4), 1, &weights));
+  ShapeHandle entries;
+  TF_RETURN_IF_ERROR(c->Merge(values, indices, &entries));
+  DimensionHandle payloads;
+  TF_RETURN_IF_ERROR(c->Subtract(c->Dim(row_splits, 0), 1, &payloads));
+  TF_RETURN_IF_ERROR(c->Merge(payloads, c->Dim(weights, 0), &payloads));
+  c->set_output(0, c->input(0));
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>ScatterDecodeAdd")
+    .Input("accumulator: T")
+    .Input("values: T")
+    .Input("indices: int32")
+    .Input("row_splits: int64")
+    .Input("weights: T")
+    .Output("sum: T")
+    .Attr("T: {float, double, bfloat16, half}")
+    .SetShapeFn(ScatterDecodeAddShape)
+    .Doc(R"doc(
+Adds p sparse payloads into one dense accumulator, without ever building a dense payload.
+
+sum is `accumulator`, flattened, after sum[indices[j]] += weights[i] * values[j] for every payload i, in order, and
+every entry j in [row_splits[i], row_splits[i + 1]). Each product and each sum is rounded once. The result does not
+depend on the number of threads. The buffer of `accumulator` is reused where TensorFlow allows it; the cost beyond
+that is O(e). Not differentiable.
+
+Errors (InvalidArgument), all found before anything is written: `values` and `indices` differ in length;
+`row_splits` does not ascend from 0 to e or has not one element more than `weights`; a payload's indices do not
+ascend strictly or leave [0, n), in which case the payload is named; there are 2^31 elements or more.
+
+accumulator: The dense sum so far. Shape [S], any shape of n elements.
+values: The values of all payloads, one payload after the other. Shape [e].
+indices: Their places in the flattened accumulator, strictly ascending within a payload. Shape [e].
+row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
+weights: The factor of each payload. Shape [p].
+sum: The new accumulator. Shape [S].
+)doc");
+
+}  // namespace
+}  // namespace fedplug

@@ -1,0 +1,68 @@
+"""Chooses between the compiled op and its plain-TensorFlow twin. Must not know any op.
+
+The choice is made while a graph is being built, never at import: the same program may build one graph for a
+runtime that can run the compiled ops and another one for a runtime that cannot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Literal
+
+from fedplug.errors import OpLibraryError, UnknownNameError
+from fedplug.ops import _loader
+
+__all__ = ["Lowering", "available", "resolve_lowering", "use_lowering"]
+
+Lowering = Literal["auto", "fused", "reference"]
+"""``"fused"``: the compiled op; ``"reference"``: the twin; ``"auto"``: fused where the op library loads."""
+
+_LOWERINGS = ("auto", "fused", "reference")
+_preferred: contextvars.ContextVar[str] = contextvars.ContextVar("fedplug_lowering", default="auto")
+
+
+@contextlib.contextmanager
+def use_lowering(lowering: str) -> Iterator[None]:
+    """Within the ``with`` block, ops that are given no lowering of their own use this one.
+
+    Raises:
+        UnknownNameError: ``lowering`` is none of "auto", "fused" and "reference".
+    """
+    token = _preferred.set(_known(lowering))
+    try:
+        yield
+    finally:
+        _preferred.reset(token)
+
+
+def resolve_lowering(lowering: str | None = None) -> Literal["fused", "reference"]:
+    """What will be built for ``lowering``, or else for what `use_lowering` says, or else for "auto".
+
+    Raises:
+        OpLibraryError: "fused" was asked for and the op library cannot be loaded.
+        UnknownNameError: ``lowering`` is none of "auto", "fused" and "reference".
+    """
+    wanted = _known(_preferred.get() if lowering is None else lowering)
+    if wanted == "reference":
+        return "reference"
+    if wanted == "auto":
+        return "fused" if available() else "reference"
+    _loader.library()
+    return "fused"
+
+
+def available() -> bool:
+    """Whether the compiled ops can be used here; loads the op library to find out."""
+    try:
+        _loader.library()
+    except OpLibraryError:
+        return False
+    return True
+
+
+def _known(lowering: str) -> str:
+    if lowering not in _LOWERINGS:
+        raise UnknownNameError("lowering", lowering, _LOWERINGS)
+    return lowering

@@ -1,0 +1,127 @@
+"""Adds sparse payloads into a dense sum: the compiled op and its twin. Must not know any payload format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops import _loader
+from fedplug.ops._checks import after, as_int64, require
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["scatter_decode_add"]
+
+tf.no_gradient("Fedplug>ScatterDecodeAdd")
+
+
+def scatter_decode_add(
+    accumulator: Any,
+    values: Any,
+    indices: Any,
+    row_splits: Any,
+    weights: Any = None,
+    *,
+    lowering: str | None = None,
+) -> tf.Tensor:
+    """Adds sparse payloads into a dense accumulator.
+
+    ``accumulator[indices[j]] += weights[i] * values[j]`` for every payload ``i``, in order, and its entries
+    ``j``. Payload ``i`` owns the entries from ``row_splits[i]`` up to ``row_splits[i + 1]``. Each product and
+    each sum is rounded once. Everything is checked before anything is added. Not differentiable.
+
+    The compiled op keeps denormal numbers; the twin does as TensorFlow's threads do and takes them for zero
+    (float16 is not affected). Everything else is the same, bit for bit, but for the bits of a NaN.
+
+    Args:
+        accumulator: The dense sum so far; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
+            float16.
+        values: Of all payloads, one after the other; shape ``[e]``, the dtype of ``accumulator``.
+        indices: Their places in the flattened accumulator, strictly ascending within a payload; ``[e]``,
+            int32.
+        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``.
+        weights: The factor of each payload; ``[p]``, the dtype of ``accumulator``; default: all 1.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+
+    Returns:
+        The new accumulator, of the same shape and dtype.
+
+    Raises:
+        ValueError: Static shapes do not fit together.
+        UnknownNameError: ``lowering`` is not one of the words above.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: a payload is not valid (the message names it), or lengths
+            differ.
+    """
+    accumulator = tf.convert_to_tensor(accumulator)
+    values = tf.convert_to_tensor(values, accumulator.dtype)
+    indices = tf.convert_to_tensor(indices, tf.int32)
+    row_splits = as_int64(row_splits)
+    _check_static_shapes(values, indices, row_splits)
+    if weights is None:
+        weights = tf.ones(tf.maximum(tf.shape(row_splits) - 1, 0), accumulator.dtype)
+    weights = tf.convert_to_tensor(weights, accumulator.dtype)
+    weights.shape.assert_has_rank(1)
+    if resolve_lowering(lowering) == "fused":
+        return _loader.library().fedplug_scatter_decode_add(accumulator, values, indices, row_splits, weights)
+    return _twin(accumulator, values, indices, row_splits, weights)
+
+
+def _check_static_shapes(values: Any, indices: Any, row_splits: Any) -> None:
+    for tensor in (values, indices, row_splits):
+        tensor.shape.assert_has_rank(1)
+    values.shape.assert_is_compatible_with(indices.shape)
+
+
+def _twin(accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:
+    shape = tf.shape(accumulator)
+    flat = tf.stop_gradient(tf.reshape(accumulator, [-1]))
+    payloads = tf.size(weights)
+    row_splits = after(_row_split_checks(row_splits, tf.size(values), tf.size(indices), payloads), row_splits)
+    indices = after([_index_check(indices, row_splits, tf.size(flat))], indices)
+
+    # One payload after the other, not all in one scatter: TensorFlow leaves the order of several additions to
+    # one element open.
+    def add(i: Any, total: Any) -> Any:
+        mine = slice(row_splits[i], row_splits[i + 1])
+        return i + 1, tf.tensor_scatter_nd_add(total, indices[mine, tf.newaxis], weights[i] * values[mine])
+
+    _, total = tf.while_loop(
+        lambda i, _: i < payloads, add, (0, flat), shape_invariants=(tf.TensorShape([]), flat.shape)
+    )
+    total = tf.stop_gradient(tf.reshape(total, shape))
+    total.set_shape(accumulator.shape)
+    return total
+
+
+def _row_split_checks(row_splits: Any, entries: Any, index_count: Any, payloads: Any) -> list[Any]:
+    return [
+        require(tf.equal(entries, index_count), "values and indices differ in length", entries, index_count),
+        require(
+            tf.equal(tf.size(row_splits), payloads + 1),
+            "row_splits must have one element more than weights",
+            tf.size(row_splits),
+            payloads,
+        ),
+        require(
+            tf.reduce_all(tf.equal(row_splits[:1], 0))
+            & tf.reduce_all(row_splits[1:] >= row_splits[:-1])
+            & tf.reduce_all(tf.equal(row_splits[-1:], tf.cast(entries, tf.int64))),
+            "row_splits must ascend from 0 to the number of entries",
+            row_splits,
+            entries,
+        ),
+    ]
+
+
+def _index_check(indices: Any, row_splits: Any, n: Any) -> Any:
+    entry = tf.range(tf.size(indices), dtype=tf.int64)
+    payload = tf.searchsorted(row_splits, entry, side="right") - 1
+    begins = tf.equal(entry, tf.gather(row_splits, payload))
+    previous = tf.concat([[-1], indices[:-1]], 0)[: tf.size(indices)]
+    bad = (indices < 0) | (indices >= n) | (~begins & (indices <= previous))
+    return require(
+        ~tf.reduce_any(bad),
+        "the indices of a payload must ascend strictly and be in [0, n); those of this payload do not:",
+        tf.boolean_mask(payload, bad)[:1],
+    )

@@ -1,0 +1,114 @@
+"""Top-k sparsification with error feedback: the compiled op and its twin. Must not know what a payload is."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from fedplug.errors import UnknownNameError
+from fedplug.ops import _loader
+from fedplug.ops._checks import after, as_int64, require, same_shape
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["TopK", "topk_residual"]
+
+_POLICIES = ("error", "drop")
+
+tf.no_gradient("Fedplug>TopKResidual")
+
+
+class TopK(NamedTuple):
+    """What `topk_residual` returns.
+
+    Attributes:
+        values: The entries taken, with their sign. Shape ``[min(k, n)]``, the dtype of ``delta``.
+        indices: Their places in the flattened update, strictly ascending. Shape ``[min(k, n)]``, int32.
+        residual: What is left for the next round. Shape and dtype of ``delta``.
+        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
+    """
+
+    values: tf.Tensor
+    indices: tf.Tensor
+    residual: tf.Tensor
+    nonfinite: tf.Tensor
+
+
+def topk_residual(
+    delta: Any, residual: Any, k: Any, *, on_nonfinite: str = "error", lowering: str | None = None
+) -> TopK:
+    """Takes the ``k`` largest entries out of ``a = delta + residual`` and keeps the rest for the next round.
+
+    Exactly ``min(k, n)`` entries of largest magnitude leave; ties go to the lower index. The residual is
+    ``a`` with these entries set to zero, so scattering the values into it gives ``a`` back, bit for bit. Not
+    differentiable.
+
+    The compiled op keeps denormal numbers; the twin does as TensorFlow's threads do and takes them for zero
+    (float16, whose denormals are computed in float32, is not affected). Everything else is the same, bit for
+    bit.
+
+    Source: Stich et al., "Sparsified SGD with memory", NeurIPS 2018, algorithm 1.
+
+    Args:
+        delta: The update of this round; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
+            float16.
+        residual: What earlier rounds left behind; shape and dtype of ``delta``.
+        k: How many entries to take, an integer scalar, 0 or more.
+        on_nonfinite: "error" refuses an update in which a sum is NaN or infinite; "drop" takes such a sum for
+            zero.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+
+    Raises:
+        ValueError: The static shapes of ``delta`` and ``residual`` differ.
+        UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words above.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
+            finite.
+    """
+    if on_nonfinite not in _POLICIES:
+        raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
+    delta = tf.convert_to_tensor(delta)
+    residual = tf.convert_to_tensor(residual, delta.dtype)
+    delta.shape.assert_is_compatible_with(residual.shape)
+    k = as_int64(k)
+    if resolve_lowering(lowering) == "fused":
+        return TopK(*_loader.library().fedplug_top_k_residual(delta, residual, k, on_nonfinite=on_nonfinite))
+    return _twin(delta, residual, k, on_nonfinite)
+
+
+def _twin(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> TopK:
+    shape = tf.shape(delta)
+    checks = [
+        require(same_shape(delta, residual), "delta and residual must have the same shape"),
+        require(k >= 0, "k must be 0 or more", k),
+    ]
+    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
+    finite = tf.math.is_finite(a)
+    nonfinite = tf.math.count_nonzero(~finite)
+    if on_nonfinite == "error":
+        refusal = require(
+            tf.equal(nonfinite, 0),
+            "sums of delta and residual are NaN or infinite; leave this update out, or drop them with "
+            "on_nonfinite='drop'; their number is",
+            nonfinite,
+        )
+        a, nonfinite = after([refusal], a), after([refusal], nonfinite)
+    a = tf.where(finite, a, tf.zeros_like(a))
+    kept = tf.cast(tf.minimum(k, tf.size(a, tf.int64)), tf.int32)
+    indices = tf.sort(tf.math.top_k(_magnitude_bits(a), kept, sorted=False).indices)
+    values = tf.gather(a, indices)
+    rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(values))
+    rest = tf.reshape(rest, shape)
+    rest.set_shape(delta.shape)
+    return TopK(values, indices, rest, nonfinite)
+
+
+def _magnitude_bits(a: Any) -> Any:
+    """Integers in the order of ``|a|``.
+
+    The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value; and integers have
+    kernels for sorting where the 16-bit floating types have none.
+    """
+    bits = {2: tf.int16, 4: tf.int32, 8: tf.int64}[a.dtype.size]
+    magnitude = tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)
+    return magnitude if bits == tf.int64 else tf.cast(magnitude, tf.int32)
