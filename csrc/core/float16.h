@@ -13,11 +13,11 @@
 namespace fedplug {
 
 struct Half {
-  std::uint16_t bits = 0;
+  std::uint16_t bits;
 };
 
 struct BFloat16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits;
 };
 
 namespace internal {

@@ -1,0 +1,205 @@
+// The index code: a round trip, uniqueness, and a decoder that meets bytes
+// nobody encoded.
+#include "core/index_code.h"
+
+#include "core/reference.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+using Code = std::vector<std::uint8_t>;
+using Indices = std::vector<std::int32_t>;
+
+Code Encode(const Indices& indices, std::int64_t size) {
+  Code code = {1, 2, 3};  // to be replaced
+  const Status status = EncodeIndices(
+      indices.data(), static_cast<std::int64_t>(indices.size()), size, &code);
+  EXPECT_EQ(status.message(), std::string());
+  return code;
+}
+
+// The code and the indices lie in heap blocks of exactly their size, so that
+// the address sanitizer sees every step outside of them.
+Status Decode(const Code& code, std::int64_t count, std::int64_t size,
+              Indices* indices) {
+  Buffer<std::uint8_t> bytes(code, 0);
+  Buffer<std::int32_t> decoded(Indices(static_cast<std::size_t>(count), -1), 0);
+  Status status =
+      DecodeIndices(bytes.data(), static_cast<std::int64_t>(code.size()), count,
+                    size, decoded.data());
+  *indices = decoded.ToVector();
+  return status;
+}
+
+void ExpectSameAsReference(const Code& code, std::int64_t count,
+                           std::int64_t size) {
+  Indices indices;
+  const Status status = Decode(code, count, size, &indices);
+  const auto expected = reference::DecodeIndices(code, count, size);
+  EXPECT_EQ(status.ok(), expected.has_value());
+  if (status.ok() && expected.has_value()) {
+    EXPECT_EQ(indices, *expected);
+  } else {
+    EXPECT_TRUE(status.code() == StatusCode::kDataLoss);
+  }
+}
+
+TEST(IndexCode, DecodesWhatItEncodedAndEncodesLikeTheReference) {
+  Random random(1);
+  for (const std::int64_t size : {1, 2, 3, 7, 100, 1000, 65536}) {
+    for (const std::int64_t count :
+         {std::int64_t{0}, std::int64_t{1}, size / 100, size / 10, size / 2,
+          size - 1, size}) {
+      if (count * size > 4000000) continue;  // the reference is slow
+      SCOPED_TRACE("size " + std::to_string(size) + ", count " +
+                   std::to_string(count));
+      const Indices indices = RandomIndices(count, size, random);
+      const Code code = Encode(indices, size);
+      EXPECT_EQ(code, reference::EncodeIndices(indices));
+      Indices decoded;
+      EXPECT_EQ(Decode(code, count, size, &decoded).message(), std::string());
+      EXPECT_EQ(decoded, indices);
+    }
+  }
+}
+
+TEST(IndexCode, TakesTheShortestParameterAlsoForLopsidedGaps) {
+  for (const Indices& indices : std::vector<Indices>{{0},
+                                                     {1},
+                                                     {2},
+                                                     {4095},
+                                                     {0, 1, 2, 3, 5000},
+                                                     {0, 5000, 5001, 5002},
+                                                     {10, 20, 30, 40},
+                                                     {0, 2, 4, 6, 8, 100000}}) {
+    EXPECT_EQ(Encode(indices, 1 << 20), reference::EncodeIndices(indices));
+  }
+}
+
+TEST(IndexCode, HoldsTheLargestIndexThereIs) {
+  const Indices indices = {INT32_MAX - 1};
+  const Code code = Encode(indices, INT32_MAX);
+  EXPECT_EQ(+code[0], 30);
+  Indices decoded;
+  EXPECT_TRUE(Decode(code, 1, INT32_MAX, &decoded).ok());
+  EXPECT_EQ(decoded, indices);
+  EXPECT_FALSE(Decode(code, 1, INT32_MAX - 1, &decoded).ok());
+}
+
+TEST(IndexCode, HasTheLayoutOfItsHeader) {
+  // gaps 3 and 4, b = 2: low bits 3 and 0, quotients 0 and 1 -> 1, then 0 1
+  EXPECT_EQ(Encode({3, 8}, 9), (Code{1, 0b01, 0b10010}));
+  EXPECT_EQ(Encode({}, 9), Code{});
+  EXPECT_EQ(Encode({0, 1, 2}, 3), (Code{0, 0b111}));
+}
+
+TEST(IndexCode, AtOnePercentDensityAnIndexTakesAboutEightBits) {
+  Random random(2);
+  const Code code = Encode(RandomIndices(10000, 1000000, random), 1000000);
+  // The entropy of the gaps is 8.08 bits.
+  EXPECT_TRUE(code.size() < 10250);
+}
+
+TEST(EncodeIndices, RefusesIndicesThatDoNotAscendOrAreOutOfRange) {
+  Code code = {7};
+  const auto message = [&](const Indices& indices, std::int64_t size) {
+    const Status status = EncodeIndices(
+        indices.data(), static_cast<std::int64_t>(indices.size()), size, &code);
+    EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_EQ(
+      message({1, 1}, 5),
+      std::string("index 1 at position 1 is not above the one before it (1)"));
+  EXPECT_EQ(message({1, 5}, 5),
+            std::string("index 5 at position 1 is not in [0, 5)"));
+  EXPECT_EQ(message({-1, 4}, 5),
+            std::string("index -1 at position 0 is not in [0, 5)"));
+  EXPECT_EQ(message({0, 1}, 1),
+            std::string(
+                "count = 2 is not in [0, 1], the number of distinct indices"));
+  EXPECT_EQ(message({}, -1), std::string("size = -1 is not in [0, 2^31)"));
+  EXPECT_EQ(code, Code{7});
+}
+
+TEST(DecodeIndices,
+     SurvivesEveryBitFlipAndAcceptsOnlyWhatEncodesToTheSameBytes) {
+  Random random(3);
+  for (const std::int64_t count : {1, 3, 20}) {
+    const Code good = Encode(RandomIndices(count, 300, random), 300);
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      Code bad = good;
+      bad[bit / 8] =
+          static_cast<std::uint8_t>(bad[bit / 8] ^ (1u << (bit % 8)));
+      ExpectSameAsReference(bad, count, 300);
+    }
+  }
+}
+
+TEST(DecodeIndices, RefusesEveryTruncationAndEveryExtension) {
+  Random random(4);
+  const Code good = Encode(RandomIndices(20, 300, random), 300);
+  Indices decoded;
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    const Code cut(good.begin(),
+                   good.begin() + static_cast<std::ptrdiff_t>(length));
+    EXPECT_TRUE(Decode(cut, 20, 300, &decoded).code() == StatusCode::kDataLoss);
+  }
+  for (const std::uint8_t extra : Code{0, 1, 255}) {
+    Code longer = good;
+    longer.push_back(extra);
+    EXPECT_TRUE(Decode(longer, 20, 300, &decoded).code() ==
+                StatusCode::kDataLoss);
+  }
+  EXPECT_TRUE(Decode({0}, 0, 300, &decoded).code() == StatusCode::kDataLoss);
+}
+
+TEST(DecodeIndices, SurvivesRandomBytes) {
+  Random random(5);
+  for (int round = 0; round < 20000; ++round) {
+    Code code(static_cast<std::size_t>(Below(random, 24)));
+    for (std::uint8_t& byte : code)
+      byte = static_cast<std::uint8_t>(random() & random());
+    if (!code.empty()) code[0] = static_cast<std::uint8_t>(Below(random, 34));
+    const std::int64_t size = 1 + Below(random, round % 2 == 0 ? 40 : 3000);
+    ExpectSameAsReference(
+        code, Below(random, std::min<std::int64_t>(size, 12) + 1), size);
+  }
+}
+
+TEST(DecodeIndices, SaysWhatIsWrong) {
+  Indices decoded;
+  const auto message = [&](const Code& code, std::int64_t count,
+                           std::int64_t size) {
+    return Decode(code, count, size, &decoded).message();
+  };
+  EXPECT_EQ(message({31, 0, 0, 0, 0, 1}, 1, 9),
+            std::string(
+                "index code: its parameter is 31, and the largest one is 30"));
+  EXPECT_EQ(message({0, 0b1001}, 3, 9),
+            std::string("index code: it ends after 2 of 3 indices"));
+  EXPECT_EQ(message({0, 0b101}, 2, 2),
+            std::string("index code: index 1 is not below 2"));
+  EXPECT_EQ(message({0, 0b1111}, 2, 9),
+            std::string("index code: the padding at its end is not zero"));
+  EXPECT_EQ(
+      message({1, 0b1000, 0b11}, 2, 9),
+      std::string("index code: the padding after the low bits is not zero"));
+  EXPECT_EQ(message({0, 0b11, 0}, 2, 9),
+            std::string("index code: 1 bytes follow its end"));
+  EXPECT_EQ(
+      message({1, 0b00, 0b11}, 2, 9),
+      std::string(
+          "index code: its parameter 1 is not the one that makes it shortest"));
+  EXPECT_EQ(
+      message({}, 2, 9),
+      std::string("index code: it is empty, so its parameter is missing"));
+  EXPECT_EQ(message({0}, 2, 9),
+            std::string("index code: 1 bytes cannot hold 2 indices"));
+  EXPECT_EQ(message({7}, 0, 9),
+            std::string("index code: 1 bytes where no index was announced"));
+}
+
+}  // namespace
+}  // namespace fedplug::testing

@@ -1,0 +1,194 @@
+// ScatterDecodeAdd against the loop of reference.h, and every refusal.
+#include "core/scatter_decode.h"
+
+#include "core/reference.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+template <typename T>
+struct Payloads {
+  std::vector<std::vector<T>> values;
+  std::vector<std::vector<std::int32_t>> indices;
+  std::vector<T> weights;
+};
+
+template <typename T>
+Payloads<T> RandomPayloads(std::int64_t count, std::int64_t n,
+                           std::int64_t largest_k, bool weighted, Fill fill,
+                           Random& random) {
+  Payloads<T> payloads;
+  for (std::int64_t p = 0; p < count; ++p) {
+    const std::int64_t k = std::min(n, Below(random, largest_k + 1));
+    payloads.indices.push_back(RandomIndices(k, n, random));
+    payloads.values.push_back(RandomVector<T>(k, fill, random));
+  }
+  if (weighted)
+    payloads.weights = RandomVector<T>(count, Fill::kNormal, random);
+  return payloads;
+}
+
+template <typename T>
+std::vector<T> Join(const std::vector<std::vector<T>>& rows,
+                    std::vector<std::int64_t>* row_splits) {
+  std::vector<T> joined;
+  row_splits->assign(1, 0);
+  for (const auto& row : rows) {
+    joined.insert(joined.end(), row.begin(), row.end());
+    row_splits->push_back(static_cast<std::int64_t>(joined.size()));
+  }
+  return joined;
+}
+
+template <typename T>
+void ExpectReference(std::vector<T> accumulator, const Payloads<T>& payloads,
+                     Parallel& parallel, std::size_t shift) {
+  std::vector<std::int64_t> row_splits;
+  const std::vector<T> joined_values = Join(payloads.values, &row_splits);
+  Buffer<T> values(joined_values, shift);
+  Buffer<std::int32_t> indices(Join(payloads.indices, &row_splits), shift);
+  Buffer<T> actual(accumulator, shift);
+  const T* weights =
+      payloads.weights.empty() ? nullptr : payloads.weights.data();
+  const Status status = ScatterDecodeAdd(
+      actual.data(), static_cast<std::int64_t>(accumulator.size()),
+      values.data(), indices.data(),
+      static_cast<std::int64_t>(joined_values.size()), row_splits.data(),
+      static_cast<std::int64_t>(payloads.values.size()), weights, parallel);
+  EXPECT_EQ(status.message(), std::string());
+  reference::ScatterDecodeAdd(&accumulator, payloads.values, payloads.indices,
+                              payloads.weights);
+  EXPECT_EQ(BitsOf(actual.ToVector()), BitsOf(accumulator));
+}
+
+TEST(ScatterDecodeAdd, EqualsTheReferenceForEverySizeWeightAndAlignment) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(1);
+    Serial serial;
+    for (const std::int64_t n : {0, 1, 2, 3, 17, 64, 1000}) {
+      for (const std::int64_t payloads : {0, 1, 2, 9}) {
+        for (const bool weighted : {false, true}) {
+          for (const Fill fill :
+               {Fill::kNormal, Fill::kDenormal, Fill::kZeros}) {
+            SCOPED_TRACE("n " + std::to_string(n) + ", payloads " +
+                         std::to_string(payloads));
+            ExpectReference(RandomVector<T>(n, fill, random),
+                            RandomPayloads<T>(payloads, n, n / 2 + 1, weighted,
+                                              fill, random),
+                            serial, weighted ? 1 : 0);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(ScatterDecodeAdd, DoesNotDependOnTheNumberOfThreads) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(2);
+    ThreadPool three(3);
+    const std::int64_t n = 30011;
+    for (const bool weighted : {false, true}) {
+      ExpectReference(
+          RandomVector<T>(n, Fill::kNormal, random),
+          RandomPayloads<T>(12, n, n, weighted, Fill::kNormal, random), three,
+          0);
+    }
+  });
+}
+
+// Two payloads over n = 10, mended or broken by the caller before the call.
+struct Call {
+  std::int64_t n = 10;
+  std::vector<float> values = {1, 2, 3, 4, 5};
+  std::vector<std::int32_t> indices = {0, 9, 2, 3, 7};
+  std::vector<std::int64_t> row_splits = {0, 2, 5};
+
+  void ExpectRefused(const std::string& message) {
+    ThreadPool two(2);
+    std::vector<float> accumulator(10, 0.5f);
+    const Status status = ScatterDecodeAdd(
+        accumulator.data(), n, values.data(), indices.data(),
+        static_cast<std::int64_t>(indices.size()), row_splits.data(),
+        static_cast<std::int64_t>(row_splits.size()) - 1,
+        static_cast<const float*>(nullptr), two);
+    EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+    EXPECT_EQ(accumulator, std::vector<float>(10, 0.5f));
+  }
+};
+
+TEST(ScatterDecodeAdd, NamesThePayloadWhoseIndexIsOutOfRangeAndWritesNothing) {
+  Call call;
+  call.indices[4] = 10;
+  call.ExpectRefused(
+      "payload 1: index 10 is not in [0, 10), at position 2 of 3");
+  call.indices[4] = INT32_MAX;
+  call.ExpectRefused(
+      "payload 1: index 2147483647 is not in [0, 10), at position 2 of 3");
+  call.indices[0] = -1;
+  call.ExpectRefused(
+      "payload 0: index -1 is not in [0, 10), at position 0 of 2");
+}
+
+TEST(ScatterDecodeAdd, NamesThePayloadWhoseIndicesDoNotAscend) {
+  Call call;
+  call.indices[3] = 2;
+  call.ExpectRefused(
+      "payload 1: index 2 is not above the one before it (2), at position 1 of "
+      "3");
+  call.indices[3] = 1;
+  call.ExpectRefused(
+      "payload 1: index 1 is not above the one before it (2), at position 1 of "
+      "3");
+}
+
+TEST(ScatterDecodeAdd, RefusesRowSplitsThatDoNotFitTheEntries) {
+  Call call;
+  call.row_splits = {0, 2, 4};
+  call.ExpectRefused("row_splits ends with 4, but there are 5 entries");
+  call.row_splits = {0, 6, 5};
+  call.ExpectRefused("payload 1: row_splits falls from 6 to 5");
+  call.row_splits = {1, 2, 5};
+  call.ExpectRefused("row_splits begins with 1 instead of 0");
+  call.row_splits = {};
+  call.ExpectRefused(
+      "row_splits is empty; it holds one number more than there are payloads, "
+      "the first of them 0");
+}
+
+TEST(ScatterDecodeAdd, RefusesSizesOutOfRange) {
+  Call call;
+  call.n = std::int64_t{1} << 31;
+  call.ExpectRefused("n = 2147483648 is not in [0, 2^31)");
+}
+
+TEST(ScatterDecodeAdd, NamesTheFirstBadPayloadWhateverTheNumberOfThreads) {
+  const std::int64_t payloads = 20;
+  const std::int64_t k = 8000;
+  std::vector<std::int32_t> indices;
+  std::vector<std::int64_t> row_splits = {0};
+  for (std::int64_t p = 0; p < payloads; ++p) {
+    for (std::int32_t j = 0; j < k; ++j) indices.push_back(j);
+    row_splits.push_back(static_cast<std::int64_t>(indices.size()));
+  }
+  for (const std::int64_t bad : {19, 12, 5})
+    indices[static_cast<std::size_t>(bad * k + 1)] = 0;
+  const std::vector<float> values(indices.size(), 1.0f);
+  std::vector<float> accumulator(static_cast<std::size_t>(k));
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    const Status status = ScatterDecodeAdd(
+        accumulator.data(), k, values.data(), indices.data(), payloads * k,
+        row_splits.data(), payloads, static_cast<const float*>(nullptr), pool);
+    EXPECT_EQ(status.message(),
+              std::string("payload 5: index 0 is not above the one before it "
+                          "(0), at position 1 of 8000"));
+  }
+}
+
+}  // namespace
+}  // namespace fedplug::testing

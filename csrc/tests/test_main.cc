@@ -1,0 +1,67 @@
+// Runs every registered test, prints what failed, and exits with 1 if anything
+// did.
+#include <cstdio>
+#include <exception>
+
+#include "tests/test.h"
+
+namespace fedplug::testing {
+namespace {
+
+int failures_of_test = 0;
+
+std::vector<std::string>& Traces() {
+  static std::vector<std::string> traces;
+  return traces;
+}
+
+bool Passes(const TestCase& test) {
+  failures_of_test = 0;
+  try {
+    test.body();
+  } catch (const std::exception& error) {
+    Fail(test.name.c_str(), 0,
+         std::string("an exception escaped: ") + error.what());
+  }
+  return failures_of_test == 0;
+}
+
+}  // namespace
+
+std::vector<TestCase>& AllTests() {
+  static std::vector<TestCase> tests;
+  return tests;
+}
+
+bool Register(std::string name, std::function<void()> body) {
+  AllTests().push_back({std::move(name), std::move(body)});
+  return true;
+}
+
+void Fail(const char* file, int line, const std::string& what) {
+  ++failures_of_test;
+  std::printf("  %s:%d: expected %s\n", file, line, what.c_str());
+  for (const std::string& trace : Traces())
+    std::printf("      where  %s\n", trace.c_str());
+}
+
+ScopedTrace::ScopedTrace(std::string text) {
+  Traces().push_back(std::move(text));
+}
+
+ScopedTrace::~ScopedTrace() { Traces().pop_back(); }
+
+}  // namespace fedplug::testing
+
+int main() {
+  using fedplug::testing::AllTests;
+  std::vector<std::string> failed;
+  for (const auto& test : AllTests()) {
+    const bool passes = fedplug::testing::Passes(test);
+    std::printf("[%s] %s\n", passes ? "  OK  " : "FAILED", test.name.c_str());
+    if (!passes) failed.push_back(test.name);
+  }
+  std::printf("%zu of %zu tests failed\n", failed.size(), AllTests().size());
+  for (const auto& name : failed) std::printf("  %s\n", name.c_str());
+  return failed.empty() && !AllTests().empty() ? 0 : 1;
+}

@@ -1,0 +1,53 @@
+// The pool: every task once, from any number of callers, also from inside a
+// task.
+#include "core/thread_pool.h"
+
+#include <atomic>
+
+#include "tests/test.h"
+
+namespace fedplug::testing {
+namespace {
+
+std::vector<int> CountCalls(ThreadPool& pool, int count) {
+  std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
+  pool.Run(count, [&](int i) { ++calls[static_cast<std::size_t>(i)]; });
+  return {calls.begin(), calls.end()};
+}
+
+TEST(ThreadPool, RunsEveryTaskExactlyOnceAndReturnsWhenAllAreDone) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.MaxThreads(), threads);
+    for (int round = 0; round < 300; ++round) {
+      const int count = round % 11;
+      EXPECT_EQ(CountCalls(pool, count),
+                std::vector<int>(static_cast<std::size_t>(count), 1));
+    }
+  }
+}
+
+TEST(ThreadPool, ServesSeveralCallersAtOnce) {
+  ThreadPool pool(3);
+  std::atomic<int> total{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 200; ++round) {
+        for (const int calls : CountCalls(pool, 7)) total += calls;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(total.load(), 4 * 200 * 7);
+}
+
+TEST(ThreadPool, MayBeUsedFromInsideATask) {
+  ThreadPool pool(2);
+  std::atomic<int> total{0};
+  pool.Run(3, [&](int) { pool.Run(5, [&](int) { ++total; }); });
+  EXPECT_EQ(total.load(), 15);
+}
+
+}  // namespace
+}  // namespace fedplug::testing

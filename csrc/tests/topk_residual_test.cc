@@ -1,0 +1,259 @@
+// TopKResidual against the stable sort of reference.h, and the promises of the
+// contract one by one.
+#include "core/topk_residual.h"
+
+#include <cfenv>
+
+#include "core/reference.h"
+#include "tests/kernel_inputs.h"
+
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
+
+namespace fedplug::testing {
+namespace {
+
+template <typename T>
+struct Outcome {
+  Status status;
+  std::vector<T> values;
+  std::vector<std::int32_t> indices;
+  std::vector<T> residual;
+  std::int64_t non_finite = -1;
+};
+
+enum class Place { kInPlace, kOutOfPlace };
+
+template <typename T>
+Outcome<T> Run(const std::vector<T>& delta, const std::vector<T>& residual,
+               std::int64_t k, NonFinitePolicy policy, Parallel& parallel,
+               Place place = Place::kInPlace, std::size_t shift = 0) {
+  const auto n = static_cast<std::int64_t>(delta.size());
+  const auto chosen =
+      static_cast<std::size_t>(std::max<std::int64_t>(0, std::min(k, n)));
+  Buffer<T> d(delta, shift);
+  Buffer<T> in(residual, shift);
+  Buffer<T> other(std::vector<T>(residual.size()), shift);
+  Buffer<T>& out = place == Place::kInPlace ? in : other;
+  Buffer<T> values(std::vector<T>(chosen), shift);
+  Buffer<std::int32_t> indices(std::vector<std::int32_t>(chosen), shift);
+  Outcome<T> outcome;
+  outcome.status =
+      TopKResidual(d.data(), in.data(), out.data(), n, k, policy, parallel,
+                   values.data(), indices.data(), &outcome.non_finite);
+  outcome.values = values.ToVector();
+  outcome.indices = indices.ToVector();
+  outcome.residual = out.ToVector();
+  return outcome;
+}
+
+template <typename T>
+void ExpectReference(const std::vector<T>& delta,
+                     const std::vector<T>& residual, std::int64_t k,
+                     const Outcome<T>& outcome) {
+  const reference::TopK<T> expected =
+      reference::TopKResidual(delta, residual, k);
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.non_finite, expected.non_finite);
+  EXPECT_EQ(outcome.indices, expected.indices);
+  EXPECT_EQ(BitsOf(outcome.values), BitsOf(expected.values));
+  EXPECT_EQ(BitsOf(outcome.residual), BitsOf(expected.residual));
+}
+
+std::vector<std::int64_t> InterestingKs(std::int64_t n) {
+  return {0, 1, n / 100, n / 2, n - 1, n, n + 7};
+}
+
+TEST(TopKResidual, EqualsTheReferenceForEverySizeFillKAndAlignment) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(1);
+    Serial serial;
+    for (const std::int64_t n : {0, 1, 2, 3, 5, 64, 255, 1000, 4096}) {
+      for (const Fill fill : kAllFills) {
+        const auto delta = RandomVector<T>(n, fill, random);
+        const auto residual = RandomVector<T>(n, fill, random);
+        for (const std::int64_t k : InterestingKs(n)) {
+          if (k < 0) continue;
+          SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
+                       std::to_string(static_cast<int>(fill)) + ", k " +
+                       std::to_string(k));
+          for (const Place place : {Place::kInPlace, Place::kOutOfPlace}) {
+            const std::size_t shift = place == Place::kInPlace ? 0 : 1;
+            ExpectReference(delta, residual, k,
+                            Run(delta, residual, k, NonFinitePolicy::kDrop,
+                                serial, place, shift));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(TopKResidual, DoesNotDependOnTheNumberOfThreads) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(2);
+    ThreadPool three(3);
+    for (const std::int64_t n : {65536, 100003, 131071}) {
+      for (const Fill fill :
+           {Fill::kNormal, Fill::kFewLevels, Fill::kZeros, Fill::kAnyBits}) {
+        const auto delta = RandomVector<T>(n, fill, random);
+        const auto residual = RandomVector<T>(n, fill, random);
+        for (const std::int64_t k : {std::int64_t{0}, n / 100, n - 1}) {
+          SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
+                       std::to_string(static_cast<int>(fill)) + ", k " +
+                       std::to_string(k));
+          ExpectReference(
+              delta, residual, k,
+              Run(delta, residual, k, NonFinitePolicy::kDrop, three));
+        }
+      }
+    }
+  });
+}
+
+TEST(TopKResidual, TiesGoToTheLowerIndexAndMinusZeroTiesWithZero) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Serial serial;
+    const auto delta = FromFloats<T>({0, -0.0f, 2, -2, -0.0f, 2});
+    const auto residual = FromFloats<T>({0, -0.0f, 0, 0, -0.0f, 0});
+    const auto two = Run(delta, residual, 2, NonFinitePolicy::kError, serial);
+    EXPECT_EQ(two.indices, (std::vector<std::int32_t>{2, 3}));
+    EXPECT_EQ(BitsOf(two.residual),
+              BitsOf(FromFloats<T>({0, -0.0f, 0, 0, -0.0f, 2})));
+    const auto five = Run(delta, residual, 5, NonFinitePolicy::kError, serial);
+    EXPECT_EQ(five.indices, (std::vector<std::int32_t>{0, 1, 2, 3, 5}));
+    EXPECT_EQ(BitsOf(five.values), BitsOf(FromFloats<T>({0, -0.0f, 2, -2, 2})));
+    EXPECT_EQ(BitsOf(five.residual),
+              BitsOf(FromFloats<T>({0, 0, 0, 0, -0.0f, 0})));
+  });
+}
+
+TEST(TopKResidual, PuttingTheValuesIntoTheResidualGivesTheSumsBack) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(3);
+    Serial serial;
+    const auto delta = RandomVector<T>(3000, Fill::kNormal, random);
+    const auto residual = RandomVector<T>(3000, Fill::kNormal, random);
+    auto outcome = Run(delta, residual, 30, NonFinitePolicy::kError, serial);
+    for (std::size_t j = 0; j < outcome.indices.size(); ++j) {
+      T& left = outcome.residual[static_cast<std::size_t>(outcome.indices[j])];
+      EXPECT_TRUE(ToBits(left) == 0);
+      left = outcome.values[j];
+    }
+    std::vector<T> sums;
+    for (std::size_t i = 0; i < delta.size(); ++i)
+      sums.push_back(delta[i] + residual[i]);
+    EXPECT_EQ(BitsOf(outcome.residual), BitsOf(sums));
+  });
+}
+
+TEST(TopKResidual, ANonFiniteSumIsAnErrorThatLeavesTheResidualAsItWas) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(4);
+    ThreadPool two(2);
+    const T infinity = FromBits<T>(FloatTraits<T>::kInfinity);
+    const T nan =
+        FromBits<T>(static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity + 1));
+    const T largest =
+        FromBits<T>(static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity - 1));
+    for (const std::int64_t n : {10, 70000}) {
+      for (const Place place : {Place::kInPlace, Place::kOutOfPlace}) {
+        auto delta = RandomVector<T>(n, Fill::kNormal, random);
+        auto residual = RandomVector<T>(n, Fill::kNormal, random);
+        delta[3] = infinity;
+        residual[static_cast<std::size_t>(n - 1)] = nan;
+        delta[5] = residual[5] = largest;  // both finite, but not their sum
+        for (const std::int64_t k : {0, 4}) {
+          const auto outcome =
+              Run(delta, residual, k, NonFinitePolicy::kError, two, place);
+          EXPECT_TRUE(outcome.status.code() == StatusCode::kNonFinite);
+          EXPECT_EQ(outcome.non_finite, 3);
+          EXPECT_EQ(outcome.status.message().substr(0, 60),
+                    ("3 of " + std::to_string(n) +
+                     " sums of delta and residual are NaN or infinite, the "
+                     "first at index 3;")
+                        .substr(0, 60));
+          EXPECT_EQ(BitsOf(outcome.residual), BitsOf(residual));
+        }
+      }
+    }
+  });
+}
+
+TEST(TopKResidual, UnderDropANonFiniteSumCountsAsZeroAndLeavesNothingBehind) {
+  Serial serial;
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> delta = {1, infinity, nan, -3, -infinity};
+  const std::vector<float> residual = {0, 0, 0, 0, infinity};
+  const auto two = Run(delta, residual, 2, NonFinitePolicy::kDrop, serial);
+  EXPECT_EQ(two.non_finite, 3);
+  EXPECT_EQ(two.indices, (std::vector<std::int32_t>{0, 3}));
+  EXPECT_EQ(BitsOf(two.residual), BitsOf(std::vector<float>(5)));
+  const auto three = Run(delta, residual, 3, NonFinitePolicy::kDrop, serial);
+  EXPECT_EQ(three.indices, (std::vector<std::int32_t>{0, 1, 3}));
+  EXPECT_EQ(BitsOf(three.values), BitsOf(std::vector<float>{1, 0, -3}));
+}
+
+TEST(TopKResidual, RefusesSizesOutOfRange) {
+  Serial serial;
+  float number = 0;
+  std::int32_t index = 0;
+  std::int64_t non_finite = 7;
+  const auto run = [&](std::int64_t n, std::int64_t k) {
+    return TopKResidual(&number, &number, &number, n, k,
+                        NonFinitePolicy::kError, serial, &number, &index,
+                        &non_finite);
+  };
+  EXPECT_EQ(run(1, -1).message(), std::string("k = -1 is negative"));
+  EXPECT_EQ(run(-1, 1).message(), std::string("n = -1 is not in [0, 2^31)"));
+  EXPECT_EQ(run(std::int64_t{1} << 31, 1).message(),
+            std::string("n = 2147483648 is not in [0, 2^31)"));
+  EXPECT_TRUE(run(1, -1).code() == StatusCode::kInvalidArgument);
+  EXPECT_EQ(non_finite, 0);
+}
+
+TEST(CountNonFinite, CountsTheSumsAndNotTheTerms) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(5);
+    ThreadPool two(2);
+    for (const std::int64_t n : {0, 1, 100, 70001}) {
+      const auto delta = RandomVector<T>(n, Fill::kAnyBits, random);
+      const auto residual = RandomVector<T>(n, Fill::kAnyBits, random);
+      EXPECT_EQ(CountNonFinite(delta.data(), residual.data(), n, two),
+                reference::TopKResidual(delta, residual, 0).non_finite);
+    }
+  });
+}
+
+#ifdef __SSE2__
+// As inside TensorFlow, whose threads flush denormals.
+TEST(TopKResidual, KeepsDenormalsOnAThreadThatFlushesThem) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(6);
+    Serial serial;
+    const auto delta = RandomVector<T>(500, Fill::kDenormal, random);
+    const auto residual = RandomVector<T>(500, Fill::kDenormal, random);
+    constexpr unsigned kFlushAndZero = 0x8040;
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | kFlushAndZero);
+    const auto outcome =
+        Run(delta, residual, 20, NonFinitePolicy::kError, serial);
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+    EXPECT_EQ(after & kFlushAndZero, kFlushAndZero);
+    ExpectReference(delta, residual, 20, outcome);
+  });
+}
+#endif
+
+}  // namespace
+}  // namespace fedplug::testing
