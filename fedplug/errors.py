@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "ArgumentError",
     "CapabilityError",
     "ConfigError",
     "CorruptStoreError",
@@ -27,6 +28,10 @@ __all__ = [
 
 class FedplugError(Exception):
     """Base of all errors a caller or a user of the command line can act upon."""
+
+
+class ArgumentError(FedplugError, ValueError):
+    """An array or a number handed to a function has the wrong dtype, layout, shape or range."""
 
 
 class ConfigError(FedplugError, ValueError):
@@ -58,7 +63,11 @@ class PayloadError(FedplugError, ValueError):
 
 
 class NonFiniteError(FedplugError, ValueError):
-    """A NaN or an infinity where only finite numbers make sense."""
+    """A NaN or an infinity where only finite numbers make sense; ``count`` says how many, where that is known."""
+
+    def __init__(self, message: str, count: int | None = None) -> None:
+        self.count = count
+        super().__init__(message)
 
 
 class OpLibraryError(FedplugError):

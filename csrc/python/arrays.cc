@@ -1,0 +1,161 @@
+#include "python/arrays.h"
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace fedplug::python {
+namespace {
+
+const char* NameOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "float32";
+    case DType::kFloat64:
+      return "float64";
+    case DType::kFloat16:
+      return "float16";
+    case DType::kBFloat16:
+      return "bfloat16";
+    case DType::kInt32:
+      return "int32";
+    case DType::kInt64:
+      return "int64";
+    case DType::kUInt8:
+      return "uint8";
+    case DType::kOther:
+      break;
+  }
+  return "other";
+}
+
+std::string Text(const py::handle& object) {
+  return py::str(object).cast<std::string>();
+}
+
+// Whatever the dtype: does the array lie in memory as the kernels need it?
+Flat UsableArray(const py::object& object, const char* name, Access access) {
+  const std::string parameter = name;
+  if (!py::isinstance<py::array>(object)) {
+    ThrowArgumentError(parameter + " must be a NumPy array, not " +
+                       Text(py::type::of(object).attr("__name__")));
+  }
+  py::array array = py::reinterpret_borrow<py::array>(object);
+  if ((array.flags() & py::array::c_style) == 0) {
+    ThrowArgumentError(parameter +
+                       " is not C-contiguous; pass numpy.ascontiguousarray(" +
+                       parameter + ")");
+  }
+  if ((array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) == 0) {
+    ThrowArgumentError(parameter +
+                       " is not aligned to its dtype; pass a copy of it");
+  }
+  if (access == Access::kWrite && !array.writeable()) {
+    ThrowArgumentError(
+        parameter +
+        " is read-only, but it is updated in place; pass a writeable array");
+  }
+  const DType dtype = DTypeOf(array);
+  const std::int64_t size = array.size();
+  return {std::move(array), dtype, size};
+}
+
+[[noreturn]] void ThrowWrongDType(const Flat& flat, const char* name,
+                                  const std::string& wanted) {
+  ThrowArgumentError(std::string(name) + " has dtype " +
+                     Text(flat.array.dtype()) + "; it must be " + wanted);
+}
+
+}  // namespace
+
+DType DTypeOf(const py::array& array) {
+  const py::dtype dtype = array.dtype();
+  if (!dtype.attr("isnative").cast<bool>()) return DType::kOther;
+  const char kind = dtype.kind();
+  const py::ssize_t bytes = dtype.itemsize();
+  if (kind == 'f' && bytes == 4) return DType::kFloat32;
+  if (kind == 'f' && bytes == 8) return DType::kFloat64;
+  if (kind == 'f' && bytes == 2) return DType::kFloat16;
+  if (kind == 'i' && bytes == 4) return DType::kInt32;
+  if (kind == 'i' && bytes == 8) return DType::kInt64;
+  if (kind == 'u' && bytes == 1) return DType::kUInt8;
+  // NumPy has no bfloat16 of its own; whoever registers one calls it so.
+  if (bytes == 2 && Text(dtype.attr("name")) == "bfloat16")
+    return DType::kBFloat16;
+  return DType::kOther;
+}
+
+Flat FlatArray(const py::object& object, const char* name, DType dtype,
+               Access access) {
+  Flat flat = UsableArray(object, name, access);
+  if (flat.dtype != dtype) ThrowWrongDType(flat, name, NameOf(dtype));
+  return flat;
+}
+
+Flat FloatArray(const py::object& object, const char* name, Access access) {
+  Flat flat = UsableArray(object, name, access);
+  switch (flat.dtype) {
+    case DType::kFloat32:
+    case DType::kFloat64:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return flat;
+    default:
+      ThrowWrongDType(flat, name, "float32, float64, float16 or bfloat16");
+  }
+}
+
+Flat ArrayLike(const Flat& like, const char* like_name,
+               const py::object& object, const char* name, Access access) {
+  Flat flat = UsableArray(object, name, access);
+  if (flat.dtype != like.dtype)
+    ThrowWrongDType(flat, name,
+                    std::string(NameOf(like.dtype)) + ", as " + like_name);
+  return flat;
+}
+
+Flat NewArrayLike(const Flat& like, std::int64_t size) {
+  return {py::array(like.array.dtype(), std::vector<py::ssize_t>{size}),
+          like.dtype, size};
+}
+
+void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
+                     const char* b_name) {
+  const auto* a_begin = static_cast<const char*>(a.array.data());
+  const auto* b_begin = static_cast<const char*>(b.array.data());
+  const auto before = std::less_equal<>();
+  if (before(a_begin + a.array.nbytes(), b_begin) ||
+      before(b_begin + b.array.nbytes(), a_begin))
+    return;
+  ThrowArgumentError(std::string(a_name) + " and " + b_name +
+                     " share memory; pass a copy of one of them");
+}
+
+void Throw(const char* error_class, const std::string& message,
+           const py::dict& keywords) {
+  const py::object type =
+      py::module_::import("fedplug.errors").attr(error_class);
+  const py::object error = type(message, **keywords);
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw py::error_already_set();
+}
+
+void ThrowArgumentError(const std::string& message) {
+  Throw("ArgumentError", message);
+}
+
+void ThrowUnlessOk(const Status& status, std::int64_t non_finite) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return;
+    case StatusCode::kInvalidArgument:
+      ThrowArgumentError(status.message());
+    case StatusCode::kNonFinite:
+      Throw("NonFiniteError", status.message(),
+            py::dict(py::arg("count") = non_finite));
+    case StatusCode::kDataLoss:
+      Throw("PayloadError", status.message());
+  }
+}
+
+}  // namespace fedplug::python

@@ -1,0 +1,104 @@
+// NumPy arrays seen as plain memory, and errors seen as exceptions. An array
+// that a kernel cannot use as it lies is refused with a message that says how
+// to mend it; nothing here ever copies. Must not know any kernel.
+#ifndef FEDPLUG_PYTHON_ARRAYS_H_
+#define FEDPLUG_PYTHON_ARRAYS_H_
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/float16.h"
+#include "core/status.h"
+
+namespace fedplug::python {
+
+namespace py = pybind11;
+
+enum class DType {
+  kFloat32,
+  kFloat64,
+  kFloat16,
+  kBFloat16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kOther
+};
+
+DType DTypeOf(const py::array& array);
+
+enum class Access { kRead, kWrite };
+
+// The memory of a C-contiguous array of any shape, taken as flat.
+struct Flat {
+  py::array array;
+  DType dtype;
+  std::int64_t size;
+
+  template <typename T>
+  const T* Read() const {
+    return static_cast<const T*>(array.data());
+  }
+  template <typename T>
+  T* Write() {
+    return static_cast<T*>(array.mutable_data());
+  }
+};
+
+// `name` is the parameter the messages speak of.
+// Raises: ArgumentError when `object` is no C-contiguous, aligned array of that
+// dtype in native byte order, or is read-only where Access::kWrite is asked
+// for.
+Flat FlatArray(const py::object& object, const char* name, DType dtype,
+               Access access = Access::kRead);
+
+// The same for any of the four floating dtypes.
+Flat FloatArray(const py::object& object, const char* name,
+                Access access = Access::kRead);
+
+// The same for an array of the dtype `like` has.
+Flat ArrayLike(const Flat& like, const char* like_name,
+               const py::object& object, const char* name,
+               Access access = Access::kRead);
+
+// A new array; its dtype is the one of `like`, which may be a type NumPy itself
+// does not have (bfloat16).
+Flat NewArrayLike(const Flat& like, std::int64_t size);
+
+// Raises: ArgumentError when the two share memory.
+void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
+                     const char* b_name);
+
+// Raises fedplug.errors.<error_class>(message, **keywords).
+[[noreturn]] void Throw(const char* error_class, const std::string& message,
+                        const py::dict& keywords = {});
+
+[[noreturn]] void ThrowArgumentError(const std::string& message);
+
+// Turns a refusal into the exception of fedplug.errors that belongs to it.
+// `non_finite` becomes the `count` of a NonFiniteError.
+void ThrowUnlessOk(const Status& status, std::int64_t non_finite = 0);
+
+// Calls body(T{}) with the C++ type of a floating dtype.
+template <typename Body>
+void WithFloatType(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return body(float{});
+    case DType::kFloat64:
+      return body(double{});
+    case DType::kFloat16:
+      return body(Half{});
+    case DType::kBFloat16:
+      return body(BFloat16{});
+    default:
+      ThrowArgumentError("not a floating dtype");
+  }
+}
+
+}  // namespace fedplug::python
+
+#endif  // FEDPLUG_PYTHON_ARRAYS_H_

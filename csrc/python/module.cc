@@ -1,0 +1,23 @@
+// The module fedplug._kernels: the kernels of csrc/core on NumPy arrays,
+// without copies and without the GIL. Its public face, with the documentation,
+// is fedplug/kernels.py.
+#include <pybind11/pybind11.h>
+
+namespace fedplug::python {
+
+void RegisterTopKResidual(pybind11::module_& module);
+void RegisterScatterDecode(pybind11::module_& module);
+void RegisterIndexCode(pybind11::module_& module);
+void RegisterChecksum(pybind11::module_& module);
+void RegisterSystem(pybind11::module_& module);
+
+}  // namespace fedplug::python
+
+PYBIND11_MODULE(_kernels, module) {
+  module.doc() = "The compiled kernels; use them through fedplug.kernels.";
+  fedplug::python::RegisterTopKResidual(module);
+  fedplug::python::RegisterScatterDecode(module);
+  fedplug::python::RegisterIndexCode(module);
+  fedplug::python::RegisterChecksum(module);
+  fedplug::python::RegisterSystem(module);
+}

@@ -1,0 +1,186 @@
+"""The compiled kernels on NumPy arrays: the same code the TensorFlow ops run, without TensorFlow.
+
+Arrays may have any shape and are taken as flat. They are never copied or converted: an array that is not C-contiguous,
+of another dtype than asked for, or read-only where it is updated in place is refused with an
+:class:`~fedplug.errors.ArgumentError` that says how to mend it. Where a floating dtype is asked for, it is float32,
+float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call.
+
+The GIL is released while a kernel runs. Large inputs use several threads, as many as the environment variable
+``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be changed
+by another thread during a call.
+
+Must not know TensorFlow. ``csrc/README.md`` states the contract that this and every other face of the kernels keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from fedplug.errors import ArgumentError, OpLibraryError
+
+try:
+    from fedplug import _kernels
+except ImportError as error:
+    raise OpLibraryError(
+        f"the compiled module fedplug._kernels cannot be loaded ({error}); "
+        "run `make setup` in a source tree, or reinstall fedplug"
+    ) from error
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
+
+__all__ = [
+    "count_nonfinite",
+    "crc32",
+    "decode_indices",
+    "encode_indices",
+    "num_threads",
+    "scatter_decode_add",
+    "simd_level",
+    "topk_residual",
+]
+
+OnNonFinite: TypeAlias = Literal["error", "drop"]
+
+
+def topk_residual(
+    delta: NDArray[Any], residual: NDArray[Any], k: int, *, on_nonfinite: OnNonFinite = "error"
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Takes the k largest entries of ``a = delta + residual`` and leaves the others in ``residual``.
+
+    Exactly ``min(k, n)`` entries with the largest ``|a|`` are chosen; ties go to the lower index. Values keep their
+    sign. ``residual`` becomes ``a`` with the chosen entries set to +0, so that putting the values back into their
+    places gives ``a`` bit for bit: nothing is lost (error feedback, Seide et al., Interspeech 2014; Stich et al.,
+    "Sparsified SGD with memory", NeurIPS 2018).
+
+    Args:
+        delta: The update; any shape, n elements, a floating dtype. Not changed.
+        residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place.
+        k: How many entries to take; ``k >= 0``, and more than n means all.
+        on_nonfinite: With ``"error"``, a sum that is NaN or infinite raises and nothing is changed. With ``"drop"``,
+            such a sum counts as zero: it leaves nothing in ``residual``, and is chosen (as a zero) only when too few
+            other entries are there. Call :func:`count_nonfinite` first to learn how many that will be.
+
+    Returns:
+        ``(values, indices)``: the chosen entries, ``[min(k, n)]`` in the dtype of ``delta``, and their flat positions,
+        ``[min(k, n)]`` int32, strictly ascending.
+
+    Raises:
+        ArgumentError: An array cannot be used, the two differ in size or share memory, or ``k`` is negative.
+        NonFiniteError: Under ``"error"``; its ``count`` is the number of sums that are not finite.
+    """
+    if on_nonfinite not in ("error", "drop"):
+        raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
+    return _kernels.topk_residual(delta, residual, k, on_nonfinite == "drop")
+
+
+def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any]) -> int:
+    """Counts the entries of ``delta + residual`` that are NaN or infinite: what the policy ``"drop"`` would drop.
+
+    Args:
+        delta: Any shape, n elements, a floating dtype.
+        residual: n elements, the dtype of ``delta``.
+
+    Returns:
+        The number of sums that are not finite. The sum of two finite numbers may be one of them.
+
+    Raises:
+        ArgumentError: An array cannot be used, or the two differ in size.
+    """
+    return _kernels.count_nonfinite(delta, residual)
+
+
+def scatter_decode_add(
+    accumulator: NDArray[Any],
+    values: NDArray[Any],
+    indices: NDArray[np.int32],
+    row_splits: NDArray[np.int64],
+    weights: NDArray[Any] | None = None,
+) -> None:
+    """Adds sparse payloads into one dense array: ``accumulator[index] += weight * value``, payloads in order.
+
+    Payload p owns the entries ``row_splits[p]`` up to ``row_splits[p + 1]`` of ``values`` and ``indices``. Every
+    product and every sum is rounded once, in the dtype of the arrays. All indices are checked before anything is
+    written. The cost grows with the number of entries and not with the size of the accumulator.
+
+    Args:
+        accumulator: The dense sum; any shape, n elements, a floating dtype. Updated in place.
+        values: ``[entries]``, the dtype of ``accumulator``.
+        indices: ``[entries]`` int32, flat positions in ``accumulator``; within a payload they ascend strictly.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``.
+        weights: ``[payloads]``, the dtype of ``accumulator``; or None, which multiplies nothing.
+
+    Raises:
+        ArgumentError: An array cannot be used, sizes do not fit, or an index is out of range or not above the one
+            before it; the message names the payload. The accumulator is then unchanged.
+    """
+    _kernels.scatter_decode_add(accumulator, values, indices, row_splits, weights)
+
+
+def encode_indices(indices: NDArray[np.int32], size: int) -> NDArray[np.uint8]:
+    """Packs strictly ascending indices into a Rice code: about 8.1 bits each at a density of 1 %.
+
+    The code of given indices is unique. Its layout is described in ``csrc/core/index_code.h`` (Rice and Plaunt, IEEE
+    Trans. Commun. 1971).
+
+    Args:
+        indices: ``[count]`` int32, strictly ascending, in ``[0, size)``.
+        size: How many positions there are; below 2**31.
+
+    Returns:
+        ``[bytes]`` uint8; empty when there are no indices.
+
+    Raises:
+        ArgumentError: An array cannot be used, or an index is out of range or not above the one before it.
+    """
+    return _kernels.encode_indices(indices, size)
+
+
+def decode_indices(code: NDArray[np.uint8], count: int, size: int) -> NDArray[np.int32]:
+    """Unpacks what :func:`encode_indices` packed. Every byte is treated as hostile.
+
+    Args:
+        code: ``[bytes]`` uint8.
+        count: How many indices the code holds.
+        size: How many positions there are; below 2**31.
+
+    Returns:
+        ``[count]`` int32, strictly ascending, in ``[0, size)``; encoding them gives ``code`` again.
+
+    Raises:
+        ArgumentError: ``code`` cannot be used as an array, or not ``0 <= count <= size < 2**31``.
+        PayloadError: No ``count`` indices below ``size`` have this code.
+    """
+    return _kernels.decode_indices(code, count, size)
+
+
+def crc32(data: ByteBuffer) -> int:
+    """Computes the CRC-32 of zlib, PNG and Ethernet.
+
+    Args:
+        data: Any C-contiguous buffer; its bytes are taken as they lie.
+
+    Returns:
+        The checksum, in ``[0, 2**32)``.
+
+    Raises:
+        ArgumentError: ``data`` is not C-contiguous.
+    """
+    return _kernels.crc32(data)
+
+
+def num_threads() -> int:
+    """Returns how many threads a kernel may use.
+
+    Raises:
+        ConfigError: ``FEDPLUG_NUM_THREADS`` is set, but not to an integer from 1 to 1024.
+    """
+    return _kernels.num_threads()
+
+
+def simd_level() -> str:
+    """Returns the instruction set the kernels use on this processor: ``"baseline"``."""
+    return _kernels.simd_level()
