@@ -63,7 +63,7 @@ class PayloadError(FedplugError, ValueError):
 
 
 class NonFiniteError(FedplugError, ValueError):
-    """A NaN or an infinity where only finite numbers make sense; ``count`` says how many, where that is known."""
+    """A NaN or an infinity where only finite numbers make sense; ``count`` says how many, if known."""
 
     def __init__(self, message: str, count: int | None = None) -> None:
         self.count = count

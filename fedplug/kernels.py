@@ -1,15 +1,16 @@
 """The compiled kernels on NumPy arrays: the same code the TensorFlow ops run, without TensorFlow.
 
-Arrays may have any shape and are taken as flat. They are never copied or converted: an array that is not C-contiguous,
-of another dtype than asked for, or read-only where it is updated in place is refused with an
-:class:`~fedplug.errors.ArgumentError` that says how to mend it. Where a floating dtype is asked for, it is float32,
-float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call.
+Arrays may have any shape and are taken as flat. They are never copied or converted: an array that is not
+C-contiguous, of another dtype than asked for, or read-only where it is updated in place is refused with an
+:class:`~fedplug.errors.ArgumentError` that says how to mend it. Where a floating dtype is asked for, it is
+float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call.
 
 The GIL is released while a kernel runs. Large inputs use several threads, as many as the environment variable
-``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be changed
-by another thread during a call.
+``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be
+changed by another thread during a call.
 
-Must not know TensorFlow. ``csrc/README.md`` states the contract that this and every other face of the kernels keeps.
+Must not know TensorFlow. ``csrc/README.md`` states the contract that this and every other face of the kernels
+keeps.
 """
 
 from __future__ import annotations
@@ -51,22 +52,23 @@ def topk_residual(
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Takes the k largest entries of ``a = delta + residual`` and leaves the others in ``residual``.
 
-    Exactly ``min(k, n)`` entries with the largest ``|a|`` are chosen; ties go to the lower index. Values keep their
-    sign. ``residual`` becomes ``a`` with the chosen entries set to +0, so that putting the values back into their
-    places gives ``a`` bit for bit: nothing is lost (error feedback, Seide et al., Interspeech 2014; Stich et al.,
-    "Sparsified SGD with memory", NeurIPS 2018).
+    Exactly ``min(k, n)`` entries with the largest ``|a|`` are chosen; ties go to the lower index. Values keep
+    their sign. ``residual`` becomes ``a`` with the chosen entries set to +0, so that putting the values back
+    into their places gives ``a`` bit for bit: nothing is lost (error feedback, Seide et al., Interspeech
+    2014; Stich et al., "Sparsified SGD with memory", NeurIPS 2018).
 
     Args:
         delta: The update; any shape, n elements, a floating dtype. Not changed.
         residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place.
         k: How many entries to take; ``k >= 0``, and more than n means all.
-        on_nonfinite: With ``"error"``, a sum that is NaN or infinite raises and nothing is changed. With ``"drop"``,
-            such a sum counts as zero: it leaves nothing in ``residual``, and is chosen (as a zero) only when too few
-            other entries are there. Call :func:`count_nonfinite` first to learn how many that will be.
+        on_nonfinite: With ``"error"``, a sum that is NaN or infinite raises and nothing is changed. With
+            ``"drop"``, such a sum counts as zero: it leaves nothing in ``residual``, and is chosen (as a
+            zero) only where zeros are needed to reach k. Call :func:`count_nonfinite` first to learn how many
+            there are.
 
     Returns:
-        ``(values, indices)``: the chosen entries, ``[min(k, n)]`` in the dtype of ``delta``, and their flat positions,
-        ``[min(k, n)]`` int32, strictly ascending.
+        ``(values, indices)``: the chosen entries, ``[min(k, n)]`` in the dtype of ``delta``, and their flat
+        positions, ``[min(k, n)]`` int32, strictly ascending.
 
     Raises:
         ArgumentError: An array cannot be used, the two differ in size or share memory, or ``k`` is negative.
@@ -78,7 +80,9 @@ def topk_residual(
 
 
 def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any]) -> int:
-    """Counts the entries of ``delta + residual`` that are NaN or infinite: what the policy ``"drop"`` would drop.
+    """Counts the entries of ``delta + residual`` that are NaN or infinite.
+
+    That is how many entries the policy ``"drop"`` of :func:`topk_residual` would count as zero.
 
     Args:
         delta: Any shape, n elements, a floating dtype.
@@ -102,20 +106,21 @@ def scatter_decode_add(
 ) -> None:
     """Adds sparse payloads into one dense array: ``accumulator[index] += weight * value``, payloads in order.
 
-    Payload p owns the entries ``row_splits[p]`` up to ``row_splits[p + 1]`` of ``values`` and ``indices``. Every
-    product and every sum is rounded once, in the dtype of the arrays. All indices are checked before anything is
-    written. The cost grows with the number of entries and not with the size of the accumulator.
+    Payload p owns the entries ``row_splits[p]`` up to ``row_splits[p + 1]`` of ``values`` and ``indices``.
+    Every product and every sum is rounded once, in the dtype of the arrays. All indices are checked before
+    anything is written. The cost grows with the number of entries and not with the size of the accumulator.
 
     Args:
         accumulator: The dense sum; any shape, n elements, a floating dtype. Updated in place.
         values: ``[entries]``, the dtype of ``accumulator``.
-        indices: ``[entries]`` int32, flat positions in ``accumulator``; within a payload they ascend strictly.
+        indices: ``[entries]`` int32, flat positions in ``accumulator``; within a payload they ascend
+            strictly.
         row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``.
         weights: ``[payloads]``, the dtype of ``accumulator``; or None, which multiplies nothing.
 
     Raises:
-        ArgumentError: An array cannot be used, sizes do not fit, or an index is out of range or not above the one
-            before it; the message names the payload. The accumulator is then unchanged.
+        ArgumentError: An array cannot be used, sizes do not fit, or an index is out of range or not above the
+            one before it; the message names the payload. The accumulator is then unchanged.
     """
     _kernels.scatter_decode_add(accumulator, values, indices, row_splits, weights)
 
@@ -123,8 +128,8 @@ def scatter_decode_add(
 def encode_indices(indices: NDArray[np.int32], size: int) -> NDArray[np.uint8]:
     """Packs strictly ascending indices into a Rice code: about 8.1 bits each at a density of 1 %.
 
-    The code of given indices is unique. Its layout is described in ``csrc/core/index_code.h`` (Rice and Plaunt, IEEE
-    Trans. Commun. 1971).
+    The code of given indices is unique. Its layout is described in ``csrc/core/index_code.h`` (Rice and
+    Plaunt, IEEE Trans. Commun. 1971).
 
     Args:
         indices: ``[count]`` int32, strictly ascending, in ``[0, size)``.
