@@ -1,0 +1,118 @@
+"""The Rice code for indices and the checksum, from Python."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels
+
+
+@st.composite
+def index_sets(draw):
+    size = draw(st.sampled_from([1, 5, 100, 3000, 2**31 - 1]))
+    indices = draw(st.sets(st.integers(0, size - 1), max_size=60))
+    return np.array(sorted(indices), np.int32), size
+
+
+def bit_string(code):
+    return "".join(str(bit) for bit in np.unpackbits(code, bitorder="little"))
+
+
+def read_as_the_layout_says(code, count):
+    """The decoder of the header's text, on a string of '0' and '1'."""
+    b = int(code[0])
+    low, unary = bit_string(code[1:]), bit_string(code[1 + (count * b + 7) // 8 :])
+    indices, following = [], 0
+    for i in range(count):
+        quotient = unary.index("1")
+        unary = unary[quotient + 1 :]
+        remainder = int(low[i * b : (i + 1) * b][::-1] or "0", 2)
+        indices.append(following + (quotient << b) + remainder)
+        following = indices[-1] + 1
+    return indices
+
+
+@given(index_sets())
+@settings(deadline=None, max_examples=200)
+def test_a_code_decodes_to_the_indices_it_was_made_of(case):
+    indices, size = case
+    code = kernels.encode_indices(indices, size)
+    decoded = kernels.decode_indices(code, len(indices), size)
+    assert code.dtype == np.uint8
+    assert decoded.dtype == np.int32
+    np.testing.assert_array_equal(decoded, indices)
+    assert not len(indices) or read_as_the_layout_says(code, len(indices)) == indices.tolist()
+
+
+def assert_refused_or_canonical(code, count, size):
+    try:
+        indices = kernels.decode_indices(code, count, size)
+    except errors.PayloadError:
+        return
+    np.testing.assert_array_equal(kernels.encode_indices(indices, size), code)
+
+
+def test_a_flipped_bit_is_refused_or_gives_other_valid_indices_with_exactly_that_code():
+    indices = np.sort(np.random.default_rng(3).choice(2000, 40, replace=False)).astype(np.int32)
+    code = kernels.encode_indices(indices, 2000)
+    for bit in range(8 * len(code)):
+        flipped = code.copy()
+        flipped[bit // 8] ^= 1 << (bit % 8)
+        assert_refused_or_canonical(flipped, 40, 2000)
+
+
+@given(st.binary(max_size=40), st.integers(0, 50), st.integers(50, 5000))
+@settings(deadline=None, max_examples=300)
+def test_random_bytes_are_refused_or_the_code_of_what_they_decode_to(code, count, size):
+    assert_refused_or_canonical(np.frombuffer(code, np.uint8), count, size)
+
+
+def test_a_truncated_code_is_refused():
+    code = kernels.encode_indices(np.int32([3, 8, 60]), 100)
+    for length in range(len(code)):
+        with pytest.raises(errors.PayloadError, match="index code"):
+            kernels.decode_indices(code[:length], 3, 100)
+
+
+def test_a_claim_of_many_indices_is_refused_before_memory_is_taken_for_them():
+    with pytest.raises(errors.PayloadError, match="3 bytes cannot hold 2147483647 indices"):
+        kernels.decode_indices(np.zeros(3, np.uint8), 2**31 - 1, 2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("indices", "size", "message"),
+    [
+        ([1, 1], 5, r"index 1 at position 1 is not above the one before it \(1\)"),
+        ([0, 5], 5, r"index 5 at position 1 is not in \[0, 5\)"),
+        ([-2], 5, r"index -2 at position 0 is not in"),
+        ([], 2**31, r"size = 2147483648 is not in \[0, 2\^31\)"),
+    ],
+)
+def test_indices_that_are_not_ascending_positions_are_not_encoded(indices, size, message):
+    with pytest.raises(errors.ArgumentError, match=message):
+        kernels.encode_indices(np.int32(indices), size)
+
+
+@pytest.mark.parametrize(("count", "size"), [(-1, 5), (6, 5), (1, -1)])
+def test_a_count_that_no_set_of_indices_can_have_is_refused(count, size):
+    with pytest.raises(errors.ArgumentError, match="is not in"):
+        kernels.decode_indices(np.zeros(9, np.uint8), count, size)
+
+
+@given(st.binary(max_size=100), st.integers(0, 8))
+@settings(deadline=None)
+def test_the_checksum_is_the_crc32_of_zlib_at_every_alignment(data, shift):
+    assert kernels.crc32(data) == zlib.crc32(data)
+    assert kernels.crc32(memoryview(data)[shift:]) == zlib.crc32(data[shift:])
+
+
+def test_the_checksum_takes_the_bytes_of_any_contiguous_array():
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert kernels.crc32(array) == zlib.crc32(array.tobytes())
+    with pytest.raises(errors.ArgumentError, match="not C-contiguous"):
+        kernels.crc32(array[:, ::2])

@@ -1,0 +1,116 @@
+"""fedplug.kernels.scatter_decode_add against a loop in plain NumPy."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels
+
+DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
+
+
+def reference(accumulator, payloads, weights):
+    for p, (values, indices) in enumerate(payloads):
+        for value, index in zip(values, indices, strict=True):
+            term = value if weights is None else weights[p] * value
+            accumulator[index] = accumulator[index] + term
+
+
+@st.composite
+def sums(draw):
+    dtype = draw(st.sampled_from(DTYPES))
+    n = draw(st.integers(0, 60))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    payloads = []
+    for _ in range(draw(st.integers(0, 6))):
+        k = draw(st.integers(0, n))
+        indices = np.sort(random.choice(n, k, replace=False)) if n else np.zeros(0)
+        payloads.append((random.standard_normal(k).astype(dtype), indices.astype(np.int32)))
+    weights = random.standard_normal(len(payloads)).astype(dtype) if draw(st.booleans()) else None
+    return random.standard_normal(n).astype(dtype), payloads, weights
+
+
+def join(payloads, dtype):
+    values = np.concatenate([np.zeros(0, dtype), *(values for values, _ in payloads)])
+    indices = np.concatenate([np.zeros(0, np.int32), *(indices for _, indices in payloads)])
+    row_splits = np.cumsum([0, *(len(indices) for _, indices in payloads)])
+    return values, indices, row_splits
+
+
+@given(sums())
+@settings(deadline=None, max_examples=200)
+def test_every_product_and_every_sum_is_rounded_once_in_payload_order(case):
+    accumulator, payloads, weights = case
+    expected = accumulator.copy()
+    reference(expected, payloads, weights)
+    assert kernels.scatter_decode_add(accumulator, *join(payloads, accumulator.dtype), weights) is None
+    assert accumulator.tobytes() == expected.tobytes()
+
+
+def test_the_accumulator_is_updated_in_its_own_buffer_whatever_its_shape():
+    accumulator = np.zeros((2, 3), np.float32)
+    flat = accumulator.reshape(-1)
+    kernels.scatter_decode_add(
+        accumulator, np.float32([1, 2]), np.int32([1, 5]), np.int64([0, 1, 2]), np.float32([10, 100])
+    )
+    np.testing.assert_array_equal(flat, np.float32([0, 10, 0, 0, 0, 200]))
+
+
+def call(**changes):
+    arguments = {
+        "accumulator": np.full(10, 0.5),
+        "values": np.ones(5),
+        "indices": np.int32([0, 9, 2, 3, 7]),
+        "row_splits": np.int64([0, 2, 5]),
+        "weights": None,
+    }
+    arguments.update(changes)
+    return arguments
+
+
+REFUSED = {
+    "an index out of range": (
+        {"indices": np.int32([0, 10, 2, 3, 7])},
+        r"payload 0: index 10 is not in \[0, 10\)",
+    ),
+    "a negative index": ({"indices": np.int32([-1, 9, 2, 3, 7])}, "payload 0: index -1 is not in"),
+    "a duplicate": (
+        {"indices": np.int32([0, 9, 2, 7, 7])},
+        r"payload 1: index 7 is not above the one before it \(7\)",
+    ),
+    "a descent": ({"indices": np.int32([0, 9, 2, 7, 3])}, r"payload 1: index 3 .*, at position 2 of 3"),
+    "entries without a payload": ({"row_splits": np.int64([0, 2, 4])}, "row_splits ends with 4"),
+    "no row splits": ({"row_splits": np.int64([])}, "row_splits is empty"),
+    "a missing value": ({"values": np.ones(4)}, "there are 4 values and 5 indices"),
+    "a missing weight": ({"weights": np.ones(1)}, "there are 1 weights for 2 payloads"),
+    "weights of another dtype": ({"weights": np.ones(2, np.float32)}, "weights has dtype float32"),
+    "int64 indices": ({"indices": np.arange(5)}, "indices has dtype int64; it must be int32"),
+    "int32 row splits": ({"row_splits": np.int32([0, 2, 5])}, "row_splits has dtype int32; it must be int64"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_bad_payload_is_named_and_nothing_is_written(changes, message):
+    arguments = call(**changes)
+    with pytest.raises(errors.ArgumentError, match=message):
+        kernels.scatter_decode_add(**arguments)
+    np.testing.assert_array_equal(arguments["accumulator"], np.full(10, 0.5))
+
+
+def test_the_accumulator_must_not_share_memory_with_what_is_added():
+    memory = np.zeros(10)
+    with pytest.raises(errors.ArgumentError, match="accumulator and values share memory"):
+        kernels.scatter_decode_add(**call(accumulator=memory, values=memory[:5]))
+
+
+def test_what_topk_took_out_scatter_puts_back():
+    random = np.random.default_rng(1)
+    delta, residual = random.standard_normal((2, 500)).astype(np.float32)
+    a = delta + residual
+    values, indices = kernels.topk_residual(delta, residual, 20)
+    kernels.scatter_decode_add(residual, values, indices, np.int64([0, 20]))
+    np.testing.assert_array_equal(residual, a)
