@@ -10,6 +10,7 @@ if(NOT FEDPLUG_WITH_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 17)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
     find_package(CUDAToolkit REQUIRED)
     set(FEDPLUG_CUDA_ENABLED ON)
   elseif(FEDPLUG_WITH_CUDA STREQUAL "ON")
@@ -17,3 +18,13 @@ if(NOT FEDPLUG_WITH_CUDA STREQUAL "OFF")
                         "or configure with -DFEDPLUG_WITH_CUDA=OFF")
   endif()
 endif()
+
+# The compile options every target with .cu files shares.
+#
+# -fmad=false is the device's -ffp-contract=off: a fused multiply-add rounds once where the contract rounds twice.
+# Denormals are kept by nvcc's defaults, and nothing here switches that off. -Wconversion is left out for the host
+# half of a .cu file: the code nvcc generates around each kernel does not pass it.
+function(fedplug_configure_cuda target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --Werror=all-warnings
+                                           -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror,-ffp-contract=off>)
+endfunction()

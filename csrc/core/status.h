@@ -13,6 +13,7 @@ enum class StatusCode {
   kInvalidArgument,  // the caller's shapes, counts or options are wrong
   kNonFinite,        // a NaN or an infinity under NonFinitePolicy::kError
   kDataLoss,         // a payload is truncated, corrupt or hostile
+  kDevice,           // an accelerator's runtime refused to do the work
 };
 
 class [[nodiscard]] Status {

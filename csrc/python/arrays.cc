@@ -155,6 +155,8 @@ void ThrowUnlessOk(const Status& status, std::int64_t non_finite) {
             py::dict(py::arg("count") = non_finite));
     case StatusCode::kDataLoss:
       Throw("PayloadError", status.message());
+    case StatusCode::kDevice:
+      Throw("FedplugError", status.message());
   }
 }
 
