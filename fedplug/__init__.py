@@ -1,0 +1,71 @@
+"""fedplug makes federated model updates small, with encoders that keep their state on the client.
+
+Everything here is imported on first use, so that ``import fedplug`` and the command line start without NumPy
+and TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedplug import kernels, ops, process, runtime
+    from fedplug.api import aggregator, encoder, from_config, get_aggregator, get_encoder, to_config
+    from fedplug.hookspecs import hookimpl
+    from fedplug.runtime import use_runtime
+    from fedplug.stores import open_store
+    from fedplug.trainer import Trainer
+
+    __version__: str
+
+_MODULES = ("kernels", "ops", "process", "runtime")
+_ATTRIBUTES = {
+    "Trainer": "fedplug.trainer",
+    "aggregator": "fedplug.api",
+    "encoder": "fedplug.api",
+    "from_config": "fedplug.api",
+    "get_aggregator": "fedplug.api",
+    "get_encoder": "fedplug.api",
+    "hookimpl": "fedplug.hookspecs",
+    "open_store": "fedplug.stores",
+    "to_config": "fedplug.api",
+    "use_runtime": "fedplug.runtime",
+}
+
+__all__ = [
+    "Trainer",
+    "__version__",
+    "aggregator",
+    "encoder",
+    "from_config",
+    "get_aggregator",
+    "get_encoder",
+    "hookimpl",
+    "kernels",
+    "open_store",
+    "ops",
+    "process",
+    "runtime",
+    "to_config",
+    "use_runtime",
+]
+
+
+if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            value = importlib.import_module("fedplug.manager").own_version()
+        elif name in _MODULES:
+            value = importlib.import_module(f"fedplug.{name}")
+        elif name in _ATTRIBUTES:
+            value = getattr(importlib.import_module(_ATTRIBUTES[name]), name)
+        else:
+            raise AttributeError(f"module 'fedplug' has no attribute {name!r}")
+        globals()[name] = value  # the next access does not come here
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

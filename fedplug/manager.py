@@ -122,10 +122,10 @@ def _builtin() -> _Source:
     def load() -> Any:
         return importlib.import_module("fedplug.builtin")
 
-    return _Source(name="builtin", distribution="fedplug", version=_own_version(), load=load, builtin=True)
+    return _Source(name="builtin", distribution="fedplug", version=own_version(), load=load, builtin=True)
 
 
-def _own_version() -> str:
+def own_version() -> str:
     try:
         return importlib.metadata.version("fedplug")
     except importlib.metadata.PackageNotFoundError:  # run from a source tree that was never installed

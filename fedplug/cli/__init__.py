@@ -1,0 +1,78 @@
+"""The command line: reads arguments, runs one command, turns its errors into one line and an exit code.
+
+Importing it must cost no more than argparse; each command imports what it needs in its own body.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from fedplug.cli import doctor, plugins_list, plugins_show, run
+from fedplug.errors import FedplugError
+
+__all__ = ["main"]
+
+EXIT_OK = 0
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code.
+
+    0: done. 1: `doctor` found a failure. 2: an error, one line on standard error (a traceback with
+    ``--debug``). 130: interrupted. 141: whoever read the output left.
+    """
+    arguments = _parser().parse_args(argv)
+    # TensorFlow's start-up notices are of no use here; warnings and errors stay.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    try:
+        code: int = arguments.command(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print(f"fedplug: {arguments.interrupted}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # As in `fedplug plugins list | head -1`. Python flushes once more at exit: give it somewhere to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except (FedplugError, OSError) as error:
+        if arguments.debug:
+            raise
+        print(f"fedplug: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return EXIT_ERROR
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    # SUPPRESS: the default of a command must not overwrite the flag given before it.
+    common.add_argument(
+        "--debug", action="store_true", default=argparse.SUPPRESS, help="show a traceback with an error"
+    )
+    parser = argparse.ArgumentParser(
+        prog="fedplug", description="Small model updates for federated learning.", parents=[common]
+    )
+    parser.set_defaults(debug=False, interrupted="interrupted")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    run.add_parser(commands, common)
+    plugins = commands.add_parser("plugins", help="what is installed", parents=[common])
+    actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    plugins_list.add_parser(actions, common)
+    plugins_show.add_parser(actions, common)
+    doctor.add_parser(commands, common)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for; argparse's own action wants it beforehand."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *unused: object) -> None:
+        from fedplug.manager import own_version
+
+        parser.exit(EXIT_OK, f"fedplug {own_version()}\n")

@@ -1,0 +1,127 @@
+"""Making parts by name: what users call as ``fedplug.encoder(...)``, ``fedplug.from_config(...)`` and so on.
+
+Must not import NumPy or TensorFlow itself; the classes it resolves do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from fedplug import expression, manager
+from fedplug.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    from fedplug.aggregators.base import Aggregator
+    from fedplug.encoders.base import Encoder
+
+__all__ = ["aggregator", "encoder", "from_config", "get_aggregator", "get_encoder", "to_config"]
+
+_CONFIG_KEYS = ("kind", "name", "config")
+_CONFIGURED_KINDS = ("aggregator", "encoder")
+
+
+def encoder(text: str) -> Encoder:
+    """The encoder an expression describes, for instance ``"topk(0.01)"`` or ``"topk(count=100)"``.
+
+    Raises:
+        ConfigError: The expression cannot be read, or the encoder refuses its arguments.
+        UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
+        PluginError: The encoder's plugin is broken.
+    """
+    return cast("Encoder", _from_expression("encoder", text))
+
+
+def get_encoder(name: str, **config: Any) -> Encoder:
+    """The encoder of that name: ``get_encoder("topk", fraction=0.01)``. Raises as `encoder` does."""
+    return cast("Encoder", _make("encoder", name, (), config))
+
+
+def aggregator(text: str) -> Aggregator:
+    """The aggregator an expression describes, for instance ``"mean"``. Raises as `encoder` does."""
+    return cast("Aggregator", _from_expression("aggregator", text))
+
+
+def get_aggregator(name: str, **config: Any) -> Aggregator:
+    """The aggregator of that name. Raises as `encoder` does."""
+    return cast("Aggregator", _make("aggregator", name, (), config))
+
+
+def to_config(part: Encoder | Aggregator) -> dict[str, Any]:
+    """A part as JSON values, ``{"kind": "encoder", "name": "topk", "config": part.get_config()}``.
+
+    Raises:
+        ConfigError: The registry does not know the part's class under its name, so it could not be read back.
+    """
+    name = getattr(part, "name", None)
+    for kind in _CONFIGURED_KINDS:
+        if name in manager.catalog().names(kind) and manager.resolve(kind, str(name)) is type(part):
+            return {"kind": kind, "name": name, "config": part.get_config()}
+    raise ConfigError(
+        f"{type(part).__module__}.{type(part).__qualname__} is not a registered part; "
+        "declare it in a plugin, see docs/plugins.md"
+    )
+
+
+def from_config(config: Mapping[str, Any]) -> Encoder | Aggregator:
+    """The inverse of `to_config`; equal to the part that was written.
+
+    Raises:
+        ConfigError: A key is missing, or the part refuses its configuration.
+        UnknownNameError: No such key, kind, part or argument.
+        PluginError: The part's plugin is broken.
+    """
+    for key in config:
+        if key not in _CONFIG_KEYS:
+            raise UnknownNameError("key", str(key), _CONFIG_KEYS, where="the configuration of a part")
+    missing = [key for key in ("kind", "name") if key not in config]
+    if missing:
+        raise ConfigError(
+            f"the configuration of a part lacks {' and '.join(map(repr, missing))}: {dict(config)!r}"
+        )
+    kind, name, arguments = config["kind"], config["name"], config.get("config", {})
+    if kind not in _CONFIGURED_KINDS:
+        raise UnknownNameError("kind of part", str(kind), _CONFIGURED_KINDS)
+    if not isinstance(arguments, Mapping):
+        raise ConfigError(
+            f"the 'config' of {kind} {name!r} is {arguments!r}; it must map arguments to values"
+        )
+    return cast("Encoder | Aggregator", _make(kind, str(name), (), arguments))
+
+
+def _from_expression(kind: str, text: str) -> Any:
+    stages = expression.parse(text)
+    if len(stages) > 1:
+        raise ConfigError(
+            f"{text!r} has {len(stages)} stages, but only one stage is supported now; keep one of them"
+        )
+    return _make(kind, stages[0].name, stages[0].args, stages[0].kwargs)
+
+
+def _make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    make = manager.resolve(kind, name)
+    _check_arguments(f"{kind} {name!r}", make, args, kwargs)
+    try:
+        return make(*args, **kwargs)
+    except (
+        TypeError
+    ) as error:  # a value of a type the class did not expect; it came from the caller all the same
+        raise ConfigError(f"{kind} {name!r} refuses its arguments: {error}") from error
+
+
+def _check_arguments(
+    what: str, make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Python's own message names neither the part nor the argument that was meant."""
+    signature = inspect.signature(make)
+    parameters = signature.parameters.values()
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for key in kwargs:
+            if key not in named:
+                raise UnknownNameError("argument", key, named, where=what)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ConfigError(f"{what}: {error}; it takes {', '.join(named) or 'no arguments'}") from error

@@ -1,0 +1,34 @@
+"""``fedplug doctor``: checks the installation from Python up to a compiled op inside a TFF computation."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+__all__ = ["add_parser"]
+
+EXIT_FAILED = 1
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "doctor", help="check the installation and say what to mend", parents=[common]
+    )
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.cli.checks import CHECKS, examine
+
+    del arguments
+    failed = 0
+    for name, check in CHECKS.items():
+        finding = examine(check)
+        failed += finding.status == "fail"
+        # Printed one by one: importing TensorFlow and TFF takes a while.
+        print(f"{finding.status:<5} {name:<11} {finding.detail}", flush=True)
+        if finding.fix:
+            print(f"{'':<17} fix: {finding.fix}", flush=True)
+    print("\nall is well" if not failed else f"\n{failed} of {len(CHECKS)} checks failed")
+    return EXIT_FAILED if failed else 0

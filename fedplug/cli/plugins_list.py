@@ -1,0 +1,36 @@
+"""``fedplug plugins list``: every part and every plugin with a problem, as a table or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fedplug.cli import table
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("list", help="every part, and what is wrong with which", parents=[common])
+    parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.manager import catalog
+
+    entries = catalog().entries
+    if arguments.json:
+        import json
+
+        print(json.dumps([entry.to_json() for entry in entries], indent=2))
+        return 0
+    rows = [
+        (entry.kind, entry.name, entry.origin, entry.status, entry.spec.summary if entry.spec else "")
+        for entry in entries
+    ]
+    print(table.render(("KIND", "NAME", "FROM", "STATUS", "SUMMARY"), rows))
+    for entry in catalog().problems():
+        print(f"\n{entry.kind} {entry.name} ({entry.origin}): {entry.reason}\n  fix: {entry.fix}")
+    return 0

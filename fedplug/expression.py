@@ -1,0 +1,78 @@
+"""Reads part expressions such as ``"topk(0.01) | qsgd(bits=8)"``; evaluates nothing.
+
+The grammar is a subset of Python's, so Python's own parser does the work: stages joined by ``|``, each a name
+or a call of a name with literal arguments. Must not know which parts exist.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedplug.errors import ConfigError
+
+__all__ = ["Stage", "parse"]
+
+_LONGEST = 4096
+_FORM = "write name, name(value, key=value) or several of them joined by |"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: a name and the literal arguments given to it."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse(text: str) -> tuple[Stage, ...]:
+    """The stages of an expression, at least one, from left to right.
+
+    Raises:
+        ConfigError: The text is not an expression of this form; the message points at the offending piece.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(f"a part expression is a string, not {type(text).__name__} {text!r}; {_FORM}")
+    if len(text) > _LONGEST:
+        raise ConfigError(f"a part expression of {len(text)} characters is too long; at most {_LONGEST}")
+    try:
+        nodes = _split(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError(f"cannot read {text!r}: {error}; {_FORM}") from error
+    return tuple(_stage(node, text) for node in nodes)
+
+
+def _split(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _split(node.left) + _split(node.right)
+    return [node]
+
+
+def _stage(node: ast.expr, text: str) -> Stage:
+    if isinstance(node, ast.Name):
+        return Stage(node.id)
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        raise ConfigError(f"{_piece(text, node)} in {text!r} is not a name or a call of one; {_FORM}")
+    kwargs: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None or keyword.arg in kwargs:
+            wrong = "** is not allowed" if keyword.arg is None else f"{keyword.arg!r} is given twice"
+            raise ConfigError(f"cannot read {text!r}: {wrong}; {_FORM}")
+        kwargs[keyword.arg] = _literal(keyword.value, text)
+    return Stage(node.func.id, tuple(_literal(value, text) for value in node.args), kwargs)
+
+
+def _literal(node: ast.expr, text: str) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{_piece(text, node)} in {text!r} is not a plain value (number, string, True, False, None, list)"
+        ) from error
+
+
+def _piece(text: str, node: ast.expr) -> str:
+    return repr(ast.get_source_segment(text.strip(), node) or text)
