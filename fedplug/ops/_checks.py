@@ -1,4 +1,8 @@
-"""Run-time checks for the twins, which raise what the compiled ops raise. Must not know any op."""
+"""Checks of arguments, while a graph is being built and when it runs. Must not know any op.
+
+What is known while building is a ValueError or TypeError. What is found when running is a
+`tf.errors.InvalidArgumentError`, from the compiled ops and from their twins alike.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,18 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["after", "as_int64", "require", "same_shape"]
+__all__ = [
+    "after",
+    "as_int64",
+    "require",
+    "require_equal_shapes",
+    "require_floating",
+    "require_vectors",
+    "same_shape",
+]
+
+
+_FLOATING = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
 
 
 def require(condition: Any, message: str, *details: Any) -> Any:
@@ -29,7 +44,30 @@ def as_int64(value: Any) -> Any:
 
 
 def same_shape(x: Any, y: Any) -> Any:
-    """Whether two tensors have the same shape; scalar, bool."""
-    # Behind the ranks, because comparing [2] with [2, 2] would broadcast and find them equal.
-    x_shape, y_shape = (tf.concat([[tf.rank(t)], tf.shape(t)], 0) for t in (x, y))
-    return tf.reduce_all(tf.raw_ops.Equal(x=x_shape, y=y_shape, incompatible_shape_error=False))
+    """Whether two tensors have the same shape, found at run time; scalar, bool."""
+    x_shape, y_shape = tf.shape(x), tf.shape(y)
+    x_rank, y_rank = tf.size(x_shape), tf.size(y_shape)
+    shared = tf.minimum(x_rank, y_rank)
+    return tf.equal(x_rank, y_rank) & tf.reduce_all(tf.equal(x_shape[:shared], y_shape[:shared]))
+
+
+def require_floating(**tensors: Any) -> None:
+    """Raises TypeError unless every tensor has one of the dtypes the ops are made for."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _FLOATING:
+            known = ", ".join(dtype.name for dtype in _FLOATING)
+            raise TypeError(f"{name} must be one of {known}, not {tensor.dtype.name}")
+
+
+def require_vectors(**tensors: Any) -> None:
+    """Raises ValueError unless every tensor is, or while its rank is unknown may be, a vector."""
+    for name, tensor in tensors.items():
+        if tensor.shape.rank not in (None, 1):
+            raise ValueError(f"{name} must be a vector, not of shape {tensor.shape}")
+
+
+def require_equal_shapes(**tensors: Any) -> None:
+    """Raises ValueError unless both tensors have, or while something is unknown may have, the same shape."""
+    (x_name, x), (y_name, y) = tensors.items()
+    if not x.shape.is_compatible_with(y.shape):
+        raise ValueError(f"{x_name} has shape {x.shape} but {y_name} has {y.shape}; the two must be equal")

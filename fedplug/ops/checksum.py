@@ -16,6 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from fedplug.ops import _loader
+from fedplug.ops._checks import require_vectors
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["crc32"]
@@ -43,7 +44,7 @@ def crc32(data: Any, *, lowering: str | None = None) -> tf.Tensor:
         OpLibraryError: "fused" was asked for and cannot be loaded.
     """
     data = tf.convert_to_tensor(data, tf.uint8)
-    data.shape.assert_has_rank(1)
+    require_vectors(data=data)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_crc32(data)
     return _twin(data)

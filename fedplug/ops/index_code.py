@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops import _loader
-from fedplug.ops._checks import after, as_int64, require
+from fedplug.ops._checks import after, as_int64, require, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["decode_indices", "encode_indices"]
@@ -46,7 +46,7 @@ def encode_indices(indices: Any, size: Any, *, lowering: str | None = None) -> t
     """
     indices = tf.convert_to_tensor(indices, tf.int32)
     size = as_int64(size)
-    indices.shape.assert_has_rank(1)
+    require_vectors(indices=indices)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_encode_indices(indices, size)
     return _encode_twin(indices, size)
@@ -74,7 +74,7 @@ def decode_indices(code: Any, count: Any, size: Any, *, lowering: str | None = N
     code = tf.convert_to_tensor(code, tf.uint8)
     count = as_int64(count)
     size = as_int64(size)
-    code.shape.assert_has_rank(1)
+    require_vectors(code=code)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_decode_indices(code, count, size)
     return _decode_twin(code, count, size)

@@ -7,7 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops import _loader
-from fedplug.ops._checks import after, as_int64, require
+from fedplug.ops._checks import (
+    after,
+    as_int64,
+    require,
+    require_equal_shapes,
+    require_floating,
+    require_vectors,
+)
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["scatter_decode_add"]
@@ -47,6 +54,7 @@ def scatter_decode_add(
         The new accumulator, of the same shape and dtype.
 
     Raises:
+        TypeError: ``accumulator`` is not of one of these dtypes.
         ValueError: Static shapes do not fit together.
         UnknownNameError: ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
@@ -57,20 +65,16 @@ def scatter_decode_add(
     values = tf.convert_to_tensor(values, accumulator.dtype)
     indices = tf.convert_to_tensor(indices, tf.int32)
     row_splits = as_int64(row_splits)
-    _check_static_shapes(values, indices, row_splits)
+    require_floating(accumulator=accumulator)
+    require_vectors(values=values, indices=indices, row_splits=row_splits)
+    require_equal_shapes(values=values, indices=indices)
     if weights is None:
         weights = tf.ones(tf.maximum(tf.shape(row_splits) - 1, 0), accumulator.dtype)
     weights = tf.convert_to_tensor(weights, accumulator.dtype)
-    weights.shape.assert_has_rank(1)
+    require_vectors(weights=weights)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_scatter_decode_add(accumulator, values, indices, row_splits, weights)
     return _twin(accumulator, values, indices, row_splits, weights)
-
-
-def _check_static_shapes(values: Any, indices: Any, row_splits: Any) -> None:
-    for tensor in (values, indices, row_splits):
-        tensor.shape.assert_has_rank(1)
-    values.shape.assert_is_compatible_with(indices.shape)
 
 
 def _twin(accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:

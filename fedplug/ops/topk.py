@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.errors import UnknownNameError
 from fedplug.ops import _loader
-from fedplug.ops._checks import after, as_int64, require, same_shape
+from fedplug.ops._checks import after, as_int64, require, require_equal_shapes, require_floating, same_shape
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["TopK", "topk_residual"]
@@ -59,6 +59,7 @@ def topk_residual(
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Raises:
+        TypeError: ``delta`` is not of one of these dtypes.
         ValueError: The static shapes of ``delta`` and ``residual`` differ.
         UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
@@ -69,7 +70,8 @@ def topk_residual(
         raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
-    delta.shape.assert_is_compatible_with(residual.shape)
+    require_floating(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
         return TopK(*_loader.library().fedplug_top_k_residual(delta, residual, k, on_nonfinite=on_nonfinite))

@@ -1,0 +1,55 @@
+"""What the tests of the ops share: both lowerings, all dtypes, and equality bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+DTYPES = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
+
+
+@pytest.fixture(scope="session", params=["fused", "reference"])
+def lowering(request):
+    return request.param
+
+
+@pytest.fixture(scope="session", params=DTYPES, ids=lambda dtype: dtype.name)
+def dtype(request):
+    return request.param
+
+
+def _outcome(op, *arguments, **options):
+    try:
+        results = op(*arguments, **options)
+    except tf.errors.InvalidArgumentError:
+        return "refused"
+    return [(r.dtype, tuple(r.shape), r.numpy().tobytes()) for r in tf.nest.flatten(results)]
+
+
+@pytest.fixture(scope="session")
+def agree():
+    """Asserts that the compiled op and its twin refuse the same call, or give the same bits."""
+
+    def check(op, *arguments, **options):
+        fused = _outcome(op, *arguments, lowering="fused", **options)
+        assert fused == _outcome(op, *arguments, lowering="reference", **options)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def as_dtype(dtype):
+    """Casts arrays to the dtype under test; what does not fit becomes infinite."""
+
+    def cast(*arrays):
+        with np.errstate(over="ignore"):
+            return tuple(a.astype(dtype.as_numpy_dtype) for a in arrays)
+
+    return cast
+
+
+@pytest.fixture(scope="session")
+def denormal(dtype):
+    """A number that TensorFlow's threads would flush to zero, were it not float16."""
+    return {tf.float64: 1e-310, tf.float16: 1e-6}.get(dtype, 1e-39)

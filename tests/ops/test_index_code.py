@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import ops
+
+MAX_SIZE = 2**31 - 1
+SIZES = st.one_of(st.integers(0, 300), st.integers(0, MAX_SIZE))
+
+
+@st.composite
+def index_sets(draw):
+    size = draw(SIZES)
+    indices = draw(st.sets(st.integers(0, size - 1), max_size=60)) if size else set()
+    return np.array(sorted(indices), np.int32), size
+
+
+def packed(bits):
+    return sum(bit << place for place, bit in enumerate(bits)).to_bytes((len(bits) + 7) // 8, "little")
+
+
+def slow_code(indices):
+    """The layout as csrc/core/index_code.h words it."""
+    if len(indices) == 0:
+        return b""
+    gaps = [int(b) - int(a) - 1 for a, b in zip([-1, *indices], indices, strict=False)]
+    b = min(range(31), key=lambda b: (len(gaps) * (b + 1) + sum(gap >> b for gap in gaps), b))
+    low = [gap >> place & 1 for gap in gaps for place in range(b)]
+    unary = [bit for gap in gaps for bit in [0] * (gap >> b) + [1]]
+    return bytes([b]) + packed(low) + packed(unary)
+
+
+def as_tensor(code):
+    return tf.constant(np.frombuffer(bytes(code), np.uint8))
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=index_sets())
+def test_the_code_is_laid_out_as_specified(lowering, case):
+    indices, size = case
+    assert ops.encode_indices(indices, size, lowering=lowering).numpy().tobytes() == slow_code(indices)
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=index_sets())
+def test_decoding_gives_the_indices_back(lowering, case):
+    indices, size = case
+    got = ops.decode_indices(as_tensor(slow_code(indices)), len(indices), size, lowering=lowering)
+    assert got.numpy().tolist() == indices.tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=index_sets(), data=st.data())
+def test_op_and_twin_refuse_the_same_codes_and_agree_on_the_rest(agree, case, data):
+    indices, size = case
+    code = bytearray(slow_code(indices))
+    count = max(0, len(indices) + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
+    for _ in range(data.draw(st.integers(0, 3)) if code else 0):
+        bit = data.draw(st.integers(0, 8 * len(code) - 1))
+        code[bit // 8] ^= 1 << bit % 8
+    code = code[: data.draw(st.sampled_from([len(code), len(code), len(code) - 1]))] if code else code
+    code += data.draw(st.sampled_from([b"", b"", b"\0", b"\1"]))
+    agree(ops.decode_indices, as_tensor(code), count, size)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    code=st.binary(max_size=8), count=st.integers(-1, 9), size=st.one_of(st.integers(-1, 300), st.just(2**31))
+)
+def test_op_and_twin_agree_on_any_bytes_at_all(agree, code, count, size):
+    agree(ops.decode_indices, as_tensor(code), count, size)
+
+
+@settings(deadline=None, max_examples=60)
+@given(code=st.binary(max_size=8), count=st.integers(0, 9), size=st.integers(0, 300))
+def test_only_what_the_encoder_writes_is_accepted(lowering, code, count, size):
+    try:
+        indices = ops.decode_indices(as_tensor(code), count, size, lowering=lowering).numpy()
+    except tf.errors.InvalidArgumentError:
+        return
+    assert slow_code(indices) == code
+
+
+@pytest.mark.parametrize("b", [0, 1, 29, 30])
+def test_a_gap_too_long_for_any_index_is_refused_whatever_its_parameter(lowering, b):
+    low = (2**b - 1).to_bytes((b + 7) // 8, "little")
+    code = bytes([b]) + low + bytes(5000) + b"\x80"
+    with pytest.raises(tf.errors.InvalidArgumentError, match="index code"):
+        ops.decode_indices(as_tensor(code), 1, 30_000, lowering=lowering)
+
+
+def test_a_few_bytes_cannot_ask_for_gigabytes(lowering):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="indices"):
+        ops.decode_indices(as_tensor(b"\x00\xff\xff"), MAX_SIZE, MAX_SIZE, lowering=lowering)
+
+
+@pytest.mark.parametrize(
+    ("indices", "size"), [([1, 1], 9), ([2, 1], 9), ([9], 9), ([-1], 9), ([0], 0), ([0], -1), ([0], 2**31)]
+)
+def test_indices_that_do_not_ascend_below_the_size_are_refused(lowering, indices, size):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.encode_indices(indices, size, lowering=lowering)
+
+
+def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
+    def there_and_back(indices):
+        code = ops.encode_indices(indices, 100_000, lowering=lowering)
+        return ops.decode_indices(code, tf.size(indices), 100_000, lowering=lowering)
+
+    for indices in ([], [0], [5, 6, 99_999], list(range(0, 100_000, 7))):
+        assert there_and_back(tf.constant(indices, tf.int32)).numpy().tolist() == indices
+
+
+def test_a_constant_count_gives_a_static_shape():
+    graph = tf.function(lambda code: ops.decode_indices(code, 5, 10, lowering="fused"), autograph=False)
+    assert graph.get_concrete_function(tf.TensorSpec([None], tf.uint8)).output_shapes == [5]
+
+
+def test_a_matrix_is_refused_while_building(lowering):
+    with pytest.raises(ValueError, match="must be a vector"):
+        ops.encode_indices([[1]], 9, lowering=lowering)
+    with pytest.raises(ValueError, match="must be a vector"):
+        ops.decode_indices(tf.zeros([1, 1], tf.uint8), 1, 9, lowering=lowering)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.errors import OpLibraryError
+from fedplug.ops import _loader
+
+
+@pytest.fixture
+def copied_library(tmp_path, monkeypatch):
+    """A folder with a copy of the library and of its build record, from which the next load is made."""
+    library = _loader.find_library(ops.__path__)
+    for file in (library, library.with_name("build_info.json")):
+        shutil.copy(file, tmp_path)
+    monkeypatch.setattr(ops, "__path__", [str(tmp_path)])
+    _loader.library.cache_clear()
+    yield tmp_path
+    _loader.library.cache_clear()
+
+
+def test_a_library_built_for_another_tensorflow_is_named_with_the_remedy_and_not_loaded(copied_library):
+    (copied_library / "build_info.json").write_text(json.dumps({"tensorflow": "2.13.0"}))
+    (copied_library / "_fedplug_ops.so").write_bytes(b"loading this would be another error")
+    with pytest.raises(OpLibraryError, match="make setup") as error:
+        _loader.library()
+    for part in (
+        "2.13.0",
+        tf.__version__,
+        str(copied_library),
+        "pip install --force-reinstall --no-binary fedplug",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("record", ["", "{}", "[]", "not json"])
+def test_a_library_with_a_broken_build_record_is_not_loaded(copied_library, record):
+    (copied_library / "build_info.json").write_text(record)
+    with pytest.raises(OpLibraryError, match=r"build_info\.json does not say which TensorFlow"):
+        _loader.library()
+
+
+def test_a_library_without_a_build_record_is_not_loaded(copied_library):
+    (copied_library / "build_info.json").unlink()
+    with pytest.raises(OpLibraryError, match=r"build_info\.json does not say which TensorFlow"):
+        _loader.library()
+
+
+def test_a_damaged_library_is_our_error_with_the_remedy(copied_library):
+    (copied_library / "_fedplug_ops.so").write_bytes(b"\x7fELF and then nothing")
+    with pytest.raises(OpLibraryError, match=r"cannot be loaded(.|\n)*make setup"):
+        _loader.library()
+
+
+def test_a_missing_library_is_our_error_with_the_places_that_were_searched(tmp_path):
+    with pytest.raises(OpLibraryError, match="make setup") as error:
+        _loader.find_library([tmp_path / "a", tmp_path / "b"])
+    assert str(tmp_path / "a") in str(error.value)
+    assert str(tmp_path / "b") in str(error.value)
+
+
+def test_the_first_folder_that_has_the_library_wins(tmp_path):
+    for name in ("b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "_fedplug_ops.so").touch()
+    found = _loader.find_library([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    assert found.parent.name == "b"
+
+
+def test_the_library_is_loaded_by_the_first_op_that_needs_it_and_not_by_the_import():
+    program = """
+import fedplug.ops
+import tensorflow as tf
+loaded = lambda: "_fedplug_ops.so" in open("/proc/self/maps").read()
+stages = [loaded()]
+fedplug.ops.crc32(tf.zeros(3, tf.uint8), lowering="reference")
+stages.append(loaded())
+fedplug.ops.crc32(tf.zeros(3, tf.uint8), lowering="fused")
+print(*stages, loaded())
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "False", "True"]

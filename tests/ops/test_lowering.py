@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.errors import OpLibraryError, UnknownNameError
+from fedplug.ops import _loader
+
+
+@pytest.fixture
+def without_library(monkeypatch, tmp_path):
+    """As if fedplug had been installed without its compiled ops."""
+    monkeypatch.setattr(ops, "__path__", [str(tmp_path)])
+    _loader.library.cache_clear()
+    yield
+    _loader.library.cache_clear()
+
+
+def op_types(function, *specs):
+    graph = tf.function(function, autograph=False).get_concrete_function(*specs).graph.as_graph_def()
+    bodies = [graph.node, *(f.node_def for f in graph.library.function)]
+    return {node.op for body in bodies for node in body}
+
+
+VECTOR, BYTES, INDICES = (
+    tf.TensorSpec([None]),
+    tf.TensorSpec([None], tf.uint8),
+    tf.TensorSpec([None], tf.int32),
+)
+CALLS = {
+    "Fedplug>TopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
+    "Fedplug>ScatterDecodeAdd": (
+        lambda v, i: ops.scatter_decode_add(tf.zeros(9), v, i, [0, 3]),
+        VECTOR,
+        INDICES,
+    ),
+    "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), INDICES),
+    "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),
+    "Fedplug>Crc32": (ops.crc32, BYTES),
+}
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_the_twin_is_made_of_stock_ops_that_any_tensorflow_runs(op):
+    with ops.use_lowering("reference"):
+        types = op_types(*CALLS[op])
+    assert not [t for t in types if t.startswith("Fedplug") or "PyFunc" in t]
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_auto_builds_the_compiled_op_where_it_can_be_loaded(op):
+    assert op in op_types(*CALLS[op])
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_auto_builds_the_twin_where_there_is_no_library(op, without_library):
+    assert op not in op_types(*CALLS[op])
+
+
+def test_asking_for_the_compiled_op_where_there_is_none_says_how_to_get_it(without_library):
+    assert not ops.available()
+    assert ops.resolve_lowering("auto") == "reference"
+    with pytest.raises(OpLibraryError, match="make setup"):
+        ops.resolve_lowering("fused")
+    with pytest.raises(OpLibraryError, match="make setup"):
+        ops.crc32(tf.zeros(3, tf.uint8), lowering="fused")
+
+
+def test_an_explicit_lowering_wins_over_the_surrounding_one():
+    with ops.use_lowering("reference"):
+        assert ops.resolve_lowering() == "reference"
+        assert ops.resolve_lowering("fused") == "fused"
+        assert "Fedplug>Crc32" in op_types(lambda c: ops.crc32(c, lowering="fused"), BYTES)
+
+
+def test_the_surrounding_lowering_nests_and_ends_even_after_an_error():
+    with ops.use_lowering("reference"):
+        with ops.use_lowering("fused"):
+            assert ops.resolve_lowering() == "fused"
+        with pytest.raises(KeyError), ops.use_lowering("fused"):
+            raise KeyError
+        assert ops.resolve_lowering() == "reference"
+    assert ops.resolve_lowering() == "fused"
+
+
+def test_an_unknown_lowering_is_refused_by_name():
+    with pytest.raises(UnknownNameError, match="did you mean 'fused'"):
+        ops.resolve_lowering("fussed")
+    with pytest.raises(UnknownNameError, match="lowering"), ops.use_lowering("fast"):
+        pass

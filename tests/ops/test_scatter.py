@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import ops
+
+
+@st.composite
+def sums(draw):
+    """An accumulator, payloads and weights; all numbers far from the denormals."""
+    n = draw(st.integers(1, 20))
+    number = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1]) | st.integers(-9999, 9999).map(lambda i: i / 77)
+    payloads = draw(st.lists(st.sets(st.integers(0, n - 1)).map(sorted), max_size=5))
+    indices = [index for payload in payloads for index in payload]
+    row_splits = np.cumsum([0] + [len(payload) for payload in payloads])
+
+    def take(count):
+        return np.array(draw(st.lists(number, min_size=count, max_size=count)), np.float64)
+
+    return take(n), take(len(indices)), np.array(indices, np.int32), row_splits, take(len(payloads))
+
+
+def slow_sum(accumulator, values, indices, row_splits, weights):
+    """The contract, word for word."""
+    total = accumulator.copy()
+    for p, weight in enumerate(weights):
+        for j in range(row_splits[p], row_splits[p + 1]):
+            total[indices[j]] = total[indices[j]] + weight * values[j]
+    return total
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=sums())
+def test_it_is_the_slow_loop_over_payloads(as_dtype, lowering, case):
+    accumulator, values, indices, row_splits, weights = case
+    accumulator, values, weights = as_dtype(accumulator, values, weights)
+    got = ops.scatter_decode_add(accumulator, values, indices, row_splits, weights, lowering=lowering)
+    assert got.numpy().tobytes() == slow_sum(accumulator, values, indices, row_splits, weights).tobytes()
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=sums(), data=st.data())
+def test_op_and_twin_refuse_the_same_payloads_and_agree_on_the_rest(agree, case, data):
+    accumulator, values, indices, row_splits, weights = case
+    for vector in (indices, row_splits):
+        if vector.size and data.draw(st.booleans()):
+            vector[data.draw(st.integers(0, vector.size - 1))] = data.draw(st.integers(-2, 22))
+    agree(ops.scatter_decode_add, accumulator, values, indices, row_splits, weights)
+
+
+def test_op_and_twin_agree_where_many_threads_and_payloads_meet(agree, as_dtype):
+    rng = np.random.default_rng(11)
+    n, k, payloads = 100_000, 30_000, 4
+    indices = np.concatenate([np.sort(rng.permutation(n)[:k]) for _ in range(payloads)]).astype(np.int32)
+    splits = np.arange(payloads + 1) * k
+    accumulator, values, weights = as_dtype(*(rng.normal(size=s) for s in (n, indices.size, payloads)))
+    agree(ops.scatter_decode_add, accumulator, values, indices, splits, weights)
+
+
+def test_no_weights_are_weights_of_one(lowering):
+    got = ops.scatter_decode_add(tf.zeros([2, 2]), [1.0, 2.0, 4.0], [0, 3, 3], [0, 2, 3], lowering=lowering)
+    assert got.numpy().tolist() == [[1, 0], [0, 6]]
+
+
+def test_no_payloads_leave_the_accumulator_as_it_is(lowering):
+    nothing = tf.zeros(0), tf.zeros(0, tf.int32), [0]
+    got = ops.scatter_decode_add([1.0, 2.0], *nothing, lowering=lowering)
+    assert got.numpy().tolist() == [1, 2]
+
+
+def test_the_op_keeps_denormals_as_numpy_does(as_dtype, denormal):
+    (tiny,) = as_dtype(np.full(70_000, denormal))
+    everywhere = np.arange(tiny.size, dtype=np.int32)
+    got = ops.scatter_decode_add(tiny, tiny, everywhere, [0, tiny.size], lowering="fused")
+    assert got.numpy().tobytes() == (tiny + tiny).tobytes()
+
+
+@pytest.mark.parametrize("indices", [[0, 1, 1, 5], [0, 1, 1, -1], [0, 1, 3, 2], [0, 1, 2, 2]])
+def test_a_bad_payload_is_named(lowering, indices):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"payload(.|\n)*\b1\b"):
+        ops.scatter_decode_add(tf.zeros(5), tf.ones(4), indices, [0, 2, 4], lowering=lowering)
+
+
+@pytest.mark.parametrize("row_splits", [[1, 2, 4], [0, 3, 2], [0, 2, 3], [0, 5, 4], [0, 2, 5], [0, -1, 4]])
+def test_row_splits_must_ascend_from_0_to_the_number_of_entries(lowering, row_splits):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="row_splits"):
+        ops.scatter_decode_add(tf.zeros(5), tf.ones(4), [0, 1, 2, 3], row_splits, lowering=lowering)
+
+
+def dynamic(lowering):
+    specs = [tf.TensorSpec(None, d) for d in (tf.float32, tf.float32, tf.int32, tf.int64, tf.float32)]
+    specs[1:] = [tf.TensorSpec([None], spec.dtype) for spec in specs[1:]]
+    return tf.function(
+        lambda *arguments: ops.scatter_decode_add(*arguments, lowering=lowering),
+        input_signature=specs,
+        autograph=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "indices", "row_splits", "weights"),
+    [(3, 2, [0, 2], 1), (2, 3, [0, 2], 1), (2, 2, [0, 2], 2), (2, 2, [0, 1, 2], 1), (0, 0, [], 0)],
+)
+def test_lengths_that_do_not_fit_are_refused_when_run(lowering, values, indices, row_splits, weights):
+    splits = tf.constant(row_splits, tf.int64)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        dynamic(lowering)(tf.zeros(5), tf.ones(values), tf.range(indices), splits, tf.ones(weights))
+
+
+def test_it_is_traced_once_for_any_number_of_payloads(lowering):
+    add = dynamic(lowering)
+    for payloads in range(3):
+        splits = tf.range(payloads + 1, dtype=tf.int64)
+        got = add(tf.zeros([2, 3]), tf.ones(payloads), tf.range(payloads), splits, tf.ones(payloads))
+        assert got.shape == [2, 3]
+        assert float(tf.reduce_sum(got)) == payloads
+
+
+def test_the_result_has_the_static_shape_of_the_accumulator(lowering):
+    graph = tf.function(
+        lambda a, v, i: ops.scatter_decode_add(a, v, i, [0, 1], lowering=lowering), autograph=False
+    )
+    specs = tf.TensorSpec([2, None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32)
+    assert graph.get_concrete_function(*specs).output_shapes.as_list() == [2, None]
+
+
+def test_static_shapes_that_do_not_fit_are_refused_while_building(lowering):
+    with pytest.raises(ValueError, match=r"has shape .* but .* has"):
+        ops.scatter_decode_add(tf.zeros(5), tf.ones(2), [0, 1, 2], [0, 2], lowering=lowering)
+    with pytest.raises(ValueError, match="must be a vector"):
+        ops.scatter_decode_add(tf.zeros(5), tf.ones([1, 2]), [0, 1], [0, 2], lowering=lowering)
+
+
+def test_nothing_is_differentiable(lowering):
+    accumulator, values, weights = tf.zeros(3), tf.ones(2), tf.ones(1)
+    with tf.GradientTape() as tape:
+        tape.watch([accumulator, values, weights])
+        got = ops.scatter_decode_add(accumulator, values, [0, 2], [0, 2], weights, lowering=lowering)
+    assert tape.gradient(got, [accumulator, values, weights]) == [None, None, None]
+
+
+def test_an_accumulator_that_is_used_again_keeps_its_value(lowering):
+    @tf.function(autograph=False)
+    def step(x):
+        accumulator = x * 2.0
+        return accumulator, ops.scatter_decode_add(accumulator, [1.0], [0], [0, 1], lowering=lowering)
+
+    before, after = step(tf.ones(3))
+    assert before.numpy().tolist() == [2, 2, 2]
+    assert after.numpy().tolist() == [3, 2, 2]

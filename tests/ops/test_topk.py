@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedplug import ops
+from fedplug.errors import UnknownNameError
+
+INTERESTING = (0.0, -0.0, 1.0, -1.0, 1.5, -1.5, 2.0**-12, 65504.0, -3e38, np.inf, -np.inf, np.nan)
+ELEMENTS = st.one_of(st.sampled_from(INTERESTING[:7]), st.sampled_from(INTERESTING), st.floats(-100, 100))
+UPDATES = st.integers(0, 40).flatmap(
+    lambda n: st.tuples(
+        hnp.arrays(np.float64, n, elements=ELEMENTS), hnp.arrays(np.float64, n, elements=ELEMENTS)
+    )
+)
+
+
+def slow_topk(delta, residual, k):
+    """The contract, word for word."""
+    a = delta + residual
+    order = sorted(range(a.size), key=lambda i: (-abs(float(a[i])), i))
+    indices = np.array(sorted(order[:k]), np.int32)
+    rest = a.copy()
+    rest[indices] = 0
+    return a[indices], indices, rest
+
+
+def without_denormals(delta, residual):
+    """Both arrays with zeros wherever TensorFlow's threads would flush one of them or their sum to zero."""
+    if delta.dtype == np.float16:
+        return delta, residual
+    tiny = np.finfo(np.float64 if delta.dtype == np.float64 else np.float32).tiny
+    with np.errstate(all="ignore"):
+        wide = [a.astype(np.float64) for a in (delta, residual, delta + residual)]
+    flushed = np.any([(a != 0) & (abs(a) < tiny) for a in wide], axis=0)
+    return tuple(np.where(flushed, np.zeros_like(a), a) for a in (delta, residual))
+
+
+@pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
+@settings(deadline=None, max_examples=60)
+@given(update=UPDATES, k=st.integers(0, 45))
+def test_op_and_twin_agree_bit_for_bit(agree, as_dtype, on_nonfinite, update, k):
+    delta, residual = without_denormals(*as_dtype(*update))
+    agree(ops.topk_residual, delta, residual, k, on_nonfinite=on_nonfinite)
+
+
+@settings(deadline=None, max_examples=60)
+@given(update=UPDATES, k=st.integers(0, 45))
+def test_it_is_the_slow_sort_of_magnitudes(as_dtype, lowering, update, k):
+    finite = (np.where(abs(a) < 1e4, a, 9) for a in update)
+    delta, residual = without_denormals(*as_dtype(*finite))
+    got = ops.topk_residual(delta, residual, k, lowering=lowering)
+    for mine, expected in zip(got, slow_topk(delta, residual, k), strict=False):
+        assert mine.numpy().tobytes() == expected.tobytes()
+
+
+def test_op_and_twin_agree_where_many_threads_and_ties_meet(agree, as_dtype):
+    rng = np.random.default_rng(7)
+    delta, residual = as_dtype(*(rng.integers(-9, 9, 200_003) / 4 for _ in range(2)))
+    for k in (1, 777, 150_000):
+        agree(ops.topk_residual, delta, residual, k)
+
+
+def test_values_scattered_into_the_residual_give_the_sum_back(as_dtype, lowering):
+    rng = np.random.default_rng(3)
+    delta, residual = as_dtype(*rng.normal(size=(2, 50, 7)))
+    got = ops.topk_residual(delta, residual, 31, lowering=lowering)
+    back = tf.tensor_scatter_nd_add(tf.reshape(got.residual, [-1]), got.indices[:, None], got.values)
+    assert back.numpy().tobytes() == (delta + residual).tobytes()
+
+
+@pytest.mark.parametrize("n", [5, 100_000])
+def test_the_op_keeps_denormals_as_numpy_does_on_every_thread(as_dtype, denormal, n):
+    tiny = np.full(n, denormal)
+    delta, residual = as_dtype(tiny, tiny)
+    got = ops.topk_residual(delta, residual, 2, lowering="fused")
+    for mine, expected in zip(got, slow_topk(delta, residual, 2), strict=False):
+        assert mine.numpy().tobytes() == expected.tobytes()
+    assert np.count_nonzero(got.residual) == n - 2
+
+
+def test_the_twin_takes_denormals_for_zero_but_in_float16(as_dtype, dtype, denormal):
+    (delta,) = as_dtype(np.full(5, denormal))
+    got = ops.topk_residual(delta, np.zeros_like(delta), 2, lowering="reference")
+    assert np.count_nonzero(got.residual) == (3 if dtype == tf.float16 else 0)
+
+
+def test_dropped_sums_are_counted_never_chosen_and_leave_no_residual(dtype, lowering):
+    delta = tf.constant([1.0, np.nan, -2.0, np.inf, 0.5], dtype)
+    residual = tf.constant([0.0, 1.0, 0.0, -np.inf, 0.0], dtype)
+    got = ops.topk_residual(delta, residual, 2, on_nonfinite="drop", lowering=lowering)
+    assert int(got.nonfinite) == 2
+    assert got.indices.numpy().tolist() == [0, 2]
+    assert [float(r) for r in got.residual] == [0, 0, 0, 0, 0.5]
+
+
+def test_a_sum_that_overflows_is_not_finite(lowering):
+    big = tf.constant([60000.0, 1.0], tf.float16)
+    assert int(ops.topk_residual(big, big, 1, on_nonfinite="drop", lowering=lowering).nonfinite) == 1
+
+
+def test_a_refused_update_is_told_how_many_entries_and_what_to_do(lowering):
+    delta = tf.constant([1.0, np.nan, np.inf])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"NaN or infinite(.|\n)*drop") as error:
+        ops.topk_residual(delta, tf.zeros(3), 1, lowering=lowering)
+    assert "2" in error.value.message
+
+
+def test_a_negative_k_is_refused(lowering):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"k must be 0 or more.*-1"):
+        ops.topk_residual(tf.zeros(3), tf.zeros(3), -1, lowering=lowering)
+
+
+def test_an_unknown_policy_is_refused_by_name():
+    with pytest.raises(UnknownNameError, match="did you mean 'drop'"):
+        ops.topk_residual(tf.zeros(3), tf.zeros(3), 1, on_nonfinite="dropp")
+
+
+def test_a_dtype_the_op_is_not_made_for_is_refused_by_name(lowering):
+    with pytest.raises(
+        TypeError, match="delta must be one of float32, float64, bfloat16, float16, not int32"
+    ):
+        ops.topk_residual(tf.zeros(3, tf.int32), tf.zeros(3, tf.int32), 1, lowering=lowering)
+
+
+def test_shapes_that_differ_are_refused_while_building(lowering):
+    with pytest.raises(ValueError, match=r"has shape .* but .* has"):
+        ops.topk_residual(tf.zeros([2, 2]), tf.zeros([2, 3]), 1, lowering=lowering)
+
+
+@pytest.mark.parametrize("shapes", [([2], [3]), ([2], [2, 2]), ([], [1]), ([2, 3], [6])])
+def test_shapes_that_differ_are_refused_when_run(lowering, shapes):
+    unknown = tf.TensorSpec(None, tf.float32)
+    run = tf.function(
+        lambda d, r: ops.topk_residual(d, r, 1, lowering=lowering),
+        input_signature=[unknown, unknown],
+        autograph=False,
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="residual"):
+        run(tf.zeros(shapes[0]), tf.zeros(shapes[1]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "k", "selected"),
+    [([4, 5], 3, 3), ([4, 5], 99, 20), ([4, None], 3, None), (None, 0, None), ([0], 4, 0)],
+)
+def test_static_shapes_are_known_as_far_as_they_can_be(lowering, shape, k, selected):
+    spec = tf.TensorSpec(shape, tf.float32)
+    graph = tf.function(lambda d, r: ops.topk_residual(d, r, k, lowering=lowering), autograph=False)
+    out = graph.get_concrete_function(spec, spec).structured_outputs
+    assert out.residual.shape.rank == (None if shape is None else len(shape))
+    if shape is not None:
+        assert out.residual.shape.as_list() == shape
+    assert out.nonfinite.shape == []
+    if selected is not None:
+        assert out.values.shape == out.indices.shape == [selected]
+    else:
+        assert out.values.shape.rank == out.indices.shape.rank == 1
+
+
+@pytest.mark.parametrize("k_dtype", [tf.int32, tf.int64])
+def test_k_may_be_a_tensor_of_either_width(lowering, k_dtype):
+    got = ops.topk_residual(tf.constant([1.0, 2.0]), tf.zeros(2), tf.constant(1, k_dtype), lowering=lowering)
+    assert got.indices.numpy().tolist() == [1]
+
+
+def test_a_constant_negative_k_is_refused_while_building():
+    graph = tf.function(lambda d: ops.topk_residual(d, d, -1, lowering="fused"), autograph=False)
+    with pytest.raises(ValueError, match="k must be 0 or more, not -1"):
+        graph.get_concrete_function(tf.TensorSpec([3]))
+
+
+def test_nothing_is_differentiable(lowering):
+    delta, residual = tf.constant([1.0, 2.0, 3.0]), tf.zeros(3)
+    with tf.GradientTape() as tape:
+        tape.watch([delta, residual])
+        got = ops.topk_residual(delta, residual, 1, lowering=lowering)
+        loss = tf.reduce_sum(got.values) + tf.reduce_sum(got.residual)
+    assert tape.gradient(loss, [delta, residual]) == [None, None]
+
+
+def test_arguments_that_are_used_again_keep_their_values(lowering):
+    @tf.function(autograph=False)
+    def step(x):
+        delta, residual = x + 1.0, x * 2.0
+        got = ops.topk_residual(delta, residual, 2, lowering=lowering)
+        twice = ops.topk_residual(delta, delta, 2, lowering=lowering)
+        return delta, residual, got.residual, twice.residual
+
+    delta, residual, rest, twice = step(tf.constant([1.0, 2.0, 3.0]))
+    assert delta.numpy().tolist() == [2, 3, 4]
+    assert residual.numpy().tolist() == [2, 4, 6]
+    assert rest.numpy().tolist() == [4, 0, 0]
+    assert twice.numpy().tolist() == [4, 0, 0]
+
+
+def test_many_calls_at_once_share_the_pool_and_all_finish():
+    rng = np.random.default_rng(5)
+    delta, residual = tf.constant(rng.normal(size=(2, 300_000)), tf.float32)
+    call = tf.function(lambda d, r: ops.topk_residual(d, r, 1000, lowering="fused"), autograph=False)
+    expected = call(delta, residual)
+    with ThreadPoolExecutor(8) as pool:
+        for got in pool.map(lambda _: call(delta, residual), range(32)):
+            assert all(np.array_equal(g, e) for g, e in zip(got, expected, strict=True))
