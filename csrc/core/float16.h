@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/host_device.h"
+
 namespace fedplug {
 
 struct Half {
@@ -22,27 +24,28 @@ struct BFloat16 {
 
 namespace internal {
 
-inline std::uint32_t FloatBits(float value) {
+FEDPLUG_HOST_DEVICE inline std::uint32_t FloatBits(float value) {
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
 
-inline float FloatFromBits(std::uint32_t bits) {
+FEDPLUG_HOST_DEVICE inline float FloatFromBits(std::uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
 
 // bits / 2^shift, rounded to nearest, ties to even.
-inline std::uint32_t ShiftRounded(std::uint32_t bits, std::uint32_t shift) {
+FEDPLUG_HOST_DEVICE inline std::uint32_t ShiftRounded(std::uint32_t bits,
+                                                      std::uint32_t shift) {
   const std::uint32_t odd = (bits >> shift) & 1;
   return (bits + (1u << (shift - 1)) - 1 + odd) >> shift;
 }
 
 }  // namespace internal
 
-inline float ToFloat(Half value) {
+FEDPLUG_HOST_DEVICE inline float ToFloat(Half value) {
   const std::uint32_t sign = (value.bits & 0x8000u) << 16;
   const std::uint32_t magnitude = value.bits & 0x7fffu;
   if (magnitude < 0x0400u) {  // zero and denormals, multiples of 2^-24
@@ -53,7 +56,7 @@ inline float ToFloat(Half value) {
   return internal::FloatFromBits(sign | ((magnitude << 13) + rebias));
 }
 
-inline Half ToHalf(float value) {
+FEDPLUG_HOST_DEVICE inline Half ToHalf(float value) {
   const std::uint32_t bits = internal::FloatBits(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
@@ -73,11 +76,11 @@ inline Half ToHalf(float value) {
   return Half{static_cast<std::uint16_t>(sign | half)};
 }
 
-inline float ToFloat(BFloat16 value) {
+FEDPLUG_HOST_DEVICE inline float ToFloat(BFloat16 value) {
   return internal::FloatFromBits(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-inline BFloat16 ToBFloat16(float value) {
+FEDPLUG_HOST_DEVICE inline BFloat16 ToBFloat16(float value) {
   const std::uint32_t bits = internal::FloatBits(value);
   const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
   const std::uint32_t rounded = nan ? ((bits >> 16) & 0x8000u) | 0x7fc0u
@@ -85,19 +88,19 @@ inline BFloat16 ToBFloat16(float value) {
   return BFloat16{static_cast<std::uint16_t>(rounded)};
 }
 
-inline Half operator+(Half a, Half b) {
+FEDPLUG_HOST_DEVICE inline Half operator+(Half a, Half b) {
   return ToHalf(ToFloat(a) + ToFloat(b));
 }
 
-inline Half operator*(Half a, Half b) {
+FEDPLUG_HOST_DEVICE inline Half operator*(Half a, Half b) {
   return ToHalf(ToFloat(a) * ToFloat(b));
 }
 
-inline BFloat16 operator+(BFloat16 a, BFloat16 b) {
+FEDPLUG_HOST_DEVICE inline BFloat16 operator+(BFloat16 a, BFloat16 b) {
   return ToBFloat16(ToFloat(a) + ToFloat(b));
 }
 
-inline BFloat16 operator*(BFloat16 a, BFloat16 b) {
+FEDPLUG_HOST_DEVICE inline BFloat16 operator*(BFloat16 a, BFloat16 b) {
   return ToBFloat16(ToFloat(a) * ToFloat(b));
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/float16.h"
+#include "core/host_device.h"
 
 namespace fedplug {
 
@@ -47,7 +48,7 @@ template <typename T>
 inline constexpr int kKeyBits = 8 * static_cast<int>(sizeof(T)) - 1;
 
 template <typename T>
-FloatBitsOf<T> ToBits(T value) {
+FEDPLUG_HOST_DEVICE FloatBitsOf<T> ToBits(T value) {
   static_assert(sizeof(FloatBitsOf<T>) == sizeof(T));
   FloatBitsOf<T> bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -55,14 +56,14 @@ FloatBitsOf<T> ToBits(T value) {
 }
 
 template <typename T>
-FloatBitsOf<T> MagnitudeKey(T value) {
+FEDPLUG_HOST_DEVICE FloatBitsOf<T> MagnitudeKey(T value) {
   constexpr auto kMask =
       static_cast<FloatBitsOf<T>>((FloatBitsOf<T>{1} << kKeyBits<T>)-1);
   return static_cast<FloatBitsOf<T>>(ToBits(value) & kMask);
 }
 
 template <typename T>
-bool IsFinite(T value) {
+FEDPLUG_HOST_DEVICE bool IsFinite(T value) {
   return MagnitudeKey(value) < FloatTraits<T>::kInfinity;
 }
 
