@@ -1,0 +1,74 @@
+// Exact top-k sparsification fused with the error-feedback update, on a GPU,
+// for one tensor or a list of them. Bit for bit what core/topk_residual.h
+// gives. All work is queued on a stream; nothing is allocated and nothing waits
+// for the GPU. Must not know TensorFlow.
+#ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_H_
+#define FEDPLUG_CUDA_TOPK_RESIDUAL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/status.h"
+#include "core/topk_residual.h"
+
+struct CUstream_st;  // cudaStream_t is a pointer to one
+
+namespace fedplug::cuda {
+
+// One tensor of a call; the pointers are to device memory.
+//
+// REQUIRES: 0 <= n < 2^31; k >= 0; residual_in == residual_out (in place) or
+//           the two do not overlap; nothing else overlaps what is written
+// SHAPE:    delta[n], residual_in[n], residual_out[n], values[min(k, n)],
+//           indices[min(k, n)]
+template <typename T>
+struct TopKTensor {
+  const T* delta;
+  const T* residual_in;
+  T* residual_out;
+  std::int64_t n;
+  std::int64_t k;
+  T* values;
+  std::int32_t* indices;
+};
+
+// What the GPU found in one tensor.
+struct TopKReport {
+  std::int64_t non_finite;        // sums that are NaN or infinite
+  std::int64_t first_non_finite;  // the index of the first, or -1
+};
+
+// REQUIRES: the n of the tensors are valid; the pointers are not looked at
+// COST:     about 2 bytes per element and 8.3 KiB per tensor
+template <typename T>
+std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
+                                       std::int64_t count);
+
+// Queues the selection of every tensor: k entries of each, as the core does.
+//
+// The list is one update: under NonFinitePolicy::kError a NaN or infinite sum
+// anywhere in it leaves every residual_out exactly as its residual_in, and
+// `values` and `indices` without meaning. The caller learns it from the
+// reports, once it has waited for the stream.
+//
+// REQUIRES: `tensors` is host memory and may be reused after the call;
+//           `workspace` and `reports` are device memory, aligned to 256 bytes
+//           and 8 bytes, and stay until the stream is through. Sizes out of
+//           range are kInvalidArgument, a launch that fails is kDevice. T is
+//           float, double, Half or BFloat16.
+// SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
+// THREADS:  the caller's only; the result does not depend on the GPU
+// COST:     see topk_residual_steps.h
+template <typename T>
+Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
+                    NonFinitePolicy policy, void* workspace,
+                    std::size_t workspace_bytes, TopKReport* reports,
+                    CUstream_st* stream);
+
+// The Status the core would have returned for a tensor of n elements.
+Status ToStatus(const TopKReport& report, std::int64_t n,
+                NonFinitePolicy policy);
+
+}  // namespace fedplug::cuda
+
+#endif  // FEDPLUG_CUDA_TOPK_RESIDUAL_H_
