@@ -11,6 +11,7 @@ from collections.abc import Iterable
 __all__ = [
     "ArgumentError",
     "CapabilityError",
+    "ComputationError",
     "ConfigError",
     "CorruptStoreError",
     "FedplugError",
@@ -76,6 +77,18 @@ class OpLibraryError(FedplugError):
 
 class LoweringError(FedplugError):
     """The requested lowering cannot run on the runtime in use."""
+
+
+class ComputationError(FedplugError, RuntimeError):
+    """A TFF computation failed while it ran; the message names it and what failed, the cause is chained.
+
+    Attributes:
+        client: The position of the client whose work failed, counted from 0; None at the server.
+    """
+
+    def __init__(self, message: str, client: int | None = None) -> None:
+        super().__init__(message)
+        self.client = client
 
 
 class StoreError(FedplugError):

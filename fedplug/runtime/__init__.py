@@ -1,0 +1,12 @@
+"""Where TFF computations run: in this process, or in the stock worker.
+
+`use_runtime("inprocess")` lets every TFF computation of this thread run with the TensorFlow of this process,
+so that custom ops work and values are passed by reference; `use_runtime("native")` is TFF's own worker.
+"""
+
+from __future__ import annotations
+
+from fedplug.runtime.context import create_async_execution_context, create_sync_execution_context
+from fedplug.runtime.selection import RuntimeHandle, use_runtime
+
+__all__ = ["RuntimeHandle", "create_async_execution_context", "create_sync_execution_context", "use_runtime"]

@@ -1,0 +1,123 @@
+"""TFF execution contexts that run computations in this process: what a program sets as its default.
+
+The asynchronous context adds to TFF's own a compiler cache by identity, and a guard against use after a fork.
+The synchronous one runs it on an event loop in a thread of its own, so that it works inside a running loop
+(notebooks) and an interrupt ends a round at once. Must not know how computations run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import tensorflow_federated as tff
+
+from fedplug.runtime.clients import ClientPool
+from fedplug.runtime.executor import InProcessExecutorFactory, Program, compile_program
+from fedplug.runtime.tff_internals import transform_args, transform_result
+
+__all__ = ["create_async_execution_context", "create_sync_execution_context"]
+
+# A round under way holds one thread that mostly waits; more rounds than this at a time queue up.
+_MAX_ROUNDS = 64
+
+
+def create_async_execution_context(
+    *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
+) -> tff.framework.AsyncContext:
+    """Returns a context whose computations are awaited; they run in this process, with this TensorFlow.
+
+    Args:
+        max_concurrent_clients: How many clients run at a time; the processors this process may use, if None.
+        default_num_clients: The number of clients of a computation whose arguments do not tell.
+    """
+    return InProcessAsyncContext(max_concurrent_clients, default_num_clients)
+
+
+def create_sync_execution_context(
+    *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
+) -> tff.framework.SyncContext:
+    """Returns a context whose computations run in this process, with this TensorFlow: custom ops work.
+
+    It may be used from several threads at a time, and inside a running event loop.
+
+    Args:
+        max_concurrent_clients: How many clients run at a time; the processors this process may use, if None.
+        default_num_clients: The number of clients of a computation whose arguments do not tell.
+    """
+    return InProcessSyncContext(max_concurrent_clients, default_num_clients)
+
+
+class InProcessAsyncContext(tff.framework.AsyncExecutionContext):  # type: ignore[misc]
+    """TFF's execution context on our executor."""
+
+    runs_custom_ops = True
+
+    def __init__(self, max_concurrent_clients: int | None, default_num_clients: int) -> None:
+        self._rounds = ThreadPoolExecutor(_MAX_ROUNDS, thread_name_prefix="fedplug-round")
+        self._programs: dict[int, Program] = {}
+        self._compiling = threading.Lock()
+        self._process = os.getpid()
+        super().__init__(
+            InProcessExecutorFactory(ClientPool(max_concurrent_clients), self._rounds, default_num_clients),
+            transform_args=transform_args,
+            transform_result=transform_result,
+        )
+
+    async def invoke(self, comp: Any, arg: Any) -> Any:
+        """Runs a computation.
+
+        Raises:
+            ComputationError: Something in it failed; the message names it and, if there is one, the client.
+            TypeError: The argument does not fit; the text is TFF's.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this execution context was made before a fork(), which TensorFlow's threads do not survive; "
+                "start processes with the 'spawn' method and make a context in each"
+            )
+        program = self._programs.get(id(comp))
+        if program is None:
+            # Tracing and compiling take up to seconds: not on the event loop.
+            program = await asyncio.get_running_loop().run_in_executor(self._rounds, self._compile, comp)
+        return await super().invoke(program, arg)
+
+    def _compile(self, comp: Any) -> Program:
+        # By identity, as TFF's own cache in effect is (computations have no equality), but without hashing
+        # the whole proto in every round.
+        with self._compiling:
+            program = self._programs.get(id(comp))
+            if program is None:
+                self._programs[id(comp)] = program = compile_program(comp)
+                weakref.finalize(comp, self._programs.pop, id(comp), None).atexit = False
+            return program
+
+
+class InProcessSyncContext(tff.framework.SyncContext):  # type: ignore[misc]
+    """Runs the asynchronous context on a loop of its own."""
+
+    runs_custom_ops = True
+
+    def __init__(self, max_concurrent_clients: int | None, default_num_clients: int) -> None:
+        self._context = InProcessAsyncContext(max_concurrent_clients, default_num_clients)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="fedplug-loop", daemon=True).start()
+        weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop).atexit = False
+
+    @property
+    def executor_factory(self) -> tff.framework.ExecutorFactory:
+        """The executor factory, as TFF's contexts show it."""
+        return self._context.executor_factory
+
+    def invoke(self, comp: Any, arg: Any) -> Any:
+        """Runs a computation; raises what the asynchronous context raises."""
+        call = asyncio.run_coroutine_threadsafe(self._context.invoke(comp, arg), self._loop)
+        try:
+            return call.result()
+        except BaseException:
+            call.cancel()  # Ctrl-C: the clients under way are stopped, the context stays usable
+            raise

@@ -1,0 +1,65 @@
+"""Sets TFF's default execution context by name.
+
+Must not know how a runtime works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import tensorflow_federated as tff
+
+from fedplug.errors import UnknownNameError
+from fedplug.runtime.context import create_sync_execution_context
+from fedplug.runtime.native import create_native_execution_context
+
+__all__ = ["RuntimeHandle", "use_runtime"]
+
+_RUNTIMES: dict[str, Callable[..., Any]] = {
+    "inprocess": create_sync_execution_context,
+    "native": create_native_execution_context,
+}
+
+
+class RuntimeHandle:
+    """The runtime in use; leaving it as a context manager brings back the one before.
+
+    Attributes:
+        name: `"inprocess"` or `"native"`.
+        context: The TFF execution context. TFF keeps its default per thread; in another thread, set it with
+            `tff.framework.set_default_context(handle.context)`. One context serves any number of threads.
+    """
+
+    def __init__(self, name: str, context: tff.framework.SyncContext) -> None:
+        self.name = name
+        self.context = context
+        self._previous = tff.framework.get_context_stack().current
+        tff.framework.set_default_context(context)
+
+    def __enter__(self) -> RuntimeHandle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tff.framework.set_default_context(self._previous)
+
+    def __repr__(self) -> str:
+        return f"<fedplug runtime {self.name!r}>"
+
+
+def use_runtime(name: str, **options: Any) -> RuntimeHandle:
+    """Makes TFF computations of this thread run on a runtime from now on, or within a `with` block.
+
+    Args:
+        name: `"inprocess"` (this process, custom ops work) or `"native"` (TFF's stock worker process).
+        **options: Of `create_sync_execution_context` or `native.create_native_execution_context`.
+
+    Raises:
+        UnknownNameError: There is no runtime of that name.
+    """
+    if name not in _RUNTIMES:
+        raise UnknownNameError("runtime", name, _RUNTIMES)
+    return RuntimeHandle(name, _RUNTIMES[name](**options))

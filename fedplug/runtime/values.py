@@ -1,0 +1,213 @@
+"""How values of TFF types are held while a computation runs, and how they come in and go out.
+
+========================  ==============================================================
+type                      held as
+========================  ==============================================================
+tensor                    an eager tensor
+sequence                  the variant tensor of a `tf.data.Dataset`
+struct                    a tuple, in the order of the type (names live in the type only)
+function                  a Python callable `(argument, round) -> value`
+placed, all equal         the value itself
+placed, one per client    `Clients`, a list in client order
+========================  ==============================================================
+
+Values are held by reference and never changed, so nothing is copied between two steps. Arrays that a caller
+could still write to are copied on the way in; arrays on the way out are read-only, as they are in TFF's stock
+runtime. Where a value does not fit its type, TFF's own serialization is asked, so that the rules and the
+error texts are TFF's. Must not know how computations run.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.runtime.tff_internals import make_data_set_from_elements
+
+__all__ = [
+    "Clients",
+    "dataset_from_variant",
+    "dataset_of_elements",
+    "flatten",
+    "ingest",
+    "materialize",
+    "unflatten",
+]
+
+
+class Clients(list[Any]):
+    """One value per client, in client order."""
+
+
+def flatten(value: Any) -> list[tf.Tensor]:
+    """Returns the leaves of a value of tensors, sequences and structs."""
+    if type(value) is not tuple:
+        return [value]
+    leaves = []
+    for element in value:
+        leaves.extend(flatten(element))
+    return leaves
+
+
+def unflatten(type_spec: tff.Type, leaves: Iterator[tf.Tensor]) -> Any:
+    """Builds the value of `type_spec` from its leaves."""
+    if isinstance(type_spec, tff.StructType):
+        return tuple(unflatten(element, leaves) for _, element in tff.structure.iter_elements(type_spec))
+    return next(leaves)
+
+
+def ingest(value: Any, type_spec: tff.Type) -> Any:
+    """Takes a caller's value in.
+
+    Args:
+        value: What TFF accepts for the type: arrays and Python scalars, containers, data sets or lists of
+            elements, and lists with one value per client.
+        type_spec: The type; not a function.
+
+    Raises:
+        TypeError: Or whatever TFF raises for a value of another type.
+    """
+    if isinstance(type_spec, tff.TensorType):
+        return _ingest_tensor(value, type_spec)
+    if isinstance(type_spec, tff.SequenceType):
+        return _ingest_sequence(value, type_spec)
+    if isinstance(type_spec, tff.StructType):
+        elements = tff.structure.from_container(value)
+        if len(elements) != len(type_spec):
+            tff.framework.serialize_value(value, type_spec)  # raises
+        types = [element for _, element in tff.structure.iter_elements(type_spec)]
+        return tuple(ingest(element, t) for element, t in zip(elements, types, strict=True))
+    if isinstance(type_spec, tff.FederatedType):
+        if type_spec.all_equal:
+            return ingest(value, type_spec.member)
+        if not isinstance(value, list | tuple):
+            tff.framework.serialize_value(value, type_spec)  # raises
+        return Clients(ingest(member, type_spec.member) for member in value)
+    raise TypeError(f"a value of type {type_spec} cannot be passed to a computation, found {type(value)}")
+
+
+def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
+    if not (
+        isinstance(value, np.ndarray | np.generic)
+        and value.dtype.type is type_spec.dtype.type
+        and tf.TensorShape(type_spec.shape).is_compatible_with(value.shape)
+    ):
+        proto, _ = tff.framework.serialize_value(value, type_spec)  # converts or raises, by TFF's rules
+        value, _ = tff.framework.deserialize_value(proto, type_spec)
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        return tf.constant(value)
+    return tf.convert_to_tensor(value)
+
+
+def _ingest_sequence(value: Any, type_spec: tff.SequenceType) -> tf.Tensor:
+    if isinstance(value, list):
+        value = make_data_set_from_elements(None, value, type_spec.element)
+    if not isinstance(value, tf.data.Dataset) or not _flattens_alike(value.element_spec):
+        proto, _ = tff.framework.serialize_value(value, type_spec)
+        value, _ = tff.framework.deserialize_value(proto, type_spec)
+    elif not type_spec.is_assignable_from(tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))):
+        tff.framework.serialize_value(value, type_spec)  # raises
+    return tf.data.experimental.to_variant(value)
+
+
+def _flattens_alike(spec: Any) -> bool:
+    """Whether TensorFlow flattens such elements as it does those of the types TFF makes of them."""
+    if isinstance(spec, dict):
+        return all(map(_flattens_alike, spec.values()))
+    if type(spec) in (list, tuple):
+        return all(map(_flattens_alike, spec))
+    return isinstance(spec, tf.TypeSpec)
+
+
+def materialize(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
+    """Hands a value out as TFF's stock runtime does: arrays, structs, data sets, lists per client."""
+    if isinstance(type_spec, tff.TensorType):
+        return _materialize_tensor(value)
+    if isinstance(type_spec, tff.SequenceType):
+        return dataset_from_variant(value, type_spec.element)
+    if isinstance(type_spec, tff.StructType):
+        named = tff.structure.iter_elements(type_spec)
+        return tff.structure.Struct(
+            (name, materialize(element, t, num_clients))
+            for element, (name, t) in zip(value, named, strict=True)
+        )
+    if isinstance(type_spec, tff.FederatedType):
+        if type_spec.all_equal:
+            return materialize(
+                value[0] if isinstance(value, Clients) else value, type_spec.member, num_clients
+            )
+        members = value if isinstance(value, Clients) else [value] * num_clients
+        return [materialize(member, type_spec.member, num_clients) for member in members]
+    raise TypeError(f"a value of type {type_spec} cannot be handed out of a computation")
+
+
+def _materialize_tensor(tensor: tf.Tensor) -> Any:
+    if tensor.dtype == tf.string:
+        return tensor.numpy()  # bytes, or an array of them
+    array = np.asarray(tensor)
+    if array.ndim == 0:
+        return array[()]
+    array.flags.writeable = False  # it may share its memory with a constant of the graph
+    return array
+
+
+def dataset_from_variant(variant: tf.Tensor, element: tff.Type) -> tf.data.Dataset:
+    """Returns the data set behind a sequence; its elements are tensors, tuples and ordered dictionaries."""
+    return tf.data.experimental.from_variant(variant, structure=_element_spec(element))
+
+
+def _element_spec(type_spec: tff.Type) -> Any:
+    if isinstance(type_spec, tff.TensorType):
+        return tf.TensorSpec(type_spec.shape, type_spec.dtype)
+    container = getattr(type_spec, "python_container", None)
+    if container in (tf.RaggedTensor, tf.sparse.SparseTensor):
+        return tff.types.type_to_tf_tensor_specs(type_spec)
+    elements = list(tff.structure.iter_elements(type_spec))
+    if elements and all(name is not None for name, _ in elements):
+        return collections.OrderedDict((name, _element_spec(t)) for name, t in elements)
+    return tuple(_element_spec(t) for _, t in elements)
+
+
+def dataset_of_elements(elements: list[Any], element: tff.Type) -> tf.Tensor:
+    """Returns the sequence of `elements`, values of type `element` whose shapes may differ."""
+    spec = _element_spec(element)
+
+    def shapes(value: Any) -> list[tuple[int, ...]]:
+        return [tuple(leaf.shape) for leaf in flatten(value)]
+
+    def slices(values: list[Any]) -> tf.data.Dataset:
+        columns = zip(*map(flatten, values), strict=True)
+        return tf.data.Dataset.from_tensor_slices(_pack(spec, iter([tf.stack(column) for column in columns])))
+
+    if elements:
+        parts = [slices(list(alike)) for _, alike in itertools.groupby(elements, key=shapes)]
+    else:
+        empty = [
+            tf.zeros([0, *(size or 0 for size in leaf.shape)], leaf.dtype) for leaf in _spec_leaves(spec)
+        ]
+        parts = [tf.data.Dataset.from_tensor_slices(_pack(spec, iter(empty)))]
+    return tf.data.experimental.to_variant(functools.reduce(tf.data.Dataset.concatenate, parts))
+
+
+def _pack(spec: Any, leaves: Iterator[tf.Tensor]) -> Any:
+    """Arranges leaves in the order of the type as `spec` is."""
+    if isinstance(spec, dict):
+        return collections.OrderedDict((name, _pack(part, leaves)) for name, part in spec.items())
+    if isinstance(spec, tuple):
+        return tuple(_pack(part, leaves) for part in spec)
+    return next(leaves)
+
+
+def _spec_leaves(spec: Any) -> list[tf.TensorSpec]:
+    """Returns the leaves of `spec` in the order of the type."""
+    if isinstance(spec, dict | tuple):
+        parts = spec.values() if isinstance(spec, dict) else spec
+        return [leaf for part in parts for leaf in _spec_leaves(part)]
+    return [spec]
