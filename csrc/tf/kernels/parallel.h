@@ -17,9 +17,8 @@ class IntraOpPool final : public Parallel {
   explicit IntraOpPool(tensorflow::OpKernelContext* context);
 
   // THREADS: the caller's and the pool's. The caller takes part and can finish
-  // alone, so that a pool whose threads
-  //          are all busy, or all waiting in here themselves, delays nothing
-  //          and blocks nothing.
+  //          alone, so a pool whose threads are all busy, or all waiting in
+  //          here themselves, delays nothing and blocks nothing.
   void Run(int count, const std::function<void(int)>& task) override;
   int MaxThreads() const override { return max_threads_; }
 
