@@ -1,0 +1,157 @@
+"""The contract of a client-state store. The docstrings are the specification; the conformance kit tests them.
+
+Knows NumPy arrays and JSON values; must not know TensorFlow, models, encoders or where bytes end up.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+__all__ = ["ProcessState", "StateStore", "Tensors"]
+
+Tensors = Mapping[str, np.ndarray[Any, Any]]
+"""The state of one client, or of the server: arrays by tensor name."""
+
+
+class StateStore(abc.ABC):
+    """Keeps the state of clients and server between the rounds of any number of training processes.
+
+    A store is used by one thread at a time, and opened by one user at a time: opening it again while it is
+    open, in this process or in another, is a `StoreError` (a store that lives in one object, such as
+    ``memory://``, has no second opening). There are no separate readers, so what was read cannot change under
+    a reader.
+
+    All errors are `fedplug.errors.StoreError` or its subclasses, with a message of one line. After `close`,
+    every call but `close` raises one.
+    """
+
+    name: ClassVar[str]
+    """The scheme of this store's URLs, and its name in the registry, for instance ``"sqlite"``."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_url(cls, url: str) -> Self:
+        """Opens the store that a URL names, and creates it where there is none.
+
+        Raises:
+            ConfigError: The URL is not of the form that this store documents.
+            StoreError: The store cannot be opened: it is in use, is no such store, was written by a newer
+                release ...
+        """
+
+    @abc.abstractmethod
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments that open this store again; JSON values only."""
+
+    @abc.abstractmethod
+    def open_process(self, process_id: str, signature: Mapping[str, Any]) -> ProcessState:
+        """The state kept for one training process; empty when it is new.
+
+        Args:
+            process_id: Any text.
+            signature: A JSON object that describes what the state means: the model's structure, the encoder's
+                configuration. It is recorded the first time and compared every time after.
+
+        Raises:
+            StoreMismatchError: The process is kept under another signature; the message lists the first
+                differences.
+        """
+
+    @abc.abstractmethod
+    def processes(self) -> list[str]:
+        """The ids of all processes ever opened, sorted."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Releases files and locks. Committed rounds need no `close` to be safe; closing twice is legal."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ProcessState(abc.ABC):
+    """What a store keeps for one training process: the state as of the last committed round, no older.
+
+    State is made of named arrays: any tensor name, any shape (scalars and empty arrays too), and as dtypes
+    the bool, integer, float, complex64, bfloat16 and float8 types that safetensors knows. A client id is any
+    text that UTF-8 can encode; it is never part of a file name.
+
+    Arrays handed in are not kept; arrays handed out belong to the caller. Changing either changes nothing in
+    the store.
+    """
+
+    @property
+    @abc.abstractmethod
+    def last_round(self) -> int | None:
+        """The round committed last; None before the first commit."""
+
+    @property
+    @abc.abstractmethod
+    def metadata(self) -> Any:
+        """The JSON value committed with the last round; None before the first commit."""
+
+    @abc.abstractmethod
+    def client_ids(self) -> list[str]:
+        """The clients that have state, sorted."""
+
+    @abc.abstractmethod
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """The state of those of the clients that have one, in the order asked for.
+
+        A client is left out only when nothing was ever committed for it.
+
+        Raises:
+            CorruptStoreError: The state of a client is damaged. The message names process, client, round,
+                file and offset; nothing is returned in its place.
+        """
+
+    @abc.abstractmethod
+    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        """The server state of the last round; None before the first commit.
+
+        Raises:
+            CorruptStoreError: As in `read_clients`.
+        """
+
+    @abc.abstractmethod
+    def commit(
+        self,
+        round_num: int,
+        *,
+        client_states: Mapping[str, Tensors],
+        server_state: Tensors,
+        metadata: Any = None,
+    ) -> None:
+        """Makes a round permanent: all of it or, when this raises or the machine stops, nothing of it.
+
+        When it returns, a store on disk has the round on the disk. A client's state is replaced as a whole;
+        clients that are not named keep what they have.
+
+        Args:
+            round_num: ``last_round + 1``, or any number when there is no round yet.
+            client_states: The new state of the clients that took part.
+            server_state: The new state of the server.
+            metadata: A JSON value, as ``json.dumps`` writes it: history, the sampler's position ...
+
+        Raises:
+            StoreError: The round number is not the next one, a value cannot be stored, or the disk is full.
+                The previous round is intact and the store remains usable.
+        """
+
+    @abc.abstractmethod
+    def verify(self) -> None:
+        """Reads everything that is kept for this process and checks it.
+
+        Raises:
+            CorruptStoreError: Names the first damage found.
+        """

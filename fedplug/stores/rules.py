@@ -1,0 +1,91 @@
+"""The checks that every store makes in the same way: text, JSON values, signatures, round numbers.
+
+Pure functions that raise `StoreError`; must not know where or how a store keeps anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedplug.errors import StoreError, StoreMismatchError
+
+__all__ = ["check_round", "check_signature", "check_text", "to_json"]
+
+_SHOWN = 3
+
+
+def check_text(kind: str, text: str) -> str:
+    """Returns ``text``, or raises when it is not text that UTF-8 can encode."""
+    if not isinstance(text, str):
+        raise StoreError(f"a {kind} must be a string, not {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(f"the {kind} {text!r} is not valid Unicode text: {error.reason}") from error
+    return text
+
+
+def to_json(what: str, value: Any) -> str:
+    """The JSON text of ``value``, or an error that says what cannot be written as JSON."""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"the {what} must be a JSON value: {error}") from error
+
+
+def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
+    """Returns ``round_num`` as a plain integer when it may follow ``last_round``."""
+    try:
+        number = operator.index(round_num)
+    except TypeError as error:
+        raise StoreError(f"a round number must be an integer, not {round_num!r}") from error
+    if last_round is not None and number != last_round + 1:
+        raise StoreError(
+            f"process {process_id!r} holds round {last_round}, so the next commit is round {last_round + 1}, "
+            f"not {number}"
+        )
+    return number
+
+
+def check_signature(where: str, process_id: str, stored: str, asked: Mapping[str, Any]) -> None:
+    """Raises `StoreMismatchError` unless ``asked`` is, as JSON, the signature ``stored``."""
+    found = list(
+        itertools.islice(
+            _differences(json.loads(stored), json.loads(to_json("signature", asked))), _SHOWN + 1
+        )
+    )
+    if found:
+        more = "; ..." if len(found) > _SHOWN else ""
+        raise StoreMismatchError(
+            f"{where} holds process {process_id!r} with another signature: "
+            f"{'; '.join(found[:_SHOWN])}{more}; "
+            "go back to the stored configuration, or use another process id or another store"
+        )
+
+
+def _differences(stored: Any, asked: Any, path: str = "") -> Iterator[str]:
+    """Describes, depth first and in key order, where two JSON values differ."""
+    if isinstance(stored, dict) and isinstance(asked, dict):
+        for key in sorted(stored.keys() | asked.keys()):
+            yield from _differences(
+                stored.get(key, _MISSING), asked.get(key, _MISSING), f"{path}.{key}" if path else key
+            )
+    elif isinstance(stored, list) and isinstance(asked, list) and len(stored) == len(asked):
+        for position, (old, new) in enumerate(zip(stored, asked, strict=True)):
+            yield from _differences(old, new, f"{path}[{position}]")
+    elif stored != asked:
+        yield f"{path or 'the signature'} is {_short(stored)} in the store and {_short(asked)} here"
+
+
+_MISSING = object()
+
+
+def _short(value: Any, width: int = 60) -> str:
+    if value is _MISSING:
+        return "absent"
+    text = json.dumps(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

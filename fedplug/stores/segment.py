@@ -1,0 +1,165 @@
+"""Segment files: immutable files of checksummed blobs, one file per commit.
+
+A segment is a 64-byte header, then the blobs one after the other, each padded with zeros to a multiple of 64
+bytes. Where a blob lies and what its checksum is, is recorded elsewhere; this file knows no index, process or
+client. A segment is complete and on the disk before `SegmentFolder.write` returns, and never changes after.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from fedplug.errors import CorruptStoreError, StoreError
+
+__all__ = ["Extent", "SegmentFolder", "occupied", "sync_folder"]
+
+_ALIGNMENT = 64
+_HEADER = b"fedplug segment 1\n".ljust(_ALIGNMENT, b"\0")
+_NAME = re.compile(r"(\d{10,})\.segment")
+
+
+class Extent(NamedTuple):
+    """Where a blob lies.
+
+    Attributes:
+        segment: The number of the file.
+        position: Offset of the first byte, a multiple of 64.
+        size: Bytes, without the padding.
+        checksum: CRC-32 of these bytes: notices every change of one bit or of up to 32 neighbouring ones, and
+            all but one in 2**32 of the others.
+    """
+
+    segment: int
+    position: int
+    size: int
+    checksum: int
+
+
+class SegmentFolder:
+    """The folder that holds a store's segments; other files in it are left alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(exist_ok=True)
+            self._next = max(self.ids(), default=0) + 1
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be used: {error.strerror}") from error
+
+    def ids(self) -> list[int]:
+        """The numbers of the segments in the folder."""
+        names = (_NAME.fullmatch(name) for name in os.listdir(self._folder))
+        return sorted(int(name[1]) for name in names if name)
+
+    def write(self, blobs: Iterable[bytes]) -> list[Extent]:
+        """Writes a new segment with the blobs, which may be made one by one as they are written.
+
+        Raises:
+            StoreError: The disk is full, or refuses for another reason. Nothing is left behind, neither then
+                nor when making a blob raises.
+        """
+        segment, self._next = self._next, self._next + 1
+        path = self._path(segment)
+        try:
+            with path.open("xb") as file:
+                extents = list(_append(file, segment, blobs))
+                file.flush()
+                os.fsync(file.fileno())
+            sync_folder(self._folder)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return extents
+
+    def read(self, extent: Extent, owner: str) -> bytes:
+        """The bytes of a blob, checked.
+
+        The file is read, not mapped: a page of a mapped file that the disk cannot deliver kills the process,
+        and one that changes after its checksum was taken goes unnoticed.
+
+        Raises:
+            CorruptStoreError: They are not what was written; the message starts with ``owner``.
+            StoreError: The file cannot be read.
+        """
+        path = self._path(extent.segment)
+        try:
+            with path.open("rb") as file:
+                header = file.read(_ALIGNMENT)
+                file.seek(extent.position)
+                blob = file.read(extent.size)
+                padding = file.read(_padding(extent.size))
+        except FileNotFoundError as error:
+            raise _corrupt(owner, path, extent.position, "the file is missing") from error
+        except OSError as error:
+            raise StoreError(
+                f"{owner}: {path} cannot be read at offset {extent.position}: {error.strerror}"
+            ) from error
+        if header != _HEADER:
+            raise _corrupt(owner, path, 0, "the header is damaged")
+        if len(blob) + len(padding) != occupied(extent.size):
+            raise _corrupt(owner, path, extent.position, "the file is too short")
+        if zlib.crc32(blob) != extent.checksum or any(padding):
+            raise _corrupt(
+                owner, path, extent.position, f"the checksum of {extent.size} bytes does not match"
+            )
+        return blob
+
+    def size(self, segment: int) -> int:
+        """Bytes the blobs of a segment occupy, alive or not; 0 when the file is missing."""
+        try:
+            return max(0, self._path(segment).stat().st_size - len(_HEADER))
+        except FileNotFoundError:
+            return 0
+
+    def remove(self, segment: int) -> None:
+        """Deletes a segment; legal when it is gone already."""
+        try:
+            self._path(segment).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self._path(segment)} cannot be removed: {error.strerror}") from error
+
+    def _path(self, segment: int) -> Path:
+        return self._folder / f"{segment:010d}.segment"
+
+
+def occupied(size: int) -> int:
+    """Bytes that a blob of ``size`` bytes takes in a segment."""
+    return size + _padding(size)
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _append(file: BinaryIO, segment: int, blobs: Iterable[bytes]) -> Iterator[Extent]:
+    file.write(_HEADER)
+    position = len(_HEADER)
+    for blob in blobs:
+        file.write(blob)
+        file.write(bytes(_padding(len(blob))))
+        yield Extent(segment, position, len(blob), zlib.crc32(blob))
+        position += occupied(len(blob))
+
+
+def _padding(size: int) -> int:
+    return -size % _ALIGNMENT
+
+
+def _corrupt(owner: str, path: Path, offset: int, what: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        f"{owner}: {path} is corrupt at offset {offset}: {what}; "
+        "restore the store from a copy, or start a new one"
+    )
