@@ -1,0 +1,169 @@
+"""Damaged files are named, and what was in them is neither returned nor replaced."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores.sqlite import SqliteStore
+
+CLIENTS = ["a", "b", "c"]
+
+
+@pytest.fixture
+def folder(tmp_path, round_of):
+    """A closed store whose one segment holds three clients and the server, in this order."""
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {"k": 1}).commit(3, **round_of(3, CLIENTS))
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def segment(folder):
+    (path,) = (folder / "segments").iterdir()
+    return path
+
+
+def open_process(store):
+    return store.open_process("p", {"k": 1})
+
+
+def flip(path, bit):
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def damaged_owners(process):
+    """Reads everything; returns the messages by owner, and checks that all else is intact."""
+    messages = {}
+    for client in CLIENTS:
+        try:
+            assert process.read_clients([client])[client]["w"].tolist() == [3.0] * 100
+        except CorruptStoreError as error:
+            messages[f"client '{client}'"] = str(error)
+    try:
+        assert process.read_server()["w"].tolist() == [3.0] * 100
+    except CorruptStoreError as error:
+        messages["server state"] = str(error)
+    return messages
+
+
+def test_a_flipped_bit_anywhere_in_a_segment_is_noticed_and_named(folder, segment):
+    pristine = segment.read_bytes()
+    with SqliteStore(folder) as store:
+        process = open_process(store)
+        starts = [64 + i * (len(pristine) - 64) // 4 for i in range(4)]
+        owners = ["client 'a'", "client 'b'", "client 'c'", "server state"]
+        for bit in range(0, 8 * len(pristine), 5):
+            flip(segment, bit)
+            with pytest.raises(CorruptStoreError, match=re.escape(str(segment))):
+                process.verify()
+            if bit % 25 == 0:
+                messages = damaged_owners(process)
+                if bit < 8 * 64:
+                    assert set(messages) == set(owners)
+                else:
+                    hit = (bit // 8 - 64) * 4 // (len(pristine) - 64)
+                    place = (
+                        f"process 'p', {owners[hit]}, round 3: {segment} is corrupt at offset {starts[hit]}"
+                    )
+                    assert set(messages) == {owners[hit]}
+                    assert place in messages[owners[hit]]
+            segment.write_bytes(pristine)
+        process.verify()
+
+
+@pytest.mark.parametrize("kept", [0, 10, 63, 64, 65, 700, -64, -1])
+def test_a_truncated_segment_is_noticed_and_named(folder, segment, kept):
+    segment.write_bytes(segment.read_bytes()[:kept])
+    with SqliteStore(folder) as store:
+        process = open_process(store)
+        with pytest.raises(CorruptStoreError, match=re.escape(str(segment))):
+            process.verify()
+        messages = damaged_owners(process)
+        assert "server state" in messages  # it lies last
+        assert all("\n" not in message for message in messages.values())
+
+
+def test_a_missing_segment_is_noticed_and_named(folder, segment):
+    segment.unlink()
+    with SqliteStore(folder) as store:
+        messages = damaged_owners(open_process(store))
+    assert len(messages) == 4
+    assert all(f"{segment} is corrupt" in message and "missing" in message for message in messages.values())
+
+
+def test_one_damaged_client_does_not_keep_others_from_being_committed_and_read(folder, segment, round_of):
+    flip(segment, 8 * (64 + 10))
+    with SqliteStore(folder) as store:
+        process = open_process(store)
+        process.commit(4, **round_of(4, ["b", "c"]))
+        assert process.read_clients(["b", "c"])["b"]["w"][0] == 4
+        with pytest.raises(CorruptStoreError, match="client 'a', round 3"):
+            process.read_clients(["a", "b"])
+
+
+def test_a_damaged_client_is_never_moved_to_a_place_where_it_looks_sound(folder, segment, round_of):
+    flip(segment, 8 * (64 + 10))
+    for number in range(4, 8):
+        with SqliteStore(folder) as store:
+            process = open_process(store)
+            process.commit(number, **round_of(number, ["b", "c"]))
+            with pytest.raises(CorruptStoreError, match="client 'a', round 3"):
+                process.read_clients(["a"])
+    assert segment.exists()
+
+
+def test_a_flipped_bit_anywhere_in_the_index_is_noticed_or_changes_nothing(folder):
+    index = folder / "index.sqlite3"
+    pristine = index.read_bytes()
+    used = [i for i, byte in enumerate(pristine) if byte]
+    errors = []
+    for place in random.Random(0).sample(used, min(len(used), 300)):
+        index.write_bytes(pristine)
+        flip(index, 8 * place + place % 8)
+        try:
+            with SqliteStore(folder) as store:
+                process = open_process(store)
+                assert process.last_round == 3
+                assert process.metadata == {"round": 3}
+                assert process.client_ids() == CLIENTS
+                assert damaged_owners(process) == {}
+        except StoreError as error:
+            errors.append(str(error))
+    assert len(errors) > 100
+    for message in errors:
+        assert str(index) in message
+        assert "\n" not in message
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + bytes(84), b"x"])
+def test_an_index_that_is_no_sqlite_file_is_an_error_and_is_left_alone(folder, content):
+    index = folder / "index.sqlite3"
+    index.write_bytes(content)
+    with pytest.raises(StoreError, match=re.escape(str(index))):
+        SqliteStore(folder)
+    assert index.read_bytes() == content
+    assert len(list((folder / "segments").iterdir())) == 1
+
+
+def test_an_index_that_was_emptied_does_not_make_the_segments_garbage(folder, segment):
+    (folder / "index.sqlite3").write_bytes(b"")
+    with pytest.raises(StoreError, match="is empty, but the store is not"):
+        SqliteStore(folder)
+    assert segment.exists()
+
+
+def test_blobs_larger_than_a_page_are_checked_to_the_last_byte(tmp_path):
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        process.commit(0, client_states={}, server_state={"w": np.ones(300_001, np.uint8)})
+        (segment,) = (tmp_path / "s" / "segments").iterdir()
+        content = bytearray(segment.read_bytes())
+        content[content.rindex(1)] = 0
+        segment.write_bytes(content)
+        with pytest.raises(CorruptStoreError):
+            process.read_server()

@@ -1,0 +1,170 @@
+"""What a store's folder may be, who may open it, and how much space it takes."""
+
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedplug.errors import StoreError, StoreMismatchError
+from fedplug.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+def folder(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {"fraction": 0.01}).commit(0, **round_of(0, ["a", "b"]))
+    return tmp_path / "s"
+
+
+def test_everything_is_there_after_opening_again(folder):
+    with SqliteStore(folder) as store:
+        assert store.processes() == ["p"]
+        process = store.open_process("p", {"fraction": 0.01})
+        assert process.last_round == 0
+        assert process.metadata == {"round": 0}
+        assert process.client_ids() == ["a", "b"]
+        assert process.read_server()["w"].tolist() == [0.0] * 100
+
+
+def test_the_state_of_another_model_is_refused_naming_the_store(folder):
+    with SqliteStore(folder) as store, pytest.raises(StoreMismatchError, match=f"{folder} holds process 'p'"):
+        store.open_process("p", {"fraction": 0.1})
+
+
+def test_a_store_may_be_copied_and_moved_while_closed(folder, tmp_path):
+    shutil.move(folder, tmp_path / "elsewhere")
+    shutil.copytree(tmp_path / "elsewhere", folder)
+    for place in [folder, tmp_path / "elsewhere"]:
+        with SqliteStore(place) as store:
+            store.open_process("p", {"fraction": 0.01}).verify()
+
+
+def test_no_id_is_part_of_a_file_name(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("../../escape", {})
+        process.commit(0, **round_of(0, ["../up", "/etc/passwd", "x" * 9999, "a\0b"]))
+    assert {path.name for path in tmp_path.iterdir()} == {"s"}
+    files = {str(path.relative_to(tmp_path / "s")) for path in (tmp_path / "s").rglob("*") if path.is_file()}
+    assert files == {"index.sqlite3", "segments/0000000001.segment"}
+
+
+def test_a_store_is_not_opened_twice_in_one_process(folder):
+    with SqliteStore(folder) as store:
+        with pytest.raises(StoreError, match="open elsewhere"):
+            SqliteStore(folder)
+        store.open_process("p", {"fraction": 0.01}).verify()
+    SqliteStore(folder).close()
+
+
+def test_a_store_is_not_opened_twice_by_two_processes(folder):
+    code = "import sys; from fedplug.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
+    with SqliteStore(folder):
+        second = subprocess.run(
+            [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False
+        )
+    assert second.returncode == 1
+    assert "StoreError" in second.stderr
+    assert "open elsewhere" in second.stderr
+
+
+def test_a_new_store_is_locked_from_the_first_moment(tmp_path):
+    with SqliteStore(tmp_path / "s"), pytest.raises(StoreError, match="open elsewhere"):
+        SqliteStore(tmp_path / "s")
+
+
+def test_a_file_is_no_store(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="is a file"):
+        SqliteStore(tmp_path / "file")
+    with pytest.raises(StoreError, match="cannot be used as a store"):
+        SqliteStore(tmp_path / "file" / "below")
+
+
+def test_a_folder_of_something_else_is_no_store_and_stays_as_it_is(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(StoreError, match="not a fedplug store"):
+        SqliteStore(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_sqlite_file_of_something_else_is_no_index_and_stays_as_it_is(tmp_path):
+    index = tmp_path / "index.sqlite3"
+    other = sqlite3.connect(index)
+    other.execute("CREATE TABLE songs (title TEXT)")
+    other.close()
+    before = index.read_bytes()
+    with pytest.raises(StoreError, match="not the index of a fedplug store"):
+        SqliteStore(tmp_path)
+    assert index.read_bytes() == before
+
+
+def test_a_store_of_a_newer_format_names_both_versions(folder):
+    database = sqlite3.connect(folder / "index.sqlite3")
+    database.execute("PRAGMA user_version = 2")
+    database.close()
+    with pytest.raises(StoreError, match="format version 2, and this release of fedplug reads version 1"):
+        SqliteStore(folder)
+
+
+def test_a_folder_without_permission_is_one_clear_error(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    is_root = os.geteuid() == 0
+    if is_root:  # who may write everywhere; so be somebody else for a moment
+        tmp_path.chmod(0o500)
+        os.seteuid(65534)
+    try:
+        with pytest.raises(StoreError, match="Permission denied"):
+            SqliteStore(tmp_path / "locked" / "store")
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def test_files_that_are_not_the_stores_own_are_never_deleted(folder):
+    (folder / "segments" / "notes.txt").write_text("x")
+    (folder / "segments" / "1.segment").write_text("x")
+    (folder / "segments" / "0000000009.segment").write_text("left by a crash")
+    with SqliteStore(folder):
+        names = {path.name for path in (folder / "segments").iterdir()}
+    assert names == {"notes.txt", "1.segment", "0000000001.segment"}
+
+
+def test_a_round_that_replaces_everything_leaves_one_segment(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        for number in range(5):
+            process.commit(number, **round_of(number, ["a", "b"]))
+    assert len(list((tmp_path / "s" / "segments").iterdir())) == 1
+
+
+def test_segments_never_take_more_than_twice_what_is_alive(tmp_path):
+    random = np.random.default_rng(0)
+    sizes = {f"c{i}": int(random.integers(1, 5000)) for i in range(40)}
+    expected = {}
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        for number in range(60):
+            cohort = random.choice(list(sizes), 5, replace=False)
+            states = {client: {"w": np.full(sizes[client], number)} for client in cohort}
+            expected |= dict.fromkeys(states, number)
+            process.commit(number, client_states=states, server_state={"w": np.full(300, number)})
+            files = list((tmp_path / "s" / "segments").iterdir())
+            alive = sum(64 + entry.extent.size for entry in store._index.entries("p"))
+            assert sum(file.stat().st_size for file in files) <= 2 * alive + 64 * len(files)
+        process.verify()
+        found = process.read_clients(process.client_ids())
+    assert {client: state["w"].tolist() for client, state in found.items()} == {
+        client: [number] * sizes[client] for client, number in expected.items()
+    }
+
+
+def test_no_file_of_the_store_is_open_after_closing(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
+    descriptors = pathlib.Path("/proc/self/fd")
+    assert not [fd for fd in descriptors.iterdir() if str(tmp_path) in os.path.realpath(fd)]
