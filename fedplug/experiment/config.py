@@ -1,0 +1,223 @@
+"""The configuration file of an experiment: what may be in it, and clear errors for everything else.
+
+The dataclasses are the documentation of the format: a table of the TOML file each, their fields its keys. Must not
+import TensorFlow, so that a mistake is told at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from fedplug.errors import ConfigError, UnknownNameError
+
+__all__ = ["DataConfig", "ExperimentConfig", "ModelConfig", "OptimizerConfig", "RunConfig", "load_config"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """``[data]``: which images, and how they are spread over the clients.
+
+    Attributes:
+        source: ``"digits"``, scikit-learn's 1,797 handwritten digits of 8 x 8 pixels.
+        clients: Number of clients.
+        dirichlet: Concentration of the label skew; smaller is more skewed.
+        test_fraction: Of the images, held out for the test accuracy.
+        batch_size: Of local training.
+        epochs: Passes over its data that a client makes in a round.
+    """
+
+    source: str = "digits"
+    clients: int = 40
+    dirichlet: float = 0.3
+    test_fraction: float = 0.2
+    batch_size: int = 10
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.source != "digits":
+            raise UnknownNameError("data source", self.source, ["digits"], "[data]")
+        _check(self.clients >= 1, "[data] clients", self.clients, "at least 1")
+        _check(self.dirichlet > 0, "[data] dirichlet", self.dirichlet, "above 0")
+        _check(0 < self.test_fraction < 1, "[data] test_fraction", self.test_fraction, "between 0 and 1")
+        _check(self.batch_size >= 1, "[data] batch_size", self.batch_size, "at least 1")
+        _check(self.epochs >= 1, "[data] epochs", self.epochs, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """``[model]``: a Keras classifier.
+
+    Attributes:
+        filters: Of its 3 x 3 convolutions, in order; none for a dense network.
+        hidden: Widths of its dense hidden layers, in order.
+    """
+
+    filters: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = (128, 64)
+
+    def __post_init__(self) -> None:
+        for key in ("filters", "hidden"):
+            widths = getattr(self, key)
+            _check(all(isinstance(w, int) and w >= 1 for w in widths), f"[model] {key}", list(widths), "whole numbers, 1 up")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """``[client_optimizer]`` and ``[server_optimizer]``: SGD.
+
+    Attributes:
+        learning_rate: Step size.
+        momentum: Below 1; 0 for none.
+    """
+
+    learning_rate: float = 1.0
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        _check(0 <= self.momentum < 1, "momentum", self.momentum, "at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """``[[runs]]``: one of the runs to compare.
+
+    Attributes:
+        name: In the table, the plot and the metrics; unique.
+        encoder: An expression such as ``"topk(0.01)"``.
+        aggregator: An expression such as ``"mean"``.
+        min_size: Tensors with fewer elements are sent as they are.
+    """
+
+    name: str
+    encoder: str = "identity"
+    aggregator: str = "mean"
+    min_size: int = 64
+
+    def __post_init__(self) -> None:
+        _check(bool(self.name.strip()), "[[runs]] name", self.name, "some text")
+        _check(self.min_size >= 0, "[[runs]] min_size", self.min_size, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentConfig:
+    """The top level of the file.
+
+    Attributes:
+        name: Of the folder the results go to; letters, digits, ``-`` and ``_``.
+        rounds: Of every run.
+        clients_per_round: Sampled without replacement.
+        seed: Of everything: split, initial weights, sampling, shuffling.
+        runtime: ``"inprocess"`` or ``"native"``.
+        store: Scheme of the client-state store, for instance ``"sqlite"``.
+        runs: At least one.
+    """
+
+    name: str
+    rounds: int
+    clients_per_round: int = 10
+    seed: int = 0
+    runtime: str = "inprocess"
+    store: str = "sqlite"
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    client_optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(learning_rate=0.05))
+    server_optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    runs: tuple[RunConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        plain = self.name.replace("-", "").replace("_", "")
+        _check(plain.isascii() and plain.isalnum(), "name", self.name, "letters, digits, '-' and '_'")
+        _check(self.rounds >= 1, "rounds", self.rounds, "at least 1")
+        _check(
+            1 <= self.clients_per_round <= self.data.clients,
+            "clients_per_round",
+            self.clients_per_round,
+            f"between 1 and the number of clients, {self.data.clients}",
+        )
+        _check(self.seed >= 0, "seed", self.seed, "at least 0")
+        _check(len(self.runs) >= 1, "[[runs]]", len(self.runs), "given at least once")
+        names = [run.name for run in self.runs]
+        _check(len(set(names)) == len(names), "[[runs]] name", names, "different for every run")
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values, defaults too, as JSON values."""
+        return _plain(dataclasses.asdict(self))
+
+
+def load_config(path: str | Path) -> ExperimentConfig:
+    """Reads and checks a configuration file.
+
+    Raises:
+        ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type; a value
+            is out of range. The message names file, table and key.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    try:
+        return _read(ExperimentConfig, table, "the top level")
+    except UnknownNameError as error:
+        raise UnknownNameError(error.kind, error.name, error.known, f"{path}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:
+    """Makes a dataclass from a TOML table, checking keys and types."""
+    types = get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    for key in table:
+        if key not in fields:
+            raise UnknownNameError("key", key, fields)
+    values = {}
+    for name, spec in fields.items():
+        if name in table:
+            values[name] = _convert(types[name], table[name], f"{where}: {name}")
+        elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{where} lacks the key {name!r}")
+    return cls(**values)
+
+
+def _convert(expected: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(expected):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where} is {value!r}; it must be a table")
+        return _read(expected, value, f"[{where.rpartition(' ')[2]}]")
+    if expected == tuple[RunConfig, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise ConfigError(f"{where} must be an array of tables, [[runs]]")
+        return tuple(_read(RunConfig, item, f"[[runs]] number {i}") for i, item in enumerate(value, start=1))
+    if expected == tuple[int, ...]:
+        if not isinstance(value, list):
+            raise ConfigError(f"{where} is {value!r}; it must be a list of whole numbers")
+        return tuple(value)
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+        kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+        raise ConfigError(f"{where} is {value!r}; it must be {kinds[expected]}")
+    return value
+
+
+def _check(condition: bool, key: str, value: object, rule: str) -> None:
+    if not condition:
+        raise ConfigError(f"{key} is {value!r}; it must be {rule}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    return value

@@ -1,0 +1,155 @@
+"""Runs an experiment: every run through `fedplug.Trainer`, resumable after every round.
+
+Knows all parts by their public faces only.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+from tqdm import tqdm
+
+import fedplug
+from fedplug.errors import ConfigError, StoreError
+from fedplug.experiment import report, task
+from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig
+from fedplug.experiment.digits import FederatedImages, load_digits
+from fedplug.experiment.metrics_log import MetricsLog
+from fedplug.trainer import Trainer
+
+__all__ = ["run_experiment"]
+
+
+def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
+    """Runs or resumes an experiment in ``runs_dir/<name>/`` and reports.
+
+    The folder holds ``config.json``, ``metrics.jsonl``, ``table.txt``, ``accuracy.png`` and ``state/``, the store.
+
+    Raises:
+        ConfigError: The folder holds an experiment with other settings, or an encoder expression is not valid.
+        StoreError: The folder cannot be written, or its store is damaged.
+    """
+    processes = {run.name: (run.encoder, run.aggregator) for run in config.runs}
+    for encoder, aggregator in processes.values():
+        fedplug.encoder(encoder)
+        fedplug.aggregator(aggregator)
+    images = load_digits(config.data, config.seed)
+    folder = _claim(runs_dir / config.name, config)
+    fedplug.use_runtime(config.runtime)
+    tf.config.experimental.enable_op_determinism()
+    tf.keras.utils.set_random_seed(config.seed)
+    log = MetricsLog(folder / "metrics.jsonl")
+    with fedplug.open_store(_store_url(config.store, folder)) as store:
+        trainers = {run.name: _trainer(config, run, images, store) for run in config.runs}
+        log.keep_up_to({name: trainer.last_round or 0 for name, trainer in trainers.items()})
+        _train(config, trainers, task.Evaluator(config, images.test), log)
+    dense_bytes = {name: trainer.process.dense_bytes for name, trainer in trainers.items()}
+    summaries = [report.summarize(run.name, log.rows(run.name), dense_bytes[run.name]) for run in config.runs]
+    table = report.table(summaries)
+    (folder / "table.txt").write_text(table + "\n", encoding="utf-8")
+    report.plot({run.name: log.rows(run.name) for run in config.runs}, folder / "accuracy.png")
+    print(f"\n{table}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
+
+
+def _train(
+    config: ExperimentConfig, trainers: Mapping[str, Trainer], evaluator: task.Evaluator, log: MetricsLog
+) -> None:
+    done = sum(trainer.last_round or 0 for trainer in trainers.values())
+    total = config.rounds * len(trainers)
+    if done:
+        print(f"resuming after {done} of {total} rounds")
+    width = max(len(name) for name in trainers)
+    with tqdm(total=total, initial=done, unit="round", dynamic_ncols=True) as progress:
+        for name, trainer in trainers.items():
+            progress.set_description(name.ljust(width))
+            _train_one(name, trainer, config.rounds, evaluator, log, progress)
+
+
+def _train_one(
+    name: str, trainer: Trainer, rounds: int, evaluator: task.Evaluator, log: MetricsLog, progress: Any
+) -> None:
+    def record(round_num: int, state: Any, metrics: Any, seconds: float | None) -> None:
+        accuracy = evaluator.accuracy(state.global_model_weights)
+        aggregated = metrics["aggregator"]
+        row = {
+            "run": name,
+            "round": round_num,
+            "test_accuracy": accuracy,
+            "train_loss": float(metrics["client_work"]["train"]["loss"]),
+            "uplink_bytes": int(aggregated["uplink_bytes"]),
+            "clients": int(aggregated["clients"]),
+            "payloads": int(aggregated["payloads"]),
+            "nonfinite_updates": int(aggregated["nonfinite_updates"]),
+            "seconds": seconds,
+        }
+        log.append(row)
+        progress.set_postfix_str(f"accuracy {accuracy:.3f}", refresh=False)
+
+    state = trainer.initialize()
+    last = trainer.last_round or 0
+    if last and not any(row["round"] == last for row in log.rows(name)):
+        record(last, state, trainer.last_metrics, None)  # interrupted between the commit and the log
+    started = time.perf_counter()
+
+    def on_round(round_num: int, state: Any, metrics: Any) -> None:
+        nonlocal started
+        record(round_num, state, metrics, time.perf_counter() - started)
+        progress.update()
+        started = time.perf_counter()
+
+    trainer.run(rounds, on_round)
+
+
+def _trainer(config: ExperimentConfig, run: RunConfig, images: FederatedImages, store: Any) -> Trainer:
+    process = fedplug.process.build_weighted_fed_avg(
+        task.model_fn(config.model, config.seed),
+        _optimizer(config.client_optimizer),
+        _optimizer(config.server_optimizer),
+        encoder=run.encoder,
+        aggregator=run.aggregator,
+        min_size=run.min_size,
+    )
+    return Trainer(
+        process,
+        task.client_datasets(config, images.clients),
+        store=store,
+        process_id=run.name,
+        clients_per_round=config.clients_per_round,
+        seed=config.seed,
+    )
+
+
+def _optimizer(config: OptimizerConfig) -> Any:
+    return tff.learning.optimizers.build_sgdm(config.learning_rate, config.momentum or None)
+
+
+def _store_url(scheme: str, folder: Path) -> str:
+    return "memory://" if scheme == "memory" else f"{scheme}:///{folder / 'state'}"
+
+
+def _claim(folder: Path, config: ExperimentConfig) -> Path:
+    """Makes the folder, or checks that what it holds is this experiment (another number of rounds is welcome)."""
+    wanted = config.as_dict()
+    path = folder / "config.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            differing = sorted(key for key in wanted | found if wanted.get(key) != found.get(key) and key != "rounds")
+            if differing:
+                raise ConfigError(
+                    f"{folder} holds an experiment with other settings ({', '.join(differing)}); give this one another "
+                    f"name, or remove {folder}"
+                )
+        path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+    except json.JSONDecodeError as error:
+        raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
+    return folder

@@ -1,0 +1,185 @@
+"""Encoders and aggregators as TFF computations: what happens on a client, what happens on the server.
+
+The one place where their pure TensorFlow functions meet TFF's types. Used by the stateful process (`fed_avg`) and by
+the stateless aggregation factory (`factory`); knows neither.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug import ops
+from fedplug.aggregators.base import Aggregator, Update
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.model import ModelEncoder
+from fedplug.process import structures
+
+__all__ = ["EncodedAggregation", "build_encoded_aggregation", "model_encoder"]
+
+_COUNTERS = ("uplink_bytes", "clients", "payloads", "nonfinite_updates")
+
+
+class EncodedAggregation(NamedTuple):
+    """The computations of one encoded aggregation; V is the update's type, C a client's state, S the server's.
+
+    The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool>``; the measurements are
+    ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes of all
+    buffers, how many clients took part, how many sent a payload, and how many had a NaN or an infinity.
+
+    Attributes:
+        init_client: ``( -> C)``
+        encode: ``(<V,float32,C,int32> -> <message=...,state=C>)`` of an update, its weight, the client's state and
+            the round. An update with a non-finite value, or whose weight is not positive, is not sent: its buffers
+            are empty and the client's state is returned unchanged.
+        init_server: ``( -> S)``
+        zero: ``( -> A)``
+        accumulate: ``(<A,message> -> A)``
+        merge: ``(<A,A> -> A)``
+        finish: ``(<A,S> -> <value=V,state=S,measurements=...>)``
+    """
+
+    init_client: Any
+    encode: Any
+    init_server: Any
+    zero: Any
+    accumulate: Any
+    merge: Any
+    finish: Any
+
+
+def model_encoder(encoder: Encoder, value_type: Any, min_size: int) -> ModelEncoder:
+    """An encoder for values of a TFF type.
+
+    Raises:
+        ConfigError: The type is not a tensor or a structure of tensors of known shapes.
+    """
+    specs = [tf.TensorSpec(t.shape, t.dtype) for t in structures.tensor_types(value_type)]
+    return ModelEncoder(encoder, specs, min_size=min_size)
+
+
+def build_encoded_aggregation(
+    value_type: Any, encoder: ModelEncoder, aggregator: Aggregator, lowering: str
+) -> EncodedAggregation:
+    """Traces all computations of an encoded aggregation.
+
+    Args:
+        value_type: The TFF type of an update: a tensor or a structure of tensors.
+        encoder: For that type, see `model_encoder`.
+        aggregator: How the server combines the updates.
+        lowering: ``"fused"`` or ``"reference"``, for every custom op in the graphs.
+    """
+    trace = functools.partial(_trace, lowering)
+    specs = encoder.specs
+
+    def init_client() -> Any:
+        return encoder.init_state()
+
+    def encode(value: Any, weight: tf.Tensor, state: Any, round_num: tf.Tensor) -> Any:
+        update = structures.flatten(value, value_type)
+        finite = tf.reduce_all([_all_finite(x) for x in update] + [tf.math.is_finite(weight)])
+        buffers, next_state = tf.cond(
+            finite & (weight > 0),
+            lambda: encoder.encode(update, state, round_num),
+            lambda: (tuple(tf.zeros([0], tf.uint8) for _ in specs), state),
+        )
+        return {"message": {"buffers": buffers, "weight": weight, "finite": finite}, "state": next_state}
+
+    def init_server() -> Any:
+        return aggregator.init_state(specs)
+
+    def zero() -> Any:
+        counters = {key: tf.constant(0, tf.int64 if key == "uplink_bytes" else tf.int32) for key in _COUNTERS}
+        return {"inner": aggregator.zero(specs), **counters}
+
+    def accumulate(accumulator: Any, message: Any) -> Any:
+        size = tf.add_n([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
+        inner = tf.cond(
+            size > 0,
+            lambda: aggregator.accumulate(
+                accumulator["inner"], Update(encoder, message["buffers"]), message["weight"]
+            ),
+            lambda: accumulator["inner"],
+        )
+        return {
+            "inner": inner,
+            "uplink_bytes": accumulator["uplink_bytes"] + size,
+            "clients": accumulator["clients"] + 1,
+            "payloads": accumulator["payloads"] + tf.cast(size > 0, tf.int32),
+            "nonfinite_updates": accumulator["nonfinite_updates"] + tf.cast(~message["finite"], tf.int32),
+        }
+
+    def merge(left: Any, right: Any) -> Any:
+        counters = {key: left[key] + right[key] for key in _COUNTERS}
+        return {"inner": aggregator.merge(left["inner"], right["inner"]), **counters}
+
+    def finish(accumulator: Any, state: Any) -> Any:
+        update, next_state = aggregator.finish(accumulator["inner"], state)
+        measurements = {key: accumulator[key] for key in _COUNTERS}
+        return {
+            "value": structures.unflatten(update, value_type),
+            "state": next_state,
+            "measurements": measurements,
+        }
+
+    init_client = trace(init_client)
+    encode = trace(
+        encode, value_type, tff.TensorType(np.float32), init_client.type_signature.result, tff.TensorType(np.int32)
+    )
+    init_server = trace(init_server)
+    zero = trace(zero)
+    accumulator_type = zero.type_signature.result
+    return EncodedAggregation(
+        init_client=init_client,
+        encode=encode,
+        init_server=init_server,
+        zero=zero,
+        accumulate=trace(accumulate, accumulator_type, encode.type_signature.result.message),
+        merge=trace(merge, accumulator_type, accumulator_type),
+        finish=trace(finish, accumulator_type, init_server.type_signature.result),
+    )
+
+
+def _all_finite(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(tf.math.is_finite(x)) if x.dtype.is_floating else tf.constant(True)
+
+
+def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
+    """`tff.tensorflow.computation` with the ops lowered as told, and mappings kept in the order they are written.
+
+    The body is traced as a TensorFlow 2 function first: in the graphs that TFF makes, a mere ``==`` between tensors
+    compares Python objects, and encoders should not have to know.
+    """
+    specs = [tf.TensorSpec(t.shape, t.dtype) for type_spec in types for t in structures.tensor_types(type_spec)]
+
+    @tf.function(autograph=False, input_signature=specs)
+    def on_leaves(*leaves: tf.Tensor) -> Any:
+        remaining = iter(leaves)
+        args = [structures.unflatten([next(remaining) for _ in structures.tensor_types(t)], t) for t in types]
+        with ops.use_lowering(lowering):
+            return _ordered(function(*args))
+
+    concrete = on_leaves.get_concrete_function()
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)  # TFF reads the signature to know how to unpack its argument
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        values = signature.bind(*args, **kwargs).args
+        return concrete(*[leaf for v, t in zip(values, types, strict=True) for leaf in structures.flatten(v, t)])
+
+    return tff.tensorflow.computation(traced, list(types)) if types else tff.tensorflow.computation(traced)
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return collections.OrderedDict((key, _ordered(member)) for key, member in value.items())
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        return type(value)(_ordered(member) for member in value)
+    return value

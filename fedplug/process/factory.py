@@ -1,0 +1,111 @@
+"""A stateless encoder as a plain TFF aggregation factory: the drop-in for processes fedplug did not build."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+
+from fedplug.aggregators.base import Aggregator
+from fedplug.aggregators.mean import Mean
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.errors import CapabilityError
+from fedplug.process.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.process.lowering import choose_lowering
+
+__all__ = ["EncodedAggregationFactory", "build_aggregation_factory"]
+
+
+class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
+    """Encodes on the clients, adds the payloads up on the server.
+
+    The process it creates has ``next`` of type
+    ``(<S@SERVER, {V}@CLIENTS, {float32}@CLIENTS> -> <state=S@SERVER, result=V@SERVER, measurements=M@SERVER>)``.
+    """
+
+    def __init__(self, encoder: Encoder, aggregator: Aggregator, *, lowering: str, min_size: int) -> None:
+        self._encoder = encoder
+        self._aggregator = aggregator
+        self._lowering = lowering
+        self._min_size = min_size
+
+    def create(self, value_type: Any, weight_type: Any) -> Any:
+        """Builds the aggregation process for values of ``value_type``.
+
+        Raises:
+            ConfigError: The type holds something else than tensors of known shapes.
+            TypeError: The weight is not a float32 scalar.
+        """
+        if weight_type != tff.TensorType(np.float32):
+            raise TypeError(f"the weight must be a float32 scalar, as TFF's client weights are; got {weight_type}")
+        encoder = model_encoder(self._encoder, value_type, self._min_size)
+        parts = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
+
+        @tff.tensorflow.computation(np.int32)
+        def next_round(round_num: Any) -> Any:
+            return round_num + 1
+
+        @tff.tensorflow.computation(value_type, np.float32, np.int32)
+        def encode(value: Any, weight: Any, round_num: Any) -> Any:
+            return parts.encode(value, weight, parts.init_client(), round_num)["message"]
+
+        @tff.tensorflow.computation(parts.zero.type_signature.result)
+        def identity(accumulator: Any) -> Any:
+            return accumulator
+
+        @tff.tensorflow.computation
+        def first_round() -> Any:
+            return np.int32(0)
+
+        @tff.federated_computation
+        def init() -> Any:
+            state = (tff.federated_eval(first_round, tff.SERVER), tff.federated_eval(parts.init_server, tff.SERVER))
+            return tff.federated_zip(state)
+
+        @tff.federated_computation(
+            init.type_signature.result,
+            tff.FederatedType(value_type, tff.CLIENTS),
+            tff.FederatedType(weight_type, tff.CLIENTS),
+        )
+        def next_fn(state: Any, value: Any, weight: Any) -> Any:
+            round_num, aggregator_state = state
+            messages = tff.federated_map(encode, (value, weight, tff.federated_broadcast(round_num)))
+            total = tff.federated_aggregate(messages, parts.zero(), parts.accumulate, parts.merge, identity)
+            output = tff.federated_map(parts.finish, (total, aggregator_state))
+            next_state = tff.federated_zip((tff.federated_map(next_round, round_num), output.state))
+            return tff.templates.MeasuredProcessOutput(next_state, output.value, output.measurements)
+
+        return tff.templates.AggregationProcess(init, next_fn)
+
+
+def build_aggregation_factory(
+    encoder: Encoder,
+    aggregator: Aggregator | None = None,
+    *,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+) -> EncodedAggregationFactory:
+    """Makes a stateless encoder usable as ``model_aggregator=`` of `tff.learning.algorithms.build_weighted_fed_avg`.
+
+    Args:
+        encoder: One that needs no client state, for instance ``fedplug.get_encoder("topk", fraction=0.01,
+            error_feedback=False)``.
+        aggregator: Default: the weighted mean.
+        lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.process.lowering`.
+        min_size: Tensors with fewer elements are sent as they are.
+
+    Raises:
+        CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
+        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+    """
+    if encoder.capabilities.needs_client_state:
+        raise CapabilityError(
+            f"{encoder!r} keeps state on each client, and a TFF aggregation process has no place for it; build the "
+            "whole process with fedplug.process.build_weighted_fed_avg(encoder=...), or use the encoder without error "
+            "feedback, for instance topk(0.01, error_feedback=False)"
+        )
+    return EncodedAggregationFactory(
+        encoder, aggregator or Mean(), lowering=choose_lowering(lowering), min_size=min_size
+    )

@@ -1,0 +1,36 @@
+"""Chooses, when a process is built, whether it is traced with the fused custom ops or with their plain-TF twins.
+
+Both give the same bits; only the fused ops are fast, and only some runtimes can load them. Must not import
+`fedplug.runtime`: a context says of itself, by its attribute ``runs_custom_ops``, whether it can.
+"""
+
+from __future__ import annotations
+
+import tensorflow_federated as tff
+
+from fedplug import ops
+from fedplug.errors import LoweringError
+
+__all__ = ["choose_lowering"]
+
+
+def choose_lowering(requested: str) -> str:
+    """Resolves ``"auto"``, ``"fused"`` or ``"reference"`` for the TFF context that is current now.
+
+    Returns:
+        ``"fused"`` or ``"reference"``.
+
+    Raises:
+        LoweringError: ``"fused"`` was asked for and the current context cannot run custom ops.
+        OpLibraryError: ``"fused"`` was asked for and the op library cannot be loaded.
+        ConfigError: The name is none of the three.
+    """
+    context = tff.framework.get_context_stack().current
+    runs_custom_ops = getattr(context, "runs_custom_ops", False)
+    if requested == "fused" and not runs_custom_ops:
+        raise LoweringError(
+            f"lowering 'fused' needs a runtime that can load custom ops, and the current one "
+            f"({type(context).__name__}) cannot; call fedplug.use_runtime('inprocess') before building the process, "
+            "or build it with lowering='reference'"
+        )
+    return ops.resolve_lowering(requested if runs_custom_ops or requested != "auto" else "reference")

@@ -1,0 +1,237 @@
+"""Drives a process with stateful clients: samples clients, lends them their states, commits every round to a store.
+
+Knows processes and the store contract; must not know encoders, aggregators or any one store.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ConfigError, StoreError
+from fedplug.process import structures
+from fedplug.process.fed_avg import StatefulClientsProcess
+from fedplug.stores.base import StateStore
+from fedplug.stores.memory import MemoryStore
+
+__all__ = ["ClientData", "ClientDataset", "Trainer"]
+
+
+@runtime_checkable
+class ClientData(Protocol):
+    """What `tff.simulation.datasets.ClientData` offers, as far as it is needed here."""
+
+    client_ids: Sequence[str]
+
+    def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
+        """The client's data."""
+
+
+class ClientDataset(NamedTuple):
+    """One client's part in a round: who it is, so that its state is found, and its data."""
+
+    client_id: str
+    dataset: tf.data.Dataset
+
+
+class Trainer:
+    """Trains round by round; every finished round is in the store, whole, before the next begins.
+
+    Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the last
+    finished round and ends with the same bits as one that was never interrupted, provided that the datasets are
+    functions of client and round.
+
+    Usable as the process of `tff.simulation.run_training_process`, with `select` as the selection function.
+    """
+
+    def __init__(
+        self,
+        process: StatefulClientsProcess,
+        client_data: ClientData | Mapping[str, tf.data.Dataset | Callable[[int], tf.data.Dataset]],
+        *,
+        store: StateStore | None = None,
+        process_id: str = "default",
+        clients_per_round: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Opens the store for the process.
+
+        Args:
+            process: From `fedplug.process.build_weighted_fed_avg`.
+            client_data: Datasets by client id, or functions that make one from the round number, or a
+                `tff.simulation.datasets.ClientData`.
+            store: Default: one in memory. See `fedplug.open_store`.
+            process_id: Under which the store keeps this training; a store can hold several.
+            clients_per_round: How many are sampled, without replacement; default: all.
+            seed: Of the sampling; the clients of a round depend on it and the round number only.
+
+        Raises:
+            ConfigError: There are no clients, or more are to be sampled than there are.
+            StoreMismatchError: The store holds another model or encoder under this process id.
+        """
+        self.process = process
+        self._datasets = _by_client(client_data)
+        self._clients_per_round = len(self._datasets) if clients_per_round is None else clients_per_round
+        if not self._datasets:
+            raise ConfigError("there are no clients to train with: client_data is empty")
+        if not 1 <= self._clients_per_round <= len(self._datasets):
+            raise ConfigError(
+                f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of clients, "
+                f"{len(self._datasets)}"
+            )
+        self._seed = seed
+        self._states = (store or MemoryStore()).open_process(process_id, process.signature)
+        self._state_type = process.initialize.type_signature.result.member
+        self._client_state_type = process.initialize_client.type_signature.result
+        self._element_type = process.next.type_signature.parameter[1].member.element
+
+    @property
+    def client_ids(self) -> list[str]:
+        """All clients, sorted."""
+        return sorted(self._datasets)
+
+    @property
+    def last_round(self) -> int | None:
+        """The last finished round in the store; None before `initialize`."""
+        return self._states.last_round
+
+    @property
+    def last_metrics(self) -> Any:
+        """What was passed to `next` or `run` as metrics of the last finished round, as JSON values."""
+        return self._states.metadata.get("metrics")
+
+    def initialize(self) -> Any:
+        """The server state to go on from: that of the last finished round, or a new one, committed as round 0."""
+        arrays = self._states.read_server()
+        if arrays is not None:
+            return structures.unflatten([arrays[path] for path in structures.paths(self._state_type)], self._state_type)
+        state = self.process.initialize()
+        self._states.commit(0, client_states={}, server_state=_to_arrays(state, self._state_type), metadata={})
+        return state
+
+    def sample(self, round_num: int) -> list[str]:
+        """The clients of a round, sorted; a function of seed and round only."""
+        generator = np.random.default_rng([self._seed, round_num])
+        chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
+        return [self.client_ids[i] for i in sorted(chosen)]
+
+    def select(self, round_num: int) -> list[ClientDataset]:
+        """The sampled clients of a round with their data."""
+        return [ClientDataset(client_id, self._datasets[client_id](round_num)) for client_id in self.sample(round_num)]
+
+    def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
+        """Runs one round and commits it: the server's state and the clients' states, together or not at all.
+
+        Args:
+            state: From `initialize` or the previous `next`.
+            client_data: From `select`, or any clients with their data; each client at most once.
+
+        Returns:
+            A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics.
+
+        Raises:
+            ConfigError: No client, a client twice, or a dataset that is not of the process's element type.
+            StoreError: The state is not that of the last finished round, or the round could not be committed; the
+                store then still holds the previous round.
+        """
+        ids = self._check(client_data)
+        round_num = int(np.asarray(state.aggregator["round_num"])) + 1
+        if self._states.last_round != round_num - 1:
+            raise StoreError(
+                f"the given state leads to round {round_num}, but the store's last round is {self._states.last_round}; "
+                "go on from initialize(), which returns the state of the last finished round"
+            )
+        known = self._states.read_clients(ids)
+        states = [self._client_state(known.get(client_id)) for client_id in ids]
+        output = self.process.next(state, [client.dataset for client in client_data], states)
+        self._states.commit(
+            round_num,
+            client_states={
+                client_id: _to_arrays(client_state, self._client_state_type)
+                for client_id, client_state in zip(ids, output["client_states"], strict=True)
+            },
+            server_state=_to_arrays(output["state"], self._state_type),
+            metadata={"metrics": _to_json(output["metrics"])},
+        )
+        return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
+
+    def run(self, rounds: int, on_round: Callable[[int, Any, Any], None] | None = None) -> Any:
+        """Trains up to round ``rounds``, from the last finished one.
+
+        Args:
+            rounds: The number of the last round; nothing is done where the store is already there.
+            on_round: Called after each commit with the round number, the state and the metrics.
+
+        Returns:
+            The server state of the last round.
+        """
+        state = self.initialize()
+        assert self.last_round is not None
+        for round_num in range(self.last_round + 1, rounds + 1):
+            output = self.next(state, self.select(round_num))
+            state = output.state
+            if on_round is not None:
+                on_round(round_num, state, output.metrics)
+        return state
+
+    def _check(self, client_data: Sequence[ClientDataset]) -> list[str]:
+        ids = [client.client_id for client in client_data]
+        if not ids:
+            raise ConfigError("a round needs at least one client")
+        if len(set(ids)) != len(ids):
+            twice = sorted({client_id for client_id in ids if ids.count(client_id) > 1})
+            raise ConfigError(f"client {twice[0]!r} is in the round twice; its state could not be kept")
+        for client_id, dataset in client_data:
+            found = tff.types.tensorflow_to_type(dataset.element_spec)
+            if not self._element_type.is_assignable_from(found):
+                raise ConfigError(
+                    f"the data of client {client_id!r} has elements of type {found}; the process takes "
+                    f"{self._element_type}"
+                )
+        return ids
+
+    def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
+        if arrays is None:
+            return self._first_client_state
+        paths = structures.paths(self._client_state_type)
+        return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
+
+    @functools.cached_property
+    def _first_client_state(self) -> Any:
+        return self.process.initialize_client()
+
+
+def _by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
+    if isinstance(client_data, Mapping):
+        return {
+            client_id: data if callable(data) else (lambda round_num, dataset=data: dataset)
+            for client_id, data in client_data.items()
+        }
+    if isinstance(client_data, ClientData):
+        create = client_data.create_tf_dataset_for_client
+        return {
+            client_id: lambda round_num, client_id=client_id: create(client_id)  # type: ignore[misc]
+            for client_id in client_data.client_ids
+        }
+    raise ConfigError(
+        "client_data must be a mapping from client ids to datasets or a tff.simulation.datasets.ClientData, found "
+        f"{type(client_data).__name__}"
+    )
+
+
+def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:
+    leaves = structures.flatten(value, type_spec)
+    return {path: np.asarray(leaf) for path, leaf in zip(structures.paths(type_spec), leaves, strict=True)}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(member) for member in value]
+    return np.asarray(value).tolist()
