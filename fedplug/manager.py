@@ -241,5 +241,5 @@ def _call(
 
 def _short(error: BaseException) -> str:
     """One line, with the type, for reasons in a list."""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"

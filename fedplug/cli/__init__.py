@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: done. 1: `doctor` found a failure. 2: an error, one line on standard error (a traceback with
     ``--debug``). 130: interrupted. 141: whoever read the output left.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted"))
     # TensorFlow's start-up notices are of no use here; warnings and errors stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
@@ -50,14 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    # SUPPRESS: the default of a command must not overwrite the flag given before it.
+    # The flag may stand before or after the command; a default here would undo the one before it.
     common.add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show a traceback with an error"
     )
     parser = argparse.ArgumentParser(
         prog="fedplug", description="Small model updates for federated learning.", parents=[common]
     )
-    parser.set_defaults(debug=False, interrupted="interrupted")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run.add_parser(commands, common)
@@ -75,4 +74,5 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *unused: object) -> None:
         from fedplug.manager import own_version
 
-        parser.exit(EXIT_OK, f"fedplug {own_version()}\n")
+        print(f"fedplug {own_version()}")
+        parser.exit(EXIT_OK)

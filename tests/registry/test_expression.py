@@ -1,0 +1,105 @@
+"""The language of part expressions."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedplug.errors import ConfigError
+from fedplug.expression import Stage, parse
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+names = st.from_regex(r"[a-z][a-z0-9]{0,5}_", fullmatch=True)  # no Python keyword ends in _
+stages = st.builds(
+    Stage, names, st.lists(values, max_size=2).map(tuple), st.dictionaries(names, values, max_size=2)
+)
+
+
+def written(stage):
+    arguments = [repr(value) for value in stage.args] + [
+        f"{key}={value!r}" for key, value in stage.kwargs.items()
+    ]
+    return f"{stage.name}({', '.join(arguments)})" if arguments else stage.name
+
+
+@given(st.lists(stages, min_size=1, max_size=3))
+def test_what_is_written_is_read_back(pipeline):
+    assert list(parse(" | ".join(map(written, pipeline)))) == pipeline
+
+
+def test_an_example():
+    topk = Stage("topk", (0.01,), {"error_feedback": False})
+    assert parse("topk(0.01, error_feedback=False) | qsgd(bits=8) | rice") == (
+        topk,
+        Stage("qsgd", (), {"bits": 8}),
+        Stage("rice"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "topk(",
+        "topk(0.01",
+        "topk 0.01",
+        "topk(0.01) |",
+        "topk(0.01) + rice",
+        "0.01",
+        "'topk'",
+        "lambda: 0",
+        "os.system('true')",
+        "__import__('os')('true')",
+        "topk(__import__('os'))",
+        "topk(open('x'))",
+        "topk(x)",
+        "topk(1 if True else 2)",
+        "topk([i for i in range(9)])",
+        "topk({[]: 1})",
+        "topk(*[1])",
+        "topk(**{'fraction': 1})",
+        "topk(fraction=1, fraction=2)",
+        "topk(f'{1}')",
+        "x := topk",
+        "topk; rice",
+        "topk\nrice",
+        "topk(\0)",
+        "topk" + "(" * 3000,
+        "-" * 4000,
+        "topk(" + "-" * 4000 + "1)",
+        "|".join(["a"] * 2000),
+        "a" * 5000,
+    ],
+    ids=lambda text: repr(text[:24]),
+)
+def test_anything_else_is_refused_and_nothing_is_evaluated(text):
+    with pytest.raises(ConfigError):
+        parse(text)
+
+
+@given(st.text(max_size=20))
+def test_any_text_at_all_is_read_or_refused(text):
+    with contextlib.suppress(ConfigError):
+        assert parse(text)
+
+
+def test_the_message_shows_the_offending_piece():
+    with pytest.raises(ConfigError, match=r"'fraktion' in 'topk\(fraktion\)' is not a plain value"):
+        parse("topk(fraktion)")
+
+
+def test_something_that_is_no_text_is_refused():
+    with pytest.raises(ConfigError, match="a part expression is a string, not float"):
+        parse(0.01)  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""Making parts by name: what users call on the top level of fedplug."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import fedplug
+from fedplug.encoders import Identity, TopK
+from fedplug.errors import ConfigError, UnknownNameError
+
+
+def test_an_expression_and_keywords_make_equal_encoders():
+    assert fedplug.encoder("topk(0.01)") == TopK(0.01) == fedplug.get_encoder("topk", fraction=0.01)
+    assert fedplug.encoder("topk(count=5, error_feedback=False)") == TopK(count=5, error_feedback=False)
+    assert fedplug.encoder("identity") == Identity()
+
+
+def test_aggregators_are_made_the_same_way():
+    assert fedplug.aggregator("mean").get_config() == fedplug.get_aggregator("mean").get_config()
+    assert fedplug.aggregator("mean").name == "mean"
+
+
+@pytest.mark.parametrize("text", ["identity", "topk(0.01)", "topk(count=3, error_feedback=False)"])
+def test_a_part_goes_through_json_and_comes_back_equal(text):
+    part = fedplug.encoder(text)
+    config = json.loads(json.dumps(fedplug.to_config(part)))
+    assert fedplug.from_config(config) == part
+    assert (config["kind"], config["config"]) == ("encoder", part.get_config())
+
+
+def test_an_aggregator_goes_through_json_and_comes_back():
+    config = json.loads(json.dumps(fedplug.to_config(fedplug.aggregator("mean"))))
+    assert fedplug.to_config(fedplug.from_config(config)) == config
+
+
+def test_a_class_the_registry_does_not_know_cannot_be_written_to_a_config():
+    class Mine(Identity):
+        pass
+
+    with pytest.raises(ConfigError, match=r"Mine is not a registered part; declare it in a plugin"):
+        fedplug.to_config(Mine())
+
+
+def test_a_wrong_argument_names_the_nearest_right_one():
+    with pytest.raises(
+        UnknownNameError, match="unknown argument 'fractoin' in encoder 'topk'; did you mean 'fraction'"
+    ):
+        fedplug.encoder("topk(fractoin=0.01)")
+    with pytest.raises(UnknownNameError, match="unknown argument 'fractoin' in encoder 'topk'"):
+        fedplug.get_encoder("topk", fractoin=0.01)
+
+
+def test_too_many_arguments_are_an_error_that_says_what_is_taken():
+    with pytest.raises(
+        ConfigError, match=r"encoder 'topk': too many positional arguments; it takes fraction"
+    ):
+        fedplug.encoder("topk(0.01, 5, True)")
+
+
+def test_an_argument_out_of_range_is_the_encoders_own_error():
+    with pytest.raises(ConfigError, match="above 0 and at most 1"):
+        fedplug.encoder("topk(1.5)")
+
+
+def test_an_unknown_name_lists_the_nearest():
+    with pytest.raises(UnknownNameError, match="unknown encoder 'tpok'; did you mean 'topk'"):
+        fedplug.encoder("tpok(0.01)")
+    with pytest.raises(UnknownNameError, match="unknown aggregator 'meen'; did you mean 'mean'"):
+        fedplug.aggregator("meen")
+
+
+def test_several_stages_are_understood_and_refused_for_now():
+    with pytest.raises(ConfigError, match="has 2 stages, but only one stage is supported now"):
+        fedplug.encoder("topk(0.01) | identity")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"kind": "encoder"}, "lacks 'name'"),
+        ({"name": "topk"}, "lacks 'kind'"),
+        ({"kind": "encoder", "name": "topk", "confg": {}}, "unknown key 'confg'.*did you mean 'config'"),
+        ({"kind": "encodr", "name": "topk"}, "unknown kind of part 'encodr'; did you mean 'encoder'"),
+        ({"kind": "encoder", "name": "topk", "config": [1]}, "must map arguments to values"),
+    ],
+)
+def test_a_configuration_of_the_wrong_form_is_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        fedplug.from_config(config)
+
+
+def test_a_store_is_opened_by_its_url():
+    with fedplug.open_store("memory://") as store:
+        assert store.name == "memory"
+
+
+def test_every_public_name_is_there():
+    for name in fedplug.__all__:
+        assert getattr(fedplug, name) is not None
+        assert name in dir(fedplug)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'fedplug' has no attribute 'encodr'"):
+        _ = fedplug.encodr

@@ -1,0 +1,273 @@
+"""What a plugin, whole or broken, means to fedplug."""
+
+from __future__ import annotations
+
+import collections
+import sys
+
+import pytest
+
+from fedplug import manager
+from fedplug.errors import PluginError, UnknownNameError
+
+
+def entries_of(catalog, distribution):
+    return [entry for entry in catalog.entries if entry.distribution == distribution]
+
+
+def the_entry_of(catalog, distribution):
+    (entry,) = entries_of(catalog, distribution)
+    return entry
+
+
+def assert_the_rest_works():
+    assert manager.resolve("store", "memory").name == "memory"
+
+
+def test_the_built_in_parts_are_there():
+    catalog = manager.catalog()
+    assert {"identity", "topk"} <= set(catalog.names("encoder"))
+    assert "mean" in catalog.names("aggregator")
+    assert {"memory", "sqlite"} <= set(catalog.names("store"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(entry.kind, entry.name) for entry in manager.catalog().entries if entry.builtin]
+)
+def test_every_built_in_part_resolves_to_a_class_of_that_name(kind, name):
+    assert manager.resolve(kind, name).name == name
+
+
+def test_an_installed_plugin_is_found_by_its_entry_point(install_encoder):
+    install_encoder("acme-codec", "acme", version="2.5")
+    assert manager.resolve("encoder", "acme") is collections.OrderedDict
+    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert (entry.kind, entry.name, entry.version, entry.status) == ("encoder", "acme", "2.5", "ok")
+
+
+def test_nothing_of_a_part_is_imported_before_it_is_asked_for(install_encoder, tmp_path):
+    (tmp_path / "acme_heavy.py").write_text("class Encoder: pass\n")
+    install_encoder("acme-codec", "acme", "acme_heavy:Encoder")
+    assert "acme" in manager.catalog().names("encoder")
+    assert "acme_heavy" not in sys.modules
+    assert manager.resolve("encoder", "acme").__module__ == "acme_heavy"
+
+
+def test_an_unknown_name_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="unknown encoder 'tpok'; did you mean 'topk'"):
+        manager.resolve("encoder", "tpok")
+
+
+def test_an_unknown_kind_names_the_known_ones():
+    with pytest.raises(UnknownNameError, match="unknown kind of part 'encodr'; did you mean 'encoder'"):
+        manager.resolve("encodr", "topk")
+
+
+def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):
+    install("acme-codec", "import a_module_that_is_not_there")
+    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert (entry.kind, entry.status) == ("plugin", "broken")
+    assert "No module named 'a_module_that_is_not_there'" in entry.reason
+    assert "pip uninstall acme-codec" in entry.fix
+    assert_the_rest_works()
+    with pytest.raises(PluginError, match=r"acme-codec 1\.0 cannot be used: cannot be imported"):
+        manager.resolve("encoder", "acme_codec")
+
+
+def test_an_unknown_name_points_at_plugins_that_could_not_be_asked(install):
+    install("acme-codec", "raise RuntimeError('boom')")
+    with pytest.raises(UnknownNameError, match=r"these plugins have problems.*acme-codec 1\.0"):
+        manager.resolve("encoder", "acme")
+
+
+def test_a_plugin_that_exits_on_import_does_not_end_the_program(install):
+    install("acme-codec", "raise SystemExit(3)")
+    assert "SystemExit: 3" in the_entry_of(manager.catalog(), "acme-codec").reason
+    assert_the_rest_works()
+
+
+def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(install):
+    install(
+        "acme-codec",
+        """
+        from fedplug.hookspecs import hookimpl
+        from fedplug.spec import StoreSpec
+
+        @hookimpl
+        def fedplug_encoders():
+            raise ValueError("boom")
+
+        @hookimpl
+        def fedplug_stores():
+            return [StoreSpec(name="acme", target="collections:OrderedDict", summary="")]
+        """,
+    )
+    assert manager.resolve("store", "acme") is collections.OrderedDict
+    (problem,) = manager.catalog().problems()
+    assert problem.reason == "its hook fedplug_encoders raised ValueError: boom"
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ("42", "returned a int, not a list of EncoderSpec"),
+        ("['topk2']", "returned 'topk2', not a EncoderSpec"),
+        ("[EncoderSpec(name='Bad Name', target='a:B', summary='')]", "the name is not valid"),
+        ("[EncoderSpec(name='lambda', target='a:B', summary='')]", "no Python keyword"),
+        ("[EncoderSpec(name='acme', target='a.b', summary='')]", "write 'package.module:Class'"),
+        ("[EncoderSpec(name='acme', target='a:B', summary='two\\nlines')]", "summary must be one line"),
+        ("[EncoderSpec(name='acme')]", "missing 2 required keyword-only arguments"),
+    ],
+)
+def test_a_wrong_spec_is_reported_with_what_is_wrong(install, result, reason):
+    install(
+        "acme-codec",
+        f"""
+        from fedplug.hookspecs import hookimpl
+        from fedplug.spec import EncoderSpec
+
+        @hookimpl
+        def fedplug_encoders():
+            return {result}
+        """,
+    )
+    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert entry.status == "broken"
+    assert reason in entry.reason
+    assert_the_rest_works()
+
+
+def test_a_wrong_item_leaves_its_neighbours_alone_and_is_reported_under_its_own_name(install):
+    install(
+        "acme-codec",
+        """
+        from fedplug.hookspecs import hookimpl
+        from fedplug.spec import EncoderSpec, StoreSpec
+
+        @hookimpl
+        def fedplug_encoders():
+            return [
+                StoreSpec(name="misplaced", target="collections:OrderedDict", summary=""),
+                EncoderSpec(name="acme", target="collections:OrderedDict", summary=""),
+            ]
+        """,
+    )
+    assert manager.resolve("encoder", "acme") is collections.OrderedDict
+    with pytest.raises(PluginError, match="returned the StoreSpec 'misplaced', not a EncoderSpec"):
+        manager.resolve("encoder", "misplaced")
+
+
+def test_a_name_two_plugins_claim_belongs_to_neither_and_both_are_named(install_encoder):
+    install_encoder("acme-codec", "shared")
+    install_encoder("other-codec", "shared", version="3.0")
+    assert "shared" not in manager.catalog().names("encoder")
+    with pytest.raises(PluginError, match=r"'shared' is declared by acme-codec 1\.0 and other-codec 3\.0"):
+        manager.resolve("encoder", "shared")
+    assert_the_rest_works()
+
+
+def test_a_built_in_keeps_its_name(install_encoder):
+    install_encoder("acme-codec", "topk")
+    assert manager.resolve("encoder", "topk").__module__ == "fedplug.encoders.topk"
+    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert entry.status == "clash"
+    assert "acme-codec 1.0" in entry.reason
+    assert "fedplug " in entry.reason
+
+
+def test_the_same_name_for_two_kinds_is_no_clash(install):
+    install(
+        "acme-codec",
+        """
+        from fedplug.hookspecs import hookimpl
+        from fedplug.spec import StoreSpec
+
+        @hookimpl
+        def fedplug_stores():
+            return [StoreSpec(name="topk", target="collections:OrderedDict", summary="")]
+        """,
+    )
+    assert manager.resolve("store", "topk") is collections.OrderedDict
+    assert manager.catalog().problems() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (
+            "@hookimpl\ndef fedplug_encoderz():\n    return []",
+            "unknown hook 'fedplug_encoderz'; did you mean",
+        ),
+        ("@hookimpl(specname='fedplug_codecs')\ndef mine():\n    return []", "unknown hook 'fedplug_codecs'"),
+        (
+            "def fedplug_encoderz():\n    return []",
+            "'fedplug_encoderz', which is the name of no hook; did you mean",
+        ),
+        ("def fedplug_encoders():\n    return []", "'fedplug_encoders' is not marked with @hookimpl"),
+        ("", "implements no hook; known hooks: fedplug_aggregators, fedplug_encoders, fedplug_stores"),
+        ("@hookimpl\ndef fedplug_encoders(config):\n    return []", "can not be found in the hookspec"),
+    ],
+)
+def test_a_function_that_would_never_be_called_is_reported(install, source, reason):
+    install("acme-codec", f"from fedplug.hookspecs import hookimpl\n\n{source}\n")
+    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert entry.status == "broken"
+    assert reason in entry.reason
+
+
+def test_an_unknown_hook_leaves_the_plugins_other_parts_alone(install):
+    install(
+        "acme-codec",
+        """
+        from fedplug.hookspecs import hookimpl
+        from fedplug.spec import EncoderSpec
+
+        @hookimpl
+        def fedplug_encoders():
+            return [EncoderSpec(name="acme", target="collections:OrderedDict", summary="")]
+
+        @hookimpl
+        def fedplug_schedulez():
+            return []
+        """,
+    )
+    assert manager.resolve("encoder", "acme") is collections.OrderedDict
+    (problem,) = manager.catalog().problems()
+    assert "unknown hook 'fedplug_schedulez'" in problem.reason
+
+
+@pytest.mark.parametrize(("group", "upgrade"), [("fedplug.v2", "fedplug"), ("fedplug.v0", "acme-codec")])
+def test_a_plugin_for_another_contract_is_listed_without_being_imported(install, group, upgrade):
+    module = install("acme-codec", "raise AssertionError('imported')", groups=(group,))
+    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert entry.status == "incompatible"
+    assert group.removeprefix("fedplug.") in entry.reason
+    assert entry.fix == f"`pip install --upgrade {upgrade}`"
+    assert module not in sys.modules
+
+
+def test_a_plugin_for_several_contracts_is_used_through_ours(install_encoder):
+    install_encoder("acme-codec", "acme", groups=("fedplug.v1", "fedplug.v2"))
+    assert [entry.status for entry in entries_of(manager.catalog(), "acme-codec")] == ["ok"]
+
+
+def test_a_class_that_is_not_where_the_spec_says_is_an_error_with_the_distribution(install_encoder):
+    install_encoder("acme-codec", "acme", "acme_missing.module:Encoder")
+    with pytest.raises(PluginError, match=r"acme_missing.*pip install --force-reinstall acme-codec"):
+        manager.resolve("encoder", "acme")
+    install_encoder("other-codec", "other", "collections:abc")
+    with pytest.raises(PluginError, match="which is a module, not a class"):
+        manager.resolve("encoder", "other")
+
+
+def test_the_environment_can_name_the_distributions_to_load(install_encoder, monkeypatch, fresh_catalog):
+    module = install_encoder("acme-codec", "acme")
+    install_encoder("other-codec", "other")
+    monkeypatch.setenv("FEDPLUG_PLUGINS", "Other_Codec")
+    fresh_catalog.cache_clear()
+    assert the_entry_of(manager.catalog(), "other-codec").status == "ok"
+    assert the_entry_of(manager.catalog(), "acme-codec").status == "disabled"
+    assert module not in sys.modules
+    monkeypatch.setenv("FEDPLUG_PLUGINS", "")
+    fresh_catalog.cache_clear()
+    assert {entry.distribution for entry in manager.catalog().entries if entry.status == "ok"} == {"fedplug"}
