@@ -1,6 +1,7 @@
 // Puts what the GPU found into words: those the core would have used.
 #include <string>
 
+#include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
 
 namespace fedplug::cuda {
@@ -15,6 +16,39 @@ Status ToStatus(const TopKReport& report, std::int64_t n,
               std::to_string(report.first_non_finite) +
               "; nothing was changed. Leave this update out, or choose the "
               "policy \"drop\" to count such sums as zero"};
+}
+
+Status ToStatus(const ScatterReport& report) {
+  const auto invalid = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  const std::string payload =
+      "payload " + std::to_string(report.payload) + ": ";
+  const std::string index = payload + "index " + std::to_string(report.found);
+  const std::string where = ", at position " + std::to_string(report.position) +
+                            " of " + std::to_string(report.size);
+  switch (report.flaw) {
+    case ScatterFlaw::kNone:
+      break;
+    case ScatterFlaw::kSplitsBegin:
+      return invalid("row_splits begins with " + std::to_string(report.found) +
+                     " instead of 0");
+    case ScatterFlaw::kSplitsFall:
+      return invalid(payload + "row_splits falls from " +
+                     std::to_string(report.before) + " to " +
+                     std::to_string(report.found));
+    case ScatterFlaw::kSplitsEnd:
+      return invalid("row_splits ends with " + std::to_string(report.found) +
+                     ", but there are " + std::to_string(report.limit) +
+                     " entries");
+    case ScatterFlaw::kOutOfRange:
+      return invalid(index + " is not in [0, " + std::to_string(report.limit) +
+                     ")" + where);
+    case ScatterFlaw::kNotAscending:
+      return invalid(index + " is not above the one before it (" +
+                     std::to_string(report.before) + ")" + where);
+  }
+  return {};
 }
 
 }  // namespace fedplug::cuda

@@ -1,0 +1,112 @@
+// Queues the steps of scatter_decode_steps.h as kernels.
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "cuda/device_block.cuh"
+#include "cuda/launch.h"
+#include "cuda/scatter_decode.h"
+#include "cuda/scatter_decode_steps.h"
+
+namespace fedplug::cuda {
+namespace {
+
+using scatter::Call;
+using scatter::kThreads;
+using scatter::Mistakes;
+
+template <typename T, typename Step>
+__global__ void __launch_bounds__(kThreads)
+    StepKernel(const __grid_constant__ Call<T> call, const Step step) {
+  __shared__ typename Step::Shared shared;
+  step(DeviceBlock{}, call, blockIdx.x, shared);
+}
+
+template <typename T>
+class StreamLauncher {
+ public:
+  StreamLauncher(const Call<T>& call, cudaStream_t stream)
+      : call_(call), stream_(stream) {}
+
+  template <typename Step>
+  void Each(const Step& step) {
+    const auto tiles = static_cast<unsigned>(Step::Tiles(call_));
+    if (tiles == 0) return;
+    StepKernel<<<tiles, kThreads, 0, stream_>>>(call_, step);
+  }
+
+ private:
+  Call<T> call_;
+  cudaStream_t stream_;
+};
+
+// What the host can see; the rest is Check's.
+Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
+                  std::size_t workspace_bytes) {
+  const auto invalid = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  if (n < 0 || n > INT32_MAX) {
+    return invalid("n = " + std::to_string(n) + " is not in [0, 2^31)");
+  }
+  if (payloads < 0) {
+    return invalid(
+        "row_splits is empty; it holds one number more than there are "
+        "payloads, the first of them 0");
+  }
+  // One block checks 2048 of them, and a launch has up to 2^31 - 1 blocks.
+  constexpr std::int64_t kMost = std::int64_t{1} << 41;
+  if (entries < 0 || entries >= kMost || payloads >= kMost) {
+    return invalid(std::to_string(entries) + " entries in " +
+                   std::to_string(payloads) +
+                   " payloads: neither may be negative or 2^41 or more");
+  }
+  if (workspace_bytes < ScatterDecodeAddWorkspaceBytes()) {
+    return invalid("the workspace has " + std::to_string(workspace_bytes) +
+                   " bytes but must have " +
+                   std::to_string(ScatterDecodeAddWorkspaceBytes()));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t ScatterDecodeAddWorkspaceBytes() { return 256; }
+
+template <typename T>
+Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
+                        const std::int32_t* indices, std::int64_t entries,
+                        const std::int64_t* row_splits, std::int64_t payloads,
+                        const T* weights, void* workspace,
+                        std::size_t workspace_bytes, ScatterReport* report,
+                        cudaStream_t stream) {
+  static_assert(sizeof(Mistakes) <= 256);
+  if (Status status = CheckSizes(n, entries, payloads, workspace_bytes);
+      !status.ok()) {
+    return status;
+  }
+  auto* const mistakes = static_cast<Mistakes*>(workspace);
+  // Every byte 0xff makes both numbers kNothing.
+  if (cudaMemsetAsync(mistakes, 0xff, sizeof(Mistakes), stream) ==
+      cudaSuccess) {
+    StreamLauncher<T> launcher(
+        {accumulator, n, values, indices, entries, row_splits, payloads,
+         weights, mistakes, report},
+        stream);
+    scatter::RunSteps<T>(launcher);
+  }
+  return LaunchStatus("scatter_decode_add");
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                         \
+  template Status ScatterDecodeAdd<T>(                                 \
+      T*, std::int64_t, const T*, const std::int32_t*, std::int64_t,   \
+      const std::int64_t*, std::int64_t, const T*, void*, std::size_t, \
+      ScatterReport*, cudaStream_t)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug::cuda

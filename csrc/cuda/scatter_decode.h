@@ -1,0 +1,67 @@
+// Adds sparse payloads into one dense accumulator, on a GPU. Bit for bit what
+// core/scatter_decode.h gives. All work is queued on a stream; nothing is
+// allocated and nothing waits for the GPU. Must not know TensorFlow.
+#ifndef FEDPLUG_CUDA_SCATTER_DECODE_H_
+#define FEDPLUG_CUDA_SCATTER_DECODE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/status.h"
+
+struct CUstream_st;  // cudaStream_t is a pointer to one
+
+namespace fedplug::cuda {
+
+// What can be wrong with the payloads of a call, and the numbers to say it.
+enum class ScatterFlaw : std::int64_t {
+  kNone,
+  kSplitsBegin,   // row_splits begins with `found`
+  kSplitsFall,    // at `payload`, row_splits falls from `before` to `found`
+  kSplitsEnd,     // row_splits ends with `found`, not `limit`
+  kOutOfRange,    // index `found` is not in [0, limit)
+  kNotAscending,  // index `found` is not above `before`
+};
+
+// The first flaw the GPU found, in the order of the payloads.
+struct ScatterReport {
+  ScatterFlaw flaw;
+  std::int64_t payload;
+  std::int64_t position;  // in the payload
+  std::int64_t size;      // of the payload
+  std::int64_t found;
+  std::int64_t before;
+  std::int64_t limit;
+};
+
+// COST: 256 bytes, whatever the call
+std::size_t ScatterDecodeAddWorkspaceBytes();
+
+// Queues the checks, and the additions that happen only if all is well: the
+// same contract as the core's, on pointers to device memory. Whether it was
+// refused the caller learns from the report, once it has waited for the stream.
+//
+// REQUIRES: what the core requires; `workspace` (aligned to 256 bytes) and
+//           `report` (to 8) are device memory and stay until the stream is
+//           through. n, entries or payloads out of range are kInvalidArgument,
+//           a launch that fails is kDevice. T is float, double, Half or
+//           BFloat16.
+// SHAPE:    accumulator[n], values[entries], indices[entries],
+//           row_splits[payloads + 1], weights[payloads] or null,
+//           workspace[ScatterDecodeAddWorkspaceBytes()], report[1]
+// THREADS:  the caller's only; the result does not depend on the GPU
+// COST:     see scatter_decode_steps.h
+template <typename T>
+Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
+                        const std::int32_t* indices, std::int64_t entries,
+                        const std::int64_t* row_splits, std::int64_t payloads,
+                        const T* weights, void* workspace,
+                        std::size_t workspace_bytes, ScatterReport* report,
+                        CUstream_st* stream);
+
+// The Status the core would have returned.
+Status ToStatus(const ScatterReport& report);
+
+}  // namespace fedplug::cuda
+
+#endif  // FEDPLUG_CUDA_SCATTER_DECODE_H_

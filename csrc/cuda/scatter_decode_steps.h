@@ -1,0 +1,235 @@
+// The steps of ScatterDecodeAdd, each as what one block of threads does:
+//   Check    looks at every split and every index, and notes the first that is
+//            wrong
+//   Explain  turns what was noted into a report
+//   Add      unless something is wrong, adds to one tile of the accumulator:
+//            payload after payload, a barrier between two of them, the entries
+//            of one payload side by side. They have different indices, so that
+//            no two threads meet at an element, and the order of the additions
+//            to it is the order of the payloads.
+// No step depends on the order in which blocks or threads run.
+// COST: reads the indices twice and the values once; reads and writes one
+// accumulator element per entry; every tile of 8192 elements costs two binary
+// searches and a barrier per payload. 3 launches.
+// Must not know the CUDA runtime: tests run these steps on the CPU.
+#ifndef FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
+#define FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
+
+#include <cstdint>
+
+#include "core/float16.h"
+#include "core/host_device.h"
+#include "cuda/block.h"
+#include "cuda/scatter_decode.h"
+
+namespace fedplug::cuda::scatter {
+
+inline constexpr int kThreads = 256;
+inline constexpr std::int64_t kTile = 8192;       // elements, in Add
+inline constexpr std::int64_t kCheckTile = 2048;  // entries, in Check
+
+inline constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+
+// The first mistakes, or kNothing. Check finds both set to kNothing.
+struct Mistakes {
+  // 0: row_splits does not begin with 0. 1 + p: it falls at payload p.
+  // payloads + 1: it does not end with `entries`.
+  std::uint64_t split;
+  std::uint64_t entry;  // one whose index is wrong; meant only if no split is
+};
+
+template <typename T>
+struct Call {
+  T* accumulator;
+  std::int64_t n;
+  const T* values;
+  const std::int32_t* indices;
+  std::int64_t entries;
+  const std::int64_t* row_splits;
+  std::int64_t payloads;
+  const T* weights;
+  Mistakes* mistakes;
+  ScatterReport* report;
+};
+
+// The first position of [begin, end) whose element is not below `bound`; `end`
+// if there is none. Stays inside even if the elements do not ascend.
+template <typename Element>
+FEDPLUG_HOST_DEVICE std::int64_t LowerBound(const Element* elements,
+                                            std::int64_t begin,
+                                            std::int64_t end,
+                                            std::int64_t bound) {
+  while (begin < end) {
+    const std::int64_t middle = begin + (end - begin) / 2;
+    if (elements[middle] < bound) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+template <typename T>
+FEDPLUG_HOST_DEVICE bool IsPayloadStart(const Call<T>& call,
+                                        std::int64_t entry) {
+  const std::int64_t p =
+      LowerBound(call.row_splits, 0, call.payloads + 1, entry);
+  return p <= call.payloads && call.row_splits[p] == entry;
+}
+
+template <typename T>
+struct Check {
+  struct Shared {};
+
+  FEDPLUG_HOST_DEVICE static std::int64_t Tiles(const Call<T>& call) {
+    const std::int64_t splits = call.payloads + 1;
+    const std::int64_t most = call.entries > splits ? call.entries : splits;
+    return (most + kCheckTile - 1) / kCheckTile;
+  }
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Call<T>& call,
+                                      std::int64_t tile, Shared&) const {
+    block.Each([&](int thread) {
+      const std::int64_t end = (tile + 1) * kCheckTile;
+      for (std::int64_t i = tile * kCheckTile + thread; i < end;
+           i += kThreads) {
+        if (i <= call.payloads) CheckSplit(call, i);
+        if (i < call.entries) CheckEntry(call, i);
+      }
+    });
+  }
+
+  FEDPLUG_HOST_DEVICE static void CheckSplit(const Call<T>& call,
+                                             std::int64_t i) {
+    const std::int64_t here = call.row_splits[i];
+    const auto position = static_cast<std::uint64_t>(i);
+    if (i == 0 && here != 0) AtomicMin(&call.mistakes->split, 0);
+    const bool wrong = i < call.payloads ? call.row_splits[i + 1] < here
+                                         : here != call.entries;
+    if (wrong) AtomicMin(&call.mistakes->split, position + 1);
+  }
+
+  FEDPLUG_HOST_DEVICE static void CheckEntry(const Call<T>& call,
+                                             std::int64_t j) {
+    const std::int32_t index = call.indices[j];
+    const bool falls = j > 0 && index <= call.indices[j - 1];
+    if (index < 0 || index >= call.n || (falls && !IsPayloadStart(call, j))) {
+      AtomicMin(&call.mistakes->entry, static_cast<std::uint64_t>(j));
+    }
+  }
+};
+
+template <typename T>
+struct Explain {
+  struct Shared {};
+
+  FEDPLUG_HOST_DEVICE static std::int64_t Tiles(const Call<T>&) { return 1; }
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Call<T>& call,
+                                      std::int64_t, Shared&) const {
+    block.Each([&](int thread) {
+      if (thread != 0) return;
+      const Mistakes mistakes = *call.mistakes;
+      if (mistakes.split != kNothing) {
+        *call.report =
+            SplitReport(call, static_cast<std::int64_t>(mistakes.split));
+      } else if (mistakes.entry != kNothing) {
+        *call.report =
+            EntryReport(call, static_cast<std::int64_t>(mistakes.entry));
+      } else {
+        *call.report = {ScatterFlaw::kNone, 0, 0, 0, 0, 0, 0};
+      }
+    });
+  }
+
+  FEDPLUG_HOST_DEVICE static ScatterReport SplitReport(const Call<T>& call,
+                                                       std::int64_t mistake) {
+    if (mistake == 0) {
+      return {ScatterFlaw::kSplitsBegin, 0, 0, 0, call.row_splits[0], 0, 0};
+    }
+    const std::int64_t p = mistake - 1;
+    const std::int64_t here = call.row_splits[p];
+    if (p == call.payloads) {
+      return {ScatterFlaw::kSplitsEnd, 0, 0, 0, here, 0, call.entries};
+    }
+    return {ScatterFlaw::kSplitsFall, p, 0, 0, call.row_splits[p + 1], here, 0};
+  }
+
+  // REQUIRES: row_splits is in order
+  FEDPLUG_HOST_DEVICE static ScatterReport EntryReport(const Call<T>& call,
+                                                       std::int64_t entry) {
+    const std::int64_t payload =
+        LowerBound(call.row_splits, 0, call.payloads + 1, entry + 1) - 1;
+    const std::int64_t begin = call.row_splits[payload];
+    const std::int64_t index = call.indices[entry];
+    const bool outside = index < 0 || index >= call.n;
+    return {outside ? ScatterFlaw::kOutOfRange : ScatterFlaw::kNotAscending,
+            payload,
+            entry - begin,
+            call.row_splits[payload + 1] - begin,
+            index,
+            entry > begin ? call.indices[entry - 1] : 0,
+            call.n};
+  }
+};
+
+template <typename T>
+struct Add {
+  // Where the tile lies in each of the next kThreads payloads.
+  struct Shared {
+    std::int64_t begin[kThreads];
+    std::int64_t end[kThreads];
+  };
+
+  FEDPLUG_HOST_DEVICE static std::int64_t Tiles(const Call<T>& call) {
+    return (call.n + kTile - 1) / kTile;
+  }
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Call<T>& call,
+                                      std::int64_t tile, Shared& shared) const {
+    if (call.mistakes->split != kNothing) return;
+    if (call.mistakes->entry != kNothing) return;
+    for (std::int64_t first = 0; first < call.payloads; first += kThreads) {
+      const std::int64_t left = call.payloads - first;
+      const int here = static_cast<int>(left < kThreads ? left : kThreads);
+      block.Each([&](int thread) {
+        if (thread >= here) return;
+        const std::int64_t* const split = call.row_splits + first + thread;
+        const std::int64_t begin =
+            LowerBound(call.indices, split[0], split[1], tile * kTile);
+        shared.begin[thread] = begin;
+        shared.end[thread] =
+            LowerBound(call.indices, begin, split[1], (tile + 1) * kTile);
+      });
+      for (int p = 0; p < here; ++p) {
+        block.Each([&](int thread) {
+          for (std::int64_t j = shared.begin[p] + thread; j < shared.end[p];
+               j += kThreads) {
+            const T value = call.values[j];
+            T* const sum = call.accumulator + call.indices[j];
+            *sum = *sum + (call.weights == nullptr
+                               ? value
+                               : call.weights[first + p] * value);
+          }
+        });
+      }
+    }
+  }
+};
+
+// The order of the steps. Launcher has Each(step), which runs a step on all its
+// tiles after all that was asked for before.
+template <typename T, typename Launcher>
+void RunSteps(Launcher& launcher) {
+  launcher.Each(Check<T>{});
+  launcher.Each(Explain<T>{});
+  launcher.Each(Add<T>{});
+}
+
+}  // namespace fedplug::cuda::scatter
+
+#endif  // FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_

@@ -1,0 +1,249 @@
+// Runs the steps of the CUDA kernels on the CPU: block after block and thread
+// after thread, both in an arbitrary order, on shared memory, workspace and
+// outputs that begin as garbage.
+//
+// What this proves: the arithmetic, the selection, the places, the layout of
+// the workspace, the order of the steps, every bound (under the address
+// sanitizer too), and that no result depends on the order of the blocks or of
+// the threads between two barriers.
+// What it does not: how nvcc translates the steps, the two dozen lines that
+// launch them, the device halves of block.h, races that only threads running at
+// the same time can show, and speed. cuda_check.cu holds a GPU to the same
+// cases.
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "cuda/scatter_decode_steps.h"
+#include "cuda/topk_residual_groups.h"
+#include "cuda/topk_residual_steps.h"
+#include "tests/cuda_check_cases.h"
+
+namespace fedplug::testing {
+namespace {
+
+// The numbers below `size`, each once, in an order that changes from one object
+// to the next.
+class ArbitraryOrder {
+ public:
+  ArbitraryOrder(std::int64_t size, Random& random)
+      : size_(size), start_(Below(random, size)), step_(Below(random, size)) {
+    while (std::gcd(step_, size_) != 1) ++step_;
+  }
+  std::int64_t operator[](std::int64_t i) const {
+    return (start_ + i * step_) % size_;
+  }
+
+ private:
+  std::int64_t size_;
+  std::int64_t start_;
+  std::int64_t step_;
+};
+
+class EmulatedBlock {
+ public:
+  EmulatedBlock(int threads, Random& random)
+      : threads_(threads), random_(random) {}
+
+  template <typename Body>
+  void Each(const Body& body) const {
+    const ArbitraryOrder order(threads_, random_);
+    for (int i = 0; i < threads_; ++i) body(static_cast<int>(order[i]));
+  }
+
+ private:
+  int threads_;
+  Random& random_;
+};
+
+constexpr int kGarbage = 0xa5;
+
+template <typename Shared>
+std::unique_ptr<Shared> GarbageShared() {
+  static_assert(std::is_trivial_v<Shared>);
+  auto shared = std::make_unique<Shared>();
+  std::memset(shared.get(), kGarbage, sizeof(Shared));
+  return shared;
+}
+
+// body(block number) for all of them.
+template <typename Body>
+void ForEachBlock(std::int64_t blocks, Random& random, const Body& body) {
+  if (blocks == 0) return;
+  const ArbitraryOrder order(blocks, random);
+  for (std::int64_t i = 0; i < blocks; ++i) body(order[i]);
+}
+
+template <typename T>
+class EmulatedTopK {
+ public:
+  EmulatedTopK(const std::vector<cuda::topk::Group<T>>& groups, Random& random)
+      : groups_(groups), random_(random) {}
+
+  template <typename Step>
+  void EachTile(const Step& step) {
+    const EmulatedBlock block(cuda::topk::kThreads, random_);
+    for (const auto& group : groups_) {
+      ForEachBlock(group.Tiles(), random_, [&](std::int64_t number) {
+        const auto tile = static_cast<std::uint32_t>(number);
+        const int i = group.TensorOf(tile);
+        const auto shared = GarbageShared<typename Step::Shared>();
+        step(block, group.jobs[i],
+             cuda::topk::TileAt(tile - group.first_tile[i],
+                                group.jobs[i].tensor.n),
+             *shared);
+      });
+    }
+  }
+
+  template <typename Step>
+  void EachTensor(const Step& step) {
+    const EmulatedBlock block(cuda::topk::kThreads, random_);
+    for (const auto& group : groups_) {
+      ForEachBlock(group.tensors, random_, [&](std::int64_t i) {
+        const auto shared = GarbageShared<typename Step::Shared>();
+        step(block, group.jobs[i], *shared);
+      });
+    }
+  }
+
+ private:
+  const std::vector<cuda::topk::Group<T>>& groups_;
+  Random& random_;
+};
+
+template <typename T>
+class EmulatedScatter {
+ public:
+  EmulatedScatter(const cuda::scatter::Call<T>& call, Random& random)
+      : call_(call), random_(random) {}
+
+  template <typename Step>
+  void Each(const Step& step) {
+    const EmulatedBlock block(cuda::scatter::kThreads, random_);
+    ForEachBlock(Step::Tiles(call_), random_, [&](std::int64_t tile) {
+      const auto shared = GarbageShared<typename Step::Shared>();
+      step(block, call_, tile, *shared);
+    });
+  }
+
+ private:
+  cuda::scatter::Call<T> call_;
+  Random& random_;
+};
+
+template <typename Element>
+std::vector<Element> Garbage(std::size_t size) {
+  std::vector<Element> garbage(size);
+  if (size > 0) {
+    std::memset(static_cast<void*>(garbage.data()), kGarbage,
+                size * sizeof(Element));
+  }
+  return garbage;
+}
+
+class EmulatedMachine {
+ public:
+  template <typename T>
+  std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
+                                  NonFinitePolicy policy) {
+    std::vector<TopKOutput<T>> outputs(inputs.size());
+    std::vector<cuda::TopKTensor<T>> tensors;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const TopKInput<T>& input = inputs[i];
+      TopKOutput<T>& output = outputs[i];
+      output.values = Garbage<T>(input.chosen());
+      output.indices = Garbage<std::int32_t>(input.chosen());
+      output.residual =
+          input.in_place ? input.residual : Garbage<T>(input.residual.size());
+      const T* const residual_in =
+          input.in_place ? output.residual.data() : input.residual.data();
+      tensors.push_back({input.delta.data(), residual_in,
+                         output.residual.data(), input.n(), input.k,
+                         output.values.data(), output.indices.data()});
+    }
+    const auto count = static_cast<std::int64_t>(tensors.size());
+    auto memory = Garbage<std::byte>(
+        cuda::topk::LayOut(tensors.data(), count, nullptr).bytes);
+    const auto workspace =
+        cuda::topk::LayOut(tensors.data(), count, memory.data());
+    std::memset(memory.data(), 0, workspace.zeroed_bytes);
+    std::vector<cuda::TopKReport> reports(inputs.size());
+    const auto groups = cuda::topk::MakeGroups(tensors.data(), count, workspace,
+                                               reports.data());
+    EmulatedTopK<T> launcher(groups, random_);
+    cuda::topk::RunSteps<T>(policy, launcher);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      outputs[i].report = reports[i];
+    }
+    return outputs;
+  }
+
+  template <typename T>
+  ScatterOutput<T> Scatter(const ScatterInput<T>& input) {
+    ScatterOutput<T> output = {input.accumulator, {}};
+    cuda::scatter::Mistakes mistakes = {cuda::scatter::kNothing,
+                                        cuda::scatter::kNothing};
+    cuda::ScatterReport report = {};
+    EmulatedScatter<T> launcher(
+        {output.accumulator.data(),
+         static_cast<std::int64_t>(output.accumulator.size()),
+         input.values.data(), input.indices.data(),
+         static_cast<std::int64_t>(input.values.size()),
+         input.row_splits.data(), input.payloads(),
+         input.weights.empty() ? nullptr : input.weights.data(), &mistakes,
+         &report},
+        random_);
+    cuda::scatter::RunSteps<T>(launcher);
+    output.status = cuda::ToStatus(report);
+    return output;
+  }
+
+ private:
+  Random random_{42};
+};
+
+TEST(CudaStepsOnTheCpu, TopKEqualsTheReference) {
+  EmulatedMachine machine;
+  ForEachDtype(
+      [&](auto zero) { TopKEqualsTheReference<decltype(zero)>(machine); });
+}
+
+TEST(CudaStepsOnTheCpu, TopKSeparatesKeysByEveryDigit) {
+  EmulatedMachine machine;
+  ForEachDtype([&](auto zero) {
+    TopKSeparatesKeysByEveryDigit<decltype(zero)>(machine);
+  });
+}
+
+TEST(CudaStepsOnTheCpu, TopKTakesALongListOfTensors) {
+  EmulatedMachine machine;
+  ForEachDtype(
+      [&](auto zero) { TopKTakesALongListOfTensors<decltype(zero)>(machine); });
+}
+
+TEST(CudaStepsOnTheCpu, TopKRefusesTheWholeListAndChangesNothing) {
+  EmulatedMachine machine;
+  ForEachDtype([&](auto zero) {
+    TopKRefusesTheWholeListAndChangesNothing<decltype(zero)>(machine);
+  });
+}
+
+TEST(CudaStepsOnTheCpu, TopKTakesALongTensor) {
+  EmulatedMachine machine;
+  TopKTakesALongTensor(machine);
+}
+
+TEST(CudaStepsOnTheCpu, ScatterEqualsTheCore) {
+  EmulatedMachine machine;
+  ForEachDtype(
+      [&](auto zero) { ScatterEqualsTheCore<decltype(zero)>(machine); });
+}
+
+TEST(CudaStepsOnTheCpu, ScatterRefusesInTheWordsOfTheCore) {
+  EmulatedMachine machine;
+  ScatterRefusesInTheWordsOfTheCore(machine);
+}
+
+}  // namespace
+}  // namespace fedplug::testing
