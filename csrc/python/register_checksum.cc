@@ -1,3 +1,4 @@
+// `crc32` for Python buffers.
 #include "core/crc32.h"
 #include "python/arrays.h"
 

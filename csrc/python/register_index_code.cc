@@ -1,3 +1,4 @@
+// The Rice code of ascending indices for NumPy arrays.
 #include <vector>
 
 #include "core/index_code.h"

@@ -1,3 +1,4 @@
+// `scatter_decode_add` for NumPy arrays.
 #include <optional>
 
 #include "core/scatter_decode.h"

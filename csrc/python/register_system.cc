@@ -1,3 +1,4 @@
+// What the kernels run on: the number of threads, the SIMD level.
 #include "python/arrays.h"
 #include "python/threads.h"
 

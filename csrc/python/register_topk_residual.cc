@@ -1,3 +1,4 @@
+// `topk_residual` and the count of non-finite sums for NumPy arrays.
 #include <algorithm>
 
 #include "core/topk_residual.h"

@@ -1,3 +1,4 @@
+// CRC-32 against known values and its definition.
 #include "core/crc32.h"
 
 #include "core/reference.h"

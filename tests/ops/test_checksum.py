@@ -1,3 +1,5 @@
+"""`fedplug.ops.crc32`: the compiled op and its twin, against zlib."""
+
 from __future__ import annotations
 
 import zlib

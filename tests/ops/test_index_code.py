@@ -1,3 +1,5 @@
+"""Rice-coded indices as tensors: the layout, the round trip, and codes that are refused."""
+
 from __future__ import annotations
 
 import numpy as np

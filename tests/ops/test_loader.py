@@ -1,3 +1,5 @@
+"""Loading the op library: which one is taken, and which are refused with a remedy."""
+
 from __future__ import annotations
 
 import json

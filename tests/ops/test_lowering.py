@@ -1,3 +1,5 @@
+"""The choice between the compiled op and its twin."""
+
 from __future__ import annotations
 
 import pytest

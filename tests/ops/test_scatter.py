@@ -1,3 +1,5 @@
+"""`fedplug.ops.scatter_decode_add`: the compiled op and its twin, against a slow loop."""
+
 from __future__ import annotations
 
 import numpy as np

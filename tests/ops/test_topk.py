@@ -1,3 +1,5 @@
+"""`fedplug.ops.topk_residual`: the compiled op and its twin, against a slow sort."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
