@@ -1,4 +1,4 @@
-"""Drives a process with stateful clients: samples clients, lends them their states, commits every round to a store.
+"""Drives a process with stateful clients: samples, lends them their states, commits every round to a store.
 
 Knows processes and the store contract; must not know encoders, aggregators or any one store.
 """
@@ -42,9 +42,9 @@ class ClientDataset(NamedTuple):
 class Trainer:
     """Trains round by round; every finished round is in the store, whole, before the next begins.
 
-    Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the last
-    finished round and ends with the same bits as one that was never interrupted, provided that the datasets are
-    functions of client and round.
+    Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the
+    last finished round and ends with the same bits as one that was never interrupted, provided that the
+    datasets are functions of client and round.
 
     Usable as the process of `tff.simulation.run_training_process`, with `select` as the selection function.
     """
@@ -81,8 +81,8 @@ class Trainer:
             raise ConfigError("there are no clients to train with: client_data is empty")
         if not 1 <= self._clients_per_round <= len(self._datasets):
             raise ConfigError(
-                f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of clients, "
-                f"{len(self._datasets)}"
+                f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of "
+                f"clients, {len(self._datasets)}"
             )
         self._seed = seed
         self._states = (store or MemoryStore()).open_process(process_id, process.signature)
@@ -106,12 +106,16 @@ class Trainer:
         return self._states.metadata.get("metrics")
 
     def initialize(self) -> Any:
-        """The server state to go on from: that of the last finished round, or a new one, committed as round 0."""
+        """The server state of the last finished round, or a new one, committed as round 0."""
         arrays = self._states.read_server()
         if arrays is not None:
-            return structures.unflatten([arrays[path] for path in structures.paths(self._state_type)], self._state_type)
+            return structures.unflatten(
+                [arrays[path] for path in structures.paths(self._state_type)], self._state_type
+            )
         state = self.process.initialize()
-        self._states.commit(0, client_states={}, server_state=_to_arrays(state, self._state_type), metadata={})
+        self._states.commit(
+            0, client_states={}, server_state=_to_arrays(state, self._state_type), metadata={}
+        )
         return state
 
     def sample(self, round_num: int) -> list[str]:
@@ -122,7 +126,10 @@ class Trainer:
 
     def select(self, round_num: int) -> list[ClientDataset]:
         """The sampled clients of a round with their data."""
-        return [ClientDataset(client_id, self._datasets[client_id](round_num)) for client_id in self.sample(round_num)]
+        return [
+            ClientDataset(client_id, self._datasets[client_id](round_num))
+            for client_id in self.sample(round_num)
+        ]
 
     def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
         """Runs one round and commits it: the server's state and the clients' states, together or not at all.
@@ -136,15 +143,15 @@ class Trainer:
 
         Raises:
             ConfigError: No client, a client twice, or a dataset that is not of the process's element type.
-            StoreError: The state is not that of the last finished round, or the round could not be committed; the
-                store then still holds the previous round.
+            StoreError: The state is not that of the last finished round, or the round could not be committed;
+                the store then still holds the previous round.
         """
         ids = self._check(client_data)
         round_num = int(np.asarray(state.aggregator["round_num"])) + 1
         if self._states.last_round != round_num - 1:
             raise StoreError(
-                f"the given state leads to round {round_num}, but the store's last round is {self._states.last_round}; "
-                "go on from initialize(), which returns the state of the last finished round"
+                f"the given state leads to round {round_num}, but the store's last round is "
+                f"{self._states.last_round}; go on from initialize(), which returns that of the last round"
             )
         known = self._states.read_clients(ids)
         states = [self._client_state(known.get(client_id)) for client_id in ids]
@@ -209,19 +216,28 @@ class Trainer:
 def _by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
     if isinstance(client_data, Mapping):
         return {
-            client_id: data if callable(data) else (lambda round_num, dataset=data: dataset)
+            client_id: data if callable(data) else functools.partial(_same_every_round, data)
             for client_id, data in client_data.items()
         }
     if isinstance(client_data, ClientData):
-        create = client_data.create_tf_dataset_for_client
         return {
-            client_id: lambda round_num, client_id=client_id: create(client_id)  # type: ignore[misc]
+            client_id: functools.partial(_from_client_data, client_data, client_id)
             for client_id in client_data.client_ids
         }
     raise ConfigError(
-        "client_data must be a mapping from client ids to datasets or a tff.simulation.datasets.ClientData, found "
-        f"{type(client_data).__name__}"
+        "client_data must be a mapping from client ids to datasets or a tff.simulation.datasets.ClientData, "
+        f"found {type(client_data).__name__}"
     )
+
+
+def _same_every_round(dataset: tf.data.Dataset, round_num: int) -> tf.data.Dataset:
+    del round_num
+    return dataset
+
+
+def _from_client_data(client_data: ClientData, client_id: str, round_num: int) -> tf.data.Dataset:
+    del round_num
+    return client_data.create_tf_dataset_for_client(client_id)
 
 
 def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:

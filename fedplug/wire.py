@@ -1,4 +1,4 @@
-"""The versioned, checksummed container in which every payload travels. Readable without TensorFlow or the core.
+"""The versioned, checksummed container in which every payload travels; readable without TensorFlow.
 
 Layout, all integers little-endian and unsigned:
 
@@ -17,7 +17,8 @@ offset size       field
 ...    4          CRC-32 (as in zlib) of everything before it
 ====== ========== =====================================================
 
-Must not import TensorFlow, NumPy or the compiled core: another program should be able to copy the idea from here.
+Must not import TensorFlow, NumPy or the compiled core: another program should be able to copy the idea from
+here.
 """
 
 from __future__ import annotations
@@ -86,9 +87,13 @@ def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
     if dtype not in DTYPE_CODES:
         raise PayloadError(f"dtype {dtype!r} has no place in a payload; known: {', '.join(DTYPE_CODES)}")
     if len(shape) > _MAX_RANK:
-        raise PayloadError(f"a tensor of rank {len(shape)} cannot be sent; the format ends at rank {_MAX_RANK}")
+        raise PayloadError(
+            f"a tensor of rank {len(shape)} cannot be sent; the format ends at rank {_MAX_RANK}"
+        )
     if any(not 0 <= dim < 2**32 for dim in shape):
-        raise PayloadError(f"shape {tuple(shape)} cannot be sent; every dimension must be known and below 2**32")
+        raise PayloadError(
+            f"shape {tuple(shape)} cannot be sent; every dimension must be known and below 2**32"
+        )
     fixed = _FIXED.pack(MAGIC, VERSION, DTYPE_CODES[dtype], len(encoded_id), len(shape))
     return fixed + encoded_id + struct.pack(f"<{len(shape)}I", *shape)
 
@@ -107,10 +112,13 @@ def unpack(buffer: bytes) -> Container:
     """Reads a container; every byte is treated as hostile.
 
     Raises:
-        PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is wrong.
+        PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is
+            wrong.
     """
     if len(buffer) < _FIXED.size:
-        raise PayloadError(f"a payload of {len(buffer)} bytes is truncated; its header alone takes {_FIXED.size}")
+        raise PayloadError(
+            f"a payload of {len(buffer)} bytes is truncated; its header alone takes {_FIXED.size}"
+        )
     magic, version, dtype_code, id_length, rank = _FIXED.unpack_from(buffer)
     if magic != MAGIC:
         raise PayloadError(f"not a fedplug payload: it starts with {magic!r} instead of {MAGIC!r}")
@@ -124,7 +132,8 @@ def unpack(buffer: bytes) -> Container:
     (length,) = _LENGTH.unpack_from(buffer, body_at - _LENGTH.size)
     if len(buffer) != body_at + length + CHECKSUM_BYTES:
         raise PayloadError(
-            f"a payload of {len(buffer)} bytes is not as long as its header says ({body_at + length + CHECKSUM_BYTES})"
+            f"a payload of {len(buffer)} bytes does not have the length its header announces, "
+            f"{body_at + length + CHECKSUM_BYTES}"
         )
     (checksum,) = _CHECKSUM.unpack_from(buffer, body_at + length)
     if checksum != zlib.crc32(buffer[: body_at + length]):

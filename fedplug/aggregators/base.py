@@ -1,6 +1,7 @@
 """The contract of an aggregator, and the view of one client's payloads it is given.
 
-Knows TensorFlow tensors; must not know TFF: `fedplug.process` lifts these functions into `federated_aggregate`.
+Knows TensorFlow tensors; must not know TFF: `fedplug.process` lifts these functions into
+`federated_aggregate`.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ class Update:
 class Aggregator(abc.ABC):
     """Combines client updates on the server; functional, and traced into TensorFlow graphs.
 
-    For every round: ``zero``, then ``accumulate`` once per client in client order, possibly in several partial
-    accumulators combined with ``merge``, then ``finish``. ``specs`` are the `tf.TensorSpec`s of the model's tensors.
-    Accumulators and states are (nested) mappings and tuples of tensors whose structure, shapes and dtypes stay fixed.
+    For every round: ``zero``, then ``accumulate`` once per client in client order, possibly in several
+    partial accumulators combined with ``merge``, then ``finish``. ``specs`` are the `tf.TensorSpec`s of the
+    model's tensors. Accumulators and states are (nested) mappings and tuples of tensors whose structure,
+    shapes and dtypes stay fixed.
     """
 
     name: ClassVar[str]
@@ -76,7 +78,7 @@ class Aggregator(abc.ABC):
 
     @abc.abstractmethod
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """The aggregated update, one tensor per spec, and the next state. No client at all gives a zero update."""
+        """The update, one tensor per spec, and the next state; without any client the update is zero."""
 
     def __eq__(self, other: object) -> bool:
         """Aggregators are values: equal when their class and configuration are."""

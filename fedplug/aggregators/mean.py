@@ -18,11 +18,11 @@ _WEIGHTS = ("examples", "uniform")
 class Mean(Aggregator):
     """``sum(w_c * update_c) / sum(w_c)`` over the clients of a round; zero when all weights are.
 
-    The server holds one dense accumulator per tensor, however many clients there are, and a sparse payload touches
-    only its own entries.
+    The server holds one dense accumulator per tensor, however many clients there are, and a sparse payload
+    touches only its own entries.
 
-    Source: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017
-    (arXiv 1602.05629), algorithm 1.
+    Source: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+    AISTATS 2017 (arXiv 1602.05629), algorithm 1.
     """
 
     name: ClassVar[str] = "mean"
@@ -31,7 +31,8 @@ class Mean(Aggregator):
         """Makes a mean.
 
         Args:
-            weights: ``"examples"``: a client weighs as many examples as it has; ``"uniform"``: every client weighs 1.
+            weights: ``"examples"``: a client weighs as many examples as it has; ``"uniform"``: every client
+                weighs 1.
 
         Raises:
             ConfigError: ``weights`` is neither.
@@ -51,7 +52,10 @@ class Mean(Aggregator):
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """Zero sums and a zero total weight (float32)."""
-        return {"sums": tuple(tf.zeros(spec.shape, spec.dtype) for spec in specs), "weight": tf.zeros([], tf.float32)}
+        return {
+            "sums": tuple(tf.zeros(spec.shape, spec.dtype) for spec in specs),
+            "weight": tf.zeros([], tf.float32),
+        }
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
         """Adds ``weight * update`` and ``weight``."""

@@ -1,4 +1,4 @@
-"""Encoders: each compresses one tensor at a time, as pure functions of its state. The contract is in `base`."""
+"""Encoders: each compresses one tensor at a time, functionally. The contract is in `base`."""
 
 from __future__ import annotations
 

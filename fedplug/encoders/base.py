@@ -25,16 +25,16 @@ State = Mapping[str, tf.Tensor]
 class Encoder(abc.ABC):
     """Compresses one tensor at a time; functional, so that a process can hold the state wherever it belongs.
 
-    All methods but `get_config` are traced into TensorFlow graphs: they take and return tensors, keep nothing on
-    ``self``, and must not depend on anything but their arguments and the configuration. ``spec`` is the
+    All methods but `get_config` are traced into TensorFlow graphs: they take and return tensors, keep nothing
+    on ``self``, and must not depend on anything but their arguments and the configuration. ``spec`` is the
     `tf.TensorSpec` of the tensor being compressed; its shape is fully known.
 
-    The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the encoder's
-    state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for bit where the
-    arithmetic is exact (top-k), and to rounding elsewhere.
+    The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the
+    encoder's state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for
+    bit where the arithmetic is exact (top-k), and to rounding elsewhere.
 
-    The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to the
-    layout is a new ``wire_id``.
+    The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to
+    the layout is a new ``wire_id``.
     """
 
     name: ClassVar[str]
@@ -82,7 +82,7 @@ class Encoder(abc.ABC):
     def accumulate(
         self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
     ) -> tf.Tensor:
-        """``accumulator + weight * decode(payload)``. Sparse encoders do it without building the dense tensor.
+        """Returns ``accumulator + weight * decode(payload)``; sparse encoders touch their own entries only.
 
         Args:
             accumulator: Dense, of the spec's shape and dtype.
@@ -94,7 +94,7 @@ class Encoder(abc.ABC):
 
     @abc.abstractmethod
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """The payload's bytes, a uint8 vector, without any header: fedplug adds wire id, dtype, shape, checksum."""
+        """The payload as bytes, a uint8 vector; fedplug adds a header and a checksum."""
 
     @abc.abstractmethod
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:

@@ -14,8 +14,12 @@ __all__ = ["require"]
 
 
 def require(condition: tf.Tensor, message: str) -> AbstractContextManager[Any]:
-    """``with require(condition, message):`` runs the tensors made in its body only where the condition holds.
+    """Makes a context whose tensors are computed only where the condition holds.
 
-    Otherwise a `tf.errors.InvalidArgumentError` with the message is raised when the graph runs (eagerly: at once).
+    Otherwise a `tf.errors.InvalidArgumentError` with the message is raised when the graph runs (eagerly: at
+    once).
     """
-    return tf.control_dependencies([tf.debugging.Assert(condition, [message])])
+    context: AbstractContextManager[Any] = tf.control_dependencies(
+        [tf.debugging.Assert(condition, [message])]
+    )
+    return context

@@ -1,7 +1,8 @@
-"""The container of `fedplug.wire` inside TensorFlow graphs: what an encoder's bytes are wrapped in before they leave.
+"""The container of `fedplug.wire` inside TensorFlow graphs: what an encoder's bytes travel in.
 
-The header of a tensor under an encoder is a constant of the graph, so that only length and checksum are computed, and
-a reader refuses everything that was not made for exactly this tensor and encoder. Must not know any encoder.
+The header of a tensor under an encoder is a constant of the graph, so that only length and checksum are
+computed, and a reader refuses everything that was not made for exactly this tensor and encoder. Must not know
+any encoder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LENGTH_BYTES = 8
 
 
 def frame(body: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
-    """The container around ``body``, equal to ``wire.pack(body, wire_id, dtype, shape)``; uint8 vectors both."""
+    """Wraps ``body`` as ``wire.pack(body, wire_id, dtype, shape)`` does; both are uint8 vectors."""
     length = tensor_bytes.to_bytes(tf.size(body, tf.int64))
     content = tf.concat([_header(wire_id, spec), length, body], axis=0)
     return tf.concat([content, _checksum(content)], axis=0)
@@ -28,8 +29,8 @@ def unframe(buffer: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
     """The body of a container that was made by `frame` with the same ``wire_id`` and ``spec``.
 
     Raises:
-        tf.errors.InvalidArgumentError: When the graph runs: the buffer is truncated, for another encoder, dtype or
-            shape, or its checksum is wrong.
+        tf.errors.InvalidArgumentError: When the graph runs: the buffer is truncated, for another encoder,
+            dtype or shape, or its checksum is wrong.
     """
     expected = _header(wire_id, spec)
     body_at = expected.shape[0] + _LENGTH_BYTES
@@ -38,12 +39,14 @@ def unframe(buffer: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
         buffer = tf.identity(buffer)
     with require(
         tf.reduce_all(buffer[: expected.shape[0]] == expected),
-        f"the header of a {name} is wrong: it is corrupt, or was made by another encoder or for another tensor",
+        f"the header of a {name} is wrong: corrupt, or made by another encoder or for another tensor",
     ):
         (length,) = tf.unstack(tensor_bytes.from_bytes(buffer[expected.shape[0] : body_at], tf.int64), num=1)
     content, checksum = buffer[: -wire.CHECKSUM_BYTES], buffer[-wire.CHECKSUM_BYTES :]
     intact = (length == tf.size(content, tf.int64) - body_at) & tf.reduce_all(_checksum(content) == checksum)
-    with require(intact, f"the length or the checksum of a {name} is wrong: the bytes were changed on the way"):
+    with require(
+        intact, f"the length or the checksum of a {name} is wrong: the bytes were changed on the way"
+    ):
         return content[body_at:]
 
 

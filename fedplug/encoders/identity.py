@@ -46,6 +46,8 @@ class Identity(Encoder):
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a body that is not exactly one tensor of the spec."""
         expected = spec.shape.num_elements() * spec.dtype.size
-        message = f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
+        message = (
+            f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
+        )
         with require(tf.size(body) == expected, message):
             return {"values": tf.reshape(tensor_bytes.from_bytes(body, spec.dtype), spec.shape)}

@@ -1,4 +1,4 @@
-"""An encoder for a whole model: one per-tensor encoder for every tensor that is worth it, wire buffers in and out.
+"""An encoder for a whole model: a per-tensor encoder where it is worth it, wire buffers in and out.
 
 Knows TensorFlow; must not know TFF: `fedplug.process` lifts these functions into federated computations.
 """
@@ -25,13 +25,15 @@ States = tuple[State, ...]
 
 
 class ModelEncoder:
-    """Applies one encoder to each tensor of a model; tensors with few elements, or that are no floats, are left alone.
+    """Applies one encoder to each tensor of a model; small ones, and those not of floats, are left alone.
 
-    A model is a flat sequence of tensors, known by their `tf.TensorSpec`s. What leaves a client is one buffer per
-    tensor: the container of `fedplug.wire`, so that its length is the number of bytes on the wire.
+    A model is a flat sequence of tensors, known by their `tf.TensorSpec`s. What leaves a client is one buffer
+    per tensor: the container of `fedplug.wire`, so that its length is the number of bytes on the wire.
     """
 
-    def __init__(self, encoder: Encoder, specs: Sequence[tf.TensorSpec], *, min_size: int = DEFAULT_MIN_SIZE) -> None:
+    def __init__(
+        self, encoder: Encoder, specs: Sequence[tf.TensorSpec], *, min_size: int = DEFAULT_MIN_SIZE
+    ) -> None:
         """Makes an encoder for models of the given specs.
 
         Args:
@@ -46,7 +48,9 @@ class ModelEncoder:
             raise ConfigError(f"min_size is {min_size!r}; it must be a whole number of elements, 0 or more")
         for position, spec in enumerate(specs):
             if not spec.shape.is_fully_defined():
-                raise ConfigError(f"tensor {position} of the model has shape {spec.shape}; encoders need known shapes")
+                raise ConfigError(
+                    f"tensor {position} of the model has shape {spec.shape}; encoders need known shapes"
+                )
         self.encoder = encoder
         self.min_size = min_size
         self.specs = tuple(specs)
@@ -61,7 +65,7 @@ class ModelEncoder:
         return self.encoder.capabilities
 
     def get_config(self) -> dict[str, Any]:
-        """Everything that decides the bytes: the encoder, its configuration and wire id, and the size rule."""
+        """What decides the bytes: the encoder, its configuration and wire id, and the size rule."""
         return {
             "encoder": self.encoder.name,
             "config": self.encoder.get_config(),
@@ -71,9 +75,13 @@ class ModelEncoder:
 
     def init_state(self) -> States:
         """The state of a client that takes part for the first time; one entry per tensor."""
-        return tuple(encoder.init_state(spec) for encoder, spec in zip(self.encoders, self.specs, strict=True))
+        return tuple(
+            encoder.init_state(spec) for encoder, spec in zip(self.encoders, self.specs, strict=True)
+        )
 
-    def encode(self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor) -> tuple[Buffers, States]:
+    def encode(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> tuple[Buffers, States]:
         """Compresses a model update.
 
         Args:
@@ -93,7 +101,7 @@ class ModelEncoder:
         return tuple(buffers), tuple(next_states)
 
     def decode(self, buffers: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """The dense tensors that the buffers stand for; hostile buffers raise `tf.errors.InvalidArgumentError`."""
+        """The dense tensors; hostile buffers raise `tf.errors.InvalidArgumentError`."""
         return tuple(
             encoder.decode(payload, spec)
             for encoder, spec, payload in zip(self.encoders, self.specs, self._payloads(buffers), strict=True)
@@ -124,7 +132,7 @@ class ModelEncoder:
 
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:
-    """``next_state`` in the order of ``state``; a plugin that changes the structure of its state is told so."""
+    """Puts ``next_state`` in the order of ``state``; refuses one of another structure."""
     if not isinstance(next_state, Mapping) or set(next_state) != set(state):
         raise ConfigError(
             f"encoder {encoder!r} got a state with {sorted(state)} and returned {sorted(next_state)}; "

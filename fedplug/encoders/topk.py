@@ -23,17 +23,19 @@ _COUNT_BYTES = 4
 
 
 class TopK(Encoder):
-    """Keeps the k entries of largest magnitude; with error feedback the others wait on the client for a later round.
+    """Keeps the k entries of largest magnitude; with error feedback the others wait on the client.
 
-    ``a = x + residual``; the payload is the k entries of ``a`` with the largest ``|a|`` (ties: the lower index), and
-    ``residual' = a`` with those set to zero, so that ``decode(payload) + residual' == a`` bit for bit. Without error
-    feedback the residual is always zero and what is not sent is lost.
+    ``a = x + residual``; the payload is the k entries of ``a`` with the largest ``|a|`` (ties: the lower
+    index), and ``residual' = a`` with those set to zero, so that ``decode(payload) + residual' == a`` bit for
+    bit. Without error feedback the residual is always zero and what is not sent is lost.
 
-    Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1; Karimireddy et
-    al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019 (arXiv 1901.09847).
+    Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1;
+    Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
+    (arXiv 1901.09847).
 
-    Wire form "topk/1": uint32 k; the Rice code of the k ascending indices (csrc/core/index_code.h); the k values,
-    little-endian. At k/n = 1 % that is about 5 bytes per entry kept, 0.05 bytes per element, for float32.
+    Wire form "topk/1": uint32 k; the Rice code of the k ascending indices (csrc/core/index_code.h); the k
+    values, little-endian. At k/n = 1 % that is about 5 bytes per entry kept, 0.05 bytes per element, for
+    float32.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -55,7 +57,9 @@ class TopK(Encoder):
             ConfigError: Neither or both are given, or the one given is out of range.
         """
         if (fraction is None) == (count is None):
-            raise ConfigError("topk takes either a fraction or a count, for instance topk(0.01) or topk(count=100)")
+            raise ConfigError(
+                "topk takes either a fraction or a count, for instance topk(0.01) or topk(count=100)"
+            )
         if fraction is not None and not (_is_number(fraction) and 0 < fraction <= 1):
             raise ConfigError(f"topk fraction is {fraction!r}; it must be above 0 and at most 1")
         if count is not None and not (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
@@ -73,11 +77,13 @@ class TopK(Encoder):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        size = {"count": self._count} if self._fraction is None else {"fraction": self._fraction}
+        size: dict[str, Any] = (
+            {"count": self._count} if self._fraction is None else {"fraction": self._fraction}
+        )
         return {**size, "error_feedback": self._error_feedback}
 
     def entries(self, spec: tf.TensorSpec) -> int:
-        """How many entries of a tensor of n elements are kept: ``min(n, max(1, round(fraction * n)))`` or ``count``."""
+        """How many of n elements are kept: ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``."""
         size: int = spec.shape.num_elements()
         if self._fraction is None:
             assert self._count is not None
@@ -117,7 +123,7 @@ class TopK(Encoder):
         return tf.concat([count, code, tensor_bytes.to_bytes(values)], axis=0)
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses counts, codes and values that `to_wire` could not have written, non-finite values among them."""
+        """Refuses counts and codes that `to_wire` could not have written, and values that are not finite."""
         size = spec.shape.num_elements()
         with require(tf.size(body) >= _COUNT_BYTES, "a topk payload is too short to hold its count"):
             count = tensor_bytes.from_bytes(body[:_COUNT_BYTES], tf.int32)[0]

@@ -1,7 +1,7 @@
 """Experiments: several runs of federated averaging, described by a TOML file, compared in a table and a plot.
 
-`fedplug run CONFIG` is a thin wrapper around `main`. Everything a user could need elsewhere is in the library; here
-is only what reads the file, drives `fedplug.Trainer` and reports.
+`fedplug run CONFIG` is a thin wrapper around `main`. Everything a user could need elsewhere is in the
+library; here is only what reads the file, drives `fedplug.Trainer` and reports.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ def main(config_path: str | Path, runs_dir: str | Path = "runs") -> None:
     """Runs, or resumes, the experiment of a configuration file; prints a table; writes ``runs_dir/<name>/``.
 
     Raises:
-        FedplugError: With one line for the user: the file, a value in it, or the state of an earlier run is not
-            right.
+        FedplugError: With one line for the user: the file, a value in it, or the state of an earlier run is
+            not right.
     """
     from fedplug.experiment.config import load_config
     from fedplug.experiment.runner import run_experiment

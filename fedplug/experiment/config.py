@@ -1,7 +1,7 @@
 """The configuration file of an experiment: what may be in it, and clear errors for everything else.
 
-The dataclasses are the documentation of the format: a table of the TOML file each, their fields its keys. Must not
-import TensorFlow, so that a mistake is told at once.
+The dataclasses are the documentation of the format: a table of the TOML file each, their fields its keys.
+Must not import TensorFlow, so that a mistake is told at once.
 """
 
 from __future__ import annotations
@@ -63,7 +63,12 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for key in ("filters", "hidden"):
             widths = getattr(self, key)
-            _check(all(isinstance(w, int) and w >= 1 for w in widths), f"[model] {key}", list(widths), "whole numbers, 1 up")
+            _check(
+                all(isinstance(w, int) and w >= 1 for w in widths),
+                f"[model] {key}",
+                list(widths),
+                "whole numbers, 1 up",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,15 +152,16 @@ class ExperimentConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """All values, defaults too, as JSON values."""
-        return _plain(dataclasses.asdict(self))
+        values: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return values
 
 
 def load_config(path: str | Path) -> ExperimentConfig:
     """Reads and checks a configuration file.
 
     Raises:
-        ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type; a value
-            is out of range. The message names file, table and key.
+        ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type; a
+            value is out of range. The message names file, table and key.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -166,7 +172,8 @@ def load_config(path: str | Path) -> ExperimentConfig:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     try:
-        return _read(ExperimentConfig, table, "the top level")
+        config: ExperimentConfig = _read(ExperimentConfig, table, "the top level")
+        return config
     except UnknownNameError as error:
         raise UnknownNameError(error.kind, error.name, error.known, f"{path}") from error
     except ConfigError as error:

@@ -47,7 +47,9 @@ def load_digits(config: DataConfig, seed: int) -> FederatedImages:
         from sklearn.datasets import load_digits as load
         from sklearn.model_selection import train_test_split
     except ImportError as error:
-        raise ConfigError("the digits need scikit-learn; install it with: pip install 'fedplug[experiments]'") from error
+        raise ConfigError(
+            "the digits need scikit-learn; install it with: pip install 'fedplug[experiments]'"
+        ) from error
     data = load()
     images = (data.images / 16.0).astype(np.float32)[..., np.newaxis]
     labels = data.target.astype(np.int32)
@@ -90,6 +92,6 @@ def split_by_dirichlet(labels: IntArray, clients: int, concentration: float, see
         if min(len(part) for part in joined) >= _MIN_EXAMPLES:
             return joined
     raise ConfigError(
-        f"could not give each of {clients} clients {_MIN_EXAMPLES} of {len(labels)} examples with dirichlet = "
+        f"could not give each of {clients} clients {_MIN_EXAMPLES} of {len(labels)} examples with dirichlet "
         f"{concentration}; use fewer clients or a larger dirichlet"
     )

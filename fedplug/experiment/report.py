@@ -61,7 +61,14 @@ def table(summaries: Sequence[Summary]) -> str:
     heads = ("run", "accuracy", "uplink bytes", "ratio to", "seconds", "dropped")
     units = ("", f"last {FINAL_ROUNDS} rounds", "/client/round", "dense", "/round", "updates")
     cells = [
-        (s.name, f"{s.accuracy:.4f}", f"{s.uplink:,.0f}", f"{s.ratio:.1f}x", f"{s.seconds:.3f}", f"{s.nonfinite}")
+        (
+            s.name,
+            f"{s.accuracy:.4f}",
+            f"{s.uplink:,.0f}",
+            f"{s.ratio:.1f}x",
+            f"{s.seconds:.3f}",
+            f"{s.nonfinite}",
+        )
         for s in summaries
     ]
     widths = [max(len(row[i]) for row in [heads, units, *cells]) for i in range(len(heads))]
@@ -69,7 +76,9 @@ def table(summaries: Sequence[Summary]) -> str:
 
     def line(row: Sequence[str]) -> str:
         first = row[0].ljust(widths[0])
-        return "  ".join([first, *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        return "  ".join(
+            [first, *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        ).rstrip()
 
     return "\n".join([line(heads), line(units), rule, *map(line, cells)])
 
@@ -84,11 +93,15 @@ def plot(runs: Mapping[str, Rows], path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ConfigError("the plot needs matplotlib; install it with: pip install 'fedplug[experiments]'") from error
+        raise ConfigError(
+            "the plot needs matplotlib; install it with: pip install 'fedplug[experiments]'"
+        ) from error
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for color, (name, rows) in zip(("C0", "C2", "C3", "C1", "C4", "C5", "C6", "C7"), runs.items(), strict=False):
+    for color, (name, rows) in zip(
+        ("C0", "C2", "C3", "C1", "C4", "C5", "C6", "C7"), runs.items(), strict=False
+    ):
         sent = np.cumsum([row["uplink_bytes"] for row in rows]) / 1e6
         accuracy = np.array([row["test_accuracy"] for row in rows])
         axes.plot(sent, accuracy, color=color, alpha=0.25, linewidth=1)

@@ -29,10 +29,12 @@ __all__ = ["run_experiment"]
 def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     """Runs or resumes an experiment in ``runs_dir/<name>/`` and reports.
 
-    The folder holds ``config.json``, ``metrics.jsonl``, ``table.txt``, ``accuracy.png`` and ``state/``, the store.
+    The folder holds ``config.json``, ``metrics.jsonl``, ``table.txt``, ``accuracy.png`` and ``state/``, the
+    store.
 
     Raises:
-        ConfigError: The folder holds an experiment with other settings, or an encoder expression is not valid.
+        ConfigError: The folder holds an experiment with other settings, or an encoder expression is not
+            valid.
         StoreError: The folder cannot be written, or its store is damaged.
     """
     processes = {run.name: (run.encoder, run.aggregator) for run in config.runs}
@@ -134,18 +136,20 @@ def _store_url(scheme: str, folder: Path) -> str:
 
 
 def _claim(folder: Path, config: ExperimentConfig) -> Path:
-    """Makes the folder, or checks that what it holds is this experiment (another number of rounds is welcome)."""
+    """Makes the folder, or checks that what it holds is this experiment; the rounds may differ."""
     wanted = config.as_dict()
     path = folder / "config.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
-            differing = sorted(key for key in wanted | found if wanted.get(key) != found.get(key) and key != "rounds")
+            differing = sorted(
+                key for key in wanted | found if wanted.get(key) != found.get(key) and key != "rounds"
+            )
             if differing:
                 raise ConfigError(
-                    f"{folder} holds an experiment with other settings ({', '.join(differing)}); give this one another "
-                    f"name, or remove {folder}"
+                    f"{folder} holds an experiment with other settings ({', '.join(differing)}); "
+                    f"give this one another name, or remove {folder}"
                 )
         path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
     except OSError as error:

@@ -25,7 +25,8 @@ _IMAGE = (8, 8, 1)
 def build_keras_model(config: ModelConfig, seed: int) -> tf.keras.Model:
     """A Keras classifier of 8 x 8 images that returns logits; equal seeds give equal weights."""
     glorot = [
-        tf.keras.initializers.GlorotUniform(seed=seed + i) for i in range(len(config.filters) + len(config.hidden) + 1)
+        tf.keras.initializers.GlorotUniform(seed=seed + i)
+        for i in range(len(config.filters) + len(config.hidden) + 1)
     ]
     initializers = iter(glorot)
     layers: list[Any] = [tf.keras.layers.InputLayer(_IMAGE)]
@@ -35,7 +36,8 @@ def build_keras_model(config: ModelConfig, seed: int) -> tf.keras.Model:
     ]
     layers.append(tf.keras.layers.Flatten())
     layers += [
-        tf.keras.layers.Dense(n, activation="relu", kernel_initializer=next(initializers)) for n in config.hidden
+        tf.keras.layers.Dense(n, activation="relu", kernel_initializer=next(initializers))
+        for n in config.hidden
     ]
     layers.append(tf.keras.layers.Dense(_CLASSES, kernel_initializer=next(initializers)))
     return tf.keras.Sequential(layers)
@@ -63,12 +65,15 @@ def client_datasets(
 ) -> dict[str, Callable[[int], tf.data.Dataset]]:
     """For each client a function from the round number to its shuffled and batched data.
 
-    The order depends on seed, client and round only, so that a resumed run sees what an uninterrupted one does.
+    The order depends on seed, client and round only, so that a resumed run sees what an uninterrupted one
+    does.
     """
 
     def dataset(position: int, examples: Examples, round_num: int) -> tf.data.Dataset:
         generator = np.random.default_rng([config.seed, position, round_num])
-        order = np.concatenate([generator.permutation(len(examples.labels)) for _ in range(config.data.epochs)])
+        order = np.concatenate(
+            [generator.permutation(len(examples.labels)) for _ in range(config.data.epochs)]
+        )
         shuffled = tf.data.Dataset.from_tensor_slices((examples.images[order], examples.labels[order]))
         return shuffled.batch(config.data.batch_size)
 
@@ -87,7 +92,7 @@ class Evaluator:
         self._test = Examples(tf.constant(test.images), test.labels)
 
     def accuracy(self, weights: Any) -> float:
-        """Fraction of the test examples that a model with these `tff.learning.models.ModelWeights` gets right."""
+        """The fraction of test examples that `tff.learning.models.ModelWeights` get right."""
         weights.assign_weights_to(self._model)
         predictions = np.argmax(self._logits(self._test.images).numpy(), axis=1)
         return float(np.mean(predictions == self._test.labels))

@@ -1,7 +1,7 @@
 """Encoders and aggregators as TFF computations: what happens on a client, what happens on the server.
 
-The one place where their pure TensorFlow functions meet TFF's types. Used by the stateful process (`fed_avg`) and by
-the stateless aggregation factory (`factory`); knows neither.
+The one place where their pure TensorFlow functions meet TFF's types. Used by the stateful process (`fed_avg`)
+and by the stateless aggregation factory (`factory`); knows neither.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _COUNTERS = ("uplink_bytes", "clients", "payloads", "nonfinite_updates")
 
 
 class EncodedAggregation(NamedTuple):
-    """The computations of one encoded aggregation; V is the update's type, C a client's state, S the server's.
+    """The computations of an encoded aggregation; V is the update's type, C a client's state, S the server's.
 
-    The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool>``; the measurements are
-    ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes of all
-    buffers, how many clients took part, how many sent a payload, and how many had a NaN or an infinity.
+    The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool>``; the measurements
+    are ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes
+    of all buffers, how many clients took part, how many sent a payload, and how many had a NaN or an
+    infinity.
 
     Attributes:
         init_client: ``( -> C)``
-        encode: ``(<V,float32,C,int32> -> <message=...,state=C>)`` of an update, its weight, the client's state and
-            the round. An update with a non-finite value, or whose weight is not positive, is not sent: its buffers
-            are empty and the client's state is returned unchanged.
+        encode: ``(<V,float32,C,int32> -> <message=...,state=C>)`` of an update, its weight, the client's
+            state and the round. An update with a non-finite value, or whose weight is not positive, is not
+            sent: its buffers are empty and the client's state is returned unchanged.
         init_server: ``( -> S)``
         zero: ``( -> A)``
         accumulate: ``(<A,message> -> A)``
@@ -129,21 +130,21 @@ def build_encoded_aggregation(
             "measurements": measurements,
         }
 
-    init_client = trace(init_client)
-    encode = trace(
-        encode, value_type, tff.TensorType(np.float32), init_client.type_signature.result, tff.TensorType(np.int32)
-    )
-    init_server = trace(init_server)
-    zero = trace(zero)
-    accumulator_type = zero.type_signature.result
+    weight_type, round_type = tff.TensorType(np.float32), tff.TensorType(np.int32)
+    client_init = trace(init_client)
+    client_encode = trace(encode, value_type, weight_type, client_init.type_signature.result, round_type)
+    server_init = trace(init_server)
+    server_zero = trace(zero)
+    accumulator_type = server_zero.type_signature.result
+    message_type = client_encode.type_signature.result.message
     return EncodedAggregation(
-        init_client=init_client,
-        encode=encode,
-        init_server=init_server,
-        zero=zero,
-        accumulate=trace(accumulate, accumulator_type, encode.type_signature.result.message),
+        init_client=client_init,
+        encode=client_encode,
+        init_server=server_init,
+        zero=server_zero,
+        accumulate=trace(accumulate, accumulator_type, message_type),
         merge=trace(merge, accumulator_type, accumulator_type),
-        finish=trace(finish, accumulator_type, init_server.type_signature.result),
+        finish=trace(finish, accumulator_type, server_init.type_signature.result),
     )
 
 
@@ -152,12 +153,14 @@ def _all_finite(x: tf.Tensor) -> tf.Tensor:
 
 
 def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
-    """`tff.tensorflow.computation` with the ops lowered as told, and mappings kept in the order they are written.
+    """`tff.tensorflow.computation` with the ops lowered as told, and mappings in the order they are written.
 
-    The body is traced as a TensorFlow 2 function first: in the graphs that TFF makes, a mere ``==`` between tensors
-    compares Python objects, and encoders should not have to know.
+    The body is traced as a TensorFlow 2 function first: in the graphs that TFF makes, a mere ``==`` between
+    tensors compares Python objects, and encoders should not have to know.
     """
-    specs = [tf.TensorSpec(t.shape, t.dtype) for type_spec in types for t in structures.tensor_types(type_spec)]
+    specs = [
+        tf.TensorSpec(t.shape, t.dtype) for type_spec in types for t in structures.tensor_types(type_spec)
+    ]
 
     @tf.function(autograph=False, input_signature=specs)
     def on_leaves(*leaves: tf.Tensor) -> Any:
@@ -172,7 +175,9 @@ def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
     @functools.wraps(function)  # TFF reads the signature to know how to unpack its argument
     def traced(*args: Any, **kwargs: Any) -> Any:
         values = signature.bind(*args, **kwargs).args
-        return concrete(*[leaf for v, t in zip(values, types, strict=True) for leaf in structures.flatten(v, t)])
+        return concrete(
+            *[leaf for v, t in zip(values, types, strict=True) for leaf in structures.flatten(v, t)]
+        )
 
     return tff.tensorflow.computation(traced, list(types)) if types else tff.tensorflow.computation(traced)
 

@@ -22,7 +22,8 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
     """Encodes on the clients, adds the payloads up on the server.
 
     The process it creates has ``next`` of type
-    ``(<S@SERVER, {V}@CLIENTS, {float32}@CLIENTS> -> <state=S@SERVER, result=V@SERVER, measurements=M@SERVER>)``.
+    ``(<S@SERVER, {V}@CLIENTS, {float32}@CLIENTS> -> <state=S@SERVER, result=V@SERVER,
+    measurements=M@SERVER>)``.
     """
 
     def __init__(self, encoder: Encoder, aggregator: Aggregator, *, lowering: str, min_size: int) -> None:
@@ -39,7 +40,9 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
             TypeError: The weight is not a float32 scalar.
         """
         if weight_type != tff.TensorType(np.float32):
-            raise TypeError(f"the weight must be a float32 scalar, as TFF's client weights are; got {weight_type}")
+            raise TypeError(
+                f"the weight must be a float32 scalar, as TFF's client weights are; got {weight_type}"
+            )
         encoder = model_encoder(self._encoder, value_type, self._min_size)
         parts = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
 
@@ -61,7 +64,10 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
 
         @tff.federated_computation
         def init() -> Any:
-            state = (tff.federated_eval(first_round, tff.SERVER), tff.federated_eval(parts.init_server, tff.SERVER))
+            state = (
+                tff.federated_eval(first_round, tff.SERVER),
+                tff.federated_eval(parts.init_server, tff.SERVER),
+            )
             return tff.federated_zip(state)
 
         @tff.federated_computation(
@@ -87,7 +93,7 @@ def build_aggregation_factory(
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
 ) -> EncodedAggregationFactory:
-    """Makes a stateless encoder usable as ``model_aggregator=`` of `tff.learning.algorithms.build_weighted_fed_avg`.
+    """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own federated averaging.
 
     Args:
         encoder: One that needs no client state, for instance ``fedplug.get_encoder("topk", fraction=0.01,
@@ -102,9 +108,9 @@ def build_aggregation_factory(
     """
     if encoder.capabilities.needs_client_state:
         raise CapabilityError(
-            f"{encoder!r} keeps state on each client, and a TFF aggregation process has no place for it; build the "
-            "whole process with fedplug.process.build_weighted_fed_avg(encoder=...), or use the encoder without error "
-            "feedback, for instance topk(0.01, error_feedback=False)"
+            f"{encoder!r} keeps state on each client, and a TFF aggregation process has no place for it; "
+            "build the whole process with fedplug.process.build_weighted_fed_avg(encoder=...), or use the "
+            "encoder without error feedback, for instance topk(0.01, error_feedback=False)"
         )
     return EncodedAggregationFactory(
         encoder, aggregator or Mean(), lowering=choose_lowering(lowering), min_size=min_size

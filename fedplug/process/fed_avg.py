@@ -1,7 +1,7 @@
 """Federated averaging whose encoder keeps state on each client: what TFF's own averaging process cannot do.
 
-Everything but the encoding is TFF's: client work, model distribution, server optimizer. Must not know stores or
-runtimes; `fedplug.Trainer` drives the process and keeps the clients' states between rounds.
+Everything but the encoding is TFF's: client work, model distribution, server optimizer. Must not know stores
+or runtimes; `fedplug.Trainer` drives the process and keeps the clients' states between rounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
-from fedplug.process import structures
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
 
@@ -74,13 +73,15 @@ def build_weighted_fed_avg(
 ) -> StatefulClientsProcess:
     """Builds federated averaging with compressed updates and client-local encoder state.
 
-    A round: the server's model goes to the clients; each trains on its data; the difference is encoded together with
-    what that client kept from earlier rounds; the server adds the payloads up, averages and applies its optimizer.
-    The metrics are ``<distributor=...,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
-    payloads=int32,nonfinite_updates=int32>,finalizer=...>``; uplink bytes are the lengths of the buffers sent.
+    A round: the server's model goes to the clients; each trains on its data; the difference is encoded
+    together with what that client kept from earlier rounds; the server adds the payloads up, averages and
+    applies its optimizer. The metrics are
+    ``<distributor=...,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
+    payloads=int32,nonfinite_updates=int32>,finalizer=...>``; uplink bytes are the lengths of the buffers
+    sent.
 
-    A client whose update has a NaN or an infinity sends nothing, is counted in ``nonfinite_updates``, and keeps its
-    state. So does, uncounted, a client without examples.
+    A client whose update has a NaN or an infinity sends nothing, is counted in ``nonfinite_updates``, and
+    keeps its state. So does, uncounted, a client without examples.
 
     Args:
         model_fn: As for `tff.learning.algorithms.build_weighted_fed_avg`: a function that makes a
@@ -89,12 +90,12 @@ def build_weighted_fed_avg(
         server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
         encoder: An encoder, an expression such as ``"topk(0.01)"``, or None for none.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
-        lowering: ``"auto"``: the fused ops where the current runtime can load them, else their plain-TF twins, with
-            equal results; or ``"fused"`` or ``"reference"``.
+        lowering: ``"auto"``: the fused ops where the current runtime can load them, else their plain-TF
+            twins, with equal results; or ``"fused"`` or ``"reference"``.
         min_size: Tensors with fewer elements are sent as they are.
         metrics_aggregator: As in TFF; default `tff.learning.metrics.sum_then_finalize`.
-        loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is several
-            times cheaper than TFF's default in the in-process runtime.
+        loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is
+            several times cheaper than TFF's default in the in-process runtime.
 
     Raises:
         ConfigError: An expression is not valid, or the model has tensors of unknown shape.
@@ -152,12 +153,19 @@ class _Template:
         self.update_type = self.weights_type.trainable
         self.distributor = tff.learning.templates.build_broadcast_process(self.weights_type)
         self.client_work = client_work
-        self.finalizer = tff.learning.templates.build_apply_optimizer_finalizer(server_optimizer, self.weights_type)
+        self.finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+            server_optimizer, self.weights_type
+        )
         self.data_type = client_work.next.type_signature.parameter[2].member
 
 
 def _template(
-    model_fn: Any, client_optimizer: Any, server_optimizer: Any, weighting: Any, metrics_aggregator: Any, loop: Any
+    model_fn: Any,
+    client_optimizer: Any,
+    server_optimizer: Any,
+    weighting: Any,
+    metrics_aggregator: Any,
+    loop: Any,
 ) -> _Template:
     functional = isinstance(model_fn, tff.learning.models.FunctionalModel)
     if not functional and not callable(model_fn):
@@ -183,7 +191,9 @@ def _template(
             model_fn, client_optimizer, weighting, **options
         )
     default_server = tff.learning.optimizers.build_sgdm(learning_rate=1.0)
-    return _Template(initial_weights, client_work, default_server if server_optimizer is None else server_optimizer)
+    return _Template(
+        initial_weights, client_work, default_server if server_optimizer is None else server_optimizer
+    )
 
 
 def _build_initialize(template: _Template, parts: EncodedAggregation) -> Any:
@@ -215,8 +225,8 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
 
     @tff.tensorflow.computation(client_result_type, np.bool_, client_state_type, np.int32)
     def encode(result: Any, with_data: Any, client_state: Any, round_num: Any) -> Any:
-        # TFF's client work replaces a non-finite update by zeros of weight zero; only a client that has data and no
-        # weight was such a one. A NaN in its place lets the encoding drop and count it.
+        # TFF's client work replaces a non-finite update by zeros of weight zero; a client that has data and
+        # no weight was such a one. A NaN in place of the weight lets the encoding drop and count it.
         replaced = with_data & (result.update_weight <= 0)
         weight = tf.where(replaced, np.float32(np.nan), result.update_weight)
         return parts.encode(result.update, weight, client_state, round_num)
@@ -247,7 +257,9 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
                 tff.federated_broadcast(round_num),
             ),
         )
-        total = tff.federated_aggregate(encoded.message, parts.zero(), parts.accumulate, parts.merge, as_it_is)
+        total = tff.federated_aggregate(
+            encoded.message, parts.zero(), parts.accumulate, parts.merge, as_it_is
+        )
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator["inner"]))
         finalized = template.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_state = tff.learning.templates.LearningAlgorithmState(
@@ -280,7 +292,9 @@ def _as_encoder(encoder: Encoder | str | None) -> Encoder:
 
         return parse_encoder(encoder)
     if not isinstance(encoder, Encoder):
-        raise ConfigError(f"encoder must be an Encoder or an expression such as 'topk(0.01)', found {encoder!r}")
+        raise ConfigError(
+            f"encoder must be an Encoder or an expression such as 'topk(0.01)', found {encoder!r}"
+        )
     return encoder
 
 
@@ -292,5 +306,7 @@ def _as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
 
         return parse_aggregator(aggregator)
     if not isinstance(aggregator, Aggregator):
-        raise ConfigError(f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}")
+        raise ConfigError(
+            f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}"
+        )
     return aggregator

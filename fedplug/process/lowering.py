@@ -1,4 +1,4 @@
-"""Chooses, when a process is built, whether it is traced with the fused custom ops or with their plain-TF twins.
+"""Chooses, when a process is built, between the fused custom ops and their plain-TF twins.
 
 Both give the same bits; only the fused ops are fast, and only some runtimes can load them. Must not import
 `fedplug.runtime`: a context says of itself, by its attribute ``runs_custom_ops``, whether it can.
@@ -30,7 +30,7 @@ def choose_lowering(requested: str) -> str:
     if requested == "fused" and not runs_custom_ops:
         raise LoweringError(
             f"lowering 'fused' needs a runtime that can load custom ops, and the current one "
-            f"({type(context).__name__}) cannot; call fedplug.use_runtime('inprocess') before building the process, "
-            "or build it with lowering='reference'"
+            f"({type(context).__name__}) cannot; call fedplug.use_runtime('inprocess') before building the "
+            "process, or build it with lowering='reference'"
         )
     return ops.resolve_lowering(requested if runs_custom_ops or requested != "auto" else "reference")

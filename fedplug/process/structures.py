@@ -1,6 +1,7 @@
 """Values of TFF types as flat lists of tensors and back, in TFF's own order.
 
-`tf.nest` sorts mappings by key and TFF does not, so neither may be mixed with the other. Knows TFF types only.
+`tf.nest` sorts mappings by key and TFF does not, so neither may be mixed with the other. Knows TFF types
+only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def _leaves(type_spec: Any, path: str) -> Iterator[tuple[str, Any]]:
         for position, (name, member) in enumerate(tff.structure.iter_elements(type_spec)):
             yield from _leaves(member, f"{path}/{name or position}" if path else str(name or position))
     else:
-        raise ConfigError(f"expected tensors or structures of tensors, found {type_spec} at {path or 'the top'}")
+        raise ConfigError(
+            f"expected tensors or structures of tensors, found {type_spec} at {path or 'the top'}"
+        )
 
 
 def tensor_types(type_spec: Any) -> list[Any]:
@@ -58,7 +61,11 @@ def unflatten(leaves: Sequence[Any], type_spec: Any) -> Any:
     def build(member_type: Any) -> Any:
         if isinstance(member_type, tff.TensorType):
             return next(remaining)
-        return tff.structure.Struct([(name, build(inner)) for name, inner in tff.structure.iter_elements(member_type)])
+        return tff.structure.Struct(
+            [(name, build(inner)) for name, inner in tff.structure.iter_elements(member_type)]
+        )
 
     value = build(type_spec)
-    return value if isinstance(type_spec, tff.TensorType) else tff.types.type_to_py_container(value, type_spec)
+    return (
+        value if isinstance(type_spec, tff.TensorType) else tff.types.type_to_py_container(value, type_spec)
+    )
