@@ -1,0 +1,61 @@
+"""The container inside graphs: the same bytes as `fedplug.wire`, and the same refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import ops, wire
+from fedplug.encoders import framing
+
+SPEC = tf.TensorSpec([3, 5], tf.float32)
+
+
+@pytest.fixture(params=["fused", "reference"], autouse=True, scope="module")
+def _lowering(request: pytest.FixtureRequest) -> object:
+    with ops.use_lowering(request.param):
+        yield
+
+
+def as_tensor(data: bytes) -> tf.Tensor:
+    return tf.constant(np.frombuffer(data, np.uint8))
+
+
+@given(st.binary(max_size=70))
+@settings(max_examples=20, deadline=None)
+def test_frame_gives_the_bytes_of_wire_pack(body: bytes) -> None:
+    framed = framing.frame(as_tensor(body), "topk/1", SPEC)
+    assert framed.numpy().tobytes() == wire.pack(body, "topk/1", "float32", (3, 5))
+
+
+@given(st.binary(max_size=70))
+@settings(max_examples=20, deadline=None)
+def test_unframe_returns_the_body(body: bytes) -> None:
+    buffer = as_tensor(wire.pack(body, "topk/1", "float32", (3, 5)))
+    assert framing.unframe(buffer, "topk/1", SPEC).numpy().tobytes() == body
+
+
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_a_changed_or_truncated_buffer_is_refused(data: st.DataObject) -> None:
+    packed = bytearray(wire.pack(b"some body", "topk/1", "float32", (3, 5)))
+    if data.draw(st.booleans()):
+        bit = data.draw(st.integers(0, 8 * len(packed) - 1))
+        packed[bit // 8] ^= 1 << bit % 8
+    else:
+        packed = packed[: data.draw(st.integers(0, len(packed) - 1))]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        framing.unframe(as_tensor(bytes(packed)), "topk/1", SPEC)
+
+
+@pytest.mark.parametrize(
+    ("wire_id", "dtype", "shape"),
+    [("sign/1", "float32", (3, 5)), ("topk/1", "float64", (3, 5)), ("topk/1", "float32", (5, 3))],
+)
+def test_a_payload_for_something_else_is_refused(wire_id: str, dtype: str, shape: tuple[int, ...]) -> None:
+    buffer = as_tensor(wire.pack(b"body", wire_id, dtype, shape))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another tensor"):
+        framing.unframe(buffer, "topk/1", SPEC)

@@ -1,0 +1,95 @@
+"""A whole model through an encoder: which tensors are compressed, and that buffers and states keep their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedplug import wire
+from fedplug.encoders import Identity, ModelEncoder, TopK
+from fedplug.errors import ConfigError
+
+ROUND = tf.constant(0, tf.int32)
+SPECS = [
+    tf.TensorSpec([20, 10], tf.float32),
+    tf.TensorSpec([10], tf.float32),
+    tf.TensorSpec([100], tf.int32),
+    tf.TensorSpec([], tf.float32),
+]
+
+
+def values() -> list[tf.Tensor]:
+    rng = np.random.default_rng(0)
+    return [tf.cast(rng.normal(scale=9, size=spec.shape), spec.dtype) for spec in SPECS]
+
+
+def test_small_tensors_and_integers_are_left_alone() -> None:
+    model = ModelEncoder(TopK(0.1), SPECS, min_size=64)
+    assert [encoder.name for encoder in model.encoders] == ["topk", "identity", "identity", "identity"]
+    assert [encoder.name for encoder in ModelEncoder(TopK(0.1), SPECS, min_size=0).encoders][:2] == [
+        "topk",
+        "topk",
+    ]
+
+
+def test_buffers_are_containers_for_their_tensors() -> None:
+    model = ModelEncoder(TopK(0.1), SPECS)
+    buffers, _ = model.encode(values(), model.init_state(), ROUND)
+    containers = [wire.unpack(buffer.numpy().tobytes()) for buffer in buffers]
+    assert [(c.wire_id, c.dtype, c.shape) for c in containers] == [
+        ("topk/1", "float32", (20, 10)),
+        ("identity/1", "float32", (10,)),
+        ("identity/1", "int32", (100,)),
+        ("identity/1", "float32", ()),
+    ]
+
+
+def test_what_is_decoded_and_what_is_kept_add_up() -> None:
+    model = ModelEncoder(TopK(0.1), SPECS)
+    xs = values()
+    buffers, states = model.encode(xs, model.init_state(), ROUND)
+    decoded = model.decode(buffers)
+    np.testing.assert_array_equal(decoded[0] + states[0]["residual"], xs[0])
+    for x, d in zip(xs[1:], decoded[1:], strict=True):
+        np.testing.assert_array_equal(x, d)
+
+
+def test_accumulate_adds_the_weighted_tensors() -> None:
+    model = ModelEncoder(TopK(0.1), SPECS)
+    buffers, _ = model.encode(values(), model.init_state(), ROUND)
+    start = [tf.ones(spec.shape, spec.dtype) for spec in SPECS]
+    sums = model.accumulate(start, buffers, tf.constant(3.0))
+    for s, d, spec in zip(sums, model.decode(buffers), SPECS, strict=True):
+        np.testing.assert_array_equal(s, tf.ones(spec.shape, spec.dtype) + tf.cast(3, spec.dtype) * d)
+
+
+def test_a_buffer_for_another_tensor_is_refused() -> None:
+    model = ModelEncoder(TopK(0.1), SPECS)
+    buffers, _ = model.encode(values(), model.init_state(), ROUND)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another tensor"):
+        model.decode((buffers[1], buffers[0], *buffers[2:]))
+
+
+def test_an_encoder_that_changes_the_structure_of_its_state_is_told_so() -> None:
+    class Forgetful(Identity):
+        def init_state(self, spec: tf.TensorSpec) -> dict[str, tf.Tensor]:
+            return {"memory": tf.zeros([])}
+
+        def encode(self, x: tf.Tensor, state: object, round_num: tf.Tensor) -> object:
+            return {"values": x}, {}
+
+    model = ModelEncoder(Forgetful(), [tf.TensorSpec([100], tf.float32)])
+    with pytest.raises(ConfigError, match=r"got a state with \['memory'\] and returned \[\]"):
+        model.encode([tf.zeros([100])], model.init_state(), ROUND)
+
+
+@pytest.mark.parametrize("min_size", [-1, 1.5, True])
+def test_a_size_that_is_none_is_refused(min_size: object) -> None:
+    with pytest.raises(ConfigError, match="min_size"):
+        ModelEncoder(Identity(), SPECS, min_size=min_size)
+
+
+def test_unknown_shapes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="tensor 1 of the model has shape"):
+        ModelEncoder(Identity(), [SPECS[0], tf.TensorSpec([None], tf.float32)])
