@@ -136,7 +136,7 @@ def check_runtime() -> Finding:
     def encode_on_clients(values: object) -> object:
         return tff.federated_map(encode, values)
 
-    with tff.framework.get_context_stack().install(runtime.create_sync_execution_context()):
+    with runtime.use_runtime("inprocess"):
         results = encode_on_clients(list(deltas))
     for delta, result in zip(deltas, results, strict=True):
         residual = np.zeros_like(delta)
