@@ -7,6 +7,7 @@
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
 #include "tf/kernels/parallel.h"
+#include "tf/kernels/scatter_decode_add_inputs.h"
 #include "tf/kernels/status.h"
 
 namespace fedplug {
@@ -15,11 +16,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShapeUtils;
-using tensorflow::errors::InvalidArgument;
-
-constexpr const char* kInputs[] = {"accumulator", "values", "indices",
-                                   "row_splits", "weights"};
 
 template <typename T>
 class ScatterDecodeAddOp : public OpKernel {
@@ -27,27 +23,12 @@ class ScatterDecodeAddOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckScatterDecodeAddInputs(context));
     const Tensor& accumulator = context->input(0);
     const Tensor& values = context->input(1);
     const Tensor& indices = context->input(2);
     const Tensor& row_splits = context->input(3);
     const Tensor& weights = context->input(4);
-    for (int i = 1; i < context->num_inputs(); ++i) {
-      OP_REQUIRES(
-          context, TensorShapeUtils::IsVector(context->input(i).shape()),
-          InvalidArgument(kInputs[i], " must be a vector, not of shape ",
-                          context->input(i).shape().DebugString()));
-    }
-    const std::int64_t entries = values.NumElements();
-    const std::int64_t payloads = weights.NumElements();
-    OP_REQUIRES(context, indices.NumElements() == entries,
-                InvalidArgument("there are ", entries, " values but ",
-                                indices.NumElements(), " indices"));
-    OP_REQUIRES(context, row_splits.NumElements() == payloads + 1,
-                InvalidArgument("row_splits has ", row_splits.NumElements(),
-                                " elements; with ", payloads,
-                                " weights it must have ", payloads + 1));
-
     // A payload may be refused only while the accumulator is untouched, and the
     // core promises just that; so the accumulator's own buffer can be handed
     // over at once.
@@ -61,9 +42,9 @@ class ScatterDecodeAddOp : public OpKernel {
     IntraOpPool pool(context);
     const Status status = ScatterDecodeAdd(
         MutableElements<T>(sum), sum->NumElements(), Elements<T>(values),
-        indices.flat<std::int32_t>().data(), entries,
-        row_splits.flat<std::int64_t>().data(), payloads, Elements<T>(weights),
-        pool);
+        indices.flat<std::int32_t>().data(), values.NumElements(),
+        row_splits.flat<std::int64_t>().data(), weights.NumElements(),
+        Elements<T>(weights), pool);
     OP_REQUIRES_OK(context, ToTensorFlow(status));
   }
 };

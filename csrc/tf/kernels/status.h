@@ -7,11 +7,14 @@
 
 namespace fedplug {
 
-// Every refusal is InvalidArgument: that is what the assertions of the
-// plain-TensorFlow twins raise, and a caller must not need to know which of the
-// two ran.
+// Every refusal of an input is InvalidArgument: that is what the assertions of
+// the plain-TensorFlow twins raise, and a caller must not need to know which of
+// the two ran. A GPU that does not do its work is nobody's argument.
 inline tensorflow::Status ToTensorFlow(const Status& status) {
   if (status.ok()) return tensorflow::OkStatus();
+  if (status.code() == StatusCode::kDevice) {
+    return tensorflow::errors::Internal(status.message());
+  }
   return tensorflow::errors::InvalidArgument(status.message());
 }
 

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
+#include "tf/kernels/topk_residual_inputs.h"
 
 namespace fedplug {
 namespace {
@@ -19,34 +19,19 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-using tensorflow::TensorShapeUtils;
-using tensorflow::errors::InvalidArgument;
 
 template <typename T>
 class TopKResidualOp : public OpKernel {
  public:
   explicit TopKResidualOp(OpKernelConstruction* context) : OpKernel(context) {
-    std::string policy;
-    OP_REQUIRES_OK(context, context->GetAttr("on_nonfinite", &policy));
-    policy_ =
-        policy == "drop" ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
+    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
   }
 
   void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckTopKResidualInputs(context));
     const Tensor& delta = context->input(0);
     const Tensor& residual = context->input(1);
-    const Tensor& k_tensor = context->input(2);
-    OP_REQUIRES(
-        context, delta.shape() == residual.shape(),
-        InvalidArgument("delta has shape ", delta.shape().DebugString(),
-                        " but residual has ", residual.shape().DebugString(),
-                        "; the two must be equal"));
-    OP_REQUIRES(context, TensorShapeUtils::IsScalar(k_tensor.shape()),
-                InvalidArgument("k must be a scalar, not of shape ",
-                                k_tensor.shape().DebugString()));
-    const std::int64_t k = k_tensor.scalar<std::int64_t>()();
-    OP_REQUIRES(context, k >= 0,
-                InvalidArgument("k must be 0 or more, not ", k));
+    const std::int64_t k = context->input(2).scalar<std::int64_t>()();
     const std::int64_t n = delta.NumElements();
 
     const TensorShape selected({std::min(k, n)});

@@ -1,0 +1,46 @@
+// What the GPU kernels share: the stream they run on and scratch memory of the
+// device. The CUDA runtime stays in csrc/cuda, and TensorFlow's CUDA headers,
+// which the wheel does not ship whole, stay out.
+#ifndef FEDPLUG_TF_KERNELS_GPU_H_
+#define FEDPLUG_TF_KERNELS_GPU_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensorflow/core/framework/op_kernel.h"
+
+struct CUstream_st;  // cudaStream_t is a pointer to one
+
+namespace fedplug {
+
+// The stream of the op. REQUIRES: the op runs on a GPU
+CUstream_st* StreamOf(tensorflow::OpKernelContext* context);
+
+// Device memory that may be given back, as a Tensor is, as soon as the work
+// that uses it is queued on the op's stream.
+class Scratch {
+ public:
+  tensorflow::Status Allocate(tensorflow::OpKernelContext* context,
+                              std::size_t bytes) {
+    return context->allocate_temp(
+        tensorflow::DT_UINT8,
+        tensorflow::TensorShape({static_cast<std::int64_t>(bytes)}), &tensor_);
+  }
+
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(tensor_.NumElements());
+  }
+
+  // REQUIRES: Allocate(sizeof(Element)) or more
+  template <typename Element>
+  Element* As() {
+    return reinterpret_cast<Element*>(tensor_.flat<std::uint8_t>().data());
+  }
+
+ private:
+  tensorflow::Tensor tensor_;
+};
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_TF_KERNELS_GPU_H_

@@ -1,0 +1,47 @@
+// What Fedplug>TopKResidual asks of its attribute and its inputs, on any
+// device.
+#ifndef FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
+#define FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/topk_residual.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace fedplug {
+
+inline tensorflow::Status GetNonFinitePolicy(
+    tensorflow::OpKernelConstruction* context, NonFinitePolicy* policy) {
+  std::string name;
+  TF_RETURN_IF_ERROR(context->GetAttr("on_nonfinite", &name));
+  *policy = name == "drop" ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
+  return tensorflow::OkStatus();
+}
+
+// REQUIRES: k is in host memory
+inline tensorflow::Status CheckTopKResidualInputs(
+    tensorflow::OpKernelContext* context) {
+  using tensorflow::errors::InvalidArgument;
+  const tensorflow::TensorShape& delta = context->input(0).shape();
+  const tensorflow::TensorShape& residual = context->input(1).shape();
+  const tensorflow::Tensor& k = context->input(2);
+  if (delta != residual) {
+    return InvalidArgument("delta has shape ", delta.DebugString(),
+                           " but residual has ", residual.DebugString(),
+                           "; the two must be equal");
+  }
+  if (!tensorflow::TensorShapeUtils::IsScalar(k.shape())) {
+    return InvalidArgument("k must be a scalar, not of shape ",
+                           k.shape().DebugString());
+  }
+  if (k.scalar<std::int64_t>()() < 0) {
+    return InvalidArgument("k must be 0 or more, not ",
+                           k.scalar<std::int64_t>()());
+  }
+  return tensorflow::OkStatus();
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
