@@ -75,16 +75,20 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):  # type: ignor
             ComputationError: Something in it failed; the message names it and, if there is one, the client.
             TypeError: The argument does not fit; the text is TFF's.
         """
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "this execution context was made before a fork(), which TensorFlow's threads do not survive; "
-                "start processes with the 'spawn' method and make a context in each"
-            )
+        self.refuse_after_fork()
         program = self._programs.get(id(comp))
         if program is None:
             # Tracing and compiling take up to seconds: not on the event loop.
             program = await asyncio.get_running_loop().run_in_executor(self._rounds, self._compile, comp)
         return await super().invoke(program, arg)
+
+    def refuse_after_fork(self) -> None:
+        """Raises an error in a forked child, where a call would wait for threads that are not there."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this execution context was made before a fork(), which TensorFlow's threads do not survive; "
+                "start processes with the 'spawn' method and make a context in each"
+            )
 
     def _compile(self, comp: Any) -> Program:
         # By identity, as TFF's own cache in effect is (computations have no equality), but without hashing
@@ -105,8 +109,9 @@ class InProcessSyncContext(tff.framework.SyncContext):  # type: ignore[misc]
     def __init__(self, max_concurrent_clients: int | None, default_num_clients: int) -> None:
         self._context = InProcessAsyncContext(max_concurrent_clients, default_num_clients)
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="fedplug-loop", daemon=True).start()
-        weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop).atexit = False
+        thread = threading.Thread(target=_run_loop, args=[self._loop], name="fedplug-loop", daemon=True)
+        thread.start()
+        self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
 
     @property
     def executor_factory(self) -> tff.framework.ExecutorFactory:
@@ -115,9 +120,27 @@ class InProcessSyncContext(tff.framework.SyncContext):  # type: ignore[misc]
 
     def invoke(self, comp: Any, arg: Any) -> Any:
         """Runs a computation; raises what the asynchronous context raises."""
+        self._context.refuse_after_fork()
         call = asyncio.run_coroutine_threadsafe(self._context.invoke(comp, arg), self._loop)
         try:
             return call.result()
         except BaseException:
             call.cancel()  # Ctrl-C: the clients under way are stopped, the context stays usable
             raise
+
+    def close(self) -> None:
+        """Ends the context's thread; it cannot be used any more."""
+        self._stop()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    if thread is not threading.current_thread():
+        thread.join()

@@ -7,7 +7,7 @@ values are given by callers, nor what an intrinsic does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 from fedplug.errors import LoweringError
 from fedplug.runtime.intrinsics import INTRINSICS
 from fedplug.runtime.rounds import Round
-from fedplug.runtime.tensorflow_graphs import load
+from fedplug.runtime.tensorflow_graphs import Shape, load
 from fedplug.runtime.values import flatten, unflatten
 
 __all__ = ["Plan", "computation_name", "plan"]
@@ -70,8 +70,8 @@ def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
             f"the in-process runtime runs TensorFlow computations; one of kind {kind!r} is not supported. "
             "Write it as tff.tensorflow.computation."
         )
-    function = load(proto)
     result = block.type_signature.result
+    function = load(proto, list(_shapes(result)))
     if isinstance(result, tff.StructType):
 
         def call(argument: Any, round_: Round) -> Any:
@@ -84,6 +84,17 @@ def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
             return function([] if argument is None else flatten(argument), round_.cancellation)[0]
 
     return Plan(lambda names, round_: call)
+
+
+def _shapes(type_spec: tff.Type) -> Iterator[Shape]:
+    """Yields the shape every leaf declares; a sequence is a scalar."""
+    if isinstance(type_spec, tff.StructType):
+        for _, element in tff.structure.iter_elements(type_spec):
+            yield from _shapes(element)
+    elif isinstance(type_spec, tff.TensorType):
+        yield None if type_spec.shape is None else tuple(type_spec.shape)
+    else:
+        yield ()
 
 
 def _intrinsic(block: tff.framework.Intrinsic) -> Plan:

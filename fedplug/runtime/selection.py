@@ -24,7 +24,7 @@ _RUNTIMES: dict[str, Callable[..., Any]] = {
 
 
 class RuntimeHandle:
-    """The runtime in use; leaving it as a context manager brings back the one before.
+    """The runtime in use; as a context manager, it brings back the one before and closes.
 
     Attributes:
         name: `"inprocess"` or `"native"`.
@@ -45,6 +45,7 @@ class RuntimeHandle:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         tff.framework.set_default_context(self._previous)
+        self.context.close()
 
     def __repr__(self) -> str:
         return f"<fedplug runtime {self.name!r}>"

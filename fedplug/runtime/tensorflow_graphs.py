@@ -60,11 +60,18 @@ class Cancellation:
         self.manager.start_cancel()
 
 
-def load(computation: computation_pb2.Computation) -> GraphFunction:
+Shape = tuple[int | None, ...] | None
+
+
+def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> GraphFunction:
     """Returns the function of a TensorFlow computation; equal computations share one.
 
     The identity the compiler writes into the proto is a hash that differs from process to process and is not
     trusted: the key is the content. A function lives as long as somebody holds it.
+
+    Args:
+        computation: The computation, with its graph.
+        shapes: For every leaf of the result the shape its type declares; the graph may know less.
 
     Raises:
         OpLibraryError: The graph holds an op that no library loaded in this process provides.
@@ -76,7 +83,7 @@ def load(computation: computation_pb2.Computation) -> GraphFunction:
     with _loading:
         function = _loaded.get(key)
         if function is None:
-            _loaded[key] = function = GraphFunction(keyed.tensorflow)
+            _loaded[key] = function = GraphFunction(keyed.tensorflow, shapes)
         return function
 
 
@@ -86,16 +93,17 @@ class GraphFunction:
     Every call has its own variables and tables. Calls may run concurrently. Datasets are variant scalars.
     """
 
-    def __init__(self, tensorflow: computation_pb2.TensorFlow) -> None:
+    def __init__(self, tensorflow: computation_pb2.TensorFlow, shapes: Sequence[Shape]) -> None:
         self._parameters = list(_tensor_names(tensorflow.parameter))
         self._results = list(_tensor_names(tensorflow.result))
+        self._shapes = shapes
         self._session_token = tensorflow.session_token_tensor_name
         self._initialize_op = tensorflow.initialize_op
         self._source: tf.compat.v1.GraphDef | None = tf.compat.v1.GraphDef()
         tensorflow.graph_def.Unpack(self._source)
-        self._registered: list[str] = []  # everything to take out of the eager context again
+        self.registered: list[str] = []  # everything to take out of the eager context again
         self._idle: list[str] = []
-        weakref.finalize(self, _unregister, self._registered).atexit = False
+        weakref.finalize(self, _unregister, self.registered).atexit = False
 
         self._template, self._one_shot, self._exclusive = self._build()
         if not self._one_shot:
@@ -127,18 +135,18 @@ class GraphFunction:
             name = template.name
         try:
             outputs = execute.execute_with_cancellation(
-                name, len(template.shapes), inputs, _CALL_ATTRS, eager_context.context(), cancel.manager
+                name, template.num_outputs, inputs, _CALL_ATTRS, eager_context.context(), cancel.manager
             )
         finally:
             if self._one_shot:
                 self._forget(template.registered)
             elif self._exclusive:
                 self._idle.append(name)
-        for tensor, shape in zip(outputs, template.shapes, strict=True):
-            actual = tensor._shape_tuple()
-            if shape is not None and not _fits(actual, shape):
-                raise TypeError(f"a result has shape {actual}, expected {shape}")
-        return [outputs[index] for index in template.outputs]
+        results = [outputs[index] for index in template.outputs]
+        for tensor, shape in zip(results, self._shapes, strict=True):
+            if shape is not None and not _fits(tensor._shape_tuple(), shape):
+                raise TypeError(f"a result has shape {tensor._shape_tuple()}, expected {shape}")
+        return results
 
     def _build(self) -> tuple[_Built, bool, bool]:
         """Registers the graph as a new function; returns it, and whether it is one-shot, and exclusive."""
@@ -152,7 +160,7 @@ class GraphFunction:
                     raise
                 raise OpLibraryError(
                     f"{str(error).splitlines()[0]}; load the library that provides it into this process "
-                    "first (tf.load_op_library, or import the package that does), then run the computation again"
+                    "first (tf.load_op_library, or import the package that does), then run it again"
                 ) from error
             present = {node.name for node in private.graph_def.node}
             # The session token, where the graph reads it, is fed like one more parameter.
@@ -163,14 +171,14 @@ class GraphFunction:
             # Through an identity, because a function's output must not be one of its inputs.
             outputs = [tf.identity(graph.get_tensor_by_name(result)) for result in results]
             registered = _register(name, graph, inputs, outputs, private.graph_def)
-        self._registered.extend(registered)
+        self.registered.extend(registered)
         built = _Built(
             name=name,
             registered=registered,
             inputs=used,
             dtypes=[tensor.dtype for tensor in inputs],
             outputs=[results.index(fetch) for fetch in private.fetches],
-            shapes=[_static_shape(tensor) for tensor in outputs],
+            num_outputs=len(outputs),
         )
         return built, private.one_shot, private.exclusive
 
@@ -179,12 +187,12 @@ class GraphFunction:
         definition = eager_context.context().get_function_def(self._template.name)
         definition.signature.name = f"fedplug_{next(_names)}"
         eager_context.context().add_function_def(definition)
-        self._registered.append(definition.signature.name)
+        self.registered.append(definition.signature.name)
         return str(definition.signature.name)
 
     def _forget(self, names: list[str]) -> None:
         for name in names:
-            self._registered.remove(name)
+            self.registered.remove(name)
         _unregister(names)
 
 
@@ -197,7 +205,7 @@ class _Built:
     inputs: list[int]
     dtypes: list[tf.DType]
     outputs: list[int]  # for every result leaf, which output of the function it is
-    shapes: list[tuple[int | None, ...] | None]
+    num_outputs: int
 
 
 def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
@@ -247,10 +255,6 @@ def _unregister(names: list[str]) -> None:
     """Takes functions, with their kernels, out of the eager context."""
     for name in names:
         eager_context.context().remove_function(name)
-
-
-def _static_shape(tensor: tf.Tensor) -> tuple[int | None, ...] | None:
-    return None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
 
 
 def _fits(actual: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:

@@ -1,0 +1,124 @@
+"""The process of TFF's stock worker: started with a time limit, and never left behind.
+
+TFF stops its worker in a `__del__` only, so that it outlives a parent that is killed, and waits for it without a
+limit. Here the kernel kills the worker when this process ends, however it ends. Must not know computations.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import IO
+
+import grpc
+import portpicker
+import tensorflow_federated as tff
+
+from fedplug.errors import WorkerError
+
+__all__ = ["Worker"]
+
+# Runs in a fresh interpreter and becomes the worker: the request to be killed with the parent survives the exec.
+_BECOME_WORKER = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+_MAX_MESSAGE = 2_000_000_000
+_CHANNEL_OPTIONS = [
+    ("grpc.max_message_length", _MAX_MESSAGE),
+    ("grpc.max_receive_message_length", _MAX_MESSAGE),
+    ("grpc.max_send_message_length", _MAX_MESSAGE),
+    # The first attempts come before the worker listens; gRPC would wait a second before the next.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
+_POLL_SECONDS = 0.01
+
+
+class Worker:
+    """A running worker.
+
+    Args:
+        max_concurrent_calls: How many calls of one computation run at a time; no limit, if None.
+        start_timeout: Seconds until it must answer.
+
+    Attributes:
+        stub: What TFF's remote executor talks to.
+
+    Raises:
+        WorkerError: It did not start in time, or ended; the message holds the last lines it wrote.
+    """
+
+    def __init__(self, max_concurrent_calls: int | None, start_timeout: float) -> None:
+        port = portpicker.pick_unused_port()
+        limit = -1 if max_concurrent_calls is None else max_concurrent_calls
+        binary = Path(tff.__file__).parent / "data" / "worker_binary"
+        command = [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={limit}"]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (the worker writes to it as long as it lives)
+        self._process = _start(command, self._log.fileno())
+        self._stop = weakref.finalize(self, _end, self._process, self._log)
+        channel = grpc.insecure_channel(f"localhost:{port}", _CHANNEL_OPTIONS)
+        self.stub = tff.framework.RemoteExecutorGrpcStub(channel)
+        deadline = time.monotonic() + start_timeout
+        while not self.stub.is_ready:
+            if not self.alive:
+                raise WorkerError(f"TFF's worker ended before it answered{self._said()}")
+            if time.monotonic() > deadline:
+                said = self._said()
+                self.stop()
+                raise WorkerError(
+                    f"TFF's worker did not answer within {start_timeout} s; raise start_timeout, or run with "
+                    f'fedplug.use_runtime("inprocess"){said}'
+                )
+            time.sleep(_POLL_SECONDS)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Ends the process; again does nothing."""
+        self._stop()
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").splitlines()[-10:]
+        return "".join(f"\n  {line}" for line in lines)
+
+
+def _start(command: list[str], log: int) -> subprocess.Popen[bytes]:
+    """Starts a process that the kernel kills when this process ends."""
+    started: list[subprocess.Popen[bytes]] = []
+    ready = threading.Event()
+
+    def watch() -> None:
+        # The kernel acts when the thread that started the process ends, so this one stays until the process does.
+        launcher = [sys.executable, "-I", "-S", "-c", _BECOME_WORKER, str(os.getpid()), *command]
+        started.append(subprocess.Popen(launcher, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        ready.set()
+        started[0].wait()
+
+    threading.Thread(target=watch, name="fedplug-worker", daemon=True).start()
+    ready.wait()
+    return started[0]
+
+
+def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    process.kill()
+    process.wait()
+    log.close()
