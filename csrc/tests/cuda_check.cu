@@ -225,9 +225,11 @@ double MedianMicroseconds(const Prepare& prepare, const Work& work) {
 double DeviceTopKMicroseconds(const DeviceArray<float>& keys, std::int64_t n,
                               std::int64_t k) {
   const DeviceArray<float> out(static_cast<std::size_t>(k));
+  // Written out, because fedplug has a namespace cuda too.
+  namespace execution = ::cuda::execution;
   const auto requirements =
-      cuda::execution::require(cuda::execution::determinism::not_guaranteed,
-                               cuda::execution::output_ordering::unsorted);
+      execution::require(execution::determinism::not_guaranteed,
+                         execution::output_ordering::unsorted);
   std::size_t bytes = 0;
   Check(cub::DeviceTopK::MaxKeys(nullptr, bytes, keys.data(), out.data(), n, k,
                                  requirements));
