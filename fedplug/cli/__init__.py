@@ -28,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ``--debug``). 130: interrupted. 141: whoever read the output left.
     """
     arguments = _parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted"))
-    # TensorFlow's start-up notices are of no use here; warnings and errors stay.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions stay.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         code: int = arguments.command(arguments)
         sys.stdout.flush()

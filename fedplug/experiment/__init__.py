@@ -19,6 +19,9 @@ def main(config_path: str | Path, runs_dir: str | Path = "runs") -> None:
             not right.
     """
     from fedplug.experiment.config import load_config
+
+    config = load_config(config_path)  # before TensorFlow is imported: a mistake in the file is told at once
+
     from fedplug.experiment.runner import run_experiment
 
-    run_experiment(load_config(config_path), Path(runs_dir))
+    run_experiment(config, Path(runs_dir))

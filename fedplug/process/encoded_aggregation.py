@@ -6,10 +6,9 @@ and by the stateless aggregation factory (`factory`); knows neither.
 
 from __future__ import annotations
 
-import collections
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,7 +152,7 @@ def _all_finite(x: tf.Tensor) -> tf.Tensor:
 
 
 def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
-    """`tff.tensorflow.computation` with the ops lowered as told, and mappings in the order they are written.
+    """`tff.tensorflow.computation` with the ops lowered as told.
 
     The body is traced as a TensorFlow 2 function first: in the graphs that TFF makes, a mere ``==`` between
     tensors compares Python objects, and encoders should not have to know.
@@ -167,7 +166,7 @@ def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
         remaining = iter(leaves)
         args = [structures.unflatten([next(remaining) for _ in structures.tensor_types(t)], t) for t in types]
         with ops.use_lowering(lowering):
-            return _ordered(function(*args))
+            return function(*args)
 
     concrete = on_leaves.get_concrete_function()
     signature = inspect.signature(function)
@@ -180,11 +179,3 @@ def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
         )
 
     return tff.tensorflow.computation(traced, list(types)) if types else tff.tensorflow.computation(traced)
-
-
-def _ordered(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return collections.OrderedDict((key, _ordered(member)) for key, member in value.items())
-    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
-        return type(value)(_ordered(member) for member in value)
-    return value

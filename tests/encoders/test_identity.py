@@ -27,3 +27,16 @@ def test_a_tensor_comes_back_bit_for_bit(dtype: tf.DType, shape: tuple[int, ...]
 def test_a_body_of_another_length_is_refused(size: int) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="takes 12 bytes"):
         Identity().from_wire(tf.zeros([size], tf.uint8), tf.TensorSpec([3], tf.float32))
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.float16, tf.uint8, tf.bool])
+@pytest.mark.parametrize("wrong", [-1, 1, 8])
+def test_a_body_of_another_length_is_refused_in_an_optimized_graph_too(dtype: tf.DType, wrong: int) -> None:
+    spec = tf.TensorSpec([3], dtype)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)])
+    def decode(body: tf.Tensor) -> tf.Tensor:
+        return Identity().decode(Identity().from_wire(body, spec), spec)
+
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(tf.zeros([3 * dtype.size + wrong], tf.uint8))

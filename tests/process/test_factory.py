@@ -1,0 +1,65 @@
+"""A stateless encoder as an aggregation factory of TFF's own processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from fedplug.encoders import Identity, TopK
+from fedplug.errors import CapabilityError
+from fedplug.process import build_aggregation_factory
+
+pytestmark = pytest.mark.usefixtures("inprocess")
+WEIGHT = tff.TensorType(np.float32)
+
+
+def test_the_unmodified_averaging_of_tff_takes_it(model_fn, sgd, dataset) -> None:
+    factory = build_aggregation_factory(TopK(0.1, error_feedback=False))
+    process = tff.learning.algorithms.build_weighted_fed_avg(model_fn, sgd, model_aggregator=factory)
+    state = process.initialize()
+    output = process.next(state, [dataset(1)])
+    changed = [
+        np.count_nonzero(np.asarray(a) != np.asarray(b))
+        for a, b in zip(
+            output.state.global_model_weights.trainable, state.global_model_weights.trainable, strict=True
+        )
+    ]
+    assert changed[0] == 32
+    assert changed[2] == 8
+    assert output.metrics["aggregator"]["payloads"] == 1
+
+
+@pytest.mark.parametrize(
+    "value_type",
+    [
+        tff.TensorType(np.float32, [3]),
+        tff.to_type([tff.TensorType(np.float32, [3]), tff.TensorType(np.float32)]),
+        tff.to_type({"b": tff.TensorType(np.float32, [3]), "a": (tff.TensorType(np.float32),)}),
+    ],
+)
+def test_any_structure_of_tensors_keeps_its_structure(value_type) -> None:
+    process = build_aggregation_factory(Identity()).create(value_type, WEIGHT)
+    assert process.next.type_signature.result.result.member == value_type
+
+
+def test_the_result_is_the_weighted_mean() -> None:
+    process = build_aggregation_factory(Identity()).create(tff.TensorType(np.float32, [2]), WEIGHT)
+    values = [np.array([1, 2], np.float32), np.array([3, 8], np.float32)]
+    output = process.next(process.initialize(), values, [1.0, 3.0])
+    np.testing.assert_array_equal(output.result, [2.5, 6.5])
+    again = process.next(output.state, values, [0.0, 1.0])
+    np.testing.assert_array_equal(again.result, [3, 8])
+    assert again.measurements["payloads"] == 1
+
+
+def test_an_encoder_with_client_state_is_refused_with_the_way_out() -> None:
+    with pytest.raises(CapabilityError, match=r"build_weighted_fed_avg\(encoder=.*error_feedback=False"):
+        build_aggregation_factory(TopK(0.1))
+
+
+def test_a_weight_of_another_type_is_refused() -> None:
+    with pytest.raises(TypeError, match="float32 scalar"):
+        build_aggregation_factory(Identity()).create(
+            tff.TensorType(np.float32, [2]), tff.TensorType(np.int32)
+        )

@@ -1,0 +1,180 @@
+"""Federated averaging with client-local encoder state: its type, its arithmetic, its guards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.encoders import TopK
+from fedplug.errors import ConfigError, LoweringError
+from fedplug.process import build_weighted_fed_avg
+from fedplug.runtime import use_runtime
+
+pytestmark = pytest.mark.usefixtures("inprocess")
+
+
+def weights_of(state: object) -> list[np.ndarray]:
+    return [np.asarray(w) for w in state.global_model_weights.trainable]
+
+
+def run(process: object, rounds: list[list[tf.data.Dataset]]) -> list[object]:
+    """The outputs of some rounds in which the same clients take part."""
+    state = process.initialize()
+    client_states = [process.initialize_client() for _ in rounds[0]]
+    outputs = []
+    for data in rounds:
+        outputs.append(process.next(state, data, client_states))
+        state, client_states = outputs[-1]["state"], outputs[-1]["client_states"]
+    return outputs
+
+
+def test_next_takes_and_returns_the_clients_states(model_fn, sgd) -> None:
+    signature = build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1)).next.type_signature
+    state, data, client_states = (member for _, member in tff.structure.iter_elements(signature.parameter))
+    assert state.placement is tff.SERVER
+    assert isinstance(data.member, tff.SequenceType)
+    assert client_states.placement is tff.CLIENTS
+    assert list(dict(tff.structure.iter_elements(signature.result))) == ["state", "metrics", "client_states"]
+    assert signature.result.state.is_equivalent_to(state)
+    assert signature.result.client_states.is_equivalent_to(client_states)
+
+
+def test_without_compression_it_is_the_averaging_of_tff(model_fn, sgd, dataset) -> None:
+    data = [dataset(1), dataset(2, examples=31), dataset(3, examples=4)]
+    ours = run(build_weighted_fed_avg(model_fn, sgd), [data, data])[-1]["state"]
+    theirs = tff.learning.algorithms.build_weighted_fed_avg(model_fn, sgd)
+    state = theirs.initialize()
+    for _ in range(2):
+        state = theirs.next(state, data).state
+    for a, b in zip(weights_of(ours), weights_of(state), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_what_a_client_sends_and_what_it_keeps_is_what_it_learned(model_fn, sgd, dataset) -> None:
+    data = [[dataset(1)]]
+    dense = run(build_weighted_fed_avg(model_fn, sgd), data)[0]
+    sparse = run(build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1)), data)[0]
+    start = weights_of(build_weighted_fed_avg(model_fn, sgd).initialize())
+    for w0, dense_w, sparse_w, client_state in zip(
+        start,
+        weights_of(dense["state"]),
+        weights_of(sparse["state"]),
+        sparse["client_states"][0],
+        strict=True,
+    ):
+        kept = client_state.get("residual", np.zeros_like(w0))
+        np.testing.assert_allclose((w0 - sparse_w) + kept, w0 - dense_w, atol=1e-7)
+
+
+def test_uplink_bytes_are_the_lengths_of_the_buffers_sent(model_fn, sgd, dataset) -> None:
+    metrics = run(build_weighted_fed_avg(model_fn, sgd), [[dataset(1), dataset(2)]])[0]["metrics"]
+    update = 4 * (20 * 16 + 16 + 16 * 5 + 5)
+    headers = sum(8 + len("identity/1") + 4 * rank + 8 + 4 for rank in (2, 1, 2, 1))
+    assert metrics["aggregator"]["uplink_bytes"] == 2 * (update + headers)
+    assert metrics["aggregator"]["payloads"] == metrics["aggregator"]["clients"] == 2
+
+
+def test_a_non_finite_update_is_dropped_counted_and_leaves_its_client_as_it_was(
+    model_fn, sgd, dataset
+) -> None:
+    process = build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
+    good, bad = dataset(1), dataset(2, poisoned=True)
+    first, second = run(process, [[good, dataset(2)], [good, bad]])
+    alone = run(process, [[good, dataset(2)], [good, dataset(3, examples=0)]])[1]
+    assert second["metrics"]["aggregator"]["nonfinite_updates"] == 1
+    assert second["metrics"]["aggregator"]["payloads"] == 1
+    for before, after in zip(first["client_states"][1], second["client_states"][1], strict=True):
+        for key in before:
+            np.testing.assert_array_equal(before[key], after[key])
+    for a, b in zip(weights_of(second["state"]), weights_of(alone["state"]), strict=True):
+        assert np.all(np.isfinite(a))
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_client_without_examples_sends_nothing_and_is_not_counted_as_broken(model_fn, sgd, dataset) -> None:
+    output = run(build_weighted_fed_avg(model_fn, sgd), [[dataset(1, examples=0)]])[0]
+    assert output["metrics"]["aggregator"]["uplink_bytes"] == 0
+    assert output["metrics"]["aggregator"]["nonfinite_updates"] == 0
+    start = build_weighted_fed_avg(model_fn, sgd).initialize()
+    for a, b in zip(weights_of(output["state"]), weights_of(start), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_uniform_weights_do_not_look_at_the_examples(model_fn, sgd, dataset) -> None:
+    data = [dataset(1, examples=2), dataset(2, examples=40)]
+    output = run(build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')"), [data])[0]
+    alone = [run(build_weighted_fed_avg(model_fn, sgd), [[d]])[0] for d in data]
+    for mean, a, b in zip(*(weights_of(o["state"]) for o in (output, *alone)), strict=True):
+        np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-6)
+
+
+def test_a_functional_model_trains_too(sgd, dataset) -> None:
+    @tf.function
+    def predict(weights, x, training):
+        return x @ weights[0][0] + weights[0][1]
+
+    @tf.function
+    def loss(output, label, sample_weight=None):
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(label, output))
+
+    model = tff.learning.models.FunctionalModel(
+        initial_weights=((np.zeros((20, 5), np.float32), np.zeros(5, np.float32)), ()),
+        predict_on_batch_fn=predict,
+        loss_fn=loss,
+        input_spec=(tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32)),
+    )
+    output = run(build_weighted_fed_avg(model, sgd, encoder="topk(0.2)"), [[dataset(1)]])[0]
+    assert np.count_nonzero(weights_of(output["state"])[0]) == 20
+
+
+def test_the_runtimes_and_lowerings_agree(model_fn, sgd, dataset) -> None:
+    rounds = [[dataset(1), dataset(2, examples=7, poisoned=True), dataset(3)]] * 2
+    fused = run(build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1), lowering="fused"), rounds)[-1]
+    twin = run(build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1), lowering="reference"), rounds)[-1]
+    with use_runtime("native"):
+        process = build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
+        assert process.lowering == "reference"
+        stock = run(process, rounds)[-1]
+    for a, b in zip(weights_of(fused["state"]), weights_of(twin["state"]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(weights_of(fused["state"]), weights_of(stock["state"]), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)  # the worker's exp differs from this process's by an ulp
+    assert fused["metrics"]["aggregator"] == twin["metrics"]["aggregator"]
+    assert stock["metrics"]["aggregator"]["nonfinite_updates"] == 2 - 1
+
+
+def test_the_fused_ops_are_chosen_where_the_runtime_can_load_them(model_fn, sgd) -> None:
+    assert build_weighted_fed_avg(model_fn, sgd).lowering == "fused"
+
+
+def test_asking_for_fused_ops_on_a_runtime_that_cannot_load_them_tells_the_fix(model_fn, sgd) -> None:
+    with use_runtime("native"), pytest.raises(LoweringError, match=r"use_runtime\('inprocess'\) before"):
+        build_weighted_fed_avg(model_fn, sgd, lowering="fused")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"encoder": "topk(2.0)"}, "fraction is 2.0"),
+        ({"encoder": "topkk(0.1)"}, "did you mean 'topk'"),
+        ({"encoder": 3}, "encoder must be an Encoder"),
+        ({"aggregator": "meen"}, "did you mean 'mean'"),
+        ({"aggregator": 3}, "aggregator must be an Aggregator"),
+        ({"min_size": -1}, "min_size"),
+        ({"lowering": "fast"}, "lowering"),
+    ],
+)
+def test_wrong_parts_are_refused_when_the_process_is_built(model_fn, sgd, arguments, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_weighted_fed_avg(model_fn, sgd, **arguments)
+
+
+def test_the_signature_names_what_a_store_must_not_mix(model_fn, sgd) -> None:
+    one = build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)")
+    other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.get_encoder("topk", fraction=0.2))
+    assert one.signature != other.signature
+    assert one.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature
+    assert one.dense_bytes == 4 * (20 * 16 + 16 + 16 * 5 + 5)
