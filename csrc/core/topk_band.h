@@ -1,0 +1,130 @@
+// Where in the keys the k-th largest probably lies: a band from a sample. It
+// decides nothing; the counts of the pass that follows tell whether it held.
+#ifndef FEDPLUG_CORE_TOPK_BAND_H_
+#define FEDPLUG_CORE_TOPK_BAND_H_
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "core/topk_rank.h"
+#include "core/topk_update.h"
+
+namespace fedplug::topk {
+
+// Up to this size all keys are looked at; a sample would hardly be smaller.
+inline constexpr std::int64_t kSampleNothing = 4096;
+
+// Elements sampled together: one cache line of float32.
+inline constexpr std::int64_t kLine = 16;
+
+inline std::int64_t SampleLines(std::int64_t n) {
+  return std::clamp<std::int64_t>(n / (256 * kLine), 128, 4096);
+}
+
+inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// One line at a random place of each of equally long strata. The places are the
+// same in every run, though no result depends on them.
+//
+// SHAPE: keys[SampleLines(n) * kLine]; returns how many were written
+template <typename T>
+std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
+                        const std::vector<Chunk>& chunks, std::int64_t n,
+                        FloatBitsOf<T>* keys) {
+  const std::int64_t lines = SampleLines(n);
+  std::int64_t count = 0;
+  std::size_t c = 0;
+  std::int64_t chunk_begin = 0;  // of chunk c, in the row of all elements
+  std::array<T, kBlock> staging;
+  for (std::int64_t line = 0; line < lines; ++line) {
+    const std::int64_t stratum = n * line / lines;
+    const std::int64_t width = n * (line + 1) / lines - stratum;
+    const std::int64_t place =
+        stratum +
+        static_cast<std::int64_t>(Scramble(static_cast<std::uint64_t>(line)) %
+                                  static_cast<std::uint64_t>(width));
+    while (place >= chunk_begin + chunks[c].end - chunks[c].begin) {
+      chunk_begin += chunks[c].end - chunks[c].begin;
+      ++c;
+    }
+    const Update<T>& update = updates[chunks[c].tensor];
+    const std::int64_t begin =
+        (chunks[c].begin + place - chunk_begin) / kLine * kLine;
+    const std::int64_t length = std::min(kLine, update.n - begin);
+    const T* const delta = update.delta->Read(begin, length, staging.data());
+    const T* const residual = update.residual_in + begin;
+    for (std::int64_t i = 0; i < length; ++i) {
+      const FloatBitsOf<T> key = MagnitudeKey(delta[i] + residual[i]);
+      keys[count + i] = key < FloatTraits<T>::kInfinity ? key : 0;
+    }
+    count += length;
+  }
+  return count;
+}
+
+// The band around rank k of n keys, of which `keys` is a sample: wide enough
+// for 3.5 standard deviations of the rank.
+//
+// REQUIRES: 0 < k < n
+// SHAPE:    keys[count], whose contents are lost
+template <typename T>
+Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
+                       std::int64_t n) {
+  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
+  const double share = static_cast<double>(k) / static_cast<double>(n);
+  const double rank = share * static_cast<double>(count);
+  const double margin = 3.5 * std::sqrt(rank * (1 - share)) + 2;
+  const auto upper_rank = static_cast<std::int64_t>(rank - margin);
+  const auto lower_rank = static_cast<std::int64_t>(rank + margin) + 1;
+
+  // Only the keys from a little below the lower edge up are of interest; a
+  // coarse histogram finds them without moving the others.
+  constexpr int kBinBits = 12;
+  constexpr int kShift = kKeyBits<T> - kBinBits;
+  std::array<std::int32_t, 1 << kBinBits> histogram{};
+  for (std::int64_t i = 0; i < count; ++i) ++histogram[keys[i] >> kShift];
+  const auto bin_at = [&](std::int64_t rank_wanted) {
+    std::size_t bin = histogram.size() - 1;
+    std::int64_t above = 0;
+    while (bin > 0 && above + histogram[bin] < rank_wanted) {
+      above += histogram[bin--];
+    }
+    return std::pair(bin, above);
+  };
+  const auto key_at = [&](std::int64_t rank_wanted, FloatBitsOf<T>* room) {
+    const auto [bin, above] = bin_at(rank_wanted);
+    std::int64_t kept = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      room[kept] = keys[i];
+      kept += (keys[i] >> kShift) == bin;
+    }
+    return FindRank(room, kept, rank_wanted - above).key;
+  };
+  std::vector<FloatBitsOf<T>> room(static_cast<std::size_t>(count));
+  Band<T> band{0, kInfinity};
+  if (upper_rank >= 1) {
+    band.hi = static_cast<FloatBitsOf<T>>(key_at(upper_rank, room.data()) + 1);
+  }
+  if (lower_rank <= count) band.lo = key_at(lower_rank, room.data());
+
+  // A key that is itself a part of all elements (zero, mostly) is not worth
+  // collecting: the first few of them will do.
+  const auto at_lo = std::count(keys, keys + count, band.lo);
+  if (at_lo > count / 64) {
+    band.edge = band.lo;
+    band.lo = static_cast<FloatBitsOf<T>>(band.lo + 1);
+  }
+  return band;
+}
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_BAND_H_

@@ -1,0 +1,126 @@
+// The two inner loops of the selection, over one block of a tensor: `Survey`
+// looks, `Split` writes. Each exists for every SIMD level, with equal results.
+// They compare keys (the bits of |a|) with bounds and know neither ranks nor
+// threads nor how many blocks there are.
+#ifndef FEDPLUG_CORE_TOPK_BLOCKS_H_
+#define FEDPLUG_CORE_TOPK_BLOCKS_H_
+
+#include <cstdint>
+
+#include "core/float_bits.h"
+#include "core/simd.h"
+
+namespace fedplug::topk {
+
+// Elements per block: what a caller stages for a block stays in the first-level
+// cache.
+inline constexpr std::int64_t kBlock = 2048;
+
+// The vector loops store whole vectors, of which only the front counts: every
+// array written through a Survey or Split cursor has this many elements to
+// spare.
+inline constexpr std::int64_t kSlack = 16;
+
+// Keys in [lo, hi) are in the band: whether they leave is not known yet. Those
+// at hi and above leave. When `edge` is lo - 1, keys equal to it are so many
+// that they are counted and not collected; otherwise it is kNoEdge.
+template <typename T>
+struct Band {
+  static constexpr auto kNoEdge = static_cast<FloatBitsOf<T>>(-1);
+
+  FloatBitsOf<T> lo;
+  FloatBitsOf<T> hi;
+  FloatBitsOf<T> edge = kNoEdge;
+};
+
+// What a survey adds to, block by block.
+template <typename T>
+struct SurveyCursor {
+  FloatBitsOf<T>* band_keys;  // in the order of the elements
+  std::int64_t in_band = 0;
+  std::int64_t above = 0;
+  std::int64_t at_edge = 0;
+};
+
+// What a split adds to, block by block: the entries at lo and above, and the
+// positions among them of those in the band.
+template <typename T>
+struct SplitCursor {
+  T* values;
+  std::int32_t* indices;
+  std::int32_t* band;
+  std::int64_t count = 0;
+  std::int64_t in_band = 0;
+};
+
+template <typename T>
+struct BlockKernels {
+  // Classifies a = delta + residual; writes nothing but the cursor. Returns the
+  // largest key.
+  // SHAPE:    delta[n], residual[n]
+  // COST:     reads 2 * sizeof(T) bytes per element
+  FloatBitsOf<T> (*survey)(const T* delta, const T* residual, std::int64_t n,
+                           const Band<T>& band, SurveyCursor<T>* cursor);
+
+  // residual_out = a, but +0 where the key is hi or above; the entries at lo
+  // and above go to the cursor, with indices counted from `first_index`.
+  // Returns the largest key.
+  // SHAPE:    delta[n], residual_in[n], residual_out[n]
+  // COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T)
+  FloatBitsOf<T> (*split)(const T* delta, const T* residual_in, T* residual_out,
+                          std::int64_t n, std::int32_t first_index,
+                          const Band<T>& band, SplitCursor<T>* cursor);
+};
+
+// The loops in plain C++, for every T and every processor.
+template <typename T>
+FloatBitsOf<T> SurveyBlock(const T* delta, const T* residual, std::int64_t n,
+                           const Band<T>& band, SurveyCursor<T>* cursor) {
+  FloatBitsOf<T> largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const FloatBitsOf<T> key = MagnitudeKey(delta[i] + residual[i]);
+    largest = key > largest ? key : largest;
+    cursor->band_keys[cursor->in_band] = key;
+    cursor->in_band += key >= band.lo && key < band.hi;
+    cursor->above += key >= band.hi;
+    cursor->at_edge += key == band.edge;
+  }
+  return largest;
+}
+
+template <typename T>
+FloatBitsOf<T> SplitBlock(const T* delta, const T* residual_in, T* residual_out,
+                          std::int64_t n, std::int32_t first_index,
+                          const Band<T>& band, SplitCursor<T>* cursor) {
+  FloatBitsOf<T> largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T a = delta[i] + residual_in[i];
+    const FloatBitsOf<T> key = MagnitudeKey(a);
+    largest = key > largest ? key : largest;
+    residual_out[i] = key >= band.hi ? T{} : a;
+    cursor->values[cursor->count] = a;
+    cursor->indices[cursor->count] = first_index + static_cast<std::int32_t>(i);
+    cursor->band[cursor->in_band] = static_cast<std::int32_t>(cursor->count);
+    cursor->in_band += key >= band.lo && key < band.hi;
+    cursor->count += key >= band.lo;
+  }
+  return largest;
+}
+
+// REQUIRES: IsSupported(level)
+template <typename T>
+BlockKernels<T> BlockKernelsFor(SimdLevel /*level*/) {
+  return {SurveyBlock<T>, SplitBlock<T>};
+}
+
+template <>
+BlockKernels<float> BlockKernelsFor<float>(SimdLevel level);
+
+#if FEDPLUG_SIMD_X86
+BlockKernels<float> Avx2BlockKernels();
+BlockKernels<float> Avx512BlockKernels();
+#endif
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_BLOCKS_H_

@@ -1,0 +1,533 @@
+// The selection over a whole update, from two moves over its chunks:
+//   survey  looks only: counts what is above the band, collects the keys in it
+//   split   writes the residual and takes out what is above a bound
+// Where nothing must be taken back, one split by the band does both, and a
+// short finish settles the band (`SplitFirst`). Elsewhere a survey finds the
+// exact cut, and a split by that cut puts every entry straight into its place
+// (`SurveyFirst`). A band that missed is detected by the counts; what was
+// written is then made whole (the residual holds the sums), and a histogram of
+// all keys gives a band that cannot miss.
+#ifndef FEDPLUG_CORE_TOPK_SELECT_H_
+#define FEDPLUG_CORE_TOPK_SELECT_H_
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/float_environment.h"
+#include "core/parallel.h"
+#include "core/scratch.h"
+#include "core/tiles.h"
+#include "core/topk_band.h"
+#include "core/topk_residual.h"
+
+namespace fedplug::topk {
+
+// Below this many elements a second thread takes longer to wake than to work.
+inline constexpr std::int64_t kOneThread = 1 << 20;
+
+template <typename T>
+class Selection {
+ public:
+  // REQUIRES: k >= 0; what `updates` points to outlives the object
+  Selection(std::vector<Update<T>> updates, std::int64_t k,
+            NonFinitePolicy policy, SimdLevel level, Parallel& parallel)
+      : updates_(std::move(updates)),
+        policy_(policy),
+        kernels_(BlockKernelsFor<T>(level)),
+        parallel_(parallel) {
+    std::int64_t room = 0;
+    for (const Chunk& chunk : CutIntoChunks(updates_)) {
+      states_.push_back({chunk, room});
+      room += chunk.end - chunk.begin + kSlack;
+      n_ += chunk.end - chunk.begin;
+    }
+    room_ = room;
+    k_ = std::min(k, n_);
+  }
+
+  // False when a sum is not finite and the policy is kError: the residuals then
+  // are as they were.
+  bool Run(T* values, std::int32_t* indices) {
+    Band<T> band = FirstBand();
+    if (MayWriteAtOnce(band)) {
+      SplitAll(band);
+      if (dropped_ > 0 && policy_ == NonFinitePolicy::kError) {
+        CopyResiduals();
+        return false;
+      }
+      if (FindCut(band)) {
+        FinishSplit(values, indices);
+        return true;
+      }
+      RestoreSums();
+      band = ExactBand();
+    }
+    do {
+      if (!SurveyAll(band)) return false;
+      if (FindCut(band)) break;
+      band = ExactBand();
+    } while (true);
+    Commit(values, indices);
+    return true;
+  }
+
+  // Of the sums, how many were replaced by zero.
+  std::int64_t dropped() const { return dropped_; }
+
+  // SHAPE: row_splits[tensors + 1]
+  void WriteRowSplits(std::int64_t* row_splits) const {
+    std::fill_n(row_splits, updates_.size() + 1, 0);
+    for (const ChunkState& state : states_) {
+      row_splits[state.chunk.tensor + 1] += state.chosen;
+    }
+    for (std::size_t t = 0; t < updates_.size(); ++t) {
+      row_splits[t + 1] += row_splits[t];
+    }
+  }
+
+ private:
+  using Bits = FloatBitsOf<T>;
+  static constexpr Bits kInfinity = FloatTraits<T>::kInfinity;
+
+  struct ChunkState {
+    Chunk chunk;
+    std::int64_t room;         // where its part of the scratch begins
+    std::int64_t above = 0;    // keys at band.hi and above
+    std::int64_t in_band = 0;  // keys in the band
+    std::int64_t at_edge = 0;  // keys equal to band.edge
+    std::int64_t listed = 0;   // entries a split left in the scratch
+    std::int64_t dropped = 0;
+    std::int64_t chosen = 0;       // entries that leave
+    std::int64_t ties = 0;         // of them, those equal to from_ - 1
+    std::int64_t tied = 0;         // of all, those equal to from_ - 1
+    std::int64_t first_entry = 0;  // where its entries begin in the output
+  };
+
+  // Calls body(state) for every chunk.
+  template <typename Body>
+  void ForEachChunk(const Body& body) {
+    Serial serial;
+    Parallel& threads = n_ < kOneThread ? serial : parallel_;
+    threads.Run(static_cast<int>(states_.size()), [&](int c) {
+      const DefaultFloatEnvironment environment;
+      body(states_[static_cast<std::size_t>(c)]);
+    });
+  }
+
+  // Calls body(begin, count) for the blocks of [begin, end).
+  template <typename Body>
+  static void ForEachBlock(std::int64_t begin, std::int64_t end,
+                           const Body& body) {
+    for (; begin < end; begin += kBlock)
+      body(begin, std::min(kBlock, end - begin));
+  }
+
+  const Update<T>& UpdateOf(const ChunkState& state) const {
+    return updates_[state.chunk.tensor];
+  }
+
+  const T* ReadDelta(const Update<T>& update, std::int64_t begin,
+                     std::int64_t count, T* staging) const {
+    return sums_only_ ? MinusZeros<T>()
+                      : update.delta->Read(begin, count, staging);
+  }
+
+  const T* ResidualOf(const Update<T>& update) const {
+    return sums_only_ ? update.residual_out : update.residual_in;
+  }
+
+  Band<T> FirstBand() {
+    if (k_ == 0) return {kInfinity, kInfinity};
+    if (k_ == n_) return {0, 0};
+    if (n_ <= kSampleNothing) return {0, kInfinity};
+    const DefaultFloatEnvironment environment;
+    Bits* const keys =
+        scratch_->keys.template Reserve<Bits>(SampleLines(n_) * kLine);
+    std::vector<Chunk> chunks;
+    for (const ChunkState& state : states_) chunks.push_back(state.chunk);
+    const std::int64_t count = SampleKeys(updates_, chunks, n_, keys);
+    return BandFromSample<T>(keys, count, k_, n_);
+  }
+
+  // A split by the band writes each entry twice; with many of them, looking
+  // first is cheaper. Ties at an edge of the band need to be counted first.
+  bool MayWriteAtOnce(const Band<T>& band) const {
+    if (band.lo == 0 || band.edge != Band<T>::kNoEdge || k_ > n_ / 5) {
+      return false;
+    }
+    if (policy_ == NonFinitePolicy::kDrop) return true;
+    return std::all_of(updates_.begin(), updates_.end(),
+                       [](const Update<T>& update) {
+                         return update.residual_in != update.residual_out &&
+                                !update.delta->TakeWrites();
+                       });
+  }
+
+  void CountDropped() {
+    for (ChunkState& state : states_)
+      dropped_ += std::exchange(state.dropped, 0);
+  }
+
+  // ---- survey
+
+  // False when it met a sum that is not finite under kError.
+  bool SurveyAll(const Band<T>& band) {
+    Bits* const keys = scratch_->keys.template Reserve<Bits>(room_);
+    std::atomic<bool> refused{false};
+    ForEachChunk([&](ChunkState& state) {
+      if (refused.load(std::memory_order_relaxed)) return;
+      if (!SurveyChunk(band, keys + state.room, &state)) refused = true;
+    });
+    if (refused) return false;
+    std::int64_t total = 0;
+    for (const ChunkState& state : states_) total += state.in_band;
+    Bits* gathered = scratch_->values.template Reserve<Bits>(total);
+    band_keys_ = gathered;
+    for (const ChunkState& state : states_) {
+      gathered = std::copy_n(keys + state.room, state.in_band, gathered);
+    }
+    return true;
+  }
+
+  bool SurveyChunk(const Band<T>& band, Bits* keys, ChunkState* state) const {
+    const Update<T>& update = UpdateOf(*state);
+    std::array<T, kBlock> staging;
+    SurveyCursor<T> cursor{keys};
+    state->dropped = 0;
+    bool finite = true;
+    ForEachBlock(state->chunk.begin, state->chunk.end,
+                 [&](std::int64_t begin, std::int64_t count) {
+                   const T* const delta =
+                       ReadDelta(update, begin, count, staging.data());
+                   const T* const residual = ResidualOf(update) + begin;
+                   const SurveyCursor<T> before = cursor;
+                   if (!finite || kernels_.survey(delta, residual, count, band,
+                                                  &cursor) < kInfinity) {
+                     return;
+                   }
+                   if (policy_ == NonFinitePolicy::kError) {
+                     finite = false;
+                     return;
+                   }
+                   cursor = before;
+                   for (std::int64_t i = 0; i < count; ++i) {
+                     const T a = delta[i] + residual[i];
+                     state->dropped += !IsFinite(a);
+                     staging[static_cast<std::size_t>(i)] =
+                         IsFinite(a) ? a : T{};
+                   }
+                   kernels_.survey(staging.data(), MinusZeros<T>(), count, band,
+                                   &cursor);
+                 });
+    state->above = cursor.above;
+    state->in_band = cursor.in_band;
+    state->at_edge = cursor.at_edge;
+    return finite;
+  }
+
+  // ---- split
+
+  // Splits [begin, end) of a chunk by `band`. The entries of each block go
+  // behind those of the block before; `after_block` may move the cursor.
+  template <typename AfterBlock>
+  void SplitRange(const Band<T>& band, std::int64_t begin, std::int64_t end,
+                  SplitCursor<T>* cursor, ChunkState* state,
+                  const AfterBlock& after_block) const {
+    const Update<T>& update = UpdateOf(*state);
+    std::array<T, kBlock> staging;
+    ForEachBlock(begin, end, [&](std::int64_t at, std::int64_t count) {
+      const T* const delta =
+          sums_only_ ? MinusZeros<T>()
+                     : update.delta->Take(at, count, staging.data());
+      const SplitCursor<T> before = *cursor;
+      if (kernels_.split(
+              delta, ResidualOf(update) + at, update.residual_out + at, count,
+              static_cast<std::int32_t>(at), band, cursor) >= kInfinity) {
+        state->dropped += DropNonFinite(band, before, cursor);
+      }
+      after_block();
+    });
+  }
+
+  // Sums that are not finite were taken for large ones: the residual holds
+  // nothing of them, but the entries since `before` do. Returns how many.
+  static std::int64_t DropNonFinite(const Band<T>& band,
+                                    const SplitCursor<T>& before,
+                                    SplitCursor<T>* cursor) {
+    const std::int64_t end = cursor->count;
+    *cursor = before;
+    std::int64_t dropped = 0;
+    for (std::int64_t j = before.count; j < end; ++j) {
+      T a = cursor->values[j];
+      if (!IsFinite(a)) {
+        ++dropped;
+        if (band.lo > 0) continue;
+        a = T{};
+      }
+      if (MagnitudeKey(a) < band.hi) {
+        cursor->band[cursor->in_band++] =
+            static_cast<std::int32_t>(cursor->count);
+      }
+      cursor->values[cursor->count] = a;
+      cursor->indices[cursor->count++] = cursor->indices[j];
+    }
+    return dropped;
+  }
+
+  void SplitAll(const Band<T>& band) {
+    listed_values_ = scratch_->values.template Reserve<T>(room_);
+    listed_indices_ = scratch_->indices.template Reserve<std::int32_t>(room_);
+    band_places_ = scratch_->keys.template Reserve<std::int32_t>(room_);
+    ForEachChunk([&](ChunkState& state) {
+      SplitCursor<T> cursor{listed_values_ + state.room,
+                            listed_indices_ + state.room,
+                            band_places_ + state.room};
+      SplitRange(band, state.chunk.begin, state.chunk.end, &cursor, &state,
+                 [] {});
+      state.listed = cursor.count;
+      state.in_band = cursor.in_band;
+      state.above = cursor.count - cursor.in_band;
+    });
+    CountDropped();
+    std::int64_t total = 0;
+    for (const ChunkState& state : states_) total += state.in_band;
+    split_keys_.resize(static_cast<std::size_t>(total));
+    Bits* gathered = split_keys_.data();
+    band_keys_ = gathered;
+    for (const ChunkState& state : states_) {
+      const T* const listed = listed_values_ + state.room;
+      const std::int32_t* const places = band_places_ + state.room;
+      for (std::int64_t j = 0; j < state.in_band; ++j) {
+        *gathered++ = MagnitudeKey(listed[places[j]]);
+      }
+    }
+  }
+
+  // Settles the band after SplitAll: its chosen entries leave the residual, and
+  // all chosen entries go to the output, in order.
+  void FinishSplit(T* values, std::int32_t* indices) {
+    ForEachChunk([&](ChunkState& state) {
+      const Update<T>& update = UpdateOf(state);
+      const T* const listed = listed_values_ + state.room;
+      const std::int32_t* const listed_at = listed_indices_ + state.room;
+      const std::int32_t* const places = band_places_ + state.room;
+      T* value = values + state.first_entry;
+      std::int32_t* index = indices + state.first_entry;
+      std::int64_t copied = 0;
+      const auto copy_up_to = [&](std::int64_t end) {
+        value = std::copy(listed + copied, listed + end, value);
+        index = std::copy(listed_at + copied, listed_at + end, index);
+      };
+      std::int64_t ties = state.ties;
+      for (std::int64_t j = 0; j < state.in_band; ++j) {
+        const std::int64_t place = places[j];
+        const Bits key = MagnitudeKey(listed[place]);
+        if (key >= from_ || (key + 1 == from_ && ties-- > 0)) {
+          update.residual_out[listed_at[place]] = T{};
+        } else {
+          copy_up_to(place);
+          copied = place + 1;
+        }
+      }
+      copy_up_to(state.listed);
+      ClearSource(update, indices, state);
+    });
+  }
+
+  // After a split by a band that missed: everything that left comes back.
+  void RestoreSums() {
+    ForEachChunk([&](ChunkState& state) {
+      T* const residual = UpdateOf(state).residual_out;
+      for (std::int64_t j = state.room; j < state.room + state.listed; ++j) {
+        residual[listed_indices_[j]] = listed_values_[j];
+      }
+    });
+    sums_only_ = true;
+  }
+
+  void CopyResiduals() {
+    for (const Update<T>& update : updates_) {
+      std::copy_n(update.residual_in, update.n, update.residual_out);
+    }
+  }
+
+  // ---- the cut
+
+  // Sets from_ and the shares of the chunks: the keys at from_ and above leave,
+  // and of those just below it the first few. False when the band missed.
+  bool FindCut(const Band<T>& band) {
+    std::int64_t above = 0;
+    std::int64_t in_band = 0;
+    std::int64_t at_edge = 0;
+    for (const ChunkState& state : states_) {
+      above += state.above;
+      in_band += state.in_band;
+      at_edge += state.at_edge;
+    }
+    const std::int64_t wanted = k_ - above;
+    if (wanted < 0 || wanted > in_band + at_edge) return false;
+    std::int64_t ties = 0;
+    if (wanted == 0) {
+      from_ = band.hi;
+    } else if (wanted > in_band) {
+      from_ = band.lo;
+      ties = wanted - in_band;
+    } else {
+      std::vector<Bits> keys(band_keys_, band_keys_ + in_band);
+      const Ranked<Bits> last = FindRank(keys.data(), in_band, wanted);
+      from_ = static_cast<Bits>(last.key + 1);
+      ties = wanted - last.above;
+    }
+    ShareOut(ties, wanted > in_band);
+    return true;
+  }
+
+  void ShareOut(std::int64_t ties, bool edge_ties) {
+    const Bits* keys = band_keys_;
+    std::int64_t first_entry = 0;
+    for (ChunkState& state : states_) {
+      std::int64_t chosen = 0;
+      std::int64_t tied = 0;
+      for (std::int64_t j = 0; j < state.in_band; ++j) {
+        chosen += keys[j] >= from_;
+        tied += keys[j] + 1 == from_;
+      }
+      keys += state.in_band;
+      state.tied = edge_ties ? state.at_edge : tied;
+      state.ties = std::min(ties, state.tied);
+      ties -= state.ties;
+      state.chosen = state.above + chosen + state.ties;
+      state.first_entry = first_entry;
+      first_entry += state.chosen;
+    }
+  }
+
+  // Splits by the exact cut, every entry straight into its place.
+  void Commit(T* values, std::int32_t* indices) {
+    ForEachChunk([&](ChunkState& state) {
+      const Chunk& chunk = state.chunk;
+      const std::int64_t boundary = EndOfTies(state);
+      std::array<T, kBlock + kSlack> block_values;
+      std::array<std::int32_t, kBlock + kSlack> block_indices;
+      std::array<std::int32_t, kSlack> no_band;
+      T* value = values + state.first_entry;
+      std::int32_t* index = indices + state.first_entry;
+      SplitCursor<T> cursor{block_values.data(), block_indices.data(),
+                            no_band.data()};
+      const auto flush = [&] {
+        value = std::copy_n(block_values.data(), cursor.count, value);
+        index = std::copy_n(block_indices.data(), cursor.count, index);
+        cursor.count = 0;
+      };
+      const auto below = static_cast<Bits>(from_ - 1);
+      state.dropped = 0;
+      SplitRange({below, below}, chunk.begin, boundary, &cursor, &state, flush);
+      SplitRange({from_, from_}, boundary, chunk.end, &cursor, &state, flush);
+      ClearSource(UpdateOf(state), indices, state);
+    });
+    CountDropped();
+  }
+
+  // Up to here the keys just below the cut leave too.
+  std::int64_t EndOfTies(const ChunkState& state) const {
+    if (state.ties == 0) return state.chunk.begin;
+    if (state.ties == state.tied) return state.chunk.end;
+    const Update<T>& update = UpdateOf(state);
+    std::array<T, kBlock> staging;
+    std::int64_t left = state.ties;
+    std::int64_t end_of_ties = state.chunk.end;
+    ForEachBlock(state.chunk.begin, state.chunk.end,
+                 [&](std::int64_t begin, std::int64_t count) {
+                   if (left == 0) return;
+                   const T* const delta =
+                       ReadDelta(update, begin, count, staging.data());
+                   const T* const residual = ResidualOf(update) + begin;
+                   for (std::int64_t i = 0; i < count && left > 0; ++i) {
+                     const T a = delta[i] + residual[i];
+                     const Bits key = IsFinite(a) ? MagnitudeKey(a) : Bits{0};
+                     if (key + 1 != from_ || --left > 0) continue;
+                     end_of_ties = begin + i + 1;
+                   }
+                 });
+    return end_of_ties;
+  }
+
+  static void ClearSource(const Update<T>& update, const std::int32_t* indices,
+                          const ChunkState& state) {
+    if (!update.delta->TakeWrites()) return;
+    for (std::int64_t j = 0; j < state.chosen; ++j) {
+      update.delta->Clear(indices[state.first_entry + j]);
+    }
+  }
+
+  // ---- when the sample misled
+
+  // The leading bits of the k-th largest key, from a histogram of them all.
+  Band<T> ExactBand() {
+    constexpr int kBinBits = 12;
+    constexpr int kShift = kKeyBits<T> - kBinBits;
+    using Histogram = std::array<std::int64_t, 1 << kBinBits>;
+    const int tiles =
+        TileCount(static_cast<std::int64_t>(states_.size()), 16, parallel_);
+    std::vector<Histogram> histograms(static_cast<std::size_t>(tiles),
+                                      Histogram{});
+    parallel_.Run(tiles, [&](int t) {
+      const DefaultFloatEnvironment environment;
+      Histogram& histogram = histograms[static_cast<std::size_t>(t)];
+      std::array<T, kBlock> staging;
+      const Range mine =
+          TileOf(static_cast<std::int64_t>(states_.size()), tiles, t);
+      for (std::int64_t c = mine.begin; c < mine.end; ++c) {
+        const ChunkState& state = states_[static_cast<std::size_t>(c)];
+        const Update<T>& update = UpdateOf(state);
+        ForEachBlock(state.chunk.begin, state.chunk.end,
+                     [&](std::int64_t begin, std::int64_t count) {
+                       const T* const delta =
+                           ReadDelta(update, begin, count, staging.data());
+                       const T* const residual = ResidualOf(update) + begin;
+                       for (std::int64_t i = 0; i < count; ++i) {
+                         const T a = delta[i] + residual[i];
+                         const Bits key =
+                             IsFinite(a) ? MagnitudeKey(a) : Bits{0};
+                         ++histogram[static_cast<std::size_t>(key >> kShift)];
+                       }
+                     });
+      }
+    });
+    std::int64_t above = 0;
+    std::size_t bin = Histogram{}.size();
+    while (above < k_) {
+      --bin;
+      for (const Histogram& histogram : histograms) above += histogram[bin];
+    }
+    return {static_cast<Bits>(bin << kShift),
+            static_cast<Bits>((bin + 1) << kShift)};
+  }
+
+  std::vector<Update<T>> updates_;
+  const NonFinitePolicy policy_;
+  const BlockKernels<T> kernels_;
+  Parallel& parallel_;
+  const ScratchLease scratch_;
+  std::vector<ChunkState> states_;
+  std::int64_t room_ = 0;
+  std::int64_t n_ = 0;
+  std::int64_t k_ = 0;
+
+  T* listed_values_ = nullptr;  // what SplitAll left, by chunk
+  std::int32_t* listed_indices_ = nullptr;
+  std::int32_t* band_places_ = nullptr;
+  std::vector<Bits> split_keys_;
+  const Bits* band_keys_ = nullptr;  // the keys in the band, in order
+  Bits from_ = 0;
+  bool sums_only_ = false;  // residual_out holds the sums already
+  std::int64_t dropped_ = 0;
+};
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_SELECT_H_

@@ -1,0 +1,102 @@
+// What is selected from: one or more tensors, each with its residual and a
+// source of its delta, seen as one long row that is cut into chunks. Must not
+// know how the selection is made.
+#ifndef FEDPLUG_CORE_TOPK_UPDATE_H_
+#define FEDPLUG_CORE_TOPK_UPDATE_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/topk_blocks.h"
+
+namespace fedplug::topk {
+
+// Where the deltas of a tensor come from, at most kBlock at a time.
+template <typename T>
+class DeltaSource {
+ public:
+  virtual ~DeltaSource() = default;
+
+  // The deltas from `begin` on: memory of the source's own, or `staging`
+  // filled.
+  // SHAPE: staging[kBlock]
+  virtual const T* Read(std::int64_t begin, std::int64_t count,
+                        T* staging) const = 0;
+
+  // The same, called exactly once for each element and when its residual is
+  // about to be written.
+  virtual const T* Take(std::int64_t begin, std::int64_t count,
+                        T* staging) const {
+    return Read(begin, count, staging);
+  }
+
+  // Called for every element that leaves, when all have been taken.
+  virtual void Clear(std::int32_t /*index*/) const {}
+
+  // Whether Take changes anything that a refused call must leave as it is.
+  virtual bool TakeWrites() const { return false; }
+};
+
+// Deltas as they lie in memory.
+template <typename T>
+class PlainDelta final : public DeltaSource<T> {
+ public:
+  explicit PlainDelta(const T* delta) : delta_(delta) {}
+  const T* Read(std::int64_t begin, std::int64_t /*count*/,
+                T* /*staging*/) const override {
+    return delta_ + begin;
+  }
+
+ private:
+  const T* delta_;
+};
+
+// Zeros that change nothing when added, not even the sign of -0: -0 itself.
+template <typename T>
+const T* MinusZeros() {
+  static const auto* const zeros = [] {
+    auto* const block = new std::array<T, kBlock>;
+    constexpr auto kBits =
+        static_cast<FloatBitsOf<T>>(FloatBitsOf<T>{1} << kKeyBits<T>);
+    for (T& zero : *block) std::memcpy(&zero, &kBits, sizeof(T));
+    return block;
+  }();
+  return zeros->data();
+}
+
+template <typename T>
+struct Update {
+  const DeltaSource<T>* delta;
+  const T* residual_in;
+  T* residual_out;
+  std::int64_t n;
+};
+
+// Elements [begin, end) of one tensor.
+struct Chunk {
+  std::size_t tensor;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// Not a power of two, so that what is kept per chunk does not compete for the
+// same lines of a cache.
+inline constexpr std::int64_t kChunk = 27 * kBlock;
+
+template <typename T>
+std::vector<Chunk> CutIntoChunks(const std::vector<Update<T>>& updates) {
+  std::vector<Chunk> chunks;
+  for (std::size_t tensor = 0; tensor < updates.size(); ++tensor) {
+    const std::int64_t n = updates[tensor].n;
+    for (std::int64_t begin = 0; begin < n; begin += kChunk) {
+      chunks.push_back({tensor, begin, std::min(n, begin + kChunk)});
+    }
+  }
+  return chunks;
+}
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_UPDATE_H_
