@@ -23,6 +23,7 @@ __all__ = [
     "StoreError",
     "StoreMismatchError",
     "UnknownNameError",
+    "WorkerError",
     "nearest",
 ]
 
@@ -89,6 +90,10 @@ class ComputationError(FedplugError, RuntimeError):
     def __init__(self, message: str, client: int | None = None) -> None:
         super().__init__(message)
         self.client = client
+
+
+class WorkerError(FedplugError, RuntimeError):
+    """A worker process did not start, or died; the message holds what it wrote last."""
 
 
 class StoreError(FedplugError):

@@ -52,7 +52,7 @@ def create_sync_execution_context(
     return InProcessSyncContext(max_concurrent_clients, default_num_clients)
 
 
-class InProcessAsyncContext(tff.framework.AsyncExecutionContext):  # type: ignore[misc]
+class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
     """TFF's execution context on our executor."""
 
     runs_custom_ops = True
@@ -101,7 +101,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):  # type: ignor
             return program
 
 
-class InProcessSyncContext(tff.framework.SyncContext):  # type: ignore[misc]
+class InProcessSyncContext(tff.framework.SyncContext):
     """Runs the asynchronous context on a loop of its own."""
 
     runs_custom_ops = True

@@ -59,7 +59,7 @@ def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
     )
 
 
-class InProcessExecutorFactory(tff.framework.ExecutorFactory):  # type: ignore[misc]
+class InProcessExecutorFactory(tff.framework.ExecutorFactory):
     """Makes executors, which hold nothing that would have to be cleaned up.
 
     Args:
@@ -82,7 +82,7 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):  # type: ignore[m
         """Does nothing: a failed call leaves nothing behind."""
 
 
-class _Value(ExecutorValue):  # type: ignore[misc]
+class _Value(ExecutorValue):
     def __init__(self, value: Any, type_signature: tff.Type, num_clients: int) -> None:
         self._value = value
         self._type_signature = type_signature
@@ -100,7 +100,7 @@ class _Value(ExecutorValue):  # type: ignore[misc]
         return materialize(self._value, self._type_signature, self._num_clients)
 
 
-class _InProcessExecutor(Executor):  # type: ignore[misc]
+class _InProcessExecutor(Executor):
     def __init__(self, num_clients: int, pool: ClientPool, rounds: ThreadExecutor) -> None:
         self._num_clients = num_clients
         self._pool = pool

@@ -1,4 +1,4 @@
-"""TFF's stock worker as a runtime: refuses what it cannot run before the worker sees it, and supervises the worker.
+"""TFF's stock worker as a runtime: refuses what it cannot run, and supervises the worker.
 
 Must not know the in-process runtime.
 """
@@ -43,7 +43,7 @@ def create_native_execution_context(
     return NativeContext(max_concurrent_clients, default_num_clients, start_timeout)
 
 
-class NativeContext(tff.framework.SyncExecutionContext):  # type: ignore[misc]
+class NativeContext(tff.framework.SyncExecutionContext):
     """TFF's context on a worker of its own; custom ops do not run there."""
 
     runs_custom_ops = False

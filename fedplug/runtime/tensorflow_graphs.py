@@ -15,6 +15,7 @@ Must not know TFF's types or values: everything here is lists of tensors.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import threading
@@ -48,16 +49,31 @@ class Cancellation:
     """Stops the calls that were given it: those under way and those to come. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        self.manager = cancellation.CancellationManager()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
-        return bool(self.manager.is_cancelled)
+        self._changing = threading.Lock()
+        self._running: set[cancellation.CancellationManager] = set()
+        self._cancelled = False
 
     def cancel(self) -> None:
         """Makes running and later calls end with `tf.errors.CancelledError`."""
-        self.manager.start_cancel()
+        with self._changing:
+            self._cancelled = True
+            running = list(self._running)
+        for manager in running:
+            manager.start_cancel()
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[cancellation.CancellationManager]:
+        """Gives a call a manager of its own: TensorFlow cancels the one it is given when the call fails."""
+        manager = cancellation.CancellationManager()
+        with self._changing:
+            if self._cancelled:
+                raise tf.errors.CancelledError(None, None, "the computation was cancelled")
+            self._running.add(manager)
+        try:
+            yield manager
+        finally:
+            with self._changing:
+                self._running.discard(manager)
 
 
 Shape = tuple[int | None, ...] | None
@@ -134,9 +150,10 @@ class GraphFunction:
         else:
             name = template.name
         try:
-            outputs = execute.execute_with_cancellation(
-                name, template.num_outputs, inputs, _CALL_ATTRS, eager_context.context(), cancel.manager
-            )
+            with cancel.call() as manager:
+                outputs = execute.execute_with_cancellation(
+                    name, template.num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
+                )
         finally:
             if self._one_shot:
                 self._forget(template.registered)

@@ -1,7 +1,7 @@
 """The process of TFF's stock worker: started with a time limit, and never left behind.
 
-TFF stops its worker in a `__del__` only, so that it outlives a parent that is killed, and waits for it without a
-limit. Here the kernel kills the worker when this process ends, however it ends. Must not know computations.
+TFF stops its worker in a `__del__` only, so that it outlives a parent that is killed, and waits for it for
+ever. Here the kernel kills the worker when this process ends, however it ends. Must not know computations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedplug.errors import WorkerError
 
 __all__ = ["Worker"]
 
-# Runs in a fresh interpreter and becomes the worker: the request to be killed with the parent survives the exec.
+# Run by a fresh interpreter, which becomes the worker: the request to be killed survives the exec.
 _BECOME_WORKER = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
@@ -107,7 +107,7 @@ def _start(command: list[str], log: int) -> subprocess.Popen[bytes]:
     ready = threading.Event()
 
     def watch() -> None:
-        # The kernel acts when the thread that started the process ends, so this one stays until the process does.
+        # The kernel acts when the thread that started the process ends, so this one stays as long as it.
         launcher = [sys.executable, "-I", "-S", "-c", _BECOME_WORKER, str(os.getpid()), *command]
         started.append(subprocess.Popen(launcher, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
         ready.set()

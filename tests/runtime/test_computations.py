@@ -1,0 +1,283 @@
+"""Hand-written computations give on this runtime exactly what they give on TFF's stock worker."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+F32, I32 = np.float32, np.int32
+CLIENTS, SERVER = tff.CLIENTS, tff.SERVER
+
+
+def at_clients(member, all_equal=False):
+    return tff.FederatedType(member, CLIENTS, all_equal)
+
+
+@tff.tensorflow.computation(F32)
+def double(x):
+    return x * 2
+
+
+@tff.tensorflow.computation(F32, F32)
+def add(x, y):
+    return x + y
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (np.bool_, True),
+        (np.int8, -3),
+        (np.uint8, 200),
+        (np.int64, 2**40),
+        (np.float16, 0.5),
+        (np.float64, 0.1),
+        (np.complex64, 1 + 2j),
+        (np.str_, "text"),
+        (np.str_, b"\x00bytes\x00"),
+    ],
+)
+def test_every_dtype_goes_in_and_comes_out(same_on_both, dtype, value):
+    same_on_both(lambda: tff.tensorflow.computation(lambda x: tf.identity(x), dtype)(value))
+
+
+@pytest.mark.parametrize("shape", [(0,), (3,), (2, 3), (1, 0, 2)])
+@pytest.mark.parametrize("declared", ["known", "unknown size", "unknown rank"])
+def test_every_shape_goes_in_and_comes_out(same_on_both, shape, declared):
+    spec = {"known": shape, "unknown size": [None] * len(shape), "unknown rank": None}[declared]
+    array = np.arange(np.prod(shape), dtype=F32).reshape(shape)
+    same_on_both(
+        lambda: tff.tensorflow.computation(lambda x: tf.identity(x), tff.TensorType(F32, spec))(array)
+    )
+
+
+def test_arrays_of_strings_come_out_as_objects(same_on_both):
+    same_on_both(lambda: tff.tensorflow.computation(lambda: tf.constant([["a"], ["bc"]]))())
+
+
+def test_structures_keep_names_containers_and_order(same_on_both):
+    point = collections.namedtuple("point", ["y", "x"])
+
+    @tff.tensorflow.computation
+    def structures():
+        return (
+            collections.OrderedDict(b=tf.constant(1), a=(tf.constant(2.0), [tf.constant(3)])),
+            point(4, 5),
+            (),
+        )
+
+    mapping, named, empty = same_on_both(structures)
+    assert isinstance(mapping, collections.OrderedDict)
+    assert isinstance(named, point)
+    assert isinstance(empty, tuple)
+
+
+def test_datasets_are_arguments_and_results(same_on_both):
+    element = collections.OrderedDict(b=tff.TensorType(F32, [None]), a=I32)
+
+    @tff.tensorflow.computation(tff.SequenceType(element))
+    def shift(data):
+        return data.map(lambda e: collections.OrderedDict(b=e["b"] + 1, a=e["a"] + 1)), data.reduce(
+            0, lambda total, e: total + e["a"]
+        )
+
+    elements = [collections.OrderedDict(b=np.ones([n], F32), a=n) for n in (2, 2, 1)]
+    dataset = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(b=np.ones([3, 2], F32), a=[1, 2, 3]))
+    same_on_both(lambda: shift(elements))
+    same_on_both(lambda: shift(dataset))
+
+
+def test_state_of_a_graph_is_initialized_and_used(same_on_both):
+    @tff.tensorflow.computation(F32)
+    def stateful(x):
+        variable = tf.Variable(1.0)
+        table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), -1)
+        with tf.control_dependencies([variable.assign_add(x)]):
+            return variable.read_value(), table.lookup(tf.constant(["b", "c"]))
+
+    same_on_both(lambda: [stateful(2.0), stateful(2.0)])
+
+
+def test_old_and_new_loops_run(same_on_both):
+    @tff.tensorflow.computation(I32)
+    def loops(n):
+        new = tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 2), [0, 1])[1]
+        tf.compat.v1.disable_control_flow_v2()
+        try:
+            weights = tf.Variable(3)
+            old = tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x + weights.read_value()), [0, 1])[1]
+        finally:
+            tf.compat.v1.enable_control_flow_v2()
+        return new, old
+
+    assert same_on_both(lambda: loops(5)) == (32, 16)
+
+
+def test_queues_and_tensor_lists_run(same_on_both):
+    @tff.tensorflow.computation
+    def containers():
+        queue = tf.queue.FIFOQueue(3, [tf.int32], shapes=[[]])
+        with tf.control_dependencies([queue.enqueue_many([[7, 8]])]):
+            first = queue.dequeue()
+        array = tf.TensorArray(tf.int32, 2).write(0, 1).write(1, 2)
+        return first, array.stack()
+
+    same_on_both(lambda: [containers(), containers()])
+
+
+def test_seeded_random_numbers_are_those_of_the_stock_worker(same_on_both):
+    same_on_both(lambda: tff.tensorflow.computation(lambda: tf.random.normal([3], seed=5))())
+
+
+def test_map_broadcast_zip_and_sum(same_on_both):
+    @tff.federated_computation(at_clients(F32), tff.FederatedType(F32, SERVER))
+    def program(values, offset):
+        sent = tff.federated_broadcast(offset)
+        moved = tff.federated_map(add, tff.federated_zip((values, sent)))
+        return moved, tff.federated_sum(moved), tff.federated_map(double, offset), sent
+
+    same_on_both(lambda: program([1.0, 2.5, -3.0], 10.0))
+
+
+def test_values_and_evaluations_at_both_placements(same_on_both, inprocess):
+    one = tff.tensorflow.computation(lambda: tf.constant(1))
+
+    @tff.federated_computation(at_clients(F32))
+    def program(values):
+        return (
+            tff.federated_value(1, SERVER),
+            tff.federated_value(2, CLIENTS),
+            tff.federated_eval(one, SERVER),
+            tff.federated_sum(tff.federated_eval(one, CLIENTS)),
+            tff.federated_zip((tff.federated_value(3, SERVER), tff.federated_value(4, SERVER))),
+            tff.federated_zip((tff.federated_value(5, CLIENTS), values)),
+        )
+
+    same_on_both(lambda: program([1.0, 2.0]))
+
+
+def test_nested_zip_of_structures_keeps_them_apart(same_on_both):
+    pair = collections.OrderedDict(a=F32, b=(I32, F32))
+
+    @tff.federated_computation(at_clients(pair), at_clients(pair, all_equal=True))
+    def program(mine, common):
+        return tff.federated_zip(collections.OrderedDict(x=mine, y=(common, mine)))
+
+    def value(n):
+        return collections.OrderedDict(a=float(n), b=(n, n / 2))
+
+    same_on_both(lambda: program([value(1), value(2)], value(9)))
+
+
+def test_mean_min_max(same_on_both):
+    @tff.federated_computation(at_clients(F32), at_clients(F32))
+    def program(values, weights):
+        return (
+            tff.federated_mean(values),
+            tff.federated_mean(values, weights),
+            tff.federated_min(values),
+            tff.federated_max(values),
+        )
+
+    same_on_both(lambda: program([0.1, 0.2, 0.7], [3.0, 2.0, 5.0]))
+
+
+def test_aggregate_with_accumulate_and_report(same_on_both):
+    accumulate = tff.tensorflow.computation(lambda state, x: (state[0] + x, state[1] + 1), (F32, I32), F32)
+    merge = tff.tensorflow.computation(lambda a, b: (a[0] + b[0], a[1] + b[1]), (F32, I32), (F32, I32))
+    report = tff.tensorflow.computation(lambda total, n: total / tf.cast(n, tf.float32), F32, I32)
+
+    @tff.federated_computation(at_clients(F32))
+    def program(values):
+        return tff.federated_aggregate(values, (0.0, 0), accumulate, merge, report)
+
+    same_on_both(lambda: program([0.1, 0.2, 0.4]))
+
+
+def test_aggregate_of_an_all_equal_value_counts_every_client(same_on_both):
+    @tff.federated_computation(at_clients(F32), tff.FederatedType(F32, SERVER))
+    def program(values, sent):
+        return tff.federated_sum(tff.federated_broadcast(sent)), tff.federated_sum(values)
+
+    same_on_both(lambda: program([1.0, 2.0, 3.0], 5.0))
+
+
+def test_select(same_on_both):
+    slice_ = tff.tensorflow.computation(
+        lambda table, key: tf.gather(table, key), tff.TensorType(F32, [4, 2]), I32
+    )
+
+    @tff.federated_computation(
+        at_clients(tff.TensorType(I32, [2])), tff.FederatedType(tff.TensorType(F32, [4, 2]), SERVER)
+    )
+    def program(keys, table):
+        return tff.federated_select(keys, tff.federated_value(4, SERVER), table, slice_)
+
+    table = np.arange(8, dtype=F32).reshape(4, 2)
+    keys = [np.array(k, I32) for k in ([0, 3], [2, 2])]
+    same_on_both(lambda: program(keys, table))
+
+
+def test_sequence_map_and_reduce_at_clients(same_on_both):
+    @tff.federated_computation(at_clients(tff.SequenceType(F32)))
+    def program(data):
+        doubled = tff.federated_map(
+            tff.federated_computation(lambda s: tff.sequence_map(double, s), tff.SequenceType(F32)), data
+        )
+        totals = tff.federated_map(
+            tff.federated_computation(lambda s: tff.sequence_reduce(s, 0.0, add), tff.SequenceType(F32)),
+            doubled,
+        )
+        return tff.federated_sum(totals)
+
+    same_on_both(lambda: program([[1.0, 2.0], [3.0]]))
+
+
+def test_nested_computations_and_functions_as_values(same_on_both):
+    @tff.federated_computation(tff.FunctionType(F32, F32), F32)
+    def twice(function, value):
+        return function(function(value))
+
+    @tff.federated_computation(F32)
+    def program(value):
+        return twice(double, value), collections.OrderedDict(v=value)["v"]
+
+    same_on_both(lambda: program(1.5))
+
+
+def test_no_client_at_all_gives_the_zero(same_on_both):
+    @tff.federated_computation(at_clients(F32))
+    def program(values):
+        return tff.federated_sum(tff.federated_map(double, values)), tff.federated_mean(values)
+
+    same_on_both(lambda: program([]))
+
+
+def test_sequence_sum_and_empty_sequences(on_inprocess):
+    """The stock worker has no sequence_sum."""
+
+    @tff.federated_computation(tff.SequenceType(collections.OrderedDict(b=F32, a=I32)))
+    def program(data):
+        return tff.sequence_sum(data)
+
+    assert program([collections.OrderedDict(b=1.5, a=2)] * 3) == collections.OrderedDict(b=4.5, a=6)
+    assert program([]) == collections.OrderedDict(b=0.0, a=0)
+
+
+def test_sequence_map_of_elements_with_different_shapes(on_inprocess):
+    element = tff.TensorType(F32, [None])
+    longer = tff.tensorflow.computation(lambda x: (x, tf.concat([x, x], 0)), element)
+
+    @tff.federated_computation(tff.SequenceType(element))
+    def program(data):
+        return tff.sequence_map(longer, data)
+
+    sizes = [2, 2, 0, 1]
+    data = tf.data.Dataset.from_tensor_slices(sizes).map(lambda n: tf.cast(tf.range(n), tf.float32))
+    result = [(a.numpy().tolist(), b.numpy().tolist()) for a, b in program(data)]
+    assert result == [([*map(float, range(n))], [*map(float, range(n))] * 2) for n in sizes]
+    assert list(program([])) == []

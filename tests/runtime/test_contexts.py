@@ -1,0 +1,310 @@
+"""How the runtimes are chosen, what they refuse, and how they behave in threads, loops and on Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ComputationError, LoweringError, UnknownNameError, WorkerError
+from fedplug.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
+from fedplug.runtime.native import create_native_execution_context, custom_ops_of
+from fedplug.runtime.tff_internals import computation_pb2
+
+F32, I32 = np.float32, np.int32
+
+
+@tff.tensorflow.computation(I32)
+def add_one(x):
+    return x + 1
+
+
+@tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
+def total(values):
+    return tff.federated_sum(tff.federated_map(add_one, values))
+
+
+def run_async(coroutine):
+    """Like `asyncio.run`, which would take away the thread's event loop that TFF's simulations ask for."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+def current_context():
+    return tff.framework.get_context_stack().current
+
+
+def test_use_runtime_sets_the_default_and_brings_back_the_one_before():
+    before = current_context()
+    with use_runtime("inprocess", max_concurrent_clients=1) as handle:
+        assert current_context() is handle.context
+        assert total([1, 2]) == 5
+    assert current_context() is before
+
+
+def test_an_unknown_runtime_is_named_with_the_nearest_one():
+    before = current_context()
+    with pytest.raises(UnknownNameError, match=r"unknown runtime 'inproces'; did you mean 'inprocess'\?"):
+        use_runtime("inproces")
+    assert current_context() is before
+
+
+def test_contexts_say_whether_custom_ops_run_in_them(inprocess, native):
+    assert inprocess.runs_custom_ops is True
+    assert create_async_execution_context().runs_custom_ops is True
+    assert native.runs_custom_ops is False
+
+
+def holding_custom_op() -> tff.framework.ConcreteComputation:
+    """A federated computation whose graph holds an op of fedplug's, deep inside."""
+    graph = tf.compat.v1.GraphDef()
+    proto = computation_pb2.Computation()
+    proto.CopyFrom(tff.framework.ConcreteComputation.get_proto(add_one))
+    proto.tensorflow.graph_def.Unpack(graph)
+    graph.node.add(name="custom", op="Fedplug>TopKResidual")
+    proto.tensorflow.graph_def.Pack(graph)
+    inner = tff.framework.deserialize_computation(proto)
+    return tff.federated_computation(
+        lambda values: tff.federated_map(inner, values), tff.FederatedType(I32, tff.CLIENTS)
+    )
+
+
+def test_the_stock_worker_is_not_asked_to_run_custom_ops():
+    computation = holding_custom_op()
+    assert custom_ops_of(computation) == ["Fedplug>TopKResidual"]
+    assert custom_ops_of(total) == []
+    with use_runtime("native") as handle:
+        with pytest.raises(
+            LoweringError, match=r'Fedplug>TopKResidual.*lowering="reference".*use_runtime\("inprocess"\)'
+        ):
+            computation([1])
+        assert handle.context.worker is None
+
+
+def test_jax_computations_are_refused_in_plain_words(on_inprocess):
+    proto = computation_pb2.Computation()
+    proto.type.CopyFrom(tff.types.serialize_type(tff.FunctionType(None, tff.TensorType(I32))))
+    proto.xla.SetInParent()
+    inner = tff.framework.deserialize_computation(proto)
+    with pytest.raises(LoweringError, match="'xla' is not supported"):
+        inner()
+
+
+def test_the_default_number_of_clients_applies_where_no_argument_tells():
+    one = tff.tensorflow.computation(lambda: tf.constant(1))
+    count = tff.federated_computation(lambda: tff.federated_sum(tff.federated_eval(one, tff.CLIENTS)))
+    with use_runtime("inprocess", default_num_clients=7):
+        assert count() == 7
+    with use_runtime("inprocess"):
+        assert count() == 0
+
+
+@pytest.mark.parametrize("width", [0, -1])
+def test_a_pool_without_clients_is_refused(width):
+    with pytest.raises(ValueError, match="at least one client"):
+        create_sync_execution_context(max_concurrent_clients=width)
+
+
+class TestErrorsAreThoseOfTff:
+    @pytest.mark.parametrize(
+        "value", [3, [1, "one"], [1.5], [[1, 2]]], ids=["no list", "string", "float", "shape"]
+    )
+    def test_wrong_arguments(self, inprocess, native, value):
+        raised = []
+        for context in (inprocess, native):
+            with tff.framework.get_context_stack().install(context), pytest.raises(TypeError) as caught:
+                total(value)
+            raised.append((caught.type, str(caught.value)))
+        assert raised[0] == raised[1]
+
+    def test_conflicting_cardinalities(self, on_inprocess):
+        @tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS), tff.FederatedType(I32, tff.CLIENTS))
+        def both(a, b):
+            return tff.federated_sum(a), tff.federated_sum(b)
+
+        with pytest.raises(ValueError, match="Conflicting cardinalities"):
+            both([1, 2], [1])
+
+    def test_a_data_set_of_another_structure(self, on_inprocess):
+        reduce = tff.tensorflow.computation(lambda d: d.reduce(0, lambda a, x: a + x), tff.SequenceType(I32))
+        with pytest.raises(TypeError, match="Cannot serialize dataset with elements of type"):
+            reduce(tf.data.Dataset.from_tensors(1.5))
+        with pytest.raises(TypeError, match="Cannot serialize Python type"):
+            reduce(3)
+
+
+class TestFailures:
+    @pytest.fixture
+    def failing(self):
+        @tff.tensorflow.computation(I32)
+        def check(x):
+            with tf.control_dependencies([tf.debugging.assert_less(x, 5, message="too big")]):
+                return x + 1
+
+        @tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
+        def checked_total(values):
+            return tff.federated_sum(tff.federated_map(check, values))
+
+        return check, checked_total
+
+    def test_a_failing_client_is_named_with_its_position_and_the_computation(self, on_inprocess, failing):
+        with pytest.raises(
+            ComputationError, match=r"client 7 of 10 .*federated_map of 'checked_total'.*too big"
+        ) as caught:
+            failing[1]([1, 2, 3, 4, 1, 2, 3, 9, 1, 2])
+        assert caught.value.client == 7
+        assert isinstance(caught.value.__cause__, tf.errors.InvalidArgumentError)
+
+    def test_a_failure_outside_the_clients_names_the_computation(self, on_inprocess, failing):
+        with pytest.raises(
+            ComputationError, match=r"\(int32 -> int32\) failed: InvalidArgumentError: .*too big"
+        ) as caught:
+            failing[0](9)
+        assert caught.value.client is None
+
+    def test_the_context_stays_usable(self, on_inprocess, failing):
+        for _ in range(3):
+            with pytest.raises(ComputationError):
+                failing[1]([9])
+            assert failing[1]([1, 2]) == 5
+
+    def test_a_client_that_meets_nan_is_not_an_error(self, on_inprocess):
+        total = tff.federated_computation(lambda v: tff.federated_sum(v), tff.FederatedType(F32, tff.CLIENTS))
+        assert np.isnan(total([1.0, np.nan]))
+
+
+def test_computations_run_inside_a_running_event_loop(inprocess):
+    async def notebook_cell():
+        with tff.framework.get_context_stack().install(inprocess):
+            return total([1, 2, 3])
+
+    assert run_async(notebook_cell()) == 9
+
+
+def test_asynchronous_computations_run_concurrently_on_one_loop():
+    async def program():
+        with tff.framework.get_context_stack().install(create_async_execution_context()):
+            return await asyncio.gather(*(total([n, n]) for n in range(5)))
+
+    assert run_async(program()) == [2 * n + 2 for n in range(5)]
+
+
+def test_one_context_is_used_by_many_threads(inprocess):
+    def work(n):
+        with tff.framework.get_context_stack().install(inprocess):
+            return total(list(range(n)))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(20))) == [n * (n - 1) // 2 + n for n in range(20)]
+
+
+def test_contexts_nest(inprocess):
+    other = create_sync_execution_context(max_concurrent_clients=1)
+    stack = tff.framework.get_context_stack()
+    with stack.install(inprocess):
+        with stack.install(other):
+            assert total([1]) == 2
+        assert total([2]) == 3
+    other.close()
+
+
+def test_ctrl_c_ends_a_round_and_leaves_the_context_usable(inprocess):
+    endless = tff.tensorflow.computation(
+        lambda x: tf.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i + 1, 0), [x]), I32
+    )
+    program = tff.federated_computation(
+        lambda values: tff.federated_map(endless, values), tff.FederatedType(I32, tff.CLIENTS)
+    )
+    ctrl_c = threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT])
+    with tff.framework.get_context_stack().install(inprocess):
+        ctrl_c.start()
+        with pytest.raises(KeyboardInterrupt):
+            program([1] * 10)
+        assert total([1, 2]) == 5
+
+
+def test_a_context_refuses_to_work_after_a_fork(inprocess):
+    with tff.framework.get_context_stack().install(inprocess):
+        assert add_one(1) == 2
+        child = os.fork()
+        if child == 0:
+            try:
+                add_one(1)
+            except RuntimeError as error:
+                os._exit(0 if "made before a fork()" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_until_gone(pid: int) -> bool:
+    deadline = time.monotonic() + 30
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not is_running(pid)
+
+
+def test_the_worker_ends_with_the_runtime():
+    with use_runtime("native") as handle:
+        assert total([1]) == 2
+        pid = handle.context.worker.pid
+        assert is_running(pid)
+    assert wait_until_gone(pid)
+
+
+def test_no_worker_outlives_a_program_that_is_killed():
+    program = """
+        import sys
+        from fedplug.runtime.worker import Worker
+        worker = Worker(None, start_timeout=60)
+        print(worker.pid, flush=True)
+        sys.stdin.readline()
+        """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2]) as process:
+        worker = int(process.stdout.readline())
+        assert is_running(worker)
+        process.kill()
+    assert wait_until_gone(worker)
+
+
+def test_a_worker_that_was_killed_is_replaced():
+    with use_runtime("native") as handle:
+        assert total([1, 2]) == 5
+        first = handle.context.worker.pid
+        os.kill(first, signal.SIGKILL)
+        assert total([3, 4]) == 9
+        assert handle.context.worker.pid != first
+
+
+def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone():
+    context = create_native_execution_context(start_timeout=0.0)
+    with (
+        tff.framework.get_context_stack().install(context),
+        pytest.raises(WorkerError, match=r"did not answer within 0.0 s; raise start_timeout"),
+    ):
+        total([1])
+    assert context.worker is None

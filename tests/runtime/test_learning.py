@@ -1,0 +1,196 @@
+"""TFF's learning, aggregators, analytics and simulation run unchanged, with the stock worker's numbers.
+
+Compiled math of the two TensorFlows may differ in the last bit (exp, tanh, ...), hence a tolerance for
+training.
+"""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.python.core.backends.test.compiler import replace_secure_intrinsics_with_bodies
+
+F32, I32 = np.float32, np.int32
+algorithms = tff.learning.algorithms
+TRAINING = 1e-6
+
+
+def client_data(seed: int, size: int) -> tf.data.Dataset:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(size, 4)).astype(F32)
+    y = (x.sum(axis=1, keepdims=True) > 0).astype(F32)
+    return tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).batch(4)
+
+
+CLIENTS = [client_data(seed, size) for seed, size in enumerate((7, 12, 3))]
+
+
+def keras_model():
+    initial = tf.keras.initializers.GlorotUniform
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.Dense(3, "relu", kernel_initializer=initial(seed=1), input_shape=(4,)),
+            tf.keras.layers.Dense(1, kernel_initializer=initial(seed=2)),
+        ]
+    )
+    return tff.learning.models.from_keras_model(
+        model,
+        loss=tf.keras.losses.MeanSquaredError(),
+        input_spec=CLIENTS[0].element_spec,
+        metrics=[tf.keras.metrics.MeanAbsoluteError()],
+    )
+
+
+def functional_model():
+    @tf.function
+    def predict(weights, x, training):
+        kernel, bias = weights[0]
+        return x @ kernel + bias
+
+    @tf.function
+    def loss(output, label, sample_weight=None):
+        return tf.reduce_mean(tf.square(output - label))
+
+    return tff.learning.models.FunctionalModel(
+        initial_weights=((np.full([4, 1], 0.1, F32), np.zeros([1], F32)), ()),
+        predict_on_batch_fn=predict,
+        loss_fn=loss,
+        input_spec=(tf.TensorSpec([None, 4], tf.float32), tf.TensorSpec([None, 1], tf.float32)),
+    )
+
+
+PAIRS = [client.map(lambda example: (example["x"], example["y"])) for client in CLIENTS]
+
+
+def sgd(rate: float = 0.1):
+    return tff.learning.optimizers.build_sgdm(rate, momentum=0.9)
+
+
+def rounds(process, data, count=2):
+    """Runs rounds; returns everything a user sees."""
+
+    def run():
+        state = process.initialize()
+        metrics = []
+        for _ in range(count):
+            result = process.next(state, data)
+            state = result.state
+            metrics.append(result.metrics)
+        return process.get_model_weights(state), metrics
+
+    return run
+
+
+@pytest.mark.parametrize("loop", list(tff.learning.LoopImplementation), ids=lambda loop: loop.name)
+def test_federated_averaging_of_a_keras_model_with_both_client_loops(same_on_both, loop):
+    process = algorithms.build_weighted_fed_avg(keras_model, sgd(), sgd(1.0), loop_implementation=loop)
+    same_on_both(rounds(process, CLIENTS), TRAINING)
+
+
+def test_federated_averaging_of_a_functional_model(same_on_both):
+    process = algorithms.build_unweighted_fed_avg(functional_model(), sgd())
+    same_on_both(rounds(process, PAIRS), TRAINING)
+
+
+def test_federated_sgd(same_on_both):
+    same_on_both(rounds(algorithms.build_fed_sgd(functional_model()), PAIRS), TRAINING)
+
+
+def test_mime_lite(same_on_both):
+    process = algorithms.build_weighted_mime_lite(functional_model(), sgd())
+    same_on_both(rounds(process, PAIRS), TRAINING)
+
+
+def test_k_means(same_on_both):
+    points = [client.unbatch().map(lambda example: example["x"]) for client in CLIENTS]
+    process = algorithms.build_fed_kmeans(2, (4,), random_seed=(1, 2))
+    same_on_both(rounds(process, points), TRAINING)
+
+
+def test_federated_evaluation(same_on_both):
+    process = algorithms.build_fed_eval(keras_model)
+
+    def evaluate():
+        return process.next(process.initialize(), CLIENTS).metrics
+
+    same_on_both(evaluate, TRAINING)
+
+
+def test_run_training_process(same_on_both):
+    process = algorithms.build_weighted_fed_avg(functional_model(), sgd())
+
+    def train():
+        state = tff.simulation.run_training_process(
+            process, lambda round_number: PAIRS[: 1 + round_number % 2], total_rounds=3
+        )
+        return process.get_model_weights(state)
+
+    same_on_both(train, TRAINING)
+
+
+VALUE = collections.OrderedDict(w=tff.TensorType(F32, [3]), b=F32)
+VALUES = [collections.OrderedDict(w=np.array([n, 0.1, -2.0], F32), b=n / 3) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        tff.aggregators.MeanFactory(),
+        tff.aggregators.SumFactory(),
+        tff.aggregators.clipping_factory(1.5, tff.aggregators.SumFactory()),
+        tff.aggregators.zeroing_factory(5.0, tff.aggregators.MeanFactory()),
+        tff.learning.robust_aggregator(),
+        tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(0.0, 4.0, 1.0),
+        tff.aggregators.HadamardTransformFactory(tff.aggregators.SumFactory()),
+    ],
+    ids=["mean", "sum", "clipping", "zeroing", "robust", "dp_gaussian", "hadamard"],
+)
+def test_aggregators(same_on_both, factory):
+    member = tff.to_type(VALUE)
+    if isinstance(factory, tff.aggregators.WeightedAggregationFactory):
+        process = factory.create(member, tff.to_type(F32))
+        extra = [[1.0, 2.0, 3.0, 4.0]]
+    else:
+        process = factory.create(member)
+        extra = []
+
+    def aggregate():
+        results = []
+        state = process.initialize()
+        for _ in range(2):
+            result = process.next(state, VALUES, *extra)
+            state = result.state
+            results.append((result.result, result.measurements))
+        return results
+
+    same_on_both(aggregate, TRAINING)
+
+
+def test_secure_aggregation_has_the_numbers_of_the_test_runtime_of_tff(inprocess, native):
+    """The stock worker has no secure sums; TFF's test runtime rewrites them for it."""
+    process = tff.learning.secure_aggregator().create(tff.to_type(VALUE), tff.to_type(F32))
+    stack = tff.framework.get_context_stack()
+    with stack.install(inprocess):
+        state = process.initialize()
+        ours = process.next(state, VALUES, [1.0, 1.0, 1.0, 2.0])
+    with stack.install(native):
+        stock = replace_secure_intrinsics_with_bodies(process.next)(state, VALUES, [1.0, 1.0, 1.0, 2.0])
+    np.testing.assert_array_equal(ours.result["w"], stock["result"]["w"])
+    assert ours.result["b"] == stock["result"]["b"]
+
+
+def test_histogram_of_strings(same_on_both):
+    histogram = tff.analytics.heavy_hitters.iblt.build_iblt_computation(
+        capacity=10, string_max_bytes=8, max_words_per_user=4
+    )
+    words = [["sun", "moon"], ["sun"], ["star", "sun"]]
+
+    def count():
+        result = histogram([tf.data.Dataset.from_tensor_slices(w).batch(1) for w in words])
+        return sorted(zip(result.heavy_hitters.tolist(), result.heavy_hitters_counts.tolist(), strict=True))
+
+    assert same_on_both(count) == [(b"moon", 1), (b"star", 1), (b"sun", 3)]
