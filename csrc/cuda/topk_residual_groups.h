@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/host_device.h"
-#include "cuda/topk_residual_steps.h"
+#include "cuda/topk_residual_job.h"
 
 namespace fedplug::cuda::topk {
 

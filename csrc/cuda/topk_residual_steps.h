@@ -27,97 +27,9 @@
 #include "cuda/block.h"
 #include "cuda/exclusive_scan.h"
 #include "cuda/topk_residual.h"
+#include "cuda/topk_residual_job.h"
 
 namespace fedplug::cuda::topk {
-
-inline constexpr int kThreads = 512;
-inline constexpr int kItems = 16;  // elements of a tile for each thread
-inline constexpr int kTile = kThreads * kItems;
-inline constexpr int kDigitBits = 11;
-inline constexpr int kBins = 1 << kDigitBits;
-inline constexpr int kBinsPerThread = kBins / kThreads;
-inline constexpr int kMostRounds = 6;  // of double
-
-// A key is cut into digits of 11 bits from the top; the last may be shorter.
-template <typename T>
-inline constexpr int kRounds = (kKeyBits<T> + kDigitBits - 1) / kDigitBits;
-
-// The number of bits below digit `round`.
-template <typename T>
-FEDPLUG_HOST_DEVICE constexpr int BitsBelow(int round) {
-  const int bits = kKeyBits<T> - kDigitBits * (round + 1);
-  return bits > 0 ? bits : 0;
-}
-
-template <typename T>
-FEDPLUG_HOST_DEVICE constexpr int BitsOfDigit(int round) {
-  return kKeyBits<T> - kDigitBits * round - BitsBelow<T>(round);
-}
-
-// The digits of a key up to and with number `round`.
-template <typename T>
-FEDPLUG_HOST_DEVICE std::uint64_t PrefixOf(T a, int round) {
-  return std::uint64_t{MagnitudeKey(a)} >> BitsBelow<T>(round);
-}
-
-template <typename T>
-FEDPLUG_HOST_DEVICE int DigitOf(T a, int round) {
-  const std::uint64_t mask = (std::uint64_t{1} << BitsOfDigit<T>(round)) - 1;
-  return static_cast<int>(PrefixOf(a, round) & mask);
-}
-
-// Of the entries whose digits so far are above `prefix` all leave, of those
-// with just these digits the `wanted` largest do.
-struct Cut {
-  std::uint64_t prefix;
-  std::uint32_t wanted;
-};
-
-// No finite number has this prefix in any round.
-inline constexpr std::uint64_t kAboveAll = ~std::uint64_t{0};
-
-struct TensorState {
-  Cut cuts[kMostRounds];  // one per round
-  std::uint32_t non_finite;
-  std::uint32_t first_non_finite_from_end;  // n - its index; 0 for none
-};
-
-struct TileState {
-  std::uint32_t shortlisted;
-  // The entries above the k-th key and those equal to it: in this tile, and
-  // from ScanTiles on in all tiles before it.
-  std::uint32_t above;
-  std::uint32_t ties;
-};
-
-// A tensor and its part of the workspace. Survey finds the states and the
-// histogram zeroed.
-template <typename T>
-struct Job {
-  TopKTensor<T> tensor;
-  TensorState* state;
-  std::uint32_t* histogram;  // [kBins]
-  TileState* tiles;          // [TilesOf(n)]
-  std::uint16_t* shortlist;  // [n]: places within the tile, from its start on
-  std::uint32_t* any_non_finite;  // shared by all tensors of the call
-  TopKReport* report;
-};
-
-struct Tile {
-  std::int64_t number;
-  std::int64_t begin;
-  int size;
-};
-
-FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
-  return (n + kTile - 1) / kTile;
-}
-
-FEDPLUG_HOST_DEVICE inline Tile TileAt(std::int64_t number, std::int64_t n) {
-  const std::int64_t begin = number * kTile;
-  const std::int64_t left = n - begin;
-  return {number, begin, static_cast<int>(left < kTile ? left : kTile)};
-}
 
 // Counts digits into shared memory. Equal ones in a row are added at once, so
 // that a tensor of zeros does not queue up at one counter.
