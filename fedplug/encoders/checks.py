@@ -16,8 +16,9 @@ __all__ = ["of_length", "require"]
 def require(condition: tf.Tensor, message: str) -> AbstractContextManager[Any]:
     """Makes a context whose tensors are computed only where the condition holds.
 
-    The body must not prove the condition by itself: TensorFlow's constant folding takes ``tf.reshape(x, [n])`` as
-    proof that ``x`` has n elements and drops a check of ``tf.size(x) == n``; slice, or use `tf.ensure_shape`.
+    The body must not prove the condition by itself: TensorFlow's constant folding takes
+    ``tf.reshape(x, [n])`` as proof that ``x`` has n elements and drops a check of ``tf.size(x) == n``; slice,
+    or use `tf.ensure_shape`.
 
     Otherwise a `tf.errors.InvalidArgumentError` with the message is raised when the graph runs (eagerly: at
     once).

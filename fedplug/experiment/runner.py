@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
 import tensorflow_federated as tff
 from tqdm import tqdm
 
@@ -43,11 +42,11 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         fedplug.aggregator(aggregator)
     images = load_digits(config.data, config.seed)
     folder = _claim(runs_dir / config.name, config)
-    fedplug.use_runtime(config.runtime)
-    tf.config.experimental.enable_op_determinism()
-    tf.keras.utils.set_random_seed(config.seed)
     log = MetricsLog(folder / "metrics.jsonl")
-    with fedplug.open_store(_store_url(config.store, folder)) as store:
+    with (
+        fedplug.use_runtime(config.runtime),
+        fedplug.open_store(_store_url(config.store, folder)) as store,
+    ):
         trainers = {run.name: _trainer(config, run, images, store) for run in config.runs}
         log.keep_up_to({name: trainer.last_round or 0 for name, trainer in trainers.items()})
         _train(config, trainers, task.Evaluator(config, images.test), log)

@@ -1,4 +1,4 @@
-"""A whole model through an encoder: which tensors are compressed, and that buffers and states keep their order."""
+"""A whole model through an encoder: which tensors are compressed, and that nothing is mixed up."""
 
 from __future__ import annotations
 

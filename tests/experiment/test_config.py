@@ -1,0 +1,97 @@
+"""The configuration file: what is read, and that every mistake is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.experiment.config import load_config
+
+GOOD = """
+name = "small"
+rounds = 2
+[[runs]]
+name = "one"
+"""
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(text: str, tmp_path: Path) -> object:
+    path = tmp_path / "config.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_config(path)
+
+
+def test_the_smallest_file_gets_the_defaults(tmp_path) -> None:
+    config = load(GOOD, tmp_path)
+    assert config.data.clients == 40
+    assert config.runs[0].encoder == "identity"
+
+
+def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
+    config = load_config(EXAMPLES / "digits.toml")
+    assert [run.encoder for run in config.runs] == [
+        "identity",
+        "topk(0.01)",
+        "topk(0.01, error_feedback=False)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "not valid TOML"),
+        ("rounds = 3", "lacks the key 'name'"),
+        ("name = 'x'", "lacks the key 'rounds'"),
+        ("name = 'x'\nrounds = 3", "runs"),
+        (GOOD.replace("rounds = 2", "rounds = 0"), "rounds is 0; it must be at least 1"),
+        (GOOD.replace("rounds = 2", "rounds = 2.5"), "rounds is 2.5; it must be a whole number"),
+        (GOOD.replace("rounds = 2", "rounds = true"), "rounds is True; it must be a whole number"),
+        (
+            GOOD.replace("rounds = 2", "rounds = 2\nclients_per_round = 41"),
+            "between 1 and the number of clients, 40",
+        ),
+        (GOOD.replace("small", "../up"), "name is '../up'"),
+        (GOOD + "[data]\nclients = 0", r"\[data\] clients is 0"),
+        (GOOD + "[data]\ndirichlet = 'x'", "dirichlet is 'x'; it must be a number"),
+        (GOOD.replace("[[runs]]", "data = 3\n[[runs]]"), "data is 3; it must be a table"),
+        (GOOD + "[model]\nhidden = 3", "a list of whole numbers"),
+        (GOOD + "[model]\nhidden = [0]", "hidden"),
+        (GOOD + "[client_optimizer]\nlearning_rate = 0", "learning_rate is 0.0; it must be above 0"),
+        (GOOD + "[[runs]]\nname = 'one'", "different for every run"),
+        (GOOD + "[[runs]]\nencoder = 'topk(0.1)'", r"\[\[runs\]\] number 2 lacks the key 'name'"),
+    ],
+)
+def test_every_mistake_is_named(text, message, tmp_path) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(text, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "config.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        (GOOD.replace("rounds", "round"), "rounds"),
+        (GOOD + "[data]\nclient = 3", "clients"),
+        (GOOD + "[modle]\nhidden = [1]", "model"),
+        (GOOD + "[data]\nsource = 'digit'", "digits"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest_one(text, nearest, tmp_path) -> None:
+    with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'") as caught:
+        load(text, tmp_path)
+    assert "config.toml" in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read the configuration .*nowhere"):
+        load_config(tmp_path / "nowhere.toml")
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"cannot read the configuration .*binary\.toml"):
+        load_config(tmp_path / "binary.toml")

@@ -1,0 +1,107 @@
+"""A whole experiment, small: what it leaves behind, and how an interrupted one ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedplug import experiment
+from fedplug.errors import ConfigError, CorruptStoreError, UnknownNameError
+from fedplug.experiment import runner
+from fedplug.experiment.metrics_log import MetricsLog
+
+CONFIG = """
+name = "small"
+rounds = 3
+clients_per_round = 3
+[data]
+clients = 6
+[model]
+hidden = [16]
+[[runs]]
+name = "dense"
+[[runs]]
+name = "sparse"
+encoder = "topk(0.05)"
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
+
+
+def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
+    config, tmp_path, monkeypatch, capsys
+) -> None:
+    experiment.main(config, tmp_path / "straight")
+    append = MetricsLog.append
+
+    def interrupted(log: MetricsLog, row: dict[str, object]) -> None:
+        if (row["run"], row["round"]) == ("sparse", 2):
+            raise KeyboardInterrupt  # after the commit of the round, before its line in the log
+        append(log, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MetricsLog, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.main(config, tmp_path / "resumed")
+    experiment.main(config, tmp_path / "resumed")
+    assert "resuming after 5 of 6 rounds" in capsys.readouterr().out
+    assert rows(tmp_path / "resumed/small") == rows(tmp_path / "straight/small")
+    experiment.main(config, tmp_path / "resumed")
+    assert "sparse" in capsys.readouterr().out
+    assert len(rows(tmp_path / "resumed/small")) == 6
+    for name in ("config.json", "metrics.jsonl", "table.txt", "accuracy.png", "state"):
+        assert (tmp_path / "resumed/small" / name).exists()
+    by_run = {
+        name: [r for r in rows(tmp_path / "resumed/small") if r["run"] == name]
+        for name in ("dense", "sparse")
+    }
+    assert by_run["dense"][0]["uplink_bytes"] > 9 * by_run["sparse"][0]["uplink_bytes"]
+
+
+def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:
+    runner._claim(tmp_path / "runs/small", experiment.config.load_config(config))
+    config.write_text(CONFIG.replace("clients_per_round = 3", "clients_per_round = 2"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"other settings \(clients_per_round\)"):
+        experiment.main(config, tmp_path / "runs")
+
+
+def test_an_unknown_encoder_is_told_before_anything_is_written(config, tmp_path) -> None:
+    config.write_text(CONFIG.replace("topk(0.05)", "topp(0.05)"), encoding="utf-8")
+    with pytest.raises(UnknownNameError, match="did you mean 'topk'"):
+        experiment.main(config, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_damaged_store_is_named_and_not_trained_on(config, tmp_path) -> None:
+    config.write_text(CONFIG.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
+    experiment.main(config, tmp_path / "runs")
+    for segment in (tmp_path / "runs/small/state").rglob("*"):
+        if segment.is_file() and "sqlite" not in segment.name and segment.stat().st_size:
+            content = bytearray(segment.read_bytes())
+            content[len(content) // 2] ^= 1
+            segment.write_bytes(content)
+    config.write_text(CONFIG.replace("rounds = 3", "rounds = 2"), encoding="utf-8")
+    with pytest.raises(CorruptStoreError):
+        experiment.main(config, tmp_path / "runs")
+
+
+def test_a_torn_last_line_of_the_log_is_dropped(tmp_path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for round_num in (1, 2, 3):
+        log.append({"run": "a", "round": round_num})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"run": "a", "rou')
+    log.keep_up_to({"a": 2})
+    assert log.rows("a") == [{"run": "a", "round": 1}, {"run": "a", "round": 2}]

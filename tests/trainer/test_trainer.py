@@ -1,0 +1,180 @@
+"""The driver: who takes part, whose state is whose, what is committed, how training goes on after a stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.errors import ConfigError, StoreError, StoreMismatchError
+from fedplug.stores import open_store
+from fedplug.trainer import ClientDataset, Trainer
+
+
+def weights_of(state: object) -> np.ndarray:
+    return np.concatenate([np.ravel(w) for w in state.global_model_weights.trainable])
+
+
+def test_an_interrupted_training_ends_with_the_same_bits(process, client_data, tmp_path) -> None:
+    url = f"sqlite:///{tmp_path / 'store'}"
+
+    class StoppedError(Exception):
+        pass
+
+    def stop_after_3(round_num: int, state: object, metrics: object) -> None:
+        if round_num == 3:
+            raise StoppedError
+
+    with open_store(url) as store, pytest.raises(StoppedError):
+        Trainer(process, client_data, store=store, clients_per_round=2, seed=7).run(8, stop_after_3)
+    with open_store(url) as store:
+        trainer = Trainer(process, client_data, store=store, clients_per_round=2, seed=7)
+        assert trainer.last_round == 3
+        resumed = trainer.run(8)
+    straight = Trainer(process, client_data, clients_per_round=2, seed=7).run(8)
+    np.testing.assert_array_equal(weights_of(resumed), weights_of(straight))
+
+
+def test_a_client_that_skips_rounds_finds_its_own_residual_again(process, client_data) -> None:
+    trainer = Trainer(process, client_data)
+    pairs = [ClientDataset(name, client_data[name]) for name in ("client 0", "client 1")]
+    state = trainer.next(trainer.initialize(), pairs[:1]).state
+    state = trainer.next(state, pairs[1:]).state
+    first = process.next(process.initialize(), [client_data["client 0"]], [process.initialize_client()])
+    expected = process.next(state, [client_data["client 0"]], first["client_states"])
+    found = trainer.next(state, pairs[:1]).state
+    np.testing.assert_array_equal(weights_of(found), weights_of(expected["state"]))
+
+
+def test_sampling_depends_on_seed_and_round_only(process, client_data) -> None:
+    one = Trainer(process, client_data, clients_per_round=3, seed=1)
+    same = Trainer(process, dict(reversed(client_data.items())), clients_per_round=3, seed=1)
+    other = Trainer(process, client_data, clients_per_round=3, seed=2)
+    rounds = range(1, 20)
+    assert [one.sample(r) for r in rounds] == [same.sample(r) for r in rounds]
+    assert [one.sample(r) for r in rounds] != [other.sample(r) for r in rounds]
+    assert all(len(set(one.sample(r))) == 3 for r in rounds)
+    assert {name for r in rounds for name in one.sample(r)} == set(client_data)
+
+
+def test_it_is_a_process_for_the_training_loop_of_tff(process, client_data) -> None:
+    trainer = Trainer(process, client_data, clients_per_round=2)
+    metrics = []
+
+    class Keep(tff.program.ReleaseManager):
+        async def release(self, value: object, key: int) -> None:
+            metrics.append((key, value))
+
+    state = tff.simulation.run_training_process(trainer, trainer.select, 3, metrics_managers=[Keep()])
+    np.testing.assert_array_equal(
+        weights_of(state), weights_of(Trainer(process, client_data, clients_per_round=2).run(3))
+    )
+    assert [key for key, _ in metrics] == [1, 2, 3]
+    assert metrics[0][1]["aggregator"]["payloads"] == 2
+
+
+def test_client_data_of_tff_is_taken_as_it_is(process) -> None:
+    examples = {
+        name: (np.full((4, 100), i, np.float32), np.ones((4, 1), np.float32)) for i, name in enumerate("ab")
+    }
+    data = tff.simulation.datasets.TestClientData(examples).preprocess(lambda ds: ds.batch(2))
+    assert Trainer(process, data).client_ids == ["a", "b"]
+    Trainer(process, data).run(1)
+
+
+def test_a_dataset_may_be_a_function_of_the_round(process, client_data) -> None:
+    asked = []
+
+    def dataset(round_num: int) -> tf.data.Dataset:
+        asked.append(round_num)
+        return client_data["client 0"]
+
+    Trainer(process, {"only": dataset}).run(3)
+    assert asked == [1, 2, 3]
+
+
+def test_a_stateless_encoder_needs_no_client_state(build, client_data) -> None:
+    trainer = Trainer(build("topk(0.1, error_feedback=False)"), client_data)
+    assert weights_of(trainer.run(2)).any()
+
+
+def test_the_metrics_of_the_last_round_are_kept(process, client_data) -> None:
+    trainer = Trainer(process, client_data, clients_per_round=2)
+    trainer.run(2)
+    assert trainer.last_metrics["aggregator"]["clients"] == 2
+    assert trainer.last_metrics["aggregator"]["uplink_bytes"] > 0
+
+
+def test_a_failed_commit_leaves_the_previous_round_and_can_be_tried_again(
+    process, client_data, monkeypatch
+) -> None:
+    trainer = Trainer(process, client_data, clients_per_round=2)
+    state = trainer.run(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            trainer._states, "commit", lambda *a, **k: (_ for _ in ()).throw(StoreError("disk full"))
+        )
+        with pytest.raises(StoreError, match="disk full"):
+            trainer.next(state, trainer.select(2))
+    assert trainer.last_round == 1
+    resumed = trainer.next(trainer.initialize(), trainer.select(2)).state
+    np.testing.assert_array_equal(
+        weights_of(resumed), weights_of(Trainer(process, client_data, clients_per_round=2).run(2))
+    )
+
+
+def test_an_old_state_is_refused(process, client_data) -> None:
+    trainer = Trainer(process, client_data, clients_per_round=1)
+    state = trainer.initialize()
+    trainer.next(state, trainer.select(1))
+    with pytest.raises(StoreError, match="leads to round 1, but the store's last round is 1"):
+        trainer.next(state, trainer.select(1))
+
+
+def test_the_store_of_another_encoder_is_refused(build, process, client_data, tmp_path) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'store'}") as store:
+        Trainer(process, client_data, store=store)
+        with pytest.raises(StoreMismatchError, match="fraction"):
+            Trainer(build("topk(0.2)"), client_data, store=store)
+
+
+def test_no_clients_at_all_are_refused(process) -> None:
+    with pytest.raises(ConfigError, match="client_data is empty"):
+        Trainer(process, {})
+
+
+@pytest.mark.parametrize("count", [0, 7, -1])
+def test_sampling_more_clients_than_there_are_is_refused(process, client_data, count) -> None:
+    with pytest.raises(ConfigError, match="between 1 and the number of clients, 6"):
+        Trainer(process, client_data, clients_per_round=count)
+
+
+def test_a_round_without_clients_is_refused(process, client_data) -> None:
+    trainer = Trainer(process, client_data)
+    with pytest.raises(ConfigError, match="at least one client"):
+        trainer.next(trainer.initialize(), [])
+
+
+def test_a_client_twice_in_a_round_is_refused(process, client_data) -> None:
+    trainer = Trainer(process, client_data)
+    pair = ClientDataset("client 0", client_data["client 0"])
+    with pytest.raises(ConfigError, match="'client 0' is in the round twice"):
+        trainer.next(trainer.initialize(), [pair, pair])
+
+
+def test_data_of_another_structure_is_refused_with_the_client_named(process, client_data) -> None:
+    trainer = Trainer(process, client_data)
+    wrong = tf.data.Dataset.from_tensor_slices(np.zeros((4, 100), np.float32)).batch(2)
+    with pytest.raises(ConfigError, match=r"the data of client 'odd' has elements of type float32\[\?,100\]"):
+        trainer.next(trainer.initialize(), [ClientDataset("odd", wrong)])
+
+
+def test_data_that_is_no_client_data_is_refused(process) -> None:
+    with pytest.raises(ConfigError, match="found list"):
+        Trainer(process, [1, 2])
+
+
+def test_the_trainer_is_at_the_top_of_the_package() -> None:
+    assert fedplug.Trainer is Trainer
