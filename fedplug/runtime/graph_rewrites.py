@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from fedplug.runtime.reduce_loops import iterate_reductions, loop_output
+
 __all__ = ["PrivateGraph", "make_private", "node_of"]
 
 # TensorFlow's reserved name: a handle op so called makes a new, reference-counted resource each time it runs.
@@ -69,11 +71,14 @@ def make_private(
     private.node.extend(node for node in graph_def.node if node.name in wanted)
 
     _rename_functions(private, prefix)
+    loops = iterate_reductions(private, prefix)
+    fetches = [loop_output(name, loops) for name in fetches]
     replaced = _merge_shared_handles(private)
     fetches = [_replace(name, replaced) for name in fetches]
     one_shot = _privatize_state(private, prefix)
     if initialize_op:
         _run_after_initializer(private, initialize_op)
+    _forget_missing_colocations(private)
     exclusive = any("Dataset" in node.op or "Iterator" in node.op for node in _all_nodes(private))
     return PrivateGraph(private, fetches, one_shot, exclusive)
 
@@ -179,6 +184,15 @@ def _privatize_state(graph_def: tf.compat.v1.GraphDef, prefix: str) -> bool:
             node.attr["container"].s = b""
             one_shot = True
     return one_shot
+
+
+def _forget_missing_colocations(graph_def: tf.compat.v1.GraphDef) -> None:
+    """Drops wishes to share a device with nodes that are gone."""
+    present = {b"loc:@" + node.name.encode() for node in graph_def.node}
+    for node in graph_def.node:
+        if "_class" in node.attr:
+            wishes = node.attr["_class"].list.s
+            wishes[:] = [wish for wish in wishes if wish in present]
 
 
 def _run_after_initializer(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -> None:
