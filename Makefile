@@ -4,7 +4,6 @@ SHELL := /bin/bash
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 VENV := .venv
 RUN := $(UV) run --no-sync
-CPP_BUILD := build/cpp
 # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions are not affected.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -21,13 +20,16 @@ setup: | $(UV) ## Python 3.11, the locked dependencies, the compiled core, the p
 run: setup ## Train on the digits with and without compression: table and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: setup test-cpp ## All tests: C++ (ctest) and Python (pytest)
+test: setup test-cpp test-wheel ## All tests: C++ (ctest), Python (pytest), the built wheel
 	$(RUN) pytest
 
 test-cpp: setup
 	$(RUN) cmake --preset cpp-tests
 	$(RUN) cmake --build --preset cpp-tests
 	$(RUN) ctest --preset cpp-tests
+
+test-wheel: setup
+	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
 sanitize: setup ## The C++ tests under the address and undefined-behaviour sanitizers
 	$(RUN) cmake --preset sanitize
@@ -53,4 +55,4 @@ wheel: setup ## The wheel, in dist/
 clean: ## Removes what was built and installed here
 	rm -rf build dist $(VENV) .uv
 
-.PHONY: help setup run test test-cpp sanitize lint format bench wheel clean
+.PHONY: help setup run test test-cpp test-wheel sanitize lint format bench wheel clean

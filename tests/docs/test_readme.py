@@ -1,0 +1,27 @@
+"""The Python in the README runs, in order, as one program."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_the_examples_run_one_after_the_other(tmp_path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 3
+    program = "\n".join([*blocks, "process.next(process.initialize(), [client(0)])", "assert len(values) == 10_000"])
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "uplink_bytes" in done.stdout
+
+
+def test_every_linked_file_exists() -> None:
+    for page in [README, *README.parent.glob("docs/*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Builds the wheel and uses it from another directory, where neither the checkout nor the editable install is seen:
+# a base interpreter that finds the wheel first and the locked dependencies after it (no .pth file is read there).
+# Usage: wheel_smoke.sh UV VENV
+set -euo pipefail
+uv=$(command -v "$1") venv=$(realpath "$2")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$uv" build --quiet --wheel --no-build-isolation --python "$venv/bin/python" --out-dir "$work" .
+"$uv" pip install --quiet --python "$venv/bin/python" --no-deps --target "$work/site" "$work"/fedplug-*.whl
+base=$("$venv/bin/python" -c 'import sys; print(sys._base_executable)')
+export FEDPLUG_PLUGINS=""  # the plugins of the checkout are installed editable, which nobody sees here
+export PYTHONPATH="$work/site:$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+cd "$work"
+"$base" -c 'import fedplug, pathlib; assert pathlib.Path(fedplug.__file__).is_relative_to(pathlib.Path("site").resolve())'
+"$base" -m fedplug doctor
+echo "the wheel works from another directory"
