@@ -1,4 +1,4 @@
-"""One round of federated averaging with 10 clients: dense, top-k with the fused ops, top-k with the plain-TF twins."""
+"""One round of federated averaging with 10 clients: dense, and top-k with the fused ops and the twins."""
 
 from __future__ import annotations
 

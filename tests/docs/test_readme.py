@@ -13,9 +13,15 @@ README = Path(__file__).parents[2] / "README.md"
 def test_the_examples_run_one_after_the_other(tmp_path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 3
-    program = "\n".join([*blocks, "process.next(process.initialize(), [client(0)])", "assert len(values) == 10_000"])
+    checks = ["process.next(process.initialize(), [client(0)])", "assert len(values) == 10_000"]
+    program = "\n".join([*blocks, *checks])
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "uplink_bytes" in done.stdout
