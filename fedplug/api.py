@@ -23,24 +23,28 @@ _CONFIGURED_KINDS = ("aggregator", "encoder")
 
 
 def encoder(text: str) -> Encoder:
-    """The encoder an expression describes, for instance ``"topk(0.01)"`` or ``"topk(count=100)"``.
+    """The encoder an expression describes, such as ``"topk(0.01)"`` or ``"topk(0.01) | qsgd(8) | rice"``.
 
     Raises:
-        ConfigError: The expression cannot be read, or the encoder refuses its arguments.
+        ConfigError: The expression cannot be read, or an encoder refuses its arguments.
+        CapabilityError: Several stages are not a sparsifier, a quantizer and an index coder, in this order.
         UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
-        PluginError: The encoder's plugin is broken.
+        PluginError: An encoder's plugin is broken.
     """
-    return cast("Encoder", _from_expression("encoder", text))
+    return _composed([_from_stage("encoder", stage) for stage in expression.parse(text)])
 
 
 def get_encoder(name: str, **config: Any) -> Encoder:
     """The encoder of that name: ``get_encoder("topk", fraction=0.01)``. Raises as `encoder` does."""
-    return cast("Encoder", _make("encoder", name, (), config))
+    return _composed([_make("encoder", name, (), config)])
 
 
 def aggregator(text: str) -> Aggregator:
     """The aggregator an expression describes, for instance ``"mean"``. Raises as `encoder` does."""
-    return cast("Aggregator", _from_expression("aggregator", text))
+    stages = expression.parse(text)
+    if len(stages) > 1:
+        raise ConfigError(f"{text!r} has {len(stages)} stages, but an aggregator has one; keep one of them")
+    return cast("Aggregator", _from_stage("aggregator", stages[0]))
 
 
 def get_aggregator(name: str, **config: Any) -> Aggregator:
@@ -90,13 +94,14 @@ def from_config(config: Mapping[str, Any]) -> Encoder | Aggregator:
     return cast("Encoder | Aggregator", _make(kind, str(name), (), arguments))
 
 
-def _from_expression(kind: str, text: str) -> Any:
-    stages = expression.parse(text)
-    if len(stages) > 1:
-        raise ConfigError(
-            f"{text!r} has {len(stages)} stages, but only one stage is supported now; keep one of them"
-        )
-    return _make(kind, stages[0].name, stages[0].args, stages[0].kwargs)
+def _from_stage(kind: str, stage: expression.Stage) -> Any:
+    return _make(kind, stage.name, stage.args, stage.kwargs)
+
+
+def _composed(parts: Sequence[Any]) -> Encoder:
+    """The encoder these stages are together."""
+    pipeline: Any = manager.resolve("encoder", "pipeline")
+    return cast("Encoder", pipeline.compose(parts))
 
 
 def _make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -25,6 +25,76 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug.encoders.topk:TopK",
             summary="the k entries of largest magnitude, with error feedback",
         ),
+        EncoderSpec(
+            name="randomk",
+            target="fedplug.encoders.randomk:RandomK",
+            summary="k random entries, without sending which ones",
+        ),
+        EncoderSpec(
+            name="threshold",
+            target="fedplug.encoders.threshold:Threshold",
+            summary="the entries of at least some magnitude, with error feedback",
+        ),
+        EncoderSpec(
+            name="stc",
+            target="fedplug.encoders.stc:STC",
+            summary="signs and mean magnitude of the k largest entries, with error feedback",
+        ),
+        EncoderSpec(
+            name="qsgd",
+            target="fedplug.encoders.qsgd:QSGD",
+            summary="2 to 8 bits an element, rounded at random",
+        ),
+        EncoderSpec(
+            name="blockwise8",
+            target="fedplug.encoders.blockwise8:Blockwise8",
+            summary="8 bits an element, rounded to the nearest",
+        ),
+        EncoderSpec(
+            name="terngrad",
+            target="fedplug.encoders.terngrad:TernGrad",
+            summary="-1, 0 or 1 times a scale, rounded at random",
+        ),
+        EncoderSpec(
+            name="sign",
+            target="fedplug.encoders.sign:Sign",
+            summary="one bit an element and a scale, with error feedback",
+        ),
+        EncoderSpec(
+            name="float16",
+            target="fedplug.encoders.cast:Float16",
+            summary="two bytes an element: IEEE half precision",
+        ),
+        EncoderSpec(
+            name="bfloat16",
+            target="fedplug.encoders.cast:BFloat16",
+            summary="two bytes an element: the upper half of a float32",
+        ),
+        EncoderSpec(
+            name="rice",
+            target="fedplug.encoders.index_coders:Rice",
+            summary="indices as Rice-coded gaps, the last stage of a pipeline",
+        ),
+        EncoderSpec(
+            name="bitmap",
+            target="fedplug.encoders.index_coders:Bitmap",
+            summary="indices as one bit per element, the last stage of a pipeline",
+        ),
+        EncoderSpec(
+            name="bitpack",
+            target="fedplug.encoders.index_coders:BitPack",
+            summary="indices in as few bits as they need, the last stage of a pipeline",
+        ),
+        EncoderSpec(
+            name="shortest",
+            target="fedplug.encoders.index_coders:Shortest",
+            summary="the shortest of rice, bitpack and bitmap, the last stage of a pipeline",
+        ),
+        EncoderSpec(
+            name="pipeline",
+            target="fedplug.encoders.pipeline:Pipeline",
+            summary="sparsifier | quantizer | index coder; written with bars",
+        ),
     ]
 
 

@@ -86,7 +86,7 @@ class PartSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec(PartSpec):
-    """An encoder (see `fedplug.encoders.base.Encoder`)."""
+    """An encoder (`fedplug.encoders.base.Encoder`), or a pipeline's `IndexCoder` (there, `index_coder`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,17 @@ from dataclasses import dataclass
 
 from fedplug.errors import PayloadError
 
-__all__ = ["CHECKSUM_BYTES", "DTYPE_CODES", "MAGIC", "VERSION", "Container", "header", "pack", "unpack"]
+__all__ = [
+    "CHECKSUM_BYTES",
+    "DTYPE_CODES",
+    "MAGIC",
+    "MAX_WIRE_ID",
+    "VERSION",
+    "Container",
+    "header",
+    "pack",
+    "unpack",
+]
 
 MAGIC = b"FPLG"
 VERSION = 1
@@ -51,7 +61,7 @@ DTYPE_CODES = {
     "bool": 13,
 }
 _DTYPE_NAMES = {code: name for name, code in DTYPE_CODES.items()}
-_MAX_WIRE_ID = 32
+MAX_WIRE_ID = 32
 _MAX_RANK = 32
 _FIXED = struct.Struct("<4sBBBB")
 _LENGTH = struct.Struct("<Q")
@@ -82,8 +92,8 @@ def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
         PayloadError: The wire id, dtype or shape has no place in the format.
     """
     encoded_id = wire_id.encode("ascii", errors="replace")
-    if not wire_id.isascii() or not 1 <= len(encoded_id) <= _MAX_WIRE_ID:
-        raise PayloadError(f"wire id {wire_id!r} is not 1 to {_MAX_WIRE_ID} ASCII characters")
+    if not wire_id.isascii() or not 1 <= len(encoded_id) <= MAX_WIRE_ID:
+        raise PayloadError(f"wire id {wire_id!r} is not 1 to {MAX_WIRE_ID} ASCII characters")
     if dtype not in DTYPE_CODES:
         raise PayloadError(f"dtype {dtype!r} has no place in a payload; known: {', '.join(DTYPE_CODES)}")
     if len(shape) > _MAX_RANK:
@@ -124,7 +134,7 @@ def unpack(buffer: bytes) -> Container:
         raise PayloadError(f"not a fedplug payload: it starts with {magic!r} instead of {MAGIC!r}")
     if version != VERSION:
         raise PayloadError(f"payload format {version} is not known here; this fedplug reads format {VERSION}")
-    if not 1 <= id_length <= _MAX_WIRE_ID or rank > _MAX_RANK:
+    if not 1 <= id_length <= MAX_WIRE_ID or rank > _MAX_RANK:
         raise PayloadError(f"payload header is corrupt: wire id of {id_length} characters, rank {rank}")
     body_at = _FIXED.size + id_length + 4 * rank + _LENGTH.size
     if len(buffer) < body_at + CHECKSUM_BYTES:

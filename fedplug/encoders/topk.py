@@ -5,15 +5,17 @@ Knows the custom ops; must not know TFF.
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import tensor_bytes
-from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.base import Payload, State
 from fedplug.encoders.checks import require
+from fedplug.encoders.kept_entries import KeptEntries
+from fedplug.encoders.sparse_form import scatter_add
+from fedplug.encoders.sparsifier import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 
@@ -22,7 +24,7 @@ __all__ = ["TopK"]
 _COUNT_BYTES = 4
 
 
-class TopK(Encoder):
+class TopK(Sparsifier):
     """Keeps the k entries of largest magnitude; with error feedback the others wait on the client.
 
     ``a = x + residual``; the payload is the k entries of ``a`` with the largest ``|a|`` (ties: the lower
@@ -56,18 +58,9 @@ class TopK(Encoder):
         Raises:
             ConfigError: Neither or both are given, or the one given is out of range.
         """
-        if (fraction is None) == (count is None):
-            raise ConfigError(
-                "topk takes either a fraction or a count, for instance topk(0.01) or topk(count=100)"
-            )
-        if fraction is not None and not (_is_number(fraction) and 0 < fraction <= 1):
-            raise ConfigError(f"topk fraction is {fraction!r}; it must be above 0 and at most 1")
-        if count is not None and not (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
-            raise ConfigError(f"topk count is {count!r}; it must be a whole number of at least 1")
+        self._kept = KeptEntries("topk", fraction, count)
         if not isinstance(error_feedback, bool):
             raise ConfigError(f"topk error_feedback is {error_feedback!r}; it must be true or false")
-        self._fraction = fraction
-        self._count = count
         self._error_feedback = error_feedback
 
     @property
@@ -77,43 +70,35 @@ class TopK(Encoder):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        size: dict[str, Any] = (
-            {"count": self._count} if self._fraction is None else {"fraction": self._fraction}
-        )
-        return {**size, "error_feedback": self._error_feedback}
+        return {**self._kept.get_config(), "error_feedback": self._error_feedback}
 
     def entries(self, spec: tf.TensorSpec) -> int:
         """How many of n elements are kept: ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``."""
-        size: int = spec.shape.num_elements()
-        if self._fraction is None:
-            assert self._count is not None
-            return min(size, self._count)
-        return min(size, max(1, math.floor(self._fraction * size + 0.5)))
+        return self._kept.of(spec)
 
     def init_state(self, spec: tf.TensorSpec) -> State:
         """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
         return {"residual": tf.zeros(spec.shape, spec.dtype)} if self._error_feedback else {}
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
-        """The payload is ``{"values": x.dtype[k], "indices": int32[k]}``, indices ascending."""
+    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
+        """See the class."""
         del round_num
         residual = state["residual"] if self._error_feedback else tf.zeros_like(x)
         chosen = ops.topk_residual(x, residual, self.entries(tf.TensorSpec(x.shape, x.dtype)))
         next_state = {"residual": chosen.residual} if self._error_feedback else {}
-        return {"values": chosen.values, "indices": chosen.indices}, next_state
+        return Selection(chosen.values, chosen.indices, next_state)
 
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """Zeros with the payload's values at its indices."""
-        return self.accumulate(tf.zeros(spec.shape, spec.dtype), payload, tf.ones([], spec.dtype), spec)
+    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+        """The payload is ``{"values": x.dtype[k], "indices": int32[k]}``, indices ascending."""
+        selection = self.select(x, state, round_num)
+        return {"values": selection.values, "indices": selection.indices}, selection.state
 
     def accumulate(
         self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
     ) -> tf.Tensor:
         """Touches the k entries only."""
         del spec
-        values, indices = payload["values"], payload["indices"]
-        row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
-        return ops.scatter_decode_add(accumulator, values, indices, row_splits, tf.reshape(weight, [1]))
+        return scatter_add(accumulator, payload["values"], payload["indices"], weight)
 
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""
@@ -135,7 +120,3 @@ class TopK(Encoder):
         values = tensor_bytes.from_bytes(value_bytes, spec.dtype)
         with require(tf.reduce_all(tf.math.is_finite(values)), "a topk payload holds a NaN or an infinity"):
             return {"values": tf.identity(values), "indices": ops.decode_indices(code, count, size)}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

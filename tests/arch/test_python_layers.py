@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "stores": {"errors", "kernels", "manager", "wire"},
     # tensors
     "ops": {"errors"},
-    "encoders": {"errors", "ops", "spec", "wire"},
+    "encoders": {"errors", "manager", "ops", "spec", "wire"},
     "aggregators": {"encoders", "errors", "spec"},
     # TFF
     "process": {"aggregators", "api", "encoders", "errors", "ops", "spec"},

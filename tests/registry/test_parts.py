@@ -7,7 +7,7 @@ import json
 import pytest
 
 import fedplug
-from fedplug.encoders import Identity, TopK
+from fedplug.encoders import Identity, Pipeline, TopK
 from fedplug.errors import ConfigError, UnknownNameError
 
 
@@ -22,7 +22,9 @@ def test_aggregators_are_made_the_same_way():
     assert fedplug.aggregator("mean").name == "mean"
 
 
-@pytest.mark.parametrize("text", ["identity", "topk(0.01)", "topk(count=3, error_feedback=False)"])
+@pytest.mark.parametrize(
+    "text", ["identity", "topk(0.01)", "topk(count=3, error_feedback=False)", "topk(0.1) | sign"]
+)
 def test_a_part_goes_through_json_and_comes_back_equal(text):
     part = fedplug.encoder(text)
     config = json.loads(json.dumps(fedplug.to_config(part)))
@@ -71,9 +73,15 @@ def test_an_unknown_name_lists_the_nearest():
         fedplug.aggregator("meen")
 
 
-def test_several_stages_are_understood_and_refused_for_now():
-    with pytest.raises(ConfigError, match="has 2 stages, but only one stage is supported now"):
-        fedplug.encoder("topk(0.01) | identity")
+def test_several_stages_make_a_pipeline():
+    pipeline = fedplug.encoder("topk(0.01) | qsgd(8) | rice")
+    assert isinstance(pipeline, Pipeline)
+    assert fedplug.encoder(repr(pipeline)) == pipeline
+
+
+def test_several_stages_make_no_aggregator():
+    with pytest.raises(ConfigError, match="has 2 stages, but an aggregator has one"):
+        fedplug.aggregator("mean | mean")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""Sums and random numbers with the same bits on any number of threads, instruction set and device.
+
+Knows TensorFlow; must not know any encoder.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.encoders import tensor_bytes
+from fedplug.errors import ConfigError
+
+__all__ = ["check_seed", "mean_magnitude", "private_noise", "shared_noise", "widened"]
+
+_MAX_SEED = 2**31 - 1
+
+
+def check_seed(encoder: str, seed: int) -> None:
+    """Raises ConfigError unless ``seed`` is a whole number from 0 to 2^31 - 1."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= _MAX_SEED:
+        raise ConfigError(f"{encoder} seed is {seed!r}; it must be a whole number from 0 to {_MAX_SEED}")
+
+
+def widened(x: tf.Tensor) -> tf.Tensor:
+    """``x`` in a dtype fit for arithmetic: float64 as it is, everything else as float32."""
+    return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)
+
+
+def mean_magnitude(values: tf.Tensor) -> tf.Tensor:
+    """The mean of ``|values|``, a vector; 0 for no values; a scalar of the same dtype.
+
+    `tf.reduce_sum` orders its additions by threads and vector width. Here halves are added to halves, element
+    by element, in float64. Scaling first keeps the largest finite numbers from overflowing; by the reciprocal
+    count, as in graphs TensorFlow turns a division by a constant into that.
+    """
+    count = tf.maximum(tf.size(values), 1)
+    parts = tf.abs(tf.cast(values, tf.float64)) * (1 / tf.cast(count, tf.float64))
+    parts = tf.pad(parts, [[0, count - tf.size(values)]])
+
+    def halve(parts: tf.Tensor) -> tuple[tf.Tensor]:
+        half = (tf.size(parts) + 1) // 2
+        parts = tf.pad(parts, [[0, tf.size(parts) % 2]])
+        return (parts[:half] + parts[half:],)
+
+    (total,) = tf.while_loop(
+        lambda parts: tf.size(parts) > 1, halve, (parts,), shape_invariants=(tf.TensorShape([None]),)
+    )
+    largest = tf.cast(values.dtype.max, tf.float64)
+    return tf.cast(tf.minimum(total[0], largest), values.dtype)
+
+
+def shared_noise(count: tf.Tensor | int, seed: tf.Tensor | int, round_num: tf.Tensor) -> tf.Tensor:
+    """Uniform numbers in ``[0, 1)`` that all clients agree upon: they depend on seed and round only.
+
+    Args:
+        count: How many.
+        seed: From the encoder's configuration, integer scalar.
+        round_num: int32 scalar.
+
+    Returns:
+        float64 vector ``[count]``.
+    """
+    return _philox(count, seed, round_num, tf.constant(0, tf.int64), tf.float64)
+
+
+def private_noise(values: tf.Tensor, seed: int, round_num: tf.Tensor) -> tf.Tensor:
+    """Uniform numbers in ``[0, 1)`` for rounding ``values``: other values, other numbers.
+
+    An encoder is told neither which client nor which tensor it works for; were the numbers the same for all,
+    their rounding errors would be too and would not average out. So the numbers depend on the checksum of the
+    values as well as on seed and round.
+
+    Args:
+        values: A vector of floats.
+        seed: From the encoder's configuration.
+        round_num: int32 scalar.
+
+    Returns:
+        float32 vector, one number per value.
+    """
+    content = tf.cast(ops.crc32(tensor_bytes.to_bytes(values)), tf.int64)
+    return _philox(tf.size(values), seed, round_num, content, tf.float32)
+
+
+def _philox(
+    count: tf.Tensor | int, seed: tf.Tensor | int, round_num: tf.Tensor, content: tf.Tensor, dtype: tf.DType
+) -> tf.Tensor:
+    # Two seeds of 64 bits. TensorFlow would choose the generator by device, if it were not told.
+    high = tf.bitwise.left_shift(tf.cast(seed, tf.int64), tf.constant(32, tf.int64))
+    key = tf.stack([high + tf.cast(round_num, tf.int64), content])
+    return tf.random.stateless_uniform(tf.reshape(count, [1]), key, dtype=dtype, alg="philox")

@@ -1,0 +1,183 @@
+"""Pipelines: ``sparsifier | quantizer | index coder`` as one encoder.
+
+Knows the contracts of the stages and the registry, by which their names are read back; must not know any
+particular stage but the defaults, nor TFF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug import manager, wire
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.index_coder import IndexCoder
+from fedplug.encoders.index_coders import Rice
+from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.raw import Raw
+from fedplug.encoders.sparse_form import SparseForm
+from fedplug.encoders.sparsifier import Sparsifier
+from fedplug.encoders.topk import TopK
+from fedplug.errors import CapabilityError, ConfigError
+from fedplug.spec import Capabilities
+
+__all__ = ["Pipeline", "Stage"]
+
+Stage = Encoder | IndexCoder
+
+_ROLES: tuple[tuple[type, str], ...] = (
+    (Sparsifier, "a sparsifier"),
+    (Quantizer, "a quantizer"),
+    (IndexCoder, "an index coder"),
+)
+
+
+class Pipeline(Encoder):
+    """The sparsifier chooses entries, the quantizer shortens their values, the index coder their indices.
+
+    With error feedback the sparsifier's residual also takes what the quantizer lost of the chosen entries, so
+    that ``decode(payload) + residual' == x + residual`` up to the rounding of one subtraction.
+
+    Written as ``fedplug.encoder("topk(0.01) | qsgd(8) | rice")``. Quantizer and index coder may be left out:
+    values then go as they are, and indices through the sparsifier's own coder.
+
+    Wire form: see `SparseForm`; the wire id names those of quantizer and index coder, for instance
+    "sparse+qsgd/1+rice/1". Bytes per element: those of the index code, plus k/n times the quantizer's.
+    """
+
+    name: ClassVar[str] = "pipeline"
+
+    def __init__(self, stages: Sequence[Stage | Mapping[str, Any]]) -> None:
+        """Makes the encoder.
+
+        Args:
+            stages: A sparsifier, then perhaps a quantizer, then perhaps an index coder; each the part itself,
+                or ``{"name": ..., "config": {...}}``.
+
+        Raises:
+            CapabilityError: The stages are not in this order.
+            ConfigError: A configuration cannot be read, or together they have too long a wire id.
+            UnknownNameError: No such stage.
+        """
+        parts = [_read(stage) for stage in stages]
+        _check_order(parts)
+        self._stages = parts
+        self._sparsifier = next(part for part in parts if isinstance(part, Sparsifier))
+        self._form = SparseForm(
+            next((part for part in parts if isinstance(part, Quantizer)), Raw()),
+            next((part for part in parts if isinstance(part, IndexCoder)), self._sparsifier.index_coder),
+        )
+        if len(self.wire_id) > wire.MAX_WIRE_ID:
+            raise ConfigError(
+                f"a wire id has at most {wire.MAX_WIRE_ID} characters, and that of {self!r} is longer: "
+                f"{self.wire_id!r}; its stages need shorter ones"
+            )
+
+    @classmethod
+    def compose(cls, parts: Sequence[Any]) -> Encoder:
+        """What these stages mean together: a single encoder is itself, everything else a pipeline."""
+        if len(parts) == 1 and isinstance(parts[0], Encoder):
+            return parts[0]
+        return cls(parts)
+
+    @property
+    def wire_id(self) -> str:  # type: ignore[override]  # a constant of every other encoder
+        """See the class."""
+        return self._form.wire_id
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the sparsifier promises, as far as the quantizer keeps it."""
+        kept, values = self._sparsifier.capabilities, self._form.quantizer.capabilities
+        return Capabilities(
+            unbiased=kept.unbiased and values.unbiased,
+            needs_client_state=kept.needs_client_state,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """The stages that were given, by name and configuration."""
+        return {"stages": [{"name": part.name, "config": part.get_config()} for part in self._stages]}
+
+    def init_state(self, spec: tf.TensorSpec) -> State:
+        """The sparsifier's."""
+        return self._sparsifier.init_state(spec)
+
+    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+        """See the class, and `SparseForm` for the payload."""
+        chosen = self._sparsifier.select(x, state, round_num)
+        payload = self._form.payload(chosen.values, chosen.indices, x.shape.num_elements(), round_num)
+        lost = chosen.values - self._form.values(payload, x.dtype)
+        return payload, self._sparsifier.give_back(chosen.state, lost, chosen.indices)
+
+    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """Zeros with the payload's values at its indices."""
+        return self.accumulate(tf.zeros(spec.shape, spec.dtype), payload, tf.ones([], spec.dtype), spec)
+
+    def accumulate(
+        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
+    ) -> tf.Tensor:
+        """Touches the payload's entries only."""
+        del spec
+        return self._form.accumulate(accumulator, payload, weight)
+
+    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """See `SparseForm`."""
+        del spec
+        return self._form.to_wire(payload)
+
+    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+        """See `SparseForm`."""
+        return self._form.from_wire(body, spec)
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self._stages))
+
+
+def _read(stage: Stage | Mapping[str, Any]) -> Any:
+    if not isinstance(stage, Mapping):
+        return stage
+    if not {"name"} <= set(stage) <= {"name", "config"}:
+        raise ConfigError(f"a stage of a pipeline is {dict(stage)!r}; it must have a name and a config")
+    return manager.resolve("encoder", stage["name"]).from_config(stage.get("config", {}))
+
+
+def _check_order(parts: Sequence[Any]) -> None:
+    """Sparsifier, quantizer, index coder: the first must be there, and none may come twice."""
+    if not parts:
+        raise ConfigError("a pipeline has no stages; it needs at least a sparsifier, for instance topk(0.01)")
+    places = [_place(part, parts) for part in parts]
+    if places[0] != 0:
+        raise CapabilityError(
+            "a pipeline begins with a sparsifier, which leaves values to quantize and indices to code; "
+            f"{parts[0]!r} is {_ROLES[places[0]][1]}; use {_remedy(parts)}"
+        )
+    for (left, left_place), (right, right_place) in pairwise(zip(parts, places, strict=True)):
+        if left_place >= right_place:
+            raise CapabilityError(
+                "the stages of a pipeline are sparsifier | quantizer | index coder, each at most once; "
+                f"{left!r} is {_ROLES[left_place][1]} and cannot be followed by {right!r}, "
+                f"{_ROLES[right_place][1]}; use {_remedy(parts)}"
+            )
+
+
+def _place(part: Any, parts: Sequence[Any]) -> int:
+    for place, (role, _) in enumerate(_ROLES):
+        if isinstance(part, role):
+            return place
+    raise CapabilityError(
+        f"{part!r} is neither a sparsifier nor a quantizer nor an index coder, so it cannot be a stage of a "
+        f"pipeline; use it alone, or {_remedy(parts)}"
+    )
+
+
+def _remedy(parts: Sequence[Any]) -> str:
+    """A stack that works, made of these parts as far as there is a place for them."""
+    defaults: tuple[Any, ...] = (TopK(0.01), None, Rice())
+    chosen = [
+        next((part for part in parts if isinstance(part, role)), default)
+        for (role, _), default in zip(_ROLES, defaults, strict=True)
+    ]
+    return repr(" | ".join(repr(part) for part in chosen if part is not None))

@@ -1,0 +1,129 @@
+"""Index coders: every set of indices there and back, the sizes that are documented, hostile bytes refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedplug
+from fedplug.encoders.index_coders import Bitmap, BitPack, Rice, Shortest
+from fedplug.encoders.randomk import RandomK, Seeded
+from fedplug.errors import ConfigError
+
+CODERS = [Rice(), Bitmap(), BitPack(), Shortest()]
+ROUND = tf.constant(3)
+
+sizes_and_indices = st.integers(0, 300).flatmap(
+    lambda size: st.tuples(
+        st.just(size), st.sets(st.integers(0, size - 1), max_size=60).map(sorted) if size else st.just([])
+    )
+)
+
+
+def encode(coder, indices, size):
+    return coder.encode(tf.constant(indices, tf.int32), size, ROUND)
+
+
+def named(coders):
+    return pytest.mark.parametrize("coder", coders, ids=lambda coder: coder.name)
+
+
+@named(CODERS)
+@settings(max_examples=30, deadline=None)
+@given(example=sizes_and_indices)
+def test_indices_are_read_back(coder, example):
+    size, indices = example
+    code = encode(coder, indices, size)
+    assert coder.decode(code, tf.constant(len(indices)), size).numpy().tolist() == indices
+
+
+@named(CODERS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.binary(max_size=8), count=st.integers(0, 20), size=st.integers(20, 40))
+def test_any_bytes_are_refused_or_give_that_many_ascending_indices_in_range(coder, data, count, size):
+    try:
+        indices = coder.decode(tf.constant(list(data), tf.uint8), tf.constant(count), size).numpy()
+    except tf.errors.InvalidArgumentError:
+        return
+    assert len(indices) == count
+    assert (np.diff(indices) > 0).all()
+    assert ((indices >= 0) & (indices < size)).all()
+
+
+def test_a_bitmap_takes_a_bit_for_each_element_and_is_frozen():
+    assert bytes(encode(Bitmap(), [0, 3, 8], 10).numpy()).hex() == "0901"
+
+
+def test_packed_indices_take_as_many_bits_as_the_last_index_and_are_frozen():
+    assert bytes(encode(BitPack(), [1, 4, 9], 10).numpy()).hex() == "4109"
+    assert len(encode(BitPack(), list(range(8)), 2**20)) == 20
+
+
+@pytest.mark.parametrize(("fraction", "chosen"), [(0.5, Bitmap()), (0.01, Rice())])
+def test_shortest_is_as_short_as_the_best_and_one_byte(fraction, chosen):
+    size = 20_000
+    indices = np.flatnonzero(np.random.default_rng(0).random(size) < fraction)
+    lengths = {coder.name: len(encode(coder, indices, size)) for coder in CODERS}
+    assert lengths["shortest"] == 1 + min(lengths["rice"], lengths["bitmap"], lengths["bitpack"])
+    assert lengths[chosen.name] + 1 == lengths["shortest"]
+
+
+def test_shortest_packs_the_few_indices_for_which_that_is_best():
+    indices = [0, 1, 2, 3, 2**20 - 1]
+    code = encode(Shortest(), indices, 2**20)
+    assert code[0] == 1
+    assert Shortest().decode(code, tf.constant(5), 2**20).numpy().tolist() == indices
+
+
+@pytest.mark.parametrize("p", [0.1, 0.01, 0.001])
+def test_signs_and_rice_coded_indices_come_within_five_percent_of_the_entropy(p):
+    size = 400_000
+    chosen = np.flatnonzero(np.random.default_rng(0).random(size) < p)
+    share = len(chosen) / size
+    entropy = -share * math.log2(share) - (1 - share) * math.log2(1 - share) + share
+    bits = (8 * len(encode(Rice(), chosen, size)) + len(chosen)) / size
+    assert bits == pytest.approx(entropy, rel=0.05)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(0, 2**31 - 1), st.integers(0, 1000))
+def test_seeded_indices_are_one_of_each_run_and_are_drawn_again_from_eight_bytes(count, size, seed, number):
+    count = min(count, size)
+    x, round_num = tf.range(size, dtype=tf.float32), tf.constant(number)
+    indices = RandomK(count=count, seed=seed).select(x, {}, round_num).indices.numpy()
+    begins = np.arange(count + 1) * size // count
+    assert ((indices >= begins[:-1]) & (indices < begins[1:])).all()
+    code = Seeded(seed).encode(indices, size, round_num)
+    assert len(code) == 8
+    np.testing.assert_array_equal(Seeded(seed).decode(code, tf.constant(count), size), indices)
+
+
+def test_a_seed_is_not_written_for_indices_it_did_not_draw():
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"were not drawn by seeded\(seed=1\)"):
+        Seeded(1).encode(tf.constant([0, 1]), 100, ROUND)
+
+
+@pytest.mark.parametrize(
+    "code", [b"", b"\0" * 7, b"\0" * 9, b"\0\0\0\x80\0\0\0\0", b"\0\0\0\0\xff\xff\xff\xff"]
+)
+def test_a_seed_of_another_length_or_out_of_range_is_refused(code):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        Seeded().decode(tf.constant(list(code), tf.uint8), tf.constant(2), 10)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31, 1.5, True, None])
+def test_a_seed_that_is_no_whole_number_in_range_is_refused(seed):
+    for make in (Seeded, lambda seed: RandomK(0.1, seed=seed)):
+        with pytest.raises(ConfigError, match="seed is"):
+            make(seed)
+
+
+@named(CODERS)
+def test_a_coder_alone_is_no_encoder(coder):
+    with pytest.raises(fedplug.errors.CapabilityError, match=rf"{coder.name} is an index coder; use 'topk"):
+        fedplug.encoder(coder.name)

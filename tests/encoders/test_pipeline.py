@@ -1,0 +1,179 @@
+"""Pipelines: what the stages do together, which orders are legal, and that a round runs with them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import fedplug
+from fedplug import wire
+from fedplug.encoders import framing
+from fedplug.encoders.index_coders import Rice
+from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.sign import Sign
+from fedplug.encoders.topk import TopK
+from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
+
+ROUND = tf.constant(3)
+PIPELINES = [
+    "topk(0.2) | qsgd(8) | rice",
+    "topk(0.2) | sign",
+    "topk(0.2) | bitmap",
+    "threshold(1) | bfloat16 | shortest",
+    "randomk(0.2, error_feedback=True) | blockwise8",
+    "randomk(0.2, error_feedback=True) | terngrad | bitpack",
+]
+
+vectors = hnp.arrays(np.float32, st.integers(0, 60), elements=st.integers(-9, 9).map(float))
+
+
+def spec_of(x):
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def encode(encoder, x, state=None):
+    return encoder.encode(tf.constant(x), encoder.init_state(spec_of(x)) if state is None else state, ROUND)
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+@settings(max_examples=15, deadline=None)
+@given(x=vectors)
+def test_the_residual_takes_what_was_not_chosen_and_what_the_quantizer_lost(text, x):
+    encoder = fedplug.encoder(text)
+    payload, state = encode(encoder, x)
+    sent = encoder.decode(payload, spec_of(x)).numpy()
+    np.testing.assert_allclose(sent + state["residual"], x, rtol=1e-6, atol=1e-5)
+    np.testing.assert_array_equal(
+        np.flatnonzero(sent), np.intersect1d(payload["indices"], np.flatnonzero(sent))
+    )
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+def test_over_many_rounds_nothing_is_lost(text):
+    encoder, spec = fedplug.encoder(text), tf.TensorSpec([100], tf.float64)
+    updates = np.random.default_rng(0).standard_normal((30, 100))
+    state, received = encoder.init_state(spec), np.zeros(100)
+    for number, update in enumerate(updates):
+        payload, state = encoder.encode(tf.constant(update), state, tf.constant(number))
+        received += encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec).numpy()
+    np.testing.assert_allclose(received + state["residual"], updates.sum(axis=0), atol=1e-12)
+
+
+def test_the_values_chosen_are_quantized_as_a_tensor_of_their_own():
+    x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    pipeline, topk, qsgd = (fedplug.encoder(t) for t in ("topk(0.1) | qsgd(8)", "topk(0.1)", "qsgd(8)"))
+    payload, _ = encode(pipeline, x)
+    kept, _ = encode(topk, x)
+    values = qsgd.dequantize(qsgd.quantize(kept["values"], ROUND), tf.float32)
+    np.testing.assert_array_equal(payload["indices"], kept["indices"])
+    np.testing.assert_array_equal(tf.gather(pipeline.decode(payload, spec_of(x)), kept["indices"]), values)
+
+
+def test_a_pipeline_is_unbiased_only_if_every_stage_is():
+    def unbiased(text):
+        return fedplug.encoder(text).capabilities.unbiased
+
+    assert unbiased("randomk(0.1) | qsgd(8)")
+    assert not unbiased("randomk(0.1) | sign")
+    assert not unbiased("topk(0.1) | qsgd(8)")
+
+
+def test_the_wire_id_names_how_values_and_indices_are_written():
+    def wire_id(text):
+        return fedplug.encoder(text).wire_id
+
+    assert wire_id("topk(0.01) | qsgd(8) | rice") == "sparse+qsgd/1+rice/1"
+    assert wire_id("topk(0.01) | qsgd(8)") == wire_id("threshold(1) | qsgd(4) | rice")
+    assert wire_id("randomk(0.01)") == "sparse+raw/1+seeded/1"
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+def test_a_payload_travels_in_the_container_every_program_can_read(text):
+    x, encoder = np.random.default_rng(0).standard_normal(100), fedplug.encoder(text)
+    body = encoder.to_wire(encode(encoder, x)[0], spec_of(x))
+    container = wire.unpack(bytes(framing.frame(body, encoder.wire_id, spec_of(x)).numpy()))
+    assert (container.wire_id, container.body) == (encoder.wire_id, bytes(body.numpy()))
+
+
+@pytest.mark.parametrize("text", PIPELINES)
+def test_a_pipeline_goes_through_json_and_comes_back_equal(text):
+    encoder = fedplug.encoder(text)
+    config = json.loads(json.dumps(fedplug.to_config(encoder)))
+    assert fedplug.from_config(config) == encoder
+    assert fedplug.get_encoder("pipeline", **config["config"]) == encoder
+    assert fedplug.encoder(repr(encoder)) == encoder
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "qsgd(8) | topk(0.1)",
+            r"begins with a sparsifier.*qsgd.* is a quantizer.*'topk\(fraction=0.1.*qsgd",
+        ),
+        ("qsgd(8) | rice", r"begins with a sparsifier.*use 'topk\(fraction=0.01"),
+        (
+            "topk(0.1) | randomk(0.1)",
+            r"topk.* is a sparsifier and cannot be followed by randomk.*, a sparsifier",
+        ),
+        (
+            "topk(0.1) | sign | qsgd(8)",
+            r"sign.* is a quantizer and cannot be followed by qsgd.*, a quantizer",
+        ),
+        (
+            "topk(0.1) | rice | qsgd(8)",
+            r"rice is an index coder and cannot be followed by qsgd.*, a quantizer",
+        ),
+        ("topk(0.1) | rice | bitmap", r"rice is an index coder and cannot be followed by bitmap"),
+        ("topk(0.1) | identity", r"identity.* is neither a sparsifier nor a quantizer nor an index coder"),
+        ("topk(0.1) | stc(0.1)", r"stc.* is neither a sparsifier nor a quantizer nor an index coder"),
+    ],
+)
+def test_an_illegal_order_names_the_rule_the_parts_and_a_stack_that_works(text, message):
+    with pytest.raises(CapabilityError, match=message) as caught:
+        fedplug.encoder(text)
+    remedy = str(caught.value).rpartition("'")[0].rpartition("'")[2]
+    assert isinstance(fedplug.encoder(remedy), Pipeline)
+
+
+def test_stages_that_cannot_be_read_are_refused():
+    with pytest.raises(ConfigError, match="a pipeline has no stages"):
+        Pipeline([])
+    with pytest.raises(ConfigError, match="must have a name and a config"):
+        Pipeline([{"config": {}}])
+    with pytest.raises(UnknownNameError, match="unknown encoder 'tpok'; did you mean 'topk'"):
+        Pipeline([{"name": "tpok"}])
+
+
+def test_a_stage_whose_wire_id_is_too_long_for_a_pipeline_is_refused():
+    class Verbose(Sign):
+        wire_id = "sign-with-a-very-long-wire-id/1"
+
+    with pytest.raises(ConfigError, match="a wire id has at most 32 characters"):
+        Pipeline([TopK(0.1), Verbose(), Rice()])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("01000000010000", id="truncated lengths"),
+        pytest.param("ffffffff00000000", id="negative count"),
+        pytest.param("0b00000000000000", id="more entries than elements"),
+        pytest.param("00000000ff000000", id="code longer than the body"),
+        pytest.param("00000000ffffffff", id="negative code length"),
+        pytest.param("00000000000000000000", id="bytes left over"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(body):
+    spec = tf.TensorSpec([10], tf.float32)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        fedplug.encoder("topk(0.1) | bitmap").from_wire(
+            tf.constant(list(bytes.fromhex(body)), tf.uint8), spec
+        )

@@ -1,0 +1,203 @@
+"""Quantizers: levels, errors, expectations and sizes, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import fedplug
+from fedplug.encoders.blockwise8 import Blockwise8
+from fedplug.encoders.cast import BFloat16, Float16
+from fedplug.encoders.qsgd import QSGD
+from fedplug.encoders.sign import Sign
+from fedplug.encoders.terngrad import TernGrad
+from fedplug.errors import ConfigError
+
+ROUND = tf.constant(3)
+N = 8192
+
+# No denormals: TensorFlow's arithmetic takes them for zero, NumPy's does not.
+vectors = hnp.arrays(
+    np.float32, st.integers(0, 70), elements=st.floats(-1e3, 1e3, width=32, allow_subnormal=False)
+)
+bits = st.integers(2, 8)
+
+
+def normal(n=N, seed=0):
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+
+
+def decoded(quantizer, x, round_num=ROUND):
+    return quantizer.dequantize(quantizer.quantize(tf.constant(x), round_num), tf.float32).numpy()
+
+
+def scales_of(x, block_size):
+    """The largest magnitude of each element's block, element by element."""
+    return np.array([np.abs(x[i - i % block_size :][:block_size]).max() for i in range(len(x))], np.float32)
+
+
+@settings(max_examples=50, deadline=None)
+@given(vectors, bits)
+def test_qsgd_gives_one_of_the_two_nearest_levels_of_the_block(x, bits):
+    quantizer = QSGD(bits, block_size=8)
+    got, top = decoded(quantizer, x), 2 ** (bits - 1) - 1
+    scales = scales_of(x, 8)
+    assert (np.abs(got - x) <= scales / top * (1 + 1e-5)).all()
+    levels = np.divide(got * top, scales, where=scales > 0, out=np.zeros_like(x))
+    np.testing.assert_allclose(levels, np.rint(levels), atol=1e-4)
+
+
+@settings(max_examples=50, deadline=None)
+@given(vectors)
+def test_blockwise8_gives_the_nearest_of_255_levels_of_the_block(x):
+    scales = scales_of(x, 8)
+    assert (np.abs(decoded(Blockwise8(block_size=8), x) - x) <= scales / 254 * (1 + 1e-5)).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(vectors)
+def test_terngrad_gives_the_largest_magnitude_with_the_right_sign_or_zero(x):
+    got = decoded(TernGrad(), x)
+    assert np.isin(np.abs(got), [0, np.abs(x).max(initial=0)]).all()
+    assert (got * x >= 0).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(vectors)
+def test_sign_gives_the_mean_magnitude_with_the_right_sign(x):
+    scale = np.float32(np.abs(x.astype(np.float64)).mean()) if len(x) else 0
+    np.testing.assert_allclose(decoded(Sign(), x), np.where(x >= 0, scale, -scale), rtol=1e-6, atol=1e-37)
+
+
+@settings(max_examples=50, deadline=None)
+@given(vectors)
+def test_casts_round_as_numpy_does(x):
+    np.testing.assert_array_equal(decoded(Float16(), x), x.astype(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(
+        decoded(BFloat16(), x), x.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32)
+    )
+
+
+def test_casts_take_what_is_too_large_for_the_largest():
+    largest = np.array([3e38, -3.4e38, 1e5], np.float32)
+    np.testing.assert_array_equal(decoded(Float16(), largest), [65504, -65504, 65504])
+    assert np.isfinite(decoded(BFloat16(), largest)).all()
+
+
+UNBIASED = [QSGD(8), QSGD(4), QSGD(2, block_size=16), TernGrad()]
+
+
+@pytest.mark.parametrize("quantizer", UNBIASED, ids=repr)
+def test_the_mean_over_rounds_is_the_input(quantizer):
+    assert quantizer.capabilities.unbiased
+    x, rounds = normal(64), 3000
+
+    @tf.function
+    def all_rounds():
+        return tf.map_fn(
+            lambda r: quantizer.dequantize(quantizer.quantize(tf.constant(x), r), tf.float32),
+            tf.range(rounds),
+            fn_output_signature=tf.float32,
+        )
+
+    every = all_rounds().numpy().astype(np.float64)
+    standard_errors = every.std(axis=0) / np.sqrt(rounds)
+    assert (np.abs(every.mean(axis=0) - x) <= 5 * standard_errors + 1e-6).all()
+
+
+@pytest.mark.parametrize("quantizer", UNBIASED, ids=repr)
+def test_random_rounding_depends_on_seed_round_and_values_and_on_nothing_else(quantizer):
+    x = normal()
+    again = type(quantizer).from_config(quantizer.get_config())
+    other = type(quantizer).from_config({**quantizer.get_config(), "seed": 1})
+    np.testing.assert_array_equal(decoded(quantizer, x), decoded(again, x))
+    assert (decoded(quantizer, x) != decoded(other, x)).any()
+    assert (decoded(quantizer, x) != decoded(quantizer, x, tf.constant(4))).any()
+
+
+def test_clients_round_independently_so_that_their_errors_average_out():
+    x, clients = normal(512), 64
+    updates = [x * (1 + 1e-6 * i) for i in range(clients)]
+    errors = [decoded(QSGD(4), update) - update for update in updates]
+    mean_energy = np.mean([np.sum(error**2) for error in errors])
+    assert np.sum(np.mean(errors, axis=0) ** 2) < 2 * mean_energy / clients
+
+
+@pytest.mark.parametrize(
+    ("expression", "bytes_per_element", "nmse"),
+    [
+        ("qsgd(8)", 1 + 4 / 512, (0.5e-4, 2e-4)),
+        ("qsgd(4)", 0.5 + 4 / 512, (0.02, 0.06)),
+        ("qsgd(3, block_size=64)", 3 / 8 + 4 / 64, (0.1, 0.3)),
+        ("blockwise8", 1 + 4 / 256, (2e-5, 1e-4)),
+        ("terngrad", 1 / 5, (2, 4)),
+        ("sign", 1 / 8, (0.35, 0.375)),  # 1 - 2 / pi
+        ("float16", 2, (1e-9, 1e-6)),
+        ("bfloat16", 2, (1e-7, 1e-5)),
+    ],
+)
+def test_size_on_the_wire_and_error_on_normal_data_are_as_documented(expression, bytes_per_element, nmse):
+    encoder, x = fedplug.encoder(expression), tf.constant(normal())
+    spec = tf.TensorSpec(x.shape, x.dtype)
+    payload, _ = encoder.encode(x, encoder.init_state(spec), ROUND)
+    body = encoder.to_wire(payload, spec)
+    assert len(body) == pytest.approx(bytes_per_element * N, abs=5)
+    error = encoder.decode(encoder.from_wire(body, spec), spec) - x
+    assert nmse[0] <= float(tf.reduce_sum(error**2) / tf.reduce_sum(x**2)) <= nmse[1]
+
+
+def test_with_error_feedback_a_biased_quantizer_loses_nothing_over_many_rounds():
+    sign, spec = Sign(), tf.TensorSpec([100], tf.float64)
+    state, received = sign.init_state(spec), np.zeros(100)
+    updates = np.random.default_rng(0).standard_normal((50, 100))
+    for update in updates:
+        payload, state = sign.encode(tf.constant(update), state, ROUND)
+        received += sign.decode(payload, spec).numpy()
+    np.testing.assert_allclose(received + state["residual"], updates.sum(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: QSGD(1), "for one bit an element, use sign"),
+        (lambda: QSGD(9), "qsgd bits is 9; it must be 2 to 8"),
+        (lambda: QSGD(True), "qsgd bits is True"),
+        (lambda: QSGD(8, block_size=100), "qsgd block_size is 100; it must be a power of two"),
+        (lambda: Blockwise8(block_size=0), "blockwise8 block_size is 0"),
+        (lambda: TernGrad(seed=-1), "terngrad seed is -1"),
+        (lambda: Sign(error_feedback=1), "sign error_feedback is 1"),
+    ],
+)
+def test_a_wrong_argument_is_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+QUANTIZERS = [QSGD(3, block_size=4), Blockwise8(block_size=4), TernGrad(), Sign(), Float16(), BFloat16()]
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_bytes_are_refused_or_stand_for_exactly_one_payload(quantizer, data):
+    spec = tf.TensorSpec([6], tf.float16)
+    written = bytes(quantizer.to_bytes(quantizer.quantize(tf.cast(normal(6), tf.float16), ROUND)).numpy())
+    position, byte = data.draw(st.integers(0, len(written) - 1)), data.draw(st.binary(max_size=2))
+    changed = written[:position] + byte + written[position + 1 :]
+    try:
+        payload = quantizer.from_wire(tf.constant(list(changed), tf.uint8), spec)
+    except tf.errors.InvalidArgumentError:
+        return
+    assert bytes(quantizer.to_bytes(payload).numpy()) == changed
+    assert np.isfinite(quantizer.decode(payload, spec).numpy()).all()
+
+
+def test_bytes_of_another_configuration_are_refused():
+    spec = tf.TensorSpec([64], tf.float32)
+    body = QSGD(8).to_wire(QSGD(8).quantize(tf.constant(normal(64)), ROUND), spec)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="was not made with bits=4 and block_size=512"):
+        QSGD(4).from_wire(body, spec)

@@ -1,0 +1,152 @@
+"""Random-k, threshold and STC: what is chosen, what waits, what travels."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import fedplug
+from fedplug.encoders.randomk import RandomK
+from fedplug.encoders.stc import STC
+from fedplug.encoders.threshold import Threshold
+from fedplug.errors import ConfigError
+
+ROUND = tf.constant(3)
+
+vectors = hnp.arrays(np.float32, st.integers(1, 60), elements=st.integers(-9, 9).map(float))
+
+
+def spec_of(x):
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def encode(encoder, x, round_num=ROUND, state=None):
+    state = encoder.init_state(spec_of(x)) if state is None else state
+    return encoder.encode(tf.constant(x), state, round_num)
+
+
+@settings(max_examples=40, deadline=None)
+@given(vectors, st.integers(1, 70), st.integers(0, 99))
+def test_randomk_sends_one_entry_of_each_run_times_the_length_of_the_run(x, count, number):
+    encoder = RandomK(count=count)
+    payload, _ = encode(encoder, x, tf.constant(number))
+    got, count = encoder.decode(payload, spec_of(x)).numpy(), min(count, len(x))
+    begins = np.arange(count + 1) * len(x) // count
+    assert len(payload["indices"]) == count
+    for index, (begin, end) in zip(payload["indices"].numpy(), pairwise(begins), strict=True):
+        run = np.zeros_like(x[begin:end])
+        run[index - begin] = x[index] * (end - begin)
+        np.testing.assert_array_equal(got[begin:end], run)
+
+
+def test_randomk_sends_every_entry_equally_often():
+    encoder, n, k, rounds = RandomK(count=7), 30, 7, 4000
+    x = tf.zeros([n])
+
+    @tf.function
+    def all_indices():
+        return tf.map_fn(lambda r: encoder.select(x, {}, r).indices, tf.range(rounds))
+
+    begins = np.arange(k + 1) * n // k
+    expected = np.repeat(rounds / np.diff(begins), np.diff(begins))
+    counts = np.bincount(all_indices().numpy().ravel(), minlength=n)
+    chi_squared = np.sum((counts - expected) ** 2 / expected)
+    assert chi_squared < 60  # 23 degrees of freedom: exceeded once in 40000 times
+
+
+def test_randomk_has_the_variance_that_is_documented():
+    x = np.random.default_rng(0).standard_normal(1000)
+    encoder = RandomK(count=100)
+    errors = [
+        np.sum((encoder.decode(encode(encoder, x, tf.constant(r))[0], spec_of(x)) - x) ** 2)
+        for r in range(200)
+    ]
+    assert np.mean(errors) == pytest.approx((1000 / 100 - 1) * np.sum(x**2), rel=0.05)
+
+
+def test_all_clients_send_the_same_random_entries_in_a_round_and_others_in_the_next():
+    first, second = np.random.default_rng(0).standard_normal((2, 500))
+    indices = [encode(RandomK(0.1), x)[0]["indices"] for x in (first, second)]
+    np.testing.assert_array_equal(*indices)
+    assert (encode(RandomK(0.1), first, tf.constant(4))[0]["indices"] != indices[0]).numpy().any()
+    assert (encode(RandomK(0.1, seed=1), first)[0]["indices"] != indices[0]).numpy().any()
+
+
+def test_a_randomk_payload_takes_sixteen_bytes_and_the_values():
+    x = np.zeros(1000, np.float32)
+    encoder = RandomK(0.1)
+    assert len(encoder.to_wire(encode(encoder, x)[0], spec_of(x))) == 16 + 4 * 100
+
+
+def test_a_randomk_payload_can_be_read_with_another_seed_in_the_configuration():
+    x = np.random.default_rng(0).standard_normal(1000)
+    body = RandomK(0.1, seed=5).to_wire(encode(RandomK(0.1, seed=5), x)[0], spec_of(x))
+    reader = RandomK(0.2, seed=6)
+    got = reader.decode(reader.from_wire(body, spec_of(x)), spec_of(x))
+    np.testing.assert_array_equal(got, RandomK(0.1).decode(encode(RandomK(0.1, seed=5), x)[0], spec_of(x)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(vectors, st.integers(1, 70))
+def test_randomk_with_error_feedback_sends_values_as_they_are_and_keeps_the_rest(x, count):
+    encoder = RandomK(count=count, error_feedback=True)
+    payload, state = encode(encoder, x)
+    np.testing.assert_array_equal(encoder.decode(payload, spec_of(x)) + state["residual"], x)
+    assert not encoder.capabilities.unbiased
+
+
+@settings(max_examples=40, deadline=None)
+@given(vectors, st.integers(1, 9))
+def test_threshold_sends_what_is_large_enough_and_keeps_the_rest(x, value):
+    encoder = Threshold(value)
+    payload, state = encode(encoder, x)
+    np.testing.assert_array_equal(encoder.decode(payload, spec_of(x)), np.where(np.abs(x) >= value, x, 0))
+    np.testing.assert_array_equal(state["residual"], np.where(np.abs(x) >= value, 0, x))
+
+
+def test_what_is_below_the_threshold_is_sent_once_it_has_grown():
+    encoder, state = Threshold(1.0), None
+    sent = []
+    for _ in range(5):
+        payload, state = encode(encoder, np.array([0.25]), state=state)
+        sent.append(payload["value_values"].numpy().tolist())
+    assert sent == [[], [], [], [1.0], []]
+
+
+@settings(max_examples=40, deadline=None)
+@given(vectors, st.integers(1, 70))
+def test_stc_sends_the_mean_magnitude_of_the_kept_entries_with_their_signs(x, count):
+    encoder = STC(count=count)
+    payload, state = encode(encoder, x)
+    got, kept = encoder.decode(payload, spec_of(x)).numpy(), payload["indices"].numpy()
+    scale = np.float32(np.abs(x[kept]).mean(dtype=np.float64))
+    expected = np.zeros_like(x)
+    expected[kept] = np.where(x[kept] >= 0, scale, -scale)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    np.testing.assert_allclose(got + state["residual"], x, rtol=1e-6, atol=1e-6)
+
+
+def test_stc_writes_what_its_pipeline_writes():
+    x = np.random.default_rng(0).standard_normal(1000)
+    pipeline = fedplug.encoder("topk(0.05) | sign | rice")
+    assert STC(0.05).wire_id == pipeline.wire_id
+    bodies = [e.to_wire(encode(e, x)[0], spec_of(x)) for e in (STC(0.05), pipeline)]
+    np.testing.assert_array_equal(*bodies)
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "1", True])
+def test_a_threshold_that_is_no_positive_number_is_refused(value):
+    with pytest.raises(ConfigError, match="it must be a finite number above 0"):
+        Threshold(value)
+
+
+@pytest.mark.parametrize("name", ["randomk", "stc", "topk"])
+def test_a_fraction_or_a_count_is_asked_for(name):
+    with pytest.raises(ConfigError, match="takes either a fraction or a count"):
+        fedplug.encoder(name)
