@@ -1,1 +1,50 @@
-"""The conformance kit for authors of plugins. Only tests import it."""
+"""The conformance kit: what fedplug expects of a plugin, as test suites that its author subclasses.
+
+Every suite runs under pytest as it is; `run` runs one without pytest, as ``fedplug plugins check`` does. Only
+tests and that command import this package. Importing it loads nothing; a suite loads what it tests with.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedplug.testing.aggregator import AggregatorSuite
+    from fedplug.testing.encoder import EncoderSuite
+    from fedplug.testing.expect import ConformanceError
+    from fedplug.testing.package import PluginPackageSuite
+    from fedplug.testing.store import StateStoreSuite
+    from fedplug.testing.suite import NotApplicable, Result, Suite, run
+
+__all__ = [
+    "AggregatorSuite",
+    "ConformanceError",
+    "EncoderSuite",
+    "NotApplicable",
+    "PluginPackageSuite",
+    "Result",
+    "StateStoreSuite",
+    "Suite",
+    "run",
+]
+
+_MODULES = {
+    "AggregatorSuite": "aggregator",
+    "ConformanceError": "expect",
+    "EncoderSuite": "encoder",
+    "NotApplicable": "suite",
+    "PluginPackageSuite": "package",
+    "Result": "suite",
+    "StateStoreSuite": "store",
+    "Suite": "suite",
+    "run": "suite",
+}
+
+
+if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'fedplug.testing' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"fedplug.testing.{_MODULES[name]}"), name)

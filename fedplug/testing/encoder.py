@@ -1,0 +1,24 @@
+"""The suite for encoders: all checks together, run from the last base to the first. Holds no check itself."""
+
+from __future__ import annotations
+
+from fedplug.testing.encoder_capabilities import CapabilityChecks
+from fedplug.testing.encoder_contract import ContractChecks
+from fedplug.testing.encoder_graphs import GraphChecks
+from fedplug.testing.encoder_wire import WireChecks
+
+__all__ = ["EncoderSuite"]
+
+
+class EncoderSuite(GraphChecks, WireChecks, CapabilityChecks, ContractChecks):
+    """What `fedplug.encoders.base.Encoder` promises, check by check.
+
+    An author writes, in a test module::
+
+        class TestSignSGD(fedplug.testing.EncoderSuite):
+            def make_encoder(self):
+                return SignSGD()
+
+    and overrides the attributes that the encoder's documentation justifies: `shapes`, `dtypes`,
+    `conservation_tolerance`, `linear_tolerance`, `trials`, `golden`, `hostile_allowance`, `check_tff`.
+    """

@@ -1,0 +1,151 @@
+"""Checks that an encoder is what it declares to be: stateful, linear, lossless, unbiased.
+
+Must not know wire forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from fedplug.encoders.base import Encoder
+from fedplug.spec import Capabilities
+from fedplug.testing import expect, tensors
+from fedplug.testing.encoder_subject import EncoderSubject
+from fedplug.testing.suite import NotApplicable, after
+
+__all__ = ["CapabilityChecks"]
+
+_STANDARD_ERRORS = 5.0
+_DIRECTIONS = 8
+
+_Doubles = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class CapabilityChecks(EncoderSubject):
+    """See `fedplug.spec.Capabilities`; each check applies where its capability is declared."""
+
+    conservation_tolerance: ClassVar[float] = 4.0
+    """In units of the last place of the largest magnitude; 0 where the docstring says bit for bit."""
+
+    linear_tolerance: ClassVar[float] = 16.0
+    """In units of the last place of the largest magnitude."""
+
+    trials: ClassVar[int] = 2000
+    """Rounds over which the test of unbiasedness averages."""
+
+    def test_it_has_state_exactly_if_it_declares_that_it_needs_some(self) -> None:
+        encoder = self.make_encoder()
+        declared = encoder.capabilities.needs_client_state
+        for spec in self.specs():
+            state = encoder.init_state(spec)
+            message = f"needs_client_state is {declared}, and init_state({tensors.name_of(spec)}) has"
+            expect.that(bool(state) == declared, f"{message} {sorted(state)}")
+
+    @after("test_it_has_state_exactly_if_it_declares_that_it_needs_some")
+    def test_its_state_is_written_and_read(self) -> None:
+        encoder = self._declaring("needs_client_state")
+        spec = tf.TensorSpec([7], self.dtypes[0])
+        first, *later = self.history(encoder, spec, rounds=8)
+        written = any(_bits(step.next_state) != _bits(first.state) for step in [first, *later])
+        expect.that(written, f"after {len(later) + 1} rounds the state is still that of init_state")
+        for number, step in enumerate(later, start=1):
+            payload, next_state = encoder.encode(step.case.x, first.state, tf.constant(number))
+            if _bits(payload) != _bits(step.payload) or _bits(next_state) != _bits(step.next_state):
+                return
+        expect.that(
+            False, "encode gives the same whatever the state; then needs_client_state should be False"
+        )
+
+    def test_what_is_sent_and_what_is_left_behind_add_up(self) -> None:
+        encoder = self.make_encoder()
+        if "residual" not in encoder.init_state(tf.TensorSpec([7], self.dtypes[0])):
+            raise NotApplicable("it keeps no residual")
+        steps = [*self.first_steps(), *(s for spec in self.specs() for s in self.history(encoder, spec))]
+        for step in steps:
+            carried = np.asarray(step.case.x + step.state["residual"])
+            sent = encoder.decode(step.payload, step.case.spec)
+            total = np.asarray(sent + step.next_state["residual"])
+            what = f"decode(payload) + residual' of {step.case.what}"
+            if self.conservation_tolerance:
+                largest = _largest(carried, sent, step.next_state["residual"])
+                unit = expect.eps(carried.dtype) * largest + expect.tiny(carried.dtype)
+                expect.close(what, total, carried, self.conservation_tolerance * unit)
+            else:
+                expect.same_bits(what, total + 0, carried + 0)  # the sign of a zero is not conserved
+
+    def test_lossless_means_bit_for_bit(self) -> None:
+        encoder = self._declaring("lossless")
+        for step in self.first_steps():
+            decoded = encoder.decode(step.payload, step.case.spec)
+            expect.same_bits(f"decode(encode({step.case.what}))", decoded, step.case.x)
+
+    def test_linear_means_that_payloads_may_be_summed(self) -> None:
+        encoder = self._declaring("linear")
+        for spec in self.specs():
+            payloads = [self._payload(encoder, spec, seed) for seed in (1, 2)]
+            what = f"two payloads of {tensors.name_of(spec)}"
+            forms = [{key: (value.shape, value.dtype) for key, value in p.items()} for p in payloads]
+            expect.that(forms[0] == forms[1], f"{what} have different tensors and cannot be summed: {forms}")
+            summed = {key: payloads[0][key] + payloads[1][key] for key in payloads[0]}
+            one, other = (np.asarray(encoder.decode(payload, spec)) for payload in payloads)
+            want = one.astype(np.float64) + other.astype(np.float64)
+            unit = expect.eps(one.dtype) * _largest(one, other)
+            got = encoder.decode(summed, spec)
+            expect.close(f"decode of the sum of {what}", got, want, self.linear_tolerance * unit)
+
+    def test_unbiased_means_that_the_mean_over_rounds_is_the_input(self) -> None:
+        """A z-test in several directions: along the input, along its sum, and along random signs."""
+        encoder = self._declaring("unbiased")
+        spec = tf.TensorSpec([48], self.dtypes[0])
+        x = tensors.tensor("normal", spec)
+        exact = np.asarray(x).astype(np.float64)
+        decoded = self._decoded_over_rounds(encoder, x, spec)
+        for name, direction in _directions(exact):
+            errors = (decoded - exact) @ direction
+            standard_error = errors.std(ddof=1) / np.sqrt(len(errors))
+            rounding = 16 * expect.eps(spec.dtype.as_numpy_dtype) * np.abs(exact * direction).sum()
+            limit = _STANDARD_ERRORS * standard_error + rounding
+            expect.that(
+                abs(errors.mean()) <= limit,
+                f"the mean of decode(encode(x)) over {len(errors)} rounds is off by {errors.mean():.3g} "
+                f"{name}, where chance explains {limit:.3g}",
+            )
+
+    def _declaring(self, capability: str) -> Encoder:
+        encoder = self.make_encoder()
+        declared: Capabilities = encoder.capabilities
+        if not getattr(declared, capability):
+            raise NotApplicable(f"it does not declare {capability}")
+        return encoder
+
+    def _payload(self, encoder: Encoder, spec: tf.TensorSpec, seed: int) -> dict[str, tf.Tensor]:
+        x = tensors.tensor("normal", spec, seed)
+        return dict(encoder.encode(x, encoder.init_state(spec), tf.constant(5))[0])
+
+    def _decoded_over_rounds(self, encoder: Encoder, x: tf.Tensor, spec: tf.TensorSpec) -> _Doubles:
+        def one(number: tf.Tensor) -> tf.Tensor:
+            payload, _ = encoder.encode(x, encoder.init_state(spec), number)
+            return tf.cast(encoder.decode(payload, spec), tf.float64)
+
+        graph = tf.function(lambda: tf.map_fn(one, tf.range(self.trials), fn_output_signature=tf.float64))
+        return np.asarray(graph())
+
+
+def _directions(x: _Doubles) -> Iterator[tuple[str, _Doubles]]:
+    yield "along x", x
+    yield "in its sum", np.ones_like(x)
+    rng = np.random.default_rng(0)
+    for number in range(_DIRECTIONS):
+        yield f"along random signs {number}", rng.choice([-1.0, 1.0], x.shape)
+
+
+def _bits(values: object) -> dict[str, bytes]:
+    return {key: np.asarray(value).tobytes() for key, value in dict(values).items()}  # type: ignore[call-overload]
+
+
+def _largest(*arrays: object) -> float:
+    return max(float(np.abs(np.asarray(a).astype(np.float64)).max(initial=0)) for a in arrays)

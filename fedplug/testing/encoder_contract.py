@@ -1,0 +1,133 @@
+"""Checks of what every encoder promises, whatever it declares: config, purity, shapes, sums.
+
+Must not know wire forms.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from fedplug.testing import expect, tensors
+from fedplug.testing.encoder_subject import EncoderSubject
+from fedplug.testing.suite import after
+
+__all__ = ["ContractChecks"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class ContractChecks(EncoderSubject):
+    """See `fedplug.encoders.base.Encoder`."""
+
+    def test_it_has_a_name_for_the_registry(self) -> None:
+        name = self.make_encoder().name
+        expect.that(
+            isinstance(name, str) and _NAME.fullmatch(name),
+            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
+        )
+
+    def test_its_config_survives_json_and_makes_an_equal_encoder(self) -> None:
+        encoder = self.make_encoder()
+        config = encoder.get_config()
+        text = json.dumps(config)
+        read = json.loads(text)
+        expect.that(
+            read == config, f"get_config() is {config!r}, and {read!r} after JSON; use JSON values only"
+        )
+        again = type(encoder).from_config(read)
+        expect.that(
+            again == encoder, f"from_config({text}) makes {again!r}, which is not equal to {encoder!r}"
+        )
+        expect.that(
+            again.get_config() == config, f"from_config({text}) has the config {again.get_config()!r}"
+        )
+
+    def test_equal_encoders_give_equal_bits(self) -> None:
+        for spec in self.specs():
+            histories = [list(self.history(self.make_encoder(), spec)) for _ in range(2)]
+            for one, other in zip(*histories, strict=True):
+                expect.same_tensors(f"payload of {one.case.what}, second time", other.payload, one.payload)
+                expect.same_tensors(
+                    f"state of {one.case.what}, second time", other.next_state, one.next_state
+                )
+
+    @after("test_equal_encoders_give_equal_bits")
+    def test_nothing_is_shared_between_clients(self) -> None:
+        for spec in self.specs():
+            alone = list(self.history(self.make_encoder(), spec, seed=1))
+            shared = self.make_encoder()
+            clients = zip(self.history(shared, spec, seed=1), self.history(shared, spec, seed=2), strict=True)
+            for want, (got, _) in zip(alone, clients, strict=True):
+                what = f"{want.case.what}, encoded between the rounds of another client"
+                expect.same_tensors(f"payload of {what}", got.payload, want.payload)
+                expect.same_tensors(f"state of {what}", got.next_state, want.next_state)
+
+    def test_its_arguments_are_not_changed(self) -> None:
+        for spec in self.specs():
+            encoder = self.make_encoder()
+            for step in self.history(encoder, spec):
+                accumulator, weight = tf.ones(spec.shape, spec.dtype), tf.constant(2, spec.dtype)
+                given = {"x": step.case.x, **step.state, **step.payload, "accumulator": accumulator}
+                before = {key: np.array(value) for key, value in given.items()}
+                encoder.encode(step.case.x, step.state, tf.constant(0))
+                encoder.to_wire(step.payload, spec)
+                encoder.decode(step.payload, spec)
+                encoder.accumulate(accumulator, step.payload, weight, spec)
+                expect.same_tensors(f"arguments after encoding {step.case.what}", given, before)
+
+    def test_the_state_keeps_its_structure_shapes_and_dtypes(self) -> None:
+        for spec in self.specs():
+            for step in self.history(self.make_encoder(), spec):
+                before, now = ({k: _form(v) for k, v in s.items()} for s in (step.state, step.next_state))
+                expect.that(now == before, f"state of {step.case.what}: from {before} to {now}")
+
+    def test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input(self) -> None:
+        for step in self.first_steps():
+            decoded = self.make_encoder().decode(step.payload, step.case.spec)
+            form, wanted = _form(decoded), _form(step.case.x)
+            expect.that(form == wanted, f"{step.case.what} is decoded as {form}")
+            finite = np.isfinite(np.asarray(decoded).astype(np.float64)).all()
+            expect.that(finite, f"{step.case.what} is decoded with a NaN or an infinity")
+
+    def test_zeros_are_decoded_as_zeros(self) -> None:
+        encoder = self.make_encoder()
+        for spec in self.specs():
+            for kind in ("zeros", "negative zeros"):
+                payload, _ = encoder.encode(
+                    tensors.tensor(kind, spec), encoder.init_state(spec), tf.constant(0)
+                )
+                decoded = np.asarray(encoder.decode(payload, spec))
+                expect.close(f"{tensors.name_of(spec)} of {kind}, decoded", decoded, np.zeros(spec.shape), 0)
+
+    @after("test_zeros_are_decoded_as_zeros")
+    def test_denormal_numbers_stay_as_small_as_they_are(self) -> None:
+        """They may become zero, as in TensorFlow's own arithmetic, but never something else."""
+        encoder = self.make_encoder()
+        for spec in self.specs():
+            if not spec.dtype.is_floating:
+                continue
+            x = tensors.denormals(spec)
+            payload, _ = encoder.encode(x, encoder.init_state(spec), tf.constant(0))
+            limit = expect.tiny(spec.dtype.as_numpy_dtype) * (16 + spec.shape.num_elements())
+            what = f"{tensors.name_of(spec)} of denormal numbers, decoded"
+            expect.close(what, encoder.decode(payload, spec), np.zeros(spec.shape), limit)
+
+    def test_accumulating_is_adding_the_weighted_decoded_tensor(self) -> None:
+        encoder = self.make_encoder()
+        for step in self.first_steps():
+            spec = step.case.spec
+            accumulator = tensors.tensor("normal", spec, seed=7)
+            weight = tf.constant(3, spec.dtype)
+            with np.errstate(over="ignore"):
+                want = np.asarray(accumulator + weight * encoder.decode(step.payload, spec))
+            got = encoder.accumulate(accumulator, step.payload, weight, spec)
+            expect.same_bits(f"accumulate({step.case.what})", got, want)
+
+
+def _form(value: tf.Tensor) -> str:
+    """Shape and dtype."""
+    return f"{tf.as_dtype(value.dtype).name}{list(value.shape)}"

@@ -1,0 +1,103 @@
+"""Checks that an encoder computes the same wherever it runs: eagerly, in a graph, fused, inside TFF.
+
+Must not know what it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.model import ModelEncoder
+from fedplug.testing import expect, tensors
+from fedplug.testing.encoder_subject import EncoderSubject, round_trip
+from fedplug.testing.suite import NotApplicable, after
+
+__all__ = ["GraphChecks"]
+
+_DETERMINISM = "test_equal_encoders_give_equal_bits"
+_STATE = "test_the_state_keeps_its_structure_shapes_and_dtypes"
+_WIRE_ID = "test_its_wire_id_names_a_frozen_layout"
+_ROUND_TRIP = "test_what_is_sent_is_received"
+_GRAPH = "test_a_graph_computes_what_eager_execution_does"
+_TWINS = "test_fused_ops_and_their_twins_give_the_same"
+
+
+class GraphChecks(EncoderSubject):
+    """Everything but where it runs stays the same: the comparison is bit for bit."""
+
+    check_tff: ClassVar[bool] = True
+    """Whether to run the encoder inside TFF too, which takes seconds to import."""
+
+    @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID)
+    def test_a_graph_computes_what_eager_execution_does(self) -> None:
+        for spec in self.few_specs():
+            for number, x in enumerate(_inputs(spec)):
+                eager = self.make_encoder()
+                want = round_trip(eager, x, eager.init_state(spec), tf.constant(number), spec)
+                got = _graph(self.make_encoder(), spec)(x, tf.constant(number))
+                expect.same_tensors(f"{tensors.name_of(spec)} in a graph", got, want)
+
+    @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH)
+    def test_fused_ops_and_their_twins_give_the_same(self) -> None:
+        if not ops.available():
+            raise NotApplicable("the compiled ops cannot be loaded here, see `fedplug doctor`")
+        for spec in self.few_specs():
+            with ops.use_lowering("fused"):
+                fused = _graph(self.make_encoder(), spec)
+                fused = fused.get_concrete_function()
+            with ops.use_lowering("reference"):
+                twin = _graph(self.make_encoder(), spec)
+                twin = twin.get_concrete_function()
+            for number, x in enumerate(_inputs(spec)):
+                got, want = (graph(x, tf.constant(number)) for graph in (fused, twin))
+                expect.same_tensors(f"{tensors.name_of(spec)} with fused ops, against the twins", got, want)
+
+    @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH, _TWINS, _STATE)
+    def test_a_tff_process_sends_what_eager_execution_does(self) -> None:
+        if not self.check_tff:
+            raise NotApplicable("not asked for")
+        specs = self.few_specs(largest=100)
+        update = [tensors.tensor("normal", spec) for spec in specs]
+        model = ModelEncoder(self.make_encoder(), specs, min_size=0)
+        want, state = model.encode(update, model.init_state(), tf.constant(3))
+        with ops.use_lowering("auto"):
+            got = _in_tff(ModelEncoder(self.make_encoder(), specs, min_size=0), update)
+        for position, spec in enumerate(specs):
+            what = f"{tensors.name_of(spec)} inside TFF"
+            expect.same_bits(
+                f"bytes on the wire of {what}", got["message"]["buffers"][position], want[position]
+            )
+            expect.same_tensors(f"state of {what}", dict(got["state"][position]), state[position])
+
+
+def _inputs(spec: tf.TensorSpec) -> list[tf.Tensor]:
+    return [tensors.tensor(kind, spec) for kind in ("normal", "ties", "spike")]
+
+
+def _graph(encoder: Encoder, spec: tf.TensorSpec) -> Any:
+    def function(x: tf.Tensor, round_num: tf.Tensor) -> Mapping[str, Any]:
+        return round_trip(encoder, x, encoder.init_state(spec), round_num, spec)
+
+    return tf.function(function, input_signature=[spec, tf.TensorSpec([], tf.int32)], autograph=False)
+
+
+def _in_tff(model: ModelEncoder, update: list[tf.Tensor]) -> Any:
+    """Runs the client's part of an encoded aggregation in a runtime of its own."""
+    import numpy as np
+    import tensorflow_federated as tff
+
+    from fedplug import runtime
+    from fedplug.aggregators.mean import Mean
+    from fedplug.process.encoded_aggregation import build_encoded_aggregation
+
+    lowering = ops.resolve_lowering()
+    value_type = tff.to_type([(spec.dtype.as_numpy_dtype, tuple(spec.shape)) for spec in model.specs])
+    with tff.framework.get_context_stack().install(runtime.create_sync_execution_context()):
+        aggregation = build_encoded_aggregation(value_type, model, Mean(), lowering)
+        values = [np.asarray(x) for x in update]
+        return aggregation.encode(values, np.float32(1), aggregation.init_client(), np.int32(3))

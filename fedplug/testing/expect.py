@@ -1,0 +1,97 @@
+"""The comparisons that checks are made of; a failure says what was compared and where it differs first.
+
+Knows arrays and anything NumPy can take for one; must not know suites or parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+__all__ = ["ConformanceError", "close", "eps", "same_bits", "same_tensors", "that", "tiny"]
+
+
+class ConformanceError(AssertionError):
+    """A part does not keep a promise; the message says which one and where."""
+
+
+def that(condition: object, message: str) -> None:
+    """Fails with the message unless the condition holds.
+
+    Raises:
+        ConformanceError: It does not hold.
+    """
+    if not bool(condition):
+        raise ConformanceError(message)
+
+
+def same_bits(what: str, got: Any, want: Any) -> None:
+    """Fails unless dtype, shape and every bit are equal, the sign of a zero and of a NaN included.
+
+    Raises:
+        ConformanceError: They are not.
+    """
+    got, want = _array(got), _array(want)
+    that(
+        (got.dtype, got.shape) == (want.dtype, want.shape),
+        f"{what}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}",
+    )
+    if got.tobytes() != want.tobytes():
+        width = max(got.itemsize, 1)
+        rows = [np.frombuffer(a.tobytes(), np.uint8).reshape(-1, width) for a in (got, want)]
+        _differ(what, got, want, (rows[0] != rows[1]).any(axis=1))
+
+
+def same_tensors(what: str, got: Mapping[str, Any], want: Mapping[str, Any]) -> None:
+    """Fails unless two mappings have the same keys, and under each the same bits.
+
+    Raises:
+        ConformanceError: They have not.
+    """
+    that(set(got) == set(want), f"{what}: {sorted(got)} instead of {sorted(want)}")
+    for key in want:
+        same_bits(f"{what}[{key!r}]", got[key], want[key])
+
+
+def close(what: str, got: Any, want: Any, tolerance: float) -> None:
+    """Fails where ``|got - want| > tolerance``, or where one is not finite.
+
+    Raises:
+        ConformanceError: There is such a place, or the shapes differ.
+    """
+    got, want = (_array(value).astype(np.float64) for value in (got, want))
+    that(got.shape == want.shape, f"{what}: shape {list(got.shape)} instead of {list(want.shape)}")
+    with np.errstate(invalid="ignore"):
+        far = ~(np.abs(got - want) <= tolerance)
+    if far.any():
+        _differ(what, got, want, far.reshape(-1))
+
+
+def eps(dtype: Any) -> float:
+    """The distance of 1 to the next number of a floating-point dtype."""
+    return float(_facts(dtype).eps)
+
+
+def tiny(dtype: Any) -> float:
+    """The smallest positive normal number of a floating-point dtype: TensorFlow takes smaller ones for 0."""
+    return float(_facts(dtype).smallest_normal)
+
+
+def _array(value: Any) -> Any:
+    # NumPy by itself cannot read a tensor that is a bfloat16 scalar.
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def _facts(dtype: Any) -> Any:
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+
+
+def _differ(what: str, got: Any, want: Any, places: Any) -> None:
+    first = int(np.flatnonzero(places)[0])
+    raise ConformanceError(
+        f"{what}: {int(places.sum())} of {places.size} elements differ, the first at {first}: "
+        f"{got.reshape(-1)[first]} instead of {want.reshape(-1)[first]}"
+    )

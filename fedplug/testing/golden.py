@@ -1,0 +1,127 @@
+"""Golden payloads: containers written once and read by every later release, beside what they stand for.
+
+``<folder>/<wire id, with "-" for "/">/<name>.payload`` is a container of `fedplug.wire`; ``<name>.json``
+beside it says which encoder wrote it and what it decodes to, in little-endian bytes::
+
+    {"wire_id": "topk/1", "dtype": "float32", "shape": [10], "config": {...}, "decoded": "<hex>"}
+
+``python -m fedplug.testing.golden FOLDER "topk(0.01)"`` adds some; nothing ever changes one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedplug import wire
+from fedplug.errors import PayloadError
+
+if TYPE_CHECKING:
+    from fedplug.encoders.base import Encoder
+
+__all__ = ["Vector", "add", "read"]
+
+_SPECS = (("float32", (10,)), ("float32", ()), ("float32", (0,)), ("float64", (3, 5)), ("bfloat16", (33,)))
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A golden payload whose container is in order and fits its description."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    config: Mapping[str, Any]
+    body: bytes
+    decoded: np.ndarray[Any, Any]
+
+
+def read(folder: Path, wire_id: str) -> Iterator[Vector]:
+    """The golden payloads of a wire id, by name.
+
+    Raises:
+        PayloadError: A container is damaged, or is not what its description says.
+    """
+    for description in sorted(_folder(folder, wire_id).glob("*.json")):
+        facts = json.loads(description.read_text(encoding="utf-8"))
+        container = wire.unpack(description.with_suffix(".payload").read_bytes())
+        found = (container.wire_id, container.dtype, list(container.shape))
+        said = (facts["wire_id"], facts["dtype"], facts["shape"])
+        if found != said or container.wire_id != wire_id:
+            raise PayloadError(f"{description} speaks of {said} under {wire_id!r}; the payload is {found}")
+        decoded = np.frombuffer(bytes.fromhex(facts["decoded"]), _numpy_dtype(container.dtype))
+        yield Vector(
+            name=f"{wire_id} {description.stem}",
+            dtype=container.dtype,
+            shape=container.shape,
+            config=facts["config"],
+            body=container.body,
+            decoded=decoded.reshape(container.shape),
+        )
+
+
+def add(folder: Path, encoder: Encoder, dtype: str, shape: tuple[int, ...]) -> Path:
+    """Encodes a normally distributed tensor and records the payload.
+
+    Returns:
+        The path of the description.
+
+    Raises:
+        FileExistsError: There is such a payload; what was written once is never changed.
+    """
+    import tensorflow as tf
+
+    from fedplug.testing import tensors
+
+    spec = tf.TensorSpec(shape, tf.as_dtype(dtype))
+    x = tensors.tensor("normal", spec)
+    payload, _ = encoder.encode(x, encoder.init_state(spec), tf.constant(0))
+    body = bytes(encoder.to_wire(payload, spec).numpy())
+    facts = {
+        "wire_id": encoder.wire_id,
+        "dtype": dtype,
+        "shape": list(shape),
+        "config": encoder.get_config(),
+        "decoded": np.asarray(encoder.decode(payload, spec)).tobytes().hex(),
+    }
+    place = _folder(folder, encoder.wire_id)
+    place.mkdir(parents=True, exist_ok=True)
+    description = place / f"{dtype}-{'x'.join(map(str, shape)) or 'scalar'}.json"
+    with description.open("x", encoding="utf-8") as file:
+        file.write(json.dumps(facts, indent=2) + "\n")
+    with description.with_suffix(".payload").open("xb") as file:
+        file.write(wire.pack(body, encoder.wire_id, dtype, shape))
+    return description
+
+
+def _folder(folder: Path, wire_id: str) -> Path:
+    return folder / re.sub(r"[^A-Za-z0-9_.-]", "-", wire_id)
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name) if name == "bfloat16" else name).newbyteorder("<")
+
+
+def main() -> None:
+    """Adds golden payloads for an encoder to a folder."""
+    import fedplug
+
+    parser = argparse.ArgumentParser(prog="python -m fedplug.testing.golden", description=main.__doc__)
+    parser.add_argument("folder", type=Path, help="where golden payloads are kept, for instance tests/golden")
+    parser.add_argument("encoder", help="an expression, for instance 'topk(0.3)'")
+    arguments = parser.parse_args()
+    for dtype, shape in _SPECS:
+        print(add(arguments.folder, fedplug.encoder(arguments.encoder), dtype, shape))
+
+
+if __name__ == "__main__":
+    main()

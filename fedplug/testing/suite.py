@@ -1,0 +1,92 @@
+"""What all suites have in common: a check is a method ``test_*`` without arguments that raises when it fails.
+
+pytest finds and runs such methods by itself; `run` does it without pytest. Must not know what is tested.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+__all__ = ["NotApplicable", "Result", "Suite", "after", "run"]
+
+NotApplicable = unittest.SkipTest
+"""Raised by a check that has nothing to say about this part; pytest takes it for a skip."""
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one check.
+
+    Attributes:
+        check: The name of the method.
+        status: ``"skip"``: it does not apply, or cannot be judged as another one failed.
+        reason: Why it failed or was skipped, in one line; empty when it is ok.
+    """
+
+    check: str
+    status: Literal["ok", "fail", "skip"]
+    reason: str = ""
+
+    @property
+    def promise(self) -> str:
+        """The name as a sentence."""
+        return self.check.removeprefix("test_").replace("_", " ")
+
+
+def after(*checks: str) -> Callable[[_Function], _Function]:
+    """Marks a check that says nothing new where one of these failed; `run` leaves it out then."""
+
+    def mark(function: _Function) -> _Function:
+        function.__dict__["after"] = checks
+        return function
+
+    return mark
+
+
+class Suite:
+    """Base of the suites. A subclass says what to test; a new instance is made for every check."""
+
+    @classmethod
+    def checks(cls) -> list[str]:
+        """The names of the checks, in the order in which they were written, bases first."""
+        names = [name for base in reversed(cls.__mro__) for name in vars(base) if name.startswith("test_")]
+        return list(dict.fromkeys(names))
+
+
+def run(suite: type[Suite]) -> Iterator[Result]:
+    """Runs every check of a suite, and goes on whatever happens in one."""
+    unsettled: set[str] = set()
+    for name in suite.checks():
+        blocked = [other for other in getattr(getattr(suite, name), "after", ()) if other in unsettled]
+        if blocked:
+            result = Result(name, "skip", f"cannot be judged before this is mended: {_sentence(blocked[0])}")
+        else:
+            result = _outcome(suite, name)
+        if blocked or result.status == "fail":
+            unsettled.add(name)
+        yield result
+
+
+def _outcome(suite: type[Suite], name: str) -> Result:
+    try:
+        getattr(suite(), name)()
+    except NotApplicable as reason:
+        return Result(name, "skip", _one_line(reason))
+    except AssertionError as failure:
+        return Result(name, "fail", _one_line(failure))
+    except Exception as error:  # whatever a plugin does, the other checks run
+        return Result(name, "fail", f"{type(error).__name__}: {_one_line(error)}")
+    return Result(name, "ok")
+
+
+def _sentence(name: str) -> str:
+    return Result(name, "ok").promise
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,378 @@
+"""Encoders that each break one promise; the kit must say exactly which. `Whole` and `Grid` break none.
+
+`BAD` pairs the check that must fail with an encoder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.encoders import Encoder, tensor_bytes
+from fedplug.encoders.checks import require
+from fedplug.spec import Capabilities
+
+
+class Whole(Encoder):
+    """Sends whole numbers; what is lost by rounding waits on the client. Without a flaw."""
+
+    name: ClassVar[str] = "whole"
+    wire_id: ClassVar[str] = "whole/1"
+
+    @property
+    def capabilities(self):
+        return Capabilities(needs_client_state=True)
+
+    def get_config(self):
+        return {}
+
+    def init_state(self, spec):
+        return {"residual": tf.zeros(spec.shape, spec.dtype)}
+
+    def encode(self, x, state, round_num):
+        a = x + state["residual"]
+        values = tf.round(a)
+        return {"values": values}, {"residual": a - values}
+
+    def decode(self, payload, spec):
+        return tf.ensure_shape(payload["values"], spec.shape)
+
+    def to_wire(self, payload, spec):
+        return tensor_bytes.to_bytes(payload["values"])
+
+    def from_wire(self, body, spec):
+        expected = spec.shape.num_elements() * spec.dtype.size
+        with require(tf.size(body) == expected, f"a payload takes {expected} bytes"):
+            values = tensor_bytes.from_bytes(body, spec.dtype)
+        with require(tf.reduce_all(tf.math.is_finite(values)), "a payload holds a NaN or an infinity"):
+            return {"values": tf.reshape(tf.identity(values), spec.shape)}
+
+
+class Grid(Whole):
+    """Rounds to multiples of a step, at random by round, without state: unbiased. Without a flaw."""
+
+    name: ClassVar[str] = "grid"
+    wire_id: ClassVar[str] = "grid/1"
+    step = 1.0
+
+    @property
+    def capabilities(self):
+        return Capabilities(unbiased=True)
+
+    def init_state(self, spec):
+        return {}
+
+    def encode(self, x, state, round_num):
+        noise = tf.random.stateless_uniform(x.shape, [0, round_num], dtype=tf.float64)
+        return {"values": tf.cast(tf.floor(tf.cast(x, tf.float64) + noise), x.dtype)}, {}
+
+
+class NameWithSpaces(Whole):
+    name: ClassVar[str] = "Whole Numbers"
+
+
+class ConfigWithTuple(Whole):
+    def __init__(self, sizes=(1, 2)):
+        self.sizes = tuple(sizes)
+
+    def get_config(self):
+        return {"sizes": self.sizes}
+
+
+class ConfigForgetsAnArgument(Whole):
+    def __init__(self, step=3):
+        self.step = step
+
+    def get_config(self):
+        return {"step": self.step}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(step=4)
+
+
+class Dice(Grid):
+    """Its noise comes from TensorFlow's global generator."""
+
+    def encode(self, x, state, round_num):
+        noise = tf.random.uniform(x.shape, dtype=tf.float64)
+        return {"values": tf.cast(tf.floor(tf.cast(x, tf.float64) + noise), x.dtype)}, {}
+
+
+class StateOnSelf(Whole):
+    """Counts on the instance, and does something else the fifth time."""
+
+    def __init__(self):
+        self._calls = itertools.count()
+
+    def encode(self, x, state, round_num):
+        a = x + state["residual"]
+        values = tf.round(a) if next(self._calls) != 4 else tf.round(a / 2)
+        return {"values": values}, {"residual": a - values}
+
+
+class Scribbler(Whole):
+    """Adds into the accumulator it was given, as a careless native op would."""
+
+    def accumulate(self, accumulator, payload, weight, spec):
+        total = super().accumulate(accumulator, payload, weight, spec)
+        if tf.executing_eagerly():
+            place, result = np.asarray(memoryview(accumulator)), total.numpy()
+            ctypes.memmove(place.ctypes.data, result.ctypes.data, result.nbytes)
+        return total
+
+
+class GrowingState(Whole):
+    def encode(self, x, state, round_num):
+        payload, next_state = super().encode(x, state, round_num)
+        return payload, {**next_state, "round": round_num}
+
+
+class OverflowingDecode(Grid):
+    """Doubles and halves again: huge numbers become infinite."""
+
+    def decode(self, payload, spec):
+        huge = tf.abs(payload["values"]) > spec.dtype.max / 3
+        return tf.where(huge, tf.cast(float("inf"), spec.dtype), payload["values"])
+
+
+class DividesByTheNorm(Grid):
+    """0 / 0 is one half here."""
+
+    def encode(self, x, state, round_num):
+        payload, state = super().encode(x, state, round_num)
+        zero = tf.reduce_all(x == 0) & tf.constant(x.shape.num_elements() > 0)
+        return {"values": tf.where(zero, tf.cast(0.5, x.dtype), payload["values"])}, state
+
+
+class DenormalsBecomeOnes(Grid):
+    """Looks at the bits of a number where TensorFlow sees a zero."""
+
+    def encode(self, x, state, round_num):
+        payload, state = super().encode(x, state, round_num)
+        unsigned = tf.as_dtype(f"uint{8 * x.dtype.size}")
+        magnitude = tf.bitwise.left_shift(tf.bitcast(x, unsigned), tf.constant(1, unsigned))
+        denormal = (magnitude > 0) & (tf.abs(x) < x.dtype.as_numpy_dtype(1e-30))
+        return {"values": tf.where(denormal, tf.cast(1, x.dtype), payload["values"])}, state
+
+
+class SloppySum(Whole):
+    """Adds the weight once more."""
+
+    def accumulate(self, accumulator, payload, weight, spec):
+        return super().accumulate(accumulator, payload, weight, spec) + weight
+
+
+class UndeclaredState(Whole):
+    @property
+    def capabilities(self):
+        return Capabilities()
+
+
+class DeclaresStateItHasNot(Grid):
+    @property
+    def capabilities(self):
+        return Capabilities(unbiased=True, needs_client_state=True)
+
+
+class StateNeverWritten(Grid):
+    @property
+    def capabilities(self):
+        return Capabilities(unbiased=True, needs_client_state=True)
+
+    def init_state(self, spec):
+        return {"memory": tf.zeros(spec.shape, spec.dtype)}
+
+    def encode(self, x, state, round_num):
+        return super().encode(x, state, round_num)[0], state
+
+
+class StateNeverRead(StateNeverWritten):
+    def encode(self, x, state, round_num):
+        return super().encode(x, state, round_num)[0], {"memory": x}
+
+
+class LosesSome(Whole):
+    """Keeps only half of what it did not send."""
+
+    def encode(self, x, state, round_num):
+        payload, next_state = super().encode(x, state, round_num)
+        return payload, {"residual": next_state["residual"] / 2}
+
+
+class NotLossless(Whole):
+    @property
+    def capabilities(self):
+        return Capabilities(lossless=True, needs_client_state=True)
+
+
+class NotLinear(Grid):
+    """Sends a count, and decodes a sum of payloads as their mean."""
+
+    @property
+    def capabilities(self):
+        return Capabilities(unbiased=True, linear=True)
+
+    def encode(self, x, state, round_num):
+        payload, state = super().encode(x, state, round_num)
+        return {**payload, "count": tf.ones([], x.dtype)}, state
+
+    def decode(self, payload, spec):
+        return payload["values"] / payload["count"]
+
+    def from_wire(self, body, spec):
+        return {**super().from_wire(body, spec), "count": tf.ones([], spec.dtype)}
+
+
+class Biased(Grid):
+    """Rounds to nearest and calls it unbiased."""
+
+    def encode(self, x, state, round_num):
+        return {"values": tf.round(x)}, {}
+
+
+class LongWireId(Whole):
+    wire_id: ClassVar[str] = "whole-numbers-with-a-residual-on-the-client/1"
+
+
+class UnnumberedWireId(Whole):
+    wire_id: ClassVar[str] = "whole"
+
+
+class LossyWire(Grid):
+    """Forgets the sign on the wire."""
+
+    def to_wire(self, payload, spec):
+        return tensor_bytes.to_bytes(tf.abs(payload["values"]))
+
+
+class WireOfInt8(Grid):
+    """The bytes are right, their dtype is not."""
+
+    def to_wire(self, payload, spec):
+        return tf.bitcast(super().to_wire(payload, spec), tf.int8)
+
+    def from_wire(self, body, spec):
+        return super().from_wire(tf.bitcast(body, tf.uint8), spec)
+
+
+class ShapeByTrust(Whole):
+    """Takes as many numbers as were sent for the tensor."""
+
+    def from_wire(self, body, spec):
+        with require(tf.size(body) % spec.dtype.size == 0, "no whole numbers"):
+            values = tensor_bytes.from_bytes(body, spec.dtype)
+        with require(tf.reduce_all(tf.math.is_finite(values)), "a payload holds a NaN or an infinity"):
+            values = tf.identity(values)
+        right = tf.size(values) == spec.shape.num_elements()
+        return {"values": tf.cond(right, lambda: tf.reshape(values, spec.shape), lambda: values)}
+
+    def decode(self, payload, spec):
+        return payload["values"]
+
+
+class LetsNanIn(Whole):
+    def from_wire(self, body, spec):
+        expected = spec.shape.num_elements() * spec.dtype.size
+        with require(tf.size(body) == expected, f"a payload takes {expected} bytes"):
+            return {"values": tf.reshape(tensor_bytes.from_bytes(body, spec.dtype), spec.shape)}
+
+
+class BelievesCounts(Whole):
+    """Makes room for as many elements as the first bytes say, before it looks whether they came."""
+
+    wire_id: ClassVar[str] = "counted/1"
+
+    def to_wire(self, payload, spec):
+        count = tensor_bytes.to_bytes(tf.size(payload["values"], tf.int32))
+        return tf.concat([count, super().to_wire(payload, spec)], axis=0)
+
+    def from_wire(self, body, spec):
+        with require(tf.size(body) >= 4, "a payload begins with its count"):
+            count = tensor_bytes.from_bytes(body[:4], tf.int32)[0]
+        with require((count >= 0) & (count <= 2**27), "more elements than any tensor has"):
+            room = tf.fill([tf.minimum(count, 2**22)], 1.0)
+        with require(tf.reduce_sum(room) == spec.shape.num_elements(), "a payload's count is wrong"):
+            body = tf.identity(body[4:])
+        return super().from_wire(body, spec)
+
+
+class AnotherLayout(Whole):
+    """Writes the numbers backwards under the wire id under which `Whole` writes them forwards."""
+
+    def to_wire(self, payload, spec):
+        return super().to_wire({"values": tf.reverse(tf.reshape(payload["values"], [-1]), [0])}, spec)
+
+    def from_wire(self, body, spec):
+        values = super().from_wire(body, spec)["values"]
+        return {"values": tf.reshape(tf.reverse(tf.reshape(values, [-1]), [0]), spec.shape)}
+
+
+class EagerOnly(Whole):
+    """A branch that asks whether it is being traced."""
+
+    def encode(self, x, state, round_num):
+        a = x + state["residual"]
+        values = tf.round(a) if tf.executing_eagerly() else tf.floor(a)
+        return {"values": values}, {"residual": a - values}
+
+
+class AnotherTwin(Whole):
+    """The compiled op rounds, its twin cuts off."""
+
+    def encode(self, x, state, round_num):
+        a = x + state["residual"]
+        values = tf.round(a) if ops.resolve_lowering() == "fused" else tf.floor(a)
+        return {"values": values}, {"residual": a - values}
+
+
+class TensorOnSelf(Whole):
+    """Holds an eager tensor, which a TFF computation cannot take along."""
+
+    def __init__(self):
+        self._step = tf.constant(1.0)
+
+    def encode(self, x, state, round_num):
+        payload, next_state = super().encode(x, state, round_num)
+        return {"values": payload["values"] * tf.cast(self._step, x.dtype)}, next_state
+
+
+GOOD = [Whole, Grid]
+
+BAD = [
+    ("test_it_has_a_name_for_the_registry", NameWithSpaces),
+    ("test_its_config_survives_json_and_makes_an_equal_encoder", ConfigWithTuple),
+    ("test_its_config_survives_json_and_makes_an_equal_encoder", ConfigForgetsAnArgument),
+    ("test_equal_encoders_give_equal_bits", Dice),
+    ("test_nothing_is_shared_between_clients", StateOnSelf),
+    ("test_its_arguments_are_not_changed", Scribbler),
+    ("test_the_state_keeps_its_structure_shapes_and_dtypes", GrowingState),
+    ("test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input", OverflowingDecode),
+    ("test_zeros_are_decoded_as_zeros", DividesByTheNorm),
+    ("test_denormal_numbers_stay_as_small_as_they_are", DenormalsBecomeOnes),
+    ("test_accumulating_is_adding_the_weighted_decoded_tensor", SloppySum),
+    ("test_it_has_state_exactly_if_it_declares_that_it_needs_some", UndeclaredState),
+    ("test_it_has_state_exactly_if_it_declares_that_it_needs_some", DeclaresStateItHasNot),
+    ("test_its_state_is_written_and_read", StateNeverWritten),
+    ("test_its_state_is_written_and_read", StateNeverRead),
+    ("test_what_is_sent_and_what_is_left_behind_add_up", LosesSome),
+    ("test_lossless_means_bit_for_bit", NotLossless),
+    ("test_linear_means_that_payloads_may_be_summed", NotLinear),
+    ("test_unbiased_means_that_the_mean_over_rounds_is_the_input", Biased),
+    ("test_its_wire_id_names_a_frozen_layout", LongWireId),
+    ("test_its_wire_id_names_a_frozen_layout", UnnumberedWireId),
+    ("test_what_is_sent_is_received", LossyWire),
+    ("test_what_is_sent_is_received", WireOfInt8),
+    ("test_hostile_bytes_are_refused_or_are_a_valid_payload", ShapeByTrust),
+    ("test_hostile_bytes_never_become_nan_or_infinity", LetsNanIn),
+    ("test_hostile_bytes_do_not_take_memory", BelievesCounts),
+    ("test_golden_payloads_are_read_as_they_always_were", AnotherLayout),
+    ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
+    ("test_fused_ops_and_their_twins_give_the_same", AnotherTwin),
+    ("test_a_tff_process_sends_what_eager_execution_does", TensorOnSelf),
+]

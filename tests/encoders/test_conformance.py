@@ -1,0 +1,46 @@
+"""The built-in encoders keep the promises of `fedplug.encoders.base`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tensorflow as tf
+
+from fedplug.encoders import Identity, TopK
+from fedplug.testing import EncoderSuite
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+class TestIdentity(EncoderSuite):
+    golden = GOLDEN
+
+    def make_encoder(self):
+        return Identity()
+
+
+class TestTopK(EncoderSuite):
+    golden = GOLDEN
+    conservation_tolerance = 0.0
+
+    def make_encoder(self):
+        return TopK(0.3)
+
+
+class TestTopKByCount(EncoderSuite):
+    shapes = ((7,),)
+    dtypes = (tf.float32,)
+    check_tff = False
+    conservation_tolerance = 0.0
+
+    def make_encoder(self):
+        return TopK(count=5)
+
+
+class TestTopKWithoutErrorFeedback(EncoderSuite):
+    shapes = ((7,),)
+    dtypes = (tf.float32,)
+    check_tff = False
+
+    def make_encoder(self):
+        return TopK(0.3, error_feedback=False)
