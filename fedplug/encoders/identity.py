@@ -44,10 +44,15 @@ class Identity(Encoder):
         return tensor_bytes.to_bytes(payload["values"])
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses a body that is not exactly one tensor of the spec."""
+        """Refuses a body that is not exactly one tensor of the spec, and values that are not finite."""
         expected = spec.shape.num_elements() * spec.dtype.size
         message = (
             f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
         )
         with require(tf.size(body) == expected, message):
-            return {"values": tf.reshape(tensor_bytes.from_bytes(body, spec.dtype), spec.shape)}
+            values = tensor_bytes.from_bytes(body, spec.dtype)
+        if spec.dtype.is_floating:
+            finite = tf.reduce_all(tf.math.is_finite(values))
+            with require(finite, "an identity payload holds a NaN or an infinity"):
+                values = tf.identity(values)
+        return {"values": tf.reshape(values, spec.shape)}
