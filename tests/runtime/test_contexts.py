@@ -308,3 +308,12 @@ def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone():
     ):
         total([1])
     assert context.worker is None
+
+
+def test_federated_programs_run_on_the_asynchronous_context():
+    async def program():
+        context = tff.program.NativeFederatedContext(create_async_execution_context())
+        with tff.framework.get_context_stack().install(context):
+            return await tff.program.materialize_value(total([1, 2]))
+
+    assert run_async(program()) == 5
