@@ -1,0 +1,166 @@
+"""What the EDEN encoder promises: its levels, its rotation, its error, its bytes."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fedplug_eden import codebook, hadamard
+from fedplug_eden.encoder import Eden
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedplug
+from fedplug.errors import ConfigError
+from fedplug.testing import EncoderSuite
+
+ROUND = tf.constant(3)
+VNMSE = {1: math.pi / 2 - 1, 2: 0.13312, 3: 0.035784, 4: 0.0095921, 5: 0.0025110}
+
+
+class TestConformance(EncoderSuite):
+    shapes = ((0,), (600,))
+    dtypes = (tf.float32, tf.bfloat16)
+
+    def make_encoder(self):
+        return Eden(3)
+
+
+def spec_of(x):
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def round_trip(encoder, x, round_num=ROUND):
+    """The bytes on the wire and what they are decoded to."""
+
+    @tf.function
+    def run(x):
+        body = encoder.to_wire(encoder.encode(x, {}, round_num)[0], spec_of(x))
+        return body, encoder.decode(encoder.from_wire(body, spec_of(x)), spec_of(x))
+
+    return run(tf.constant(x, tf.float32))
+
+
+def nmse(x, decoded):
+    return float(np.sum((x - decoded) ** 2) / np.sum(x**2))
+
+
+def test_installing_the_distribution_is_enough_to_use_it():
+    assert fedplug.encoder("eden(2)") == Eden(2)
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_every_level_is_the_mean_of_the_normal_numbers_nearest_to_it(bits):
+    normal = NormalDist()
+    borders = [-math.inf, *codebook.borders(bits), math.inf]
+    assert len(codebook.levels(bits)) == 2**bits
+    for left, right, level in zip(borders[:-1], borders[1:], codebook.levels(bits), strict=True):
+        # The mean of a normal number between two borders; computed on the negative side, which is exact.
+        low, high = (left, right) if right <= 0 else (-right, -left)
+        density = [0 if math.isinf(border) else normal.pdf(border) for border in (low, high)]
+        mass = [0 if math.isinf(border) else math.erfc(-border / math.sqrt(2)) / 2 for border in (low, high)]
+        mean = (density[0] - density[1]) / (mass[1] - mass[0])
+        assert abs(level) == pytest.approx(abs(mean), rel=1e-7)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**31 - 2**20))
+def test_blocks_are_powers_of_two_and_add_few_elements(count):
+    size = int(hadamard.block_size(count))
+    padding = -count % size
+    assert size & (size - 1) == 0
+    assert size <= 2**20
+    assert padding <= max(count // 32, 127 if count > 128 else size - 1)
+    assert size < 2 * max(count, 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 16, 128])
+def test_the_transform_is_that_of_the_hadamard_matrix(size):
+    matrix = np.ones((1, 1))
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    rows = np.random.default_rng(0).standard_normal((3, size))
+    np.testing.assert_allclose(hadamard.transform(tf.constant(rows)), rows @ matrix, atol=1e-12)
+
+
+def test_row_sums_are_sums():
+    rows = np.random.default_rng(0).standard_normal((3, 64))
+    np.testing.assert_allclose(hadamard.row_sums(tf.constant(rows)), rows.sum(axis=1), atol=1e-12)
+
+
+def test_signs_are_as_often_plus_as_minus_and_follow_from_the_key():
+    signs = hadamard.random_signs(tf.constant(100_001), tf.constant([1, 2])).numpy()
+    assert signs.shape == (100_001,)
+    assert set(signs) == {-1, 1}
+    assert abs(signs.mean()) < 5 / math.sqrt(len(signs))
+    np.testing.assert_array_equal(signs[:50], hadamard.random_signs(tf.constant(50), tf.constant([1, 2])))
+    assert (signs != hadamard.random_signs(tf.constant(100_001), tf.constant([2, 2]))).numpy().any()
+
+
+@pytest.mark.parametrize("bits", VNMSE)
+@pytest.mark.parametrize("draw", ["standard_normal", "lognormal", "laplace"])
+def test_the_error_is_that_of_the_best_quantizer_for_normal_numbers_whatever_the_input(draw, bits):
+    x = getattr(np.random.default_rng(0), draw)(size=2**16).astype(np.float32)
+    assert nmse(x, round_trip(Eden(bits), x)[1].numpy()) == pytest.approx(VNMSE[bits], rel=0.03)
+
+
+def test_the_errors_of_many_rounds_average_out():
+    x = np.random.default_rng(0).lognormal(size=4096).astype(np.float32)
+    encoder, rounds = Eden(2), 64
+    decoded = tf.function(
+        lambda: tf.map_fn(
+            lambda r: encoder.dequantize(encoder.quantize(tf.constant(x), r), tf.float32),
+            tf.range(rounds),
+            fn_output_signature=tf.float32,
+        )
+    )()
+    assert nmse(x, np.mean(decoded, axis=0)) == pytest.approx(VNMSE[2] / rounds, rel=0.15)
+
+
+def test_clients_rotate_differently_and_rounds_do_too():
+    x = np.random.default_rng(0).standard_normal(256).astype(np.float32)
+    keys = [
+        Eden(1).quantize(tf.constant(v), r)["key"].numpy().tolist() for v, r in ((x, 3), (2 * x, 3), (x, 4))
+    ]
+    keys.append(Eden(1, seed=1).quantize(tf.constant(x), ROUND)["key"].numpy().tolist())
+    assert len({tuple(key) for key in keys}) == 4
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_the_wire_form_is_a_header_a_scale_a_block_and_the_bits(bits):
+    body, _ = round_trip(Eden(bits), np.ones(2**13))
+    assert len(body) == 1 + 8 + 4 + 2**13 * bits // 8
+
+
+def test_a_pipeline_can_quantize_the_values_it_keeps():
+    x = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
+    encoder = fedplug.encoder("topk(0.1) | eden(4) | rice")
+    payload, state = encoder.encode(tf.constant(x), encoder.init_state(spec_of(x)), ROUND)
+    body = encoder.to_wire(payload, spec_of(x))
+    decoded = encoder.decode(encoder.from_wire(body, spec_of(x)), spec_of(x))
+    np.testing.assert_allclose(decoded + state["residual"], x, atol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_bytes_are_refused_or_stand_for_exactly_one_payload(data):
+    spec = tf.TensorSpec([6], tf.float32)
+    encoder = Eden(3)
+    written = bytes(encoder.to_bytes(encoder.quantize(tf.range(6, dtype=tf.float32), ROUND)).numpy())
+    position, byte = data.draw(st.integers(0, len(written) - 1)), data.draw(st.binary(max_size=2))
+    changed = written[:position] + byte + written[position + 1 :]
+    try:
+        payload = encoder.from_wire(tf.constant(list(changed), tf.uint8), spec)
+    except tf.errors.InvalidArgumentError:
+        return
+    assert bytes(encoder.to_bytes(payload).numpy()) == changed
+    assert np.isfinite(encoder.decode(payload, spec).numpy()).all()
+
+
+@pytest.mark.parametrize("bits", [0, 9, 1.5, True])
+def test_a_number_of_bits_that_does_not_exist_is_refused(bits):
+    with pytest.raises(ConfigError, match="it must be 1 to 8"):
+        Eden(bits)
