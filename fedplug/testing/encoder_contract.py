@@ -72,7 +72,7 @@ class ContractChecks(EncoderSubject):
             for step in self.history(encoder, spec):
                 accumulator, weight = tf.ones(spec.shape, spec.dtype), tf.constant(2, spec.dtype)
                 given = {"x": step.case.x, **step.state, **step.payload, "accumulator": accumulator}
-                before = {key: np.array(value) for key, value in given.items()}
+                before = {key: np.array(value.numpy()) for key, value in given.items()}
                 encoder.encode(step.case.x, step.state, tf.constant(0))
                 encoder.to_wire(step.payload, spec)
                 encoder.decode(step.payload, spec)

@@ -2,67 +2,50 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import tensorflow as tf
 
-from fedplug.testing import EncoderSuite, golden, run
+from fedplug.testing import EncoderSuite, golden
 
-
-def _load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / f"bad_plugins/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-encoders = _load("encoders")
+BAD_PLUGINS = "encoders"
 
 
 @pytest.fixture(scope="module")
-def golden_folder(tmp_path_factory):
-    """Golden payloads that the good encoders wrote."""
+def suite_of(tmp_path_factory, bad_plugins):
+    """A suite for an encoder class that tries few tensors, so that many encoders can be tried."""
     folder = tmp_path_factory.mktemp("golden")
-    for encoder in encoders.GOOD:
+    good = bad_plugins(BAD_PLUGINS).GOOD
+    for encoder in good:
         golden.add(folder, encoder(), "float32", (3, 5))
-    return folder
+    recorded = {encoder.wire_id for encoder in good}
+
+    def make(encoder, tff=False):
+        class Suite(EncoderSuite):
+            shapes = ((7,),)
+            dtypes = (tf.float32,)
+            golden = folder if encoder.wire_id in recorded else None
+            check_tff = tff
+            trials = 300
+
+            def make_encoder(self):
+                return encoder()
+
+        return Suite
+
+    return make
 
 
-def suite_of(encoder, folder, tff=False):
-    """A suite that tries few tensors, so that many encoders can be tried."""
-
-    class Suite(EncoderSuite):
-        shapes = ((7,),)
-        dtypes = (tf.float32,)
-        golden = folder if encoder.wire_id in ("whole/1", "grid/1") else None
-        check_tff = tff
-        trials = 300
-
-        def make_encoder(self):
-            return encoder()
-
-    return Suite
+def test_a_good_encoder_passes_every_check(good, suite_of, failures):
+    assert not failures(suite_of(good, tff=True))
 
 
-def failures(suite):
-    return {result.check: result.reason for result in run(suite) if result.status == "fail"}
-
-
-@pytest.mark.parametrize("encoder", encoders.GOOD)
-def test_a_good_encoder_passes_every_check(encoder, golden_folder):
-    assert not failures(suite_of(encoder, golden_folder, tff=True))
-
-
-@pytest.mark.parametrize(("check", "encoder"), encoders.BAD, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_bad_encoder_fails_exactly_the_check_it_was_made_for(check, encoder, golden_folder):
-    failed = failures(suite_of(encoder, golden_folder, tff="tff" in check))
+def test_a_bad_encoder_fails_exactly_the_check_it_was_made_for(check, bad, suite_of, failures):
+    failed = failures(suite_of(bad, tff="tff" in check))
     assert set(failed) == {check}, failed
     assert all(failed.values())
 
 
-def test_there_is_a_bad_encoder_for_every_check():
+def test_there_is_a_bad_encoder_for_every_check(bad_plugins):
     # What this check tests, the container, is fedplug's own: an encoder cannot get it wrong.
     own = {"test_payloads_of_another_encoder_or_tensor_are_refused"}
-    assert {check for check, _ in encoders.BAD} == set(EncoderSuite.checks()) - own
+    assert {check for check, _ in bad_plugins(BAD_PLUGINS).BAD} == set(EncoderSuite.checks()) - own

@@ -1,0 +1,193 @@
+"""The suite for aggregators: pure, order kept, empty rounds legal, the same in a graph as eagerly.
+
+Must not know TFF or any aggregator.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from fedplug.aggregators.base import Aggregator, Update
+from fedplug.encoders.identity import Identity
+from fedplug.encoders.model import ModelEncoder
+from fedplug.testing import expect, tensors
+from fedplug.testing.suite import NotApplicable, Suite, after
+
+__all__ = ["AggregatorSuite"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SPECS = (tf.TensorSpec([5], tf.float32), tf.TensorSpec([2, 3], tf.float32), tf.TensorSpec([], tf.float64))
+_CLIENTS = 5
+_DETERMINISM = "test_the_same_clients_give_the_same_bits"
+_ARGUMENTS = "test_its_arguments_are_not_changed"
+_STRUCTURE = "test_accumulators_and_states_keep_their_structure"
+
+
+class AggregatorSuite(Suite, abc.ABC):
+    """What `fedplug.aggregators.base.Aggregator` promises; clients send through the identity encoder.
+
+    An author writes, in a test module::
+
+        class TestMedian(fedplug.testing.AggregatorSuite):
+            def make_aggregator(self):
+                return Median()
+    """
+
+    merge_tolerance: ClassVar[float] = 64.0
+    """How far regrouping the clients may move the result, in units of the last place of its magnitude."""
+
+    weights_are_relative: ClassVar[bool] = True
+    """Whether the result stays the same when all weights are doubled; False for a weighted sum."""
+
+    @abc.abstractmethod
+    def make_aggregator(self) -> Aggregator:
+        """A new aggregator, every time with the same configuration."""
+
+    def test_it_has_a_name_for_the_registry(self) -> None:
+        name = self.make_aggregator().name
+        expect.that(
+            isinstance(name, str) and _NAME.fullmatch(name),
+            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
+        )
+
+    def test_its_config_survives_json_and_makes_an_equal_aggregator(self) -> None:
+        aggregator = self.make_aggregator()
+        config = aggregator.get_config()
+        text = json.dumps(config)
+        read = json.loads(text)
+        expect.that(read == config, f"get_config() is {config!r}, and {read!r} after JSON")
+        again = type(aggregator).from_config(read)
+        expect.that(again == aggregator, f"from_config({text}) makes {again!r}, which is not {aggregator!r}")
+
+    def test_accumulators_and_states_keep_their_structure(self) -> None:
+        aggregator = self.make_aggregator()
+        zero, state = aggregator.zero(_SPECS), aggregator.init_state(_SPECS)
+        one = _accumulate(aggregator, zero, range(1))
+        forms = {
+            "accumulate": one,
+            "merge": aggregator.merge(one, _accumulate(aggregator, zero, range(1, 3))),
+        }
+        for what, accumulator in forms.items():
+            _same_form(f"the accumulator after {what}", accumulator, zero)
+        _same_form("the state after finish", aggregator.finish(one, state)[1], state)
+
+    def test_the_update_has_the_shapes_and_dtypes_of_the_model(self) -> None:
+        for clients in (0, 1, _CLIENTS):
+            update = self._round(self.make_aggregator(), clients)
+            forms = [(value.dtype, tuple(value.shape)) for value in update]
+            wanted = [(spec.dtype, tuple(spec.shape)) for spec in _SPECS]
+            expect.that(forms == wanted, f"the update of {clients} clients has {forms} instead of {wanted}")
+
+    def test_a_round_without_clients_gives_zeros(self) -> None:
+        for position, value in enumerate(self._round(self.make_aggregator(), 0)):
+            what = f"tensor {position} of the update without any client"
+            expect.close(what, value, np.zeros(value.shape), 0)
+
+    def test_the_same_clients_give_the_same_bits(self) -> None:
+        _same("the second time", *(self._round(self.make_aggregator(), _CLIENTS) for _ in range(2)))
+
+    def test_clients_matter(self) -> None:
+        one, other = (self._round(self.make_aggregator(), clients) for clients in (1, _CLIENTS))
+        different = any(np.any(np.asarray(a) != np.asarray(b)) for a, b in zip(one, other, strict=True))
+        expect.that(different, f"1 and {_CLIENTS} clients with different updates give the same result")
+
+    @after(_DETERMINISM)
+    def test_one_round_leaves_nothing_behind_but_the_state(self) -> None:
+        aggregator = self.make_aggregator()
+        first, second = (self._round(aggregator, _CLIENTS) for _ in range(2))
+        _same("a second round from the same state", second, first)
+
+    @after(_DETERMINISM, _STRUCTURE)
+    def test_its_arguments_are_not_changed(self) -> None:
+        aggregator = self.make_aggregator()
+        zero, state = aggregator.zero(_SPECS), aggregator.init_state(_SPECS)
+        left, right = (_accumulate(aggregator, zero, clients) for clients in (range(2), range(2, 4)))
+        before = [np.array(leaf) for leaf in tf.nest.flatten([zero, left, right, state])]
+        _accumulate(aggregator, left, range(4, 5))
+        aggregator.merge(left, right)
+        aggregator.finish(left, state)
+        now = tf.nest.flatten([zero, left, right, state])
+        for position, (got, want) in enumerate(zip(now, before, strict=True)):
+            expect.same_bits(f"tensor {position} of an accumulator or state, after it was used", got, want)
+
+    @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
+    def test_merging_accumulators_of_neighbours_is_like_one_accumulator(self) -> None:
+        want = self._round(self.make_aggregator(), _CLIENTS)
+        for groups in ([0, _CLIENTS], [2, 3], [1, 1, 3], [3, 1, 1]):
+            for from_the_right in (False, True):
+                aggregator = self.make_aggregator()
+                parts = [_accumulate(aggregator, aggregator.zero(_SPECS), c) for c in _ranges(groups)]
+                merged = _merge(aggregator, parts, from_the_right=from_the_right)
+                got, _ = aggregator.finish(merged, aggregator.init_state(_SPECS))
+                order = "the last first" if from_the_right else "the first first"
+                self._close(f"{groups} clients accumulated apart and merged, {order}", got, want)
+
+    @after(_DETERMINISM)
+    def test_doubling_all_weights_changes_nothing(self) -> None:
+        if not self.weights_are_relative:
+            raise NotApplicable("its weights are not relative")
+        want = self._round(self.make_aggregator(), _CLIENTS)
+        self._close("all weights doubled", self._round(self.make_aggregator(), _CLIENTS, scale=2.0), want)
+
+    @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
+    def test_a_graph_computes_what_eager_execution_does(self) -> None:
+        want = self._round(self.make_aggregator(), _CLIENTS)
+        got = tf.function(lambda: self._round(self.make_aggregator(), _CLIENTS), autograph=False)()
+        _same("in a graph", got, want)
+
+    def _round(self, aggregator: Aggregator, clients: int, scale: float = 1.0) -> Sequence[tf.Tensor]:
+        accumulator = _accumulate(aggregator, aggregator.zero(_SPECS), range(clients), scale)
+        return aggregator.finish(accumulator, aggregator.init_state(_SPECS))[0]
+
+    def _close(self, what: str, got: Sequence[tf.Tensor], want: Sequence[tf.Tensor]) -> None:
+        for position, (value, wanted) in enumerate(zip(got, want, strict=True)):
+            exact = np.asarray(wanted)
+            unit = expect.eps(exact.dtype) * max(1.0, float(np.abs(exact).max()))
+            expect.close(f"tensor {position} with {what}", value, exact, self.merge_tolerance * unit)
+
+
+def _accumulate(aggregator: Aggregator, accumulator: Any, clients: range, scale: float = 1.0) -> Any:
+    model = ModelEncoder(Identity(), _SPECS, min_size=0)
+    for client in clients:
+        update = [tensors.tensor("normal", spec, seed=client) for spec in _SPECS]
+        buffers, _ = model.encode(update, model.init_state(), tf.constant(0))
+        weight = tf.constant(scale * (client + 1), tf.float32)
+        accumulator = aggregator.accumulate(accumulator, Update(model, buffers), weight)
+    return accumulator
+
+
+def _ranges(sizes: Sequence[int]) -> list[range]:
+    return [range(sum(sizes[:position]), sum(sizes[: position + 1])) for position in range(len(sizes))]
+
+
+def _merge(aggregator: Aggregator, parts: Sequence[Any], *, from_the_right: bool) -> Any:
+    if from_the_right:
+        *rest, merged = parts
+        for part in reversed(rest):
+            merged = aggregator.merge(part, merged)
+    else:
+        merged, *rest = parts
+        for part in rest:
+            merged = aggregator.merge(merged, part)
+    return merged
+
+
+def _same(what: str, got: Sequence[tf.Tensor], want: Sequence[tf.Tensor]) -> None:
+    for position, (value, wanted) in enumerate(zip(got, want, strict=True)):
+        expect.same_bits(f"tensor {position} of the update, {what}", value, wanted)
+
+
+def _same_form(what: str, got: Any, want: Any) -> None:
+    try:
+        tf.nest.assert_same_structure(got, want)
+    except (TypeError, ValueError) as error:
+        raise expect.ConformanceError(f"{what} has another structure: {error}") from error
+    forms = [[(leaf.dtype, tuple(leaf.shape)) for leaf in tf.nest.flatten(value)] for value in (got, want)]
+    expect.that(forms[0] == forms[1], f"{what}: {forms[0]} instead of {forms[1]}")

@@ -1,0 +1,16 @@
+"""The built-in aggregators keep the promises of `fedplug.aggregators.base`."""
+
+from __future__ import annotations
+
+from fedplug.aggregators import Mean
+from fedplug.testing import AggregatorSuite
+
+
+class TestMean(AggregatorSuite):
+    def make_aggregator(self):
+        return Mean()
+
+
+class TestUniformMean(AggregatorSuite):
+    def make_aggregator(self):
+        return Mean(weights="uniform")

@@ -1,0 +1,271 @@
+"""Stores that each break one promise; the kit must say exactly which. `Kept` breaks none.
+
+`BAD` pairs the check that must fail with a store.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedplug.errors import StoreError
+from fedplug.stores.base import ProcessState, StateStore
+from fedplug.stores.memory import MemoryStore
+
+_ROOMS = {}
+_OPEN = set()
+
+
+class Through(ProcessState):
+    """Hands everything on to another process state."""
+
+    def __init__(self, inner, store):
+        self.inner, self.store = inner, store
+
+    @property
+    def last_round(self):
+        return self._opened().last_round
+
+    @property
+    def metadata(self):
+        return self._opened().metadata
+
+    def client_ids(self):
+        return self._opened().client_ids()
+
+    def read_clients(self, client_ids):
+        return self._opened().read_clients(client_ids)
+
+    def read_server(self):
+        return self._opened().read_server()
+
+    def commit(self, round_num, *, client_states, server_state, metadata=None):
+        self._opened().commit(
+            round_num, client_states=client_states, server_state=server_state, metadata=metadata
+        )
+
+    def verify(self):
+        self._opened().verify()
+
+    def _opened(self):
+        self.store.check()
+        return self.inner
+
+
+class Kept(StateStore):
+    """A memory store for each folder, which outlives this object. Without a flaw."""
+
+    name = "kept"
+    process_type = Through
+
+    def __init__(self, folder):
+        self.claim(folder)
+        self.folder, self.inner = folder, _ROOMS.setdefault(folder, MemoryStore())
+
+    def claim(self, folder):
+        if folder in _OPEN:
+            raise StoreError(f"{folder} is open")
+        _OPEN.add(folder)
+
+    @classmethod
+    def from_url(cls, url):
+        return cls(url.removeprefix("kept://"))
+
+    def get_config(self):
+        return {"folder": str(self.folder)}
+
+    def check(self):
+        if self.inner is None:
+            raise StoreError("the store is closed")
+
+    def open_process(self, process_id, signature):
+        self.check()
+        return self.process_type(self.inner.open_process(process_id, signature), self)
+
+    def processes(self):
+        self.check()
+        return self.inner.processes()
+
+    def close(self):
+        self.inner = None
+        _OPEN.discard(self.folder)
+
+
+def store(name, process=None, **methods):
+    """A bad store: ``Kept`` with other methods, or with a process state that has other methods."""
+    extra = {"process_type": type(f"{name}Process", (Through,), process)} if process else {}
+    return type(name, (Kept,), {**methods, **extra})
+
+
+def commit(change):
+    """A commit whose arguments are changed by a function before they are handed on."""
+
+    def method(self, round_num, *, client_states, server_state, metadata=None):
+        arguments = change(self, round_num, client_states, server_state, metadata)
+        if arguments is not None:
+            number, clients, server, facts = arguments
+            Through.commit(self, number, client_states=clients, server_state=server, metadata=facts)
+
+    return {"commit": method}
+
+
+def _forgetful(self, number, clients, server, metadata):
+    return number, clients, server, None
+
+
+def _float32_only(self, number, clients, server, metadata):
+    smaller = {
+        k: v.astype(np.float32) if v.dtype == np.float64 and v.shape == (5,) else v for k, v in server.items()
+    }
+    return number, clients, smaller, metadata
+
+
+def _memory_order(self, number, clients, server, metadata):
+    """Writes elements as they lie in memory, whatever the strides say."""
+    return number, clients, {k: np.ravel(v, order="K").reshape(v.shape) for k, v in server.items()}, metadata
+
+
+def _short_names(self, number, clients, server, metadata):
+    return number, {c[:100] if isinstance(c, str) else c: s for c, s in clients.items()}, server, metadata
+
+
+def _str_names(self, number, clients, server, metadata):
+    return number, {c if c is not None else "None": s for c, s in clients.items()}, server, metadata
+
+
+def _half(self, number, clients, server, metadata):
+    try:
+        Through.commit(self, number, client_states=clients, server_state=server, metadata=metadata)
+    except StoreError:
+        good = {c: s for c, s in clients.items() if c == "good"}
+        if good and number == 1:
+            Through.commit(self, number, client_states=good, server_state={})
+        raise
+
+
+def _forgets_others(self, number, clients, server, metadata):
+    empty = {client: {} for client in self.client_ids() if client == "a" and "c" in clients}
+    return number, {**empty, **clients}, server, metadata
+
+
+def _merges_server(self, number, clients, server, metadata):
+    return number, clients, {**(self.read_server() or {}), **server}, metadata
+
+
+def _skips_empty(self, number, clients, server, metadata):
+    return number, {c: s for c, s in clients.items() if s or c != "c"}, server, metadata
+
+
+def _any_round(self, number, clients, server, metadata):
+    last = self.last_round
+    return (number if last is None or number != 6 else last + 1), clients, server, metadata
+
+
+def _keeps(self, client_ids):
+    """Hands out the same arrays every time."""
+    found = Through.read_clients(self, client_ids)
+    cache = self.__dict__.setdefault("cache", {})
+    return {c: cache.setdefault((c, self.last_round), s) for c, s in found.items()}
+
+
+def _sorted_reads(self, client_ids):
+    found = Through.read_clients(self, client_ids)
+    return dict(sorted(found.items()))
+
+
+def _starts_with_nobody(self):
+    return Through.client_ids(self) if self.last_round is not None else ["nobody"]
+
+
+def _one_server(self):
+    """The server state of whichever process committed last."""
+    state = Through.read_server(self)
+    return state if state is None else self.store.inner.open_process("a", SIGNATURE).read_server() or state
+
+
+SIGNATURE = {"model": [["w", [3, 2], "float32"]], "encoder": {"name": "topk", "fraction": 0.01}}
+
+
+def _own_round(self):
+    return self.__dict__.setdefault("seen", Through.last_round.fget(self))
+
+
+def _own_commit(self, number, **arguments):
+    Through.commit(self, number, **arguments)
+    self.seen = int(number)
+
+
+def _text_signature(self, process_id, signature):
+    """Compares the text of the signature, order and all."""
+    texts = _TEXTS.setdefault(self.inner, {})
+    if texts.setdefault(process_id, str(signature)) != str(signature) and "a" in signature:
+        raise StoreError("another signature")
+    return Kept.open_process(self, process_id, signature)
+
+
+_TEXTS = {}
+
+
+def _silent_signature(self, process_id, signature):
+    try:
+        return Kept.open_process(self, process_id, signature)
+    except StoreError as error:
+        raise type(error)("this store holds something else") from None
+
+
+def _repr_signature(self, process_id, signature):
+    if any(type(value) is object for value in signature.values()):
+        signature = {"model": "object"}
+    return Kept.open_process(self, process_id, signature)
+
+
+def _lists_when_closed(self):
+    return self.inner.processes() if self.inner else []
+
+
+def _forgets(self):
+    _ROOMS.pop(self.folder, None)
+    Kept.close(self)
+
+
+GOOD = [Kept]
+
+BAD = [
+    ("test_a_new_process_is_empty", store("Nobody", {"client_ids": _starts_with_nobody})),
+    ("test_a_committed_round_is_read_back", store("NoMetadata", commit(_forgetful))),
+    ("test_every_dtype_and_shape_comes_back_bit_for_bit", store("SingleOnly", commit(_float32_only))),
+    (
+        "test_any_text_is_a_process_id_a_client_id_and_a_tensor_name",
+        store("ShortNames", commit(_short_names)),
+    ),
+    ("test_what_is_not_text_is_no_name", store("NamedNone", commit(_str_names))),
+    ("test_a_commit_that_is_refused_changes_nothing", store("HalfACommit", commit(_half))),
+    ("test_clients_that_are_not_named_keep_their_state", store("ForgetsOthers", commit(_forgets_others))),
+    ("test_a_commit_replaces_a_state_as_a_whole", store("MergesServer", commit(_merges_server))),
+    ("test_a_state_without_tensors_is_a_state", store("SkipsEmpty", commit(_skips_empty))),
+    (
+        "test_clients_are_read_in_the_order_asked_for_and_listed_sorted",
+        store("SortedReads", {"read_clients": _sorted_reads}),
+    ),
+    (
+        "test_changing_arrays_handed_in_or_out_changes_nothing",
+        store("SharesArrays", {"read_clients": _keeps}),
+    ),
+    ("test_only_the_next_round_may_be_committed", store("AnyRound", commit(_any_round))),
+    ("test_processes_do_not_see_each_others_state", store("OneServer", {"read_server": _one_server})),
+    (
+        "test_two_handles_of_one_process_see_the_same_rounds",
+        store("RoundPerHandle", {"last_round": property(_own_round), "commit": _own_commit}),
+    ),
+    ("test_a_signature_is_compared_as_json_whatever_its_order", store("Texts", open_process=_text_signature)),
+    (
+        "test_another_signature_is_refused_naming_what_differs",
+        store("Silent", open_process=_silent_signature),
+    ),
+    ("test_a_signature_that_is_not_json_is_refused", store("AnySignature", open_process=_repr_signature)),
+    (
+        "test_a_closed_store_refuses_everything_but_closing",
+        store("NeverClosed", processes=_lists_when_closed),
+    ),
+    ("test_what_was_committed_is_there_when_the_store_is_opened_again", store("Forgets", close=_forgets)),
+    ("test_it_can_be_opened_once_at_a_time", store("OpenTwice", claim=lambda self, folder: None)),
+]
