@@ -1,0 +1,94 @@
+"""Every encoder of the family, and pipelines of them, keep the promises of `fedplug.encoders.base`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tensorflow as tf
+
+import fedplug
+from fedplug.testing import EncoderSuite
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+class FamilySuite(EncoderSuite):
+    """For what an expression describes."""
+
+    golden = GOLDEN
+    shapes = ((600,),)
+    dtypes = (tf.float32, tf.bfloat16)
+    check_tff = False
+    expression = ""
+
+    def make_encoder(self):
+        return fedplug.encoder(self.expression)
+
+
+class TestQSGD(FamilySuite):
+    shapes = ((), (0,), (1,), (3, 5), (600,))
+    dtypes = EncoderSuite.dtypes
+    expression = "qsgd(4, block_size=16)"
+    check_tff = True
+
+
+class TestBlockwise8(FamilySuite):
+    expression = "blockwise8(block_size=16)"
+
+
+class TestTernGrad(FamilySuite):
+    expression = "terngrad"
+
+
+class TestSign(FamilySuite):
+    expression = "sign"
+
+
+class TestBFloat16(FamilySuite):
+    expression = "bfloat16"
+
+
+class TestRandomK(FamilySuite):
+    expression = "randomk(0.3)"
+
+
+class TestThreshold(FamilySuite):
+    conservation_tolerance = 0.0
+    expression = "threshold(0.5)"
+
+
+class TestSTC(FamilySuite):
+    expression = "stc(0.3)"
+
+
+class PipelineSuite(FamilySuite):
+    """Fewer tensors: what the stages do with others is tested above."""
+
+    shapes = ((70,),)
+    dtypes = (tf.float32,)
+
+
+class TestTopKQSGDRice(PipelineSuite):
+    expression = "topk(0.3) | qsgd(8, block_size=16) | rice"
+    check_tff = True
+
+
+class TestTopKShortest(PipelineSuite):
+    conservation_tolerance = 0.0
+    expression = "topk(0.3) | shortest"
+
+
+class TestThresholdTernGradBitmap(PipelineSuite):
+    expression = "threshold(0.5) | terngrad | bitmap"
+
+
+class TestRandomKFloat16Bitpack(PipelineSuite):
+    expression = "randomk(0.3) | float16 | bitpack"
+
+
+class TestRandomKQSGD(PipelineSuite):
+    expression = "randomk(0.3) | qsgd(3)"
+
+
+class TestRandomKWithErrorFeedbackSign(PipelineSuite):
+    expression = "randomk(0.3, error_feedback=True) | sign"
