@@ -39,8 +39,8 @@ class Eden(Quantizer):
 
     Wire form "eden/1": uint8 bits; 8 bytes, the key of the signs; s of every block, little-endian, float64
     for a float64 tensor and float32 for others; the number of the level of every element in ``bits`` bits
-    (`bit_packing`), those that fill up the last block included. That is at least ``bits / 8`` bytes per
-    element, and at most 3 % more where there are 4096 or more.
+    (`bit_packing`), those that fill up the last block included. That is ``bits / 8 + 4 / B`` bytes per
+    element, and for 4096 elements or more at most 3 % more.
 
     Takes float16, bfloat16, float32 and float64.
     """
