@@ -20,8 +20,13 @@ inline constexpr std::int64_t kSampleNothing = 4096;
 // Elements sampled together: one cache line of float32.
 inline constexpr std::int64_t kLine = 16;
 
-inline std::int64_t SampleLines(std::int64_t n) {
-  return std::clamp<std::int64_t>(n / (256 * kLine), 128, 4096);
+// Every key sampled costs about as much as a key in the band, and the band is
+// about n * sqrt(p * (1 - p) / keys) wide, with p = k / n: this balances them.
+inline std::int64_t SampleLines(std::int64_t n, std::int64_t k) {
+  const double p = static_cast<double>(k) / static_cast<double>(n);
+  const double spread = static_cast<double>(n) * std::sqrt(p * (1 - p));
+  const double lines = 0.2 * std::cbrt(spread * spread);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(lines), 64, 16384);
 }
 
 inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
@@ -34,16 +39,19 @@ inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
 // One line at a random place of each of equally long strata. The places are the
 // same in every run, though no result depends on them.
 //
-// SHAPE: keys[SampleLines(n) * kLine]; returns how many were written
+// SHAPE: keys[lines * kLine]; returns how many were written
 template <typename T>
 std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
                         const std::vector<Chunk>& chunks, std::int64_t n,
-                        FloatBitsOf<T>* keys) {
-  const std::int64_t lines = SampleLines(n);
-  std::int64_t count = 0;
+                        std::int64_t lines, FloatBitsOf<T>* keys) {
+  struct Line {
+    const Update<T>* update;
+    std::int64_t begin;
+  };
+  std::vector<Line> places;
+  places.reserve(static_cast<std::size_t>(lines));
   std::size_t c = 0;
   std::int64_t chunk_begin = 0;  // of chunk c, in the row of all elements
-  std::array<T, kBlock> staging;
   for (std::int64_t line = 0; line < lines; ++line) {
     const std::int64_t stratum = n * line / lines;
     const std::int64_t width = n * (line + 1) / lines - stratum;
@@ -55,9 +63,21 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
       chunk_begin += chunks[c].end - chunks[c].begin;
       ++c;
     }
-    const Update<T>& update = updates[chunks[c].tensor];
-    const std::int64_t begin =
-        (chunks[c].begin + place - chunk_begin) / kLine * kLine;
+    const std::int64_t in_tensor = chunks[c].begin + place - chunk_begin;
+    places.push_back({&updates[chunks[c].tensor], in_tensor / kLine * kLine});
+  }
+
+  constexpr std::size_t kAhead = 12;  // lines on their way from memory
+  std::array<T, kBlock> staging;
+  std::int64_t count = 0;
+  for (std::size_t line = 0; line < places.size(); ++line) {
+    if (line + kAhead < places.size()) {
+      const Line& next = places[line + kAhead];
+      next.update->delta->Prefetch(next.begin);
+      __builtin_prefetch(next.update->residual_in + next.begin);
+    }
+    const Update<T>& update = *places[line].update;
+    const std::int64_t begin = places[line].begin;
     const std::int64_t length = std::min(kLine, update.n - begin);
     const T* const delta = update.delta->Read(begin, length, staging.data());
     const T* const residual = update.residual_in + begin;

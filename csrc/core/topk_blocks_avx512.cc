@@ -15,7 +15,8 @@
 namespace fedplug::topk {
 namespace {
 
-constexpr std::int64_t kLanes = 16;
+constexpr int kLanes = 16;
+constexpr __mmask16 kAllLanes = 0xffff;
 // Far enough ahead to hide the memory behind the work of 64 vectors.
 constexpr std::int64_t kPrefetch = 1024;
 
@@ -31,6 +32,11 @@ FEDPLUG_TARGET_AVX512 inline Bounds Broadcast(const Band<float>& band) {
           _mm512_set1_epi32(static_cast<int>(band.edge))};
 }
 
+FEDPLUG_TARGET_AVX512 inline __m512i Lanes() {
+  return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+                           15);
+}
+
 FEDPLUG_TARGET_AVX512 inline __m512i KeysOf(__m512 a) {
   return _mm512_and_si512(_mm512_castps_si512(a),
                           _mm512_set1_epi32(0x7fffffff));
@@ -44,6 +50,34 @@ FEDPLUG_TARGET_AVX512 inline void Prefetch(const float* ahead) {
   _mm_prefetch(reinterpret_cast<const char*>(ahead + kPrefetch), _MM_HINT_T0);
 }
 
+// The lanes that are not `live` are not read, and zero.
+FEDPLUG_TARGET_AVX512 inline __m512 Sum(const float* delta,
+                                        const float* residual, __mmask16 live) {
+  return _mm512_add_ps(_mm512_maskz_loadu_ps(live, delta),
+                       _mm512_maskz_loadu_ps(live, residual));
+}
+
+FEDPLUG_TARGET_AVX512 inline void SurveyVector(__m512i keys, __mmask16 live,
+                                               const Bounds& bounds,
+                                               bool has_edge,
+                                               SurveyCursor<float>* cursor) {
+  const __mmask16 listed =
+      _mm512_mask_cmp_epu32_mask(live, keys, bounds.lo, _MM_CMPINT_NLT);
+  if (has_edge) {
+    cursor->at_edge += __builtin_popcount(
+        _mm512_mask_cmpeq_epu32_mask(live, keys, bounds.edge));
+  }
+  if (listed == 0) return;
+  const __mmask16 above =
+      _mm512_mask_cmp_epu32_mask(live, keys, bounds.hi, _MM_CMPINT_NLT);
+  cursor->above += __builtin_popcount(above);
+  const auto in_band = static_cast<__mmask16>(listed ^ above);
+  if (in_band == 0) return;
+  _mm512_storeu_si512(cursor->band_keys + cursor->in_band,
+                      _mm512_maskz_compress_epi32(in_band, keys));
+  cursor->in_band += __builtin_popcount(in_band);
+}
+
 FEDPLUG_TARGET_AVX512 std::uint32_t Survey(const float* delta,
                                            const float* residual,
                                            std::int64_t n,
@@ -53,32 +87,40 @@ FEDPLUG_TARGET_AVX512 std::uint32_t Survey(const float* delta,
   const bool has_edge = band.edge != Band<float>::kNoEdge;
   SurveyCursor<float> at = *cursor;
   __m512i largest = _mm512_setzero_si512();
-  for (std::int64_t i = 0; i < n; i += kLanes) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
     Prefetch(delta + i);
     Prefetch(residual + i);
-    const __mmask16 live = FrontLanes(n - i);
-    const __m512i keys =
-        KeysOf(_mm512_add_ps(_mm512_maskz_loadu_ps(live, delta + i),
-                             _mm512_maskz_loadu_ps(live, residual + i)));
+    const __m512i keys = KeysOf(Sum(delta + i, residual + i, kAllLanes));
     largest = _mm512_max_epu32(largest, keys);
-    const __mmask16 listed =
-        _mm512_mask_cmp_epu32_mask(live, keys, bounds.lo, _MM_CMPINT_NLT);
-    if (has_edge) {
-      at.at_edge += __builtin_popcount(
-          _mm512_mask_cmpeq_epu32_mask(live, keys, bounds.edge));
-    }
-    if (listed == 0) continue;
-    const __mmask16 above =
-        _mm512_mask_cmp_epu32_mask(live, keys, bounds.hi, _MM_CMPINT_NLT);
-    at.above += __builtin_popcount(above);
-    const auto in_band = static_cast<__mmask16>(listed ^ above);
-    if (in_band == 0) continue;
-    _mm512_storeu_si512(at.band_keys + at.in_band,
-                        _mm512_maskz_compress_epi32(in_band, keys));
-    at.in_band += __builtin_popcount(in_band);
+    SurveyVector(keys, kAllLanes, bounds, has_edge, &at);
+  }
+  if (i < n) {
+    const __mmask16 live = FrontLanes(n - i);
+    const __m512i keys = KeysOf(Sum(delta + i, residual + i, live));
+    largest = _mm512_max_epu32(largest, keys);
+    SurveyVector(keys, live, bounds, has_edge, &at);
   }
   *cursor = at;
   return _mm512_reduce_max_epu32(largest);
+}
+
+// Appends the lanes of `listed`; those not in `above` are in the band.
+FEDPLUG_TARGET_AVX512 inline void List(__m512 a, __m512i indices,
+                                       __mmask16 listed, __mmask16 above,
+                                       SplitCursor<float>* cursor) {
+  _mm512_storeu_ps(cursor->values + cursor->count,
+                   _mm512_maskz_compress_ps(listed, a));
+  _mm512_storeu_si512(cursor->indices + cursor->count,
+                      _mm512_maskz_compress_epi32(listed, indices));
+  const auto in_band = static_cast<__mmask16>(listed ^ above);
+  const __m512i places = _mm512_add_epi32(
+      _mm512_maskz_expand_epi32(listed, Lanes()),
+      _mm512_set1_epi32(static_cast<std::int32_t>(cursor->count)));
+  _mm512_storeu_si512(cursor->band + cursor->in_band,
+                      _mm512_maskz_compress_epi32(in_band, places));
+  cursor->in_band += __builtin_popcount(in_band);
+  cursor->count += __builtin_popcount(listed);
 }
 
 FEDPLUG_TARGET_AVX512 std::uint32_t Split(const float* delta,
@@ -89,41 +131,37 @@ FEDPLUG_TARGET_AVX512 std::uint32_t Split(const float* delta,
                                           SplitCursor<float>* cursor) {
   const Bounds bounds = Broadcast(band);
   SplitCursor<float> at = *cursor;
-  const __m512i lanes =
-      _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  __m512i indices = _mm512_add_epi32(Lanes(), _mm512_set1_epi32(first_index));
   __m512i largest = _mm512_setzero_si512();
-  for (std::int64_t i = 0; i < n; i += kLanes) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
     Prefetch(delta + i);
     Prefetch(residual_in + i);
+    const __m512 a = Sum(delta + i, residual_in + i, kAllLanes);
+    const __m512i keys = KeysOf(a);
+    largest = _mm512_max_epu32(largest, keys);
+    const __mmask16 listed =
+        _mm512_cmp_epu32_mask(keys, bounds.lo, _MM_CMPINT_NLT);
+    const __mmask16 below =
+        _mm512_cmp_epu32_mask(keys, bounds.hi, _MM_CMPINT_LT);
+    _mm512_storeu_ps(residual_out + i, _mm512_maskz_mov_ps(below, a));
+    if (listed != 0) {
+      List(a, indices, listed, static_cast<__mmask16>(listed & ~below), &at);
+    }
+    indices = _mm512_add_epi32(indices, _mm512_set1_epi32(kLanes));
+  }
+  if (i < n) {
     const __mmask16 live = FrontLanes(n - i);
-    const __m512 a =
-        _mm512_add_ps(_mm512_maskz_loadu_ps(live, delta + i),
-                      _mm512_maskz_loadu_ps(live, residual_in + i));
+    const __m512 a = Sum(delta + i, residual_in + i, live);
     const __m512i keys = KeysOf(a);
     largest = _mm512_max_epu32(largest, keys);
     const __mmask16 listed =
         _mm512_mask_cmp_epu32_mask(live, keys, bounds.lo, _MM_CMPINT_NLT);
-    if (listed == 0) {
-      _mm512_mask_storeu_ps(residual_out + i, live, a);
-      continue;
-    }
-    const __mmask16 above =
-        _mm512_mask_cmp_epu32_mask(live, keys, bounds.hi, _MM_CMPINT_NLT);
-    _mm512_mask_storeu_ps(
-        residual_out + i, live,
-        _mm512_maskz_mov_ps(static_cast<__mmask16>(~above), a));
-    const __m512i indices = _mm512_add_epi32(
-        lanes, _mm512_set1_epi32(first_index + static_cast<std::int32_t>(i)));
-    _mm512_storeu_ps(at.values + at.count, _mm512_maskz_compress_ps(listed, a));
-    _mm512_storeu_si512(at.indices + at.count,
-                        _mm512_maskz_compress_epi32(listed, indices));
-    for (unsigned in_band = listed ^ above; in_band != 0;
-         in_band &= in_band - 1) {
-      const unsigned before = listed & ((in_band & -in_band) - 1);
-      at.band[at.in_band++] =
-          static_cast<std::int32_t>(at.count) + __builtin_popcount(before);
-    }
-    at.count += __builtin_popcount(listed);
+    const __mmask16 below =
+        _mm512_cmp_epu32_mask(keys, bounds.hi, _MM_CMPINT_LT);
+    _mm512_mask_storeu_ps(residual_out + i, live,
+                          _mm512_maskz_mov_ps(below, a));
+    List(a, indices, listed, static_cast<__mmask16>(listed & ~below), &at);
   }
   *cursor = at;
   return _mm512_reduce_max_epu32(largest);

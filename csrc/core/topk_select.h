@@ -145,11 +145,11 @@ class Selection {
     if (k_ == n_) return {0, 0};
     if (n_ <= kSampleNothing) return {0, kInfinity};
     const DefaultFloatEnvironment environment;
-    Bits* const keys =
-        scratch_->keys.template Reserve<Bits>(SampleLines(n_) * kLine);
+    const std::int64_t lines = SampleLines(n_, k_);
+    Bits* const keys = scratch_->keys.template Reserve<Bits>(lines * kLine);
     std::vector<Chunk> chunks;
     for (const ChunkState& state : states_) chunks.push_back(state.chunk);
-    const std::int64_t count = SampleKeys(updates_, chunks, n_, keys);
+    const std::int64_t count = SampleKeys(updates_, chunks, n_, lines, keys);
     return BandFromSample<T>(keys, count, k_, n_);
   }
 
@@ -315,26 +315,46 @@ class Selection {
       const T* const listed = listed_values_ + state.room;
       const std::int32_t* const listed_at = listed_indices_ + state.room;
       const std::int32_t* const places = band_places_ + state.room;
-      T* value = values + state.first_entry;
-      std::int32_t* index = indices + state.first_entry;
-      std::int64_t copied = 0;
-      const auto copy_up_to = [&](std::int64_t end) {
-        value = std::copy(listed + copied, listed + end, value);
-        index = std::copy(listed_at + copied, listed_at + end, index);
-      };
+      std::int64_t end_of_ties = state.ties == state.tied ? state.listed : 0;
       std::int64_t ties = state.ties;
       for (std::int64_t j = 0; j < state.in_band; ++j) {
-        const std::int64_t place = places[j];
-        const Bits key = MagnitudeKey(listed[place]);
-        if (key >= from_ || (key + 1 == from_ && ties-- > 0)) {
-          update.residual_out[listed_at[place]] = T{};
-        } else {
-          copy_up_to(place);
-          copied = place + 1;
-        }
+        const T a = listed[places[j]];
+        const Bits key = MagnitudeKey(a);
+        const bool tied = key + 1 == from_;
+        const bool leaves = key >= from_ || (tied && ties > 0);
+        update.residual_out[listed_at[places[j]]] = leaves ? T{} : a;
+        if (tied && ties-- == 1) end_of_ties = places[j] + 1;
       }
-      copy_up_to(state.listed);
+      T* value = values + state.first_entry;
+      std::int32_t* index = indices + state.first_entry;
+      const auto below = static_cast<Bits>(from_ - 1);
+      EmitListed(state, {below, below}, 0, end_of_ties, &value, &index);
+      EmitListed(state, {from_, from_}, end_of_ties, state.listed, &value,
+                 &index);
       ClearSource(update, indices, state);
+    });
+  }
+
+  // Copies those of the listed entries [begin, end) that a split by `cut`
+  // would take. It is a split of the list itself.
+  void EmitListed(const ChunkState& state, const Band<T>& cut,
+                  std::int64_t begin, std::int64_t end, T** value,
+                  std::int32_t** index) const {
+    std::array<T, kBlock> left_over;
+    std::array<T, kBlock + kSlack> block_values;
+    std::array<std::int32_t, kBlock + kSlack> block_places;
+    std::array<std::int32_t, kSlack> no_band;
+    const std::int32_t* const listed_at = listed_indices_ + state.room;
+    ForEachBlock(begin, end, [&](std::int64_t at, std::int64_t count) {
+      SplitCursor<T> cursor{block_values.data(), block_places.data(),
+                            no_band.data()};
+      kernels_.split(MinusZeros<T>(), listed_values_ + state.room + at,
+                     left_over.data(), count, static_cast<std::int32_t>(at),
+                     cut, &cursor);
+      *value = std::copy_n(block_values.data(), cursor.count, *value);
+      for (std::int64_t j = 0; j < cursor.count; ++j) {
+        *(*index)++ = listed_at[block_places[static_cast<std::size_t>(j)]];
+      }
     });
   }
 

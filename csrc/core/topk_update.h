@@ -25,7 +25,10 @@ class DeltaSource {
   virtual const T* Read(std::int64_t begin, std::int64_t count,
                         T* staging) const = 0;
 
-  // The same, called exactly once for each element and when its residual is
+  // Says that the deltas from `begin` on are about to be read.
+  virtual void Prefetch(std::int64_t begin) const = 0;
+
+  // As Read, called exactly once for each element and when its residual is
   // about to be written.
   virtual const T* Take(std::int64_t begin, std::int64_t count,
                         T* staging) const {
@@ -47,6 +50,9 @@ class PlainDelta final : public DeltaSource<T> {
   const T* Read(std::int64_t begin, std::int64_t /*count*/,
                 T* /*staging*/) const override {
     return delta_ + begin;
+  }
+  void Prefetch(std::int64_t begin) const override {
+    __builtin_prefetch(delta_ + begin);
   }
 
  private:
