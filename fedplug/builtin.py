@@ -24,21 +24,32 @@ def fedplug_encoders() -> list[EncoderSpec]:
             name="topk",
             target="fedplug.encoders.topk:TopK",
             summary="the k entries of largest magnitude, with error feedback",
+            examples=(
+                "topk(0.3)",
+                "topk(count=5)",
+                "topk(0.3, error_feedback=False)",
+            ),
         ),
         EncoderSpec(
             name="randomk",
             target="fedplug.encoders.randomk:RandomK",
             summary="k random entries, without sending which ones",
+            examples=(
+                "randomk(0.3)",
+                "randomk(0.3, error_feedback=True)",
+            ),
         ),
         EncoderSpec(
             name="threshold",
             target="fedplug.encoders.threshold:Threshold",
             summary="the entries of at least some magnitude, with error feedback",
+            examples=("threshold(0.5)",),
         ),
         EncoderSpec(
             name="stc",
             target="fedplug.encoders.stc:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",
+            examples=("stc(0.3)",),
         ),
         EncoderSpec(
             name="qsgd",
@@ -74,26 +85,31 @@ def fedplug_encoders() -> list[EncoderSpec]:
             name="rice",
             target="fedplug.encoders.index_coders:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",
+            examples=("topk(0.3) | rice",),
         ),
         EncoderSpec(
             name="bitmap",
             target="fedplug.encoders.index_coders:Bitmap",
             summary="indices as one bit per element, the last stage of a pipeline",
+            examples=("topk(0.3) | bitmap",),
         ),
         EncoderSpec(
             name="bitpack",
             target="fedplug.encoders.index_coders:BitPack",
             summary="indices in as few bits as they need, the last stage of a pipeline",
+            examples=("topk(0.3) | bitpack",),
         ),
         EncoderSpec(
             name="shortest",
             target="fedplug.encoders.index_coders:Shortest",
             summary="the shortest of rice, bitpack and bitmap, the last stage of a pipeline",
+            examples=("topk(0.3) | shortest",),
         ),
         EncoderSpec(
             name="pipeline",
             target="fedplug.encoders.pipeline:Pipeline",
             summary="sparsifier | quantizer | index coder; written with bars",
+            examples=("topk(0.3) | qsgd(8) | rice",),
         ),
     ]
 
@@ -123,5 +139,6 @@ def fedplug_stores() -> list[StoreSpec]:
             name="sqlite",
             target="fedplug.stores.sqlite:SqliteStore",
             summary="a folder on disk, survives restarts, checksummed",
+            examples=("sqlite:///{folder}",),
         ),
     ]

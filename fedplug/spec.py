@@ -47,11 +47,14 @@ class PartSpec:
             (``"topk(0.01) | rice"``) and, for a store, as the scheme of a URL.
         target: Where the class is, as ``"package.module:Class"``; imported on first use only.
         summary: One line for ``fedplug plugins list``.
+        examples: How it is made when ``fedplug plugins check`` tests it: expressions, or for a store URLs in
+            which ``{folder}`` stands for an empty folder. Not needed for a part without arguments.
     """
 
     name: str
     target: str
     summary: str
+    examples: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         what = f"{type(self).__name__} {self.name!r}"
@@ -64,6 +67,8 @@ class PartSpec:
             raise PluginError(f"{what}: target {self.target!r} is not valid; write 'package.module:Class'")
         if not isinstance(self.summary, str) or "\n" in self.summary:
             raise PluginError(f"{what}: summary must be one line of text")
+        if not isinstance(self.examples, tuple) or not all(isinstance(text, str) for text in self.examples):
+            raise PluginError(f"{what}: examples must be a tuple of texts")
 
     def resolve(self) -> type[Any]:
         """Imports and returns the class.

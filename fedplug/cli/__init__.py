@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fedplug.cli import doctor, plugins_list, plugins_show, run
+from fedplug.cli import doctor, plugins_check, plugins_list, plugins_new, plugins_show, run
 from fedplug.errors import FedplugError
 
 __all__ = ["main"]
@@ -64,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)
     plugins_list.add_parser(actions, common)
     plugins_show.add_parser(actions, common)
+    plugins_check.add_parser(actions, common)
+    plugins_new.add_parser(actions, common)
     doctor.add_parser(commands, common)
     return parser
 

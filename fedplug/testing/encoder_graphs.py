@@ -49,10 +49,8 @@ class GraphChecks(EncoderSubject):
         for spec in self.few_specs():
             with ops.use_lowering("fused"):
                 fused = _graph(self.make_encoder(), spec)
-                fused = fused.get_concrete_function()
             with ops.use_lowering("reference"):
                 twin = _graph(self.make_encoder(), spec)
-                twin = twin.get_concrete_function()
             for number, x in enumerate(_inputs(spec)):
                 got, want = (graph(x, tf.constant(number)) for graph in (fused, twin))
                 expect.same_tensors(f"{tensors.name_of(spec)} with fused ops, against the twins", got, want)
@@ -83,7 +81,8 @@ def _graph(encoder: Encoder, spec: tf.TensorSpec) -> Any:
     def function(x: tf.Tensor, round_num: tf.Tensor) -> Mapping[str, Any]:
         return round_trip(encoder, x, encoder.init_state(spec), round_num, spec)
 
-    return tf.function(function, input_signature=[spec, tf.TensorSpec([], tf.int32)], autograph=False)
+    signature = [spec, tf.TensorSpec([], tf.int32)]
+    return tf.function(function, input_signature=signature, autograph=False).get_concrete_function()
 
 
 def _in_tff(model: ModelEncoder, update: list[tf.Tensor]) -> Any:

@@ -148,8 +148,9 @@ def _reader(encoder: Encoder, spec: tf.TensorSpec, *, framed: bool = False) -> R
     def read(data: tf.Tensor) -> tf.Tensor:
         return _read(encoder, spec, data, framed=framed)
 
-    function: Reader = tf.function(read, input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
-    return function
+    function = tf.function(read, input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
+    graph: Reader = function.get_concrete_function()
+    return graph
 
 
 def _read(encoder: Encoder, spec: tf.TensorSpec, data: tf.Tensor, *, framed: bool) -> tf.Tensor:

@@ -268,4 +268,5 @@ BAD = [
     ),
     ("test_what_was_committed_is_there_when_the_store_is_opened_again", store("Forgets", close=_forgets)),
     ("test_it_can_be_opened_once_at_a_time", store("OpenTwice", claim=lambda self, folder: None)),
+    ("test_the_memory_layout_of_an_array_does_not_matter", store("MemoryOrder", commit(_memory_order))),
 ]

@@ -1,0 +1,135 @@
+"""The suite for plugin packages: what an installed distribution must look like for fedplug to find its parts.
+
+Must not know what the parts do.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import ClassVar
+
+from fedplug import manager
+from fedplug.catalog import Entry
+from fedplug.errors import FedplugError
+from fedplug.testing import expect, parts
+from fedplug.testing.suite import Suite, after
+
+__all__ = ["PluginPackageSuite"]
+
+_HEAVY = ("numpy", "tensorflow", "tensorflow_federated")
+_SUMMARY_LENGTH = 80
+_INSTALLED = "test_it_is_installed_and_names_a_plugin_module"
+_WHOLE = "test_fedplug_finds_no_problem_with_it"
+_IMPORTED = "test_every_class_can_be_imported_and_has_the_base_of_its_kind"
+
+
+class PluginPackageSuite(Suite, abc.ABC):
+    """What `docs/write-a-plugin.md` asks of a distribution.
+
+    An author writes, in a test module of a package that is installed::
+
+        class TestPackage(fedplug.testing.PluginPackageSuite):
+            distribution = "fedplug-acme"
+    """
+
+    distribution: ClassVar[str]
+    """The name of the distribution, as it is installed."""
+
+    def test_it_is_installed_and_names_a_plugin_module(self) -> None:
+        expect.that(
+            self._entry_points(),
+            f"no entry point in the group {manager.GROUP!r}; write "
+            f'[project.entry-points."{manager.GROUP}"] in pyproject.toml and install it again',
+        )
+
+    def test_its_metadata_says_what_it_is_and_needs(self) -> None:
+        metadata = self._distribution().metadata
+        for field in ("Version", "Summary", "Requires-Python"):
+            expect.that(field in metadata, f"its metadata has no {field}; add it to pyproject.toml")
+        required = {_first_word(line) for line in metadata.get_all("Requires-Dist") or ()}
+        expect.that("fedplug" in required, "it does not depend on 'fedplug'; add it to the dependencies")
+
+    @after(_INSTALLED)
+    def test_importing_its_plugin_module_loads_nothing_heavy(self) -> None:
+        for point in self._entry_points():
+            program = f"import sys, {point.module}; print(*[m for m in {_HEAVY!r} if m in sys.modules])"
+            result = subprocess.run(
+                [sys.executable, "-c", program],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+            if result.returncode == 0:  # else another check says why
+                heavy = ", ".join(result.stdout.split())
+                expect.that(not heavy, f"importing {point.module} loads {heavy}; keep it to hooks and specs")
+
+    @after(_INSTALLED)
+    def test_fedplug_finds_no_problem_with_it(self) -> None:
+        for entry in self._entries():
+            expect.that(entry.status == "ok", f"{entry.kind} {entry.name}: {entry.reason}; {entry.fix}")
+
+    @after(_INSTALLED, _WHOLE)
+    def test_it_brings_parts(self) -> None:
+        expect.that(list(self._entries()), "its hooks declare no part")
+
+    @after(_INSTALLED, _WHOLE)
+    def test_every_class_can_be_imported_and_has_the_base_of_its_kind(self) -> None:
+        for entry in self._entries():
+            assert entry.spec is not None
+            try:
+                parts.check_base(entry.kind, entry.spec.resolve())
+            except FedplugError as error:
+                raise expect.ConformanceError(str(error)) from error
+
+    @after(_INSTALLED, _WHOLE, _IMPORTED)
+    def test_every_class_has_the_name_it_is_declared_under(self) -> None:
+        for entry in self._entries():
+            assert entry.spec is not None
+            name = getattr(entry.spec.resolve(), "name", None)
+            expect.that(name == entry.name, f"{entry.spec.target} has the name {name!r}, not {entry.name!r}")
+
+    @after(_INSTALLED, _WHOLE)
+    def test_every_summary_is_a_short_line(self) -> None:
+        for entry in self._entries():
+            summary = entry.spec.summary if entry.spec else ""
+            expect.that(
+                summary.strip() and len(summary) <= _SUMMARY_LENGTH,
+                f"the summary of {entry.kind} {entry.name!r} has {len(summary)} characters; write 1 to "
+                f"{_SUMMARY_LENGTH}, for `fedplug plugins list`",
+            )
+
+    @after(_INSTALLED, _WHOLE, _IMPORTED)
+    def test_every_example_can_be_made(self) -> None:
+        for entry in self._entries():
+            for example in parts.examples(entry):
+                with parts.made(entry.kind, example):
+                    pass
+
+    def _distribution(self) -> importlib.metadata.Distribution:
+        try:
+            return importlib.metadata.distribution(self.distribution)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise expect.ConformanceError(f"{self.distribution!r} is not installed") from error
+
+    def _entry_points(self) -> list[importlib.metadata.EntryPoint]:
+        points = self._distribution().entry_points
+        return [point for point in points if point.group == manager.GROUP]
+
+    def _entries(self) -> Iterator[Entry]:
+        wanted = _normalized(self.distribution)
+        return (entry for entry in manager.load().entries if _normalized(entry.distribution) == wanted)
+
+
+def _first_word(requirement: str) -> str:
+    return _normalized(re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0])
+
+
+def _normalized(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
