@@ -1,0 +1,85 @@
+"""The package suite: every check fails for a distribution made to break it, and for no other."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+import pytest
+
+from fedplug import manager
+from fedplug.testing import PluginPackageSuite
+
+PLUGIN = """
+    from fedplug.hookspecs import hookimpl
+    from fedplug.spec import AggregatorSpec
+
+    @hookimpl
+    def fedplug_aggregators():
+        return [AggregatorSpec(name="{name}", target="{target}", summary="{summary}"{more})]
+"""
+PART = """
+    from fedplug.aggregators import Mean
+
+    class Acme(Mean):
+        name = "acme"
+"""
+METADATA = {"Summary": "For a test", "Requires-Python": ">=3.11", "Requires-Dist": "fedplug"}
+GOOD = {"name": "acme", "target": "acme_part:Acme", "summary": "for a test", "more": ""}
+
+BAD = {
+    "test_it_is_installed_and_names_a_plugin_module": {"group": "fedplug.v0"},
+    "test_its_metadata_says_what_it_is_and_needs": {"metadata": {**METADATA, "Requires-Dist": "numpy"}},
+    "test_importing_its_plugin_module_loads_nothing_heavy": {
+        "plugin": "import numpy\n" + textwrap.dedent(PLUGIN)
+    },
+    "test_fedplug_finds_no_problem_with_it": {"plugin": PLUGIN + "\n    def fedplug_encoder(): pass\n"},
+    "test_it_brings_parts": {"plugin": PLUGIN.replace("return [", "return [] and [")},
+    "test_every_class_can_be_imported_and_has_the_base_of_its_kind": {"target": "collections:OrderedDict"},
+    "test_every_class_has_the_name_it_is_declared_under": {"name": "acmee"},
+    "test_every_summary_is_a_short_line": {"summary": "long " * 20},
+    "test_every_example_can_be_made": {"more": ", examples=('acme(weights=7)',)"},
+}
+
+
+@pytest.fixture
+def suite_of(tmp_path, monkeypatch):
+    """The suite for a distribution ``acme``, installed on sys.path with some facts changed."""
+    monkeypatch.delenv(manager.ALLOW_VARIABLE, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(plugin=PLUGIN, group=manager.GROUP, metadata=METADATA, **facts):
+        (tmp_path / "acme_plugin.py").write_text(textwrap.dedent(plugin).format(**{**GOOD, **facts}))
+        (tmp_path / "acme_part.py").write_text(textwrap.dedent(PART))
+        info = tmp_path / "acme-1.0.dist-info"
+        info.mkdir()
+        lines = {"Metadata-Version": "2.1", "Name": "acme", "Version": "1.0", **metadata}
+        (info / "METADATA").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+        (info / "entry_points.txt").write_text(f"[{group}]\nacme = acme_plugin\n")
+        manager.catalog.cache_clear()
+        return type("Suite", (PluginPackageSuite,), {"distribution": "acme"})
+
+    yield make
+    for module in ("acme_plugin", "acme_part"):
+        sys.modules.pop(module, None)
+    manager.catalog.cache_clear()
+
+
+def test_a_good_package_passes_every_check(suite_of, failures):
+    assert not failures(suite_of())
+
+
+@pytest.mark.parametrize("check", BAD)
+def test_a_bad_package_fails_exactly_the_check_it_was_made_for(check, suite_of, failures):
+    failed = failures(suite_of(**BAD[check]))
+    assert set(failed) == {check}, failed
+    assert all(failed.values())
+
+
+def test_there_is_a_bad_package_for_every_check():
+    assert set(BAD) == set(PluginPackageSuite.checks())
+
+
+def test_a_distribution_that_is_not_installed_is_named(failures):
+    suite = type("Suite", (PluginPackageSuite,), {"distribution": "no-such-thing"})
+    assert "'no-such-thing' is not installed" in "".join(failures(suite).values())
