@@ -1,0 +1,73 @@
+"""Running a suite without pytest, and with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from fedplug.testing import NotApplicable, Suite, run
+from fedplug.testing.suite import after
+
+
+class Base(Suite):
+    def test_one_is_ok(self):
+        pass
+
+
+class Example(Base):
+    def test_two_fails(self):
+        raise AssertionError("one\nline")
+
+    @after("test_two_fails")
+    def test_three_waits_for_two(self):
+        raise AssertionError("never run")
+
+    @after("test_three_waits_for_two")
+    def test_four_waits_for_three(self):
+        raise AssertionError("never run")
+
+    @after("test_one_is_ok")
+    def test_five_breaks(self):
+        return [][1]
+
+    def test_six_does_not_apply(self):
+        raise NotApplicable("not here")
+
+
+def test_every_check_is_run_in_order_whatever_happens_in_another():
+    results = {result.check: (result.status, result.reason) for result in run(Example)}
+    assert list(results) == Example.checks()
+    waits = "cannot be judged before this is mended: "
+    assert list(results.values()) == [
+        ("ok", ""),
+        ("fail", "one line"),
+        ("skip", waits + "two fails"),
+        ("skip", waits + "three waits for two"),
+        ("fail", "IndexError: list index out of range"),
+        ("skip", "not here"),
+    ]
+
+
+def test_pytest_runs_the_checks_and_takes_what_does_not_apply_for_a_skip(tmp_path):
+    (tmp_path / "test_example.py").write_text(
+        "from fedplug.testing import NotApplicable, Suite\n"
+        "class TestExample(Suite):\n"
+        "    def test_one(self): pass\n"
+        "    def test_two(self): raise NotApplicable('not here')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed, 1 skipped" in result.stdout
+
+
+def test_the_kit_needs_no_pytest_and_loads_only_what_is_asked_for():
+    program = (
+        "import sys; sys.modules['pytest'] = None\n"
+        "import fedplug.testing\n"
+        "assert not {'numpy', 'tensorflow'} & set(sys.modules)\n"
+        "fedplug.testing.StateStoreSuite\n"
+        "assert 'tensorflow' not in sys.modules\n"
+        "fedplug.testing.EncoderSuite, fedplug.testing.AggregatorSuite, fedplug.testing.PluginPackageSuite\n"
+        "assert 'tensorflow_federated' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
