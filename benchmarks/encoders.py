@@ -40,6 +40,7 @@ EXPRESSIONS = (
     "topk(0.01)",
     "threshold(2.5758)",
     "randomk(0.01)",
+    "dgc(0.01)",
     "stc(0.01)",
     "topk(0.01) | rice",
     "topk(0.01) | bitpack",

@@ -46,6 +46,12 @@ def fedplug_encoders() -> list[EncoderSpec]:
             examples=("threshold(0.5)",),
         ),
         EncoderSpec(
+            name="dgc",
+            target="fedplug.encoders.dgc:DGC",
+            summary="the k largest sums of updates with momentum, more of them at first",
+            examples=("dgc(0.3)",),
+        ),
+        EncoderSpec(
             name="stc",
             target="fedplug.encoders.stc:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",

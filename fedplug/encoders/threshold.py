@@ -68,7 +68,7 @@ class Threshold(Sparsifier):
         """See the class."""
         del round_num
         a = x + state["residual"] if self._error_feedback else x
-        chosen = tf.abs(a) >= tf.cast(self._value, x.dtype)
+        chosen = tf.abs(a) >= tf.constant(self._value, x.dtype)
         flat = tf.reshape(chosen, [-1])
         indices = tf.cast(tf.where(flat)[:, 0], tf.int32)
         values = tf.boolean_mask(tf.reshape(a, [-1]), flat)

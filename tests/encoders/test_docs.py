@@ -12,7 +12,7 @@ from fedplug import manager
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for name in manager.catalog().names("encoder") if name != "pipeline"]
-EXAMPLES = {"topk": [0.1], "randomk": [0.1], "stc": [0.1], "threshold": [1]}
+EXAMPLES = {"topk": [0.1], "randomk": [0.1], "stc": [0.1], "dgc": [0.1], "threshold": [1]}
 
 
 def row(name):

@@ -57,6 +57,11 @@ class TestThreshold(FamilySuite):
     expression = "threshold(0.5)"
 
 
+class TestDGC(FamilySuite):
+    golden = None  # its layout is that of threshold, whose payloads are kept
+    expression = "dgc(0.3, warmup_rounds=2)"
+
+
 class TestSTC(FamilySuite):
     expression = "stc(0.3)"
 

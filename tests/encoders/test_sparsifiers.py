@@ -150,3 +150,9 @@ def test_a_threshold_that_is_no_positive_number_is_refused(value):
 def test_a_fraction_or_a_count_is_asked_for(name):
     with pytest.raises(ConfigError, match="takes either a fraction or a count"):
         fedplug.encoder(name)
+
+
+def test_a_threshold_is_as_exact_as_the_tensor():
+    encoder = Threshold(0.1, error_feedback=False)
+    payload, _ = encode(encoder, np.array([0.1, np.nextafter(0.1, 0), -0.1]))
+    assert payload["indices"].numpy().tolist() == [0, 2]
