@@ -1,0 +1,151 @@
+"""Top-k with a residual on every client, in federated averaging: stateless, stateful and dense side by side.
+
+An old question: how do I keep a local residual in an encoder and give it to federated averaging? A client
+sends the 40 % largest entries of an 800-parameter layer, keeps the other 60 % and adds them to its next
+update, in whichever round that is; the layer's bias is sent as it is.
+
+The task is the least friendly one to top-k. Clients disagree strongly about one half of the weights, in ways
+that cancel, and agree mildly about the other half. What they disagree about is always largest, so that
+without a residual the other half is never sent at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+from tqdm import tqdm
+
+import fedplug
+
+FEATURES, OUTPUTS, DISPUTED = 100, 8, 50  # 100 * 8 = 800 weights; those of the first 50 features are disputed
+
+ENCODERS = {
+    "dense": "identity",
+    "stateless top-k": "topk(0.4, error_feedback=False)",
+    "stateful top-k": "topk(0.4)",
+}
+
+
+class Result(NamedTuple):
+    """What a run ends with; errors are relative, ``||found - true|| / ||true||``.
+
+    Attributes:
+        errors: Of the weights the clients agree about, after every round.
+        bytes_sent: By one client in one round.
+        clients_with_residual: How many clients keep something that was not sent yet.
+    """
+
+    errors: list[float]
+    bytes_sent: float
+    clients_with_residual: int
+
+
+class Task(NamedTuple):
+    """The weights to be found, and every client's examples of its own version of them."""
+
+    weights: np.ndarray
+    clients: dict[str, tf.data.Dataset]
+
+
+def make_task(clients: int, seed: int) -> Task:
+    """Client c has labels ``x @ (weights + dispute_c)``; the disputes add up to zero over the clients."""
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=(FEATURES, OUTPUTS)).astype(np.float32)
+    disputes = np.zeros((clients, FEATURES, OUTPUTS), np.float32)
+    disputes[:, :DISPUTED] = 3 * rng.choice([-1, 1], (clients, DISPUTED, OUTPUTS))
+    disputes -= disputes.mean(axis=0)
+    data = {}
+    for number, dispute in enumerate(disputes):
+        # Orthogonal inputs: an update then says of each weight how far it is off, and nothing else.
+        x = np.linalg.qr(rng.normal(size=(2 * FEATURES, FEATURES)))[0].astype(np.float32) * np.sqrt(FEATURES)
+        y = (x @ (weights + dispute)).astype(np.float32)
+        data[f"client {number:02d}"] = tf.data.Dataset.from_tensor_slices((x, y)).batch(len(x))
+    return Task(weights, data)
+
+
+def model_fn() -> tff.learning.models.VariableModel:
+    """One dense layer, trained from zero; a fresh one each time, as TFF asks for."""
+    layer = tf.keras.layers.Dense(OUTPUTS, kernel_initializer="zeros", input_shape=(FEATURES,))
+    return tff.learning.models.from_keras_model(
+        tf.keras.Sequential([layer]),
+        loss=tf.keras.losses.MeanSquaredError(),
+        input_spec=(tf.TensorSpec([None, FEATURES]), tf.TensorSpec([None, OUTPUTS])),
+    )
+
+
+def train(task: Task, encoder: str, rounds: int, clients_per_round: int) -> Result:
+    """Trains with one encoder; a client that skips rounds finds its residual again in the store."""
+    process = fedplug.process.build_weighted_fed_avg(
+        model_fn,
+        client_optimizer=tff.learning.optimizers.build_sgdm(0.8),
+        encoder=encoder,
+        min_size=FEATURES * OUTPUTS,  # smaller tensors, here the bias, are sent as they are
+    )
+    with fedplug.open_store("memory://") as store:  # sqlite:///folder survives the program
+        trainer = fedplug.Trainer(
+            process, task.clients, store=store, process_id=encoder, clients_per_round=clients_per_round
+        )
+        errors, bytes_sent = [], []
+
+        def on_round(round_num: int, state: object, metrics: dict) -> None:
+            kernel = np.asarray(state.global_model_weights.trainable[0])
+            errors.append(relative_error(kernel[DISPUTED:], task.weights[DISPUTED:]))
+            bytes_sent.append(metrics["aggregator"]["uplink_bytes"] / metrics["aggregator"]["payloads"])
+            progress.update()
+
+        with tqdm(total=rounds, desc=encoder, unit="round") as progress:
+            trainer.run(rounds, on_round)
+        kept = store.open_process(encoder, process.signature).read_clients(trainer.client_ids)
+    with_residual = sum(any(np.any(residual) for residual in client.values()) for client in kept.values())
+    return Result(errors, float(np.mean(bytes_sent)), with_residual)
+
+
+def relative_error(found: np.ndarray, true: np.ndarray) -> float:
+    """``||found - true|| / ||true||``."""
+    return float(np.linalg.norm(found - true) / np.linalg.norm(true))
+
+
+def compare(rounds: int, clients: int, clients_per_round: int, seed: int) -> dict[str, Result]:
+    """All three encoders on the same task, with the same clients in the same rounds."""
+    task = make_task(clients, seed)
+    with fedplug.use_runtime("inprocess"):
+        return {name: train(task, encoder, rounds, clients_per_round) for name, encoder in ENCODERS.items()}
+
+
+def plot(results: dict[str, Result], path: Path) -> None:
+    """The errors round by round."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for name, result in results.items():
+        axes.semilogy(range(1, len(result.errors) + 1), result.errors, label=name)
+    axes.set(xlabel="round", ylabel="relative error of the agreed weights")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Reads the arguments, trains three ways, prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--clients", type=int, default=40)
+    parser.add_argument("--clients-per-round", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the errors (needs matplotlib)")
+    arguments = parser.parse_args()
+    results = compare(arguments.rounds, arguments.clients, arguments.clients_per_round, arguments.seed)
+    print(f"\n{'':16}  error of agreed weights  bytes/client/round  clients with a residual")
+    for name, (errors, bytes_sent, with_residual) in results.items():
+        print(f"{name:16}  {errors[-1]:23.4f}  {bytes_sent:18,.0f}  {with_residual:23}")
+    if arguments.plot:
+        plot(results, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
