@@ -135,7 +135,7 @@ def table(size: int) -> str:
     made = _MADE.format(
         size=size,
         date=datetime.date.today(),
-        machine=f"{processor()}, {os.cpu_count()} cores",
+        machine=f"{processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
         tensorflow=tf.__version__,
         lowering="the compiled ops" if ops.available() else "the plain-TensorFlow twins",
     )

@@ -69,7 +69,8 @@ def private_noise(values: tf.Tensor, seed: int, round_num: tf.Tensor) -> tf.Tens
 
     An encoder is told neither which client nor which tensor it works for; were the numbers the same for all,
     their rounding errors would be too and would not average out. So the numbers depend on the checksum of the
-    values as well as on seed and round.
+    values as well as on seed and round. (Updates that differ in a last bit, as those of two TensorFlow builds
+    may, are therefore rounded at random in different ways.)
 
     Args:
         values: A vector of floats.
