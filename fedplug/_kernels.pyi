@@ -9,6 +9,17 @@ from fedplug.kernels import ByteBuffer
 def topk_residual(
     delta: NDArray[Any], residual: NDArray[Any], k: int, drop: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
+def topk_residual_many(
+    deltas: list[NDArray[Any]], residuals: list[NDArray[Any]], ks: list[int], shared: bool, drop: bool
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]: ...
+def topk_momentum(
+    gradient: NDArray[Any],
+    momentum: float,
+    velocity: NDArray[Any],
+    residual: NDArray[Any],
+    k: int,
+    drop: bool,
+) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any]) -> int: ...
 def scatter_decode_add(
     accumulator: NDArray[Any],

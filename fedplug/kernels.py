@@ -3,7 +3,8 @@
 Arrays may have any shape and are taken as flat. They are never copied or converted: an array that is not
 C-contiguous, of another dtype than asked for, or read-only where it is updated in place is refused with an
 :class:`~fedplug.errors.ArgumentError` that says how to mend it. Where a floating dtype is asked for, it is
-float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call.
+float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call unless a
+function says otherwise.
 
 The GIL is released while a kernel runs. Large inputs use several threads, as many as the environment variable
 ``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be
@@ -15,7 +16,9 @@ keeps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import numpy as np
 
 from fedplug.errors import ArgumentError, OpLibraryError
 
@@ -28,7 +31,8 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
@@ -41,7 +45,9 @@ __all__ = [
     "num_threads",
     "scatter_decode_add",
     "simd_level",
+    "topk_momentum",
     "topk_residual",
+    "topk_residual_many",
 ]
 
 OnNonFinite: TypeAlias = Literal["error", "drop"]
@@ -59,24 +65,100 @@ def topk_residual(
 
     Args:
         delta: The update; any shape, n elements, a floating dtype. Not changed.
-        residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place.
+        residual: What earlier rounds left behind; n elements, the dtype of ``delta``, or float32 where
+            ``delta`` has 16 bits (it is then widened, which is exact). Updated in place.
         k: How many entries to take; ``k >= 0``, and more than n means all.
-        on_nonfinite: With ``"error"``, a sum that is NaN or infinite raises and nothing is changed. With
-            ``"drop"``, such a sum counts as zero: it leaves nothing in ``residual``, and is chosen (as a
+        on_nonfinite: With ``"error"``, a sum that is NaN or infinite raises and nothing is changed; every
+            sum must then be seen before the first is written, which costs one more read of both arrays.
+            With ``"drop"``, such a sum counts as zero: it leaves nothing in ``residual``, and is chosen (as a
             zero) only where zeros are needed to reach k. Call :func:`count_nonfinite` first to learn how many
             there are.
 
     Returns:
-        ``(values, indices)``: the chosen entries, ``[min(k, n)]`` in the dtype of ``delta``, and their flat
-        positions, ``[min(k, n)]`` int32, strictly ascending.
+        ``(values, indices)``: the chosen entries, ``[min(k, n)]`` in the dtype of ``residual``, and their
+        flat positions, ``[min(k, n)]`` int32, strictly ascending.
 
     Raises:
         ArgumentError: An array cannot be used, the two differ in size or share memory, or ``k`` is negative.
         NonFiniteError: Under ``"error"``; its ``count`` is the number of sums that are not finite.
     """
+    return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite))
+
+
+def topk_residual_many(
+    deltas: Sequence[NDArray[Any]],
+    residuals: Sequence[NDArray[Any]],
+    k: int | Sequence[int],
+    *,
+    on_nonfinite: OnNonFinite = "error",
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]:
+    """Does what :func:`topk_residual` does for a whole model: a list of tensors, which are not concatenated.
+
+    The list is one update: under ``"error"`` a sum that is not finite in any tensor leaves all of them as
+    they were.
+
+    Args:
+        deltas: At least one array; any shapes, one floating dtype.
+        residuals: As many arrays, each with the size and dtype of its delta. Updated in place.
+        k: One number for each tensor; or a single one for all, and then the k entries with the largest
+            ``|a|`` of all tensors together are chosen (ties go to the lower tensor, then to the lower index).
+        on_nonfinite: As for :func:`topk_residual`.
+
+    Returns:
+        ``(values, indices, row_splits)``: entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of
+        tensor t, in the dtype of the deltas, with their flat int32 positions in that tensor, strictly
+        ascending. ``row_splits`` is ``[tensors + 1]`` int64.
+
+    Raises:
+        ArgumentError: As for :func:`topk_residual`; or there is not one residual, or one k, per tensor; or
+            the tensors of a single k have 2**31 elements or more together.
+        NonFiniteError: Under ``"error"``; the message names the first tensor.
+    """
+    shared = isinstance(k, int | np.integer)
+    ks = [k] if shared else list(cast("Sequence[int]", k))
+    return _kernels.topk_residual_many(
+        list(deltas), list(residuals), cast("list[int]", ks), shared, _drops(on_nonfinite)
+    )
+
+
+def topk_momentum(
+    gradient: NDArray[Any],
+    velocity: NDArray[Any],
+    residual: NDArray[Any],
+    k: int,
+    *,
+    momentum: float,
+    on_nonfinite: OnNonFinite = "error",
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Momentum correction and factor masking of Deep Gradient Compression, in one pass over the arrays.
+
+    ``velocity = momentum * velocity + gradient``, then ``residual = residual + velocity``, each product and
+    sum rounded once. The k entries of the residual with the largest magnitude are taken out, and both arrays
+    become +0 there (Lin et al., ICLR 2018, sections 3.1 and 3.2).
+
+    Args:
+        gradient: Any shape, n elements, float32 or float64. Not changed.
+        velocity: n elements, the dtype of ``gradient``. Updated in place.
+        residual: n elements, the dtype of ``gradient``. Updated in place.
+        k: How many entries to take; ``k >= 0``, and more than n means all.
+        momentum: The factor of the old velocity, rounded to the dtype.
+        on_nonfinite: As for :func:`topk_residual`; with ``"drop"``, both arrays become +0 where the new
+            residual is not finite.
+
+    Returns:
+        ``(values, indices)`` as :func:`topk_residual` gives them.
+
+    Raises:
+        ArgumentError: An array cannot be used, sizes differ, two arrays share memory, or ``k`` is negative.
+        NonFiniteError: Under ``"error"``; both arrays are then unchanged.
+    """
+    return _kernels.topk_momentum(gradient, momentum, velocity, residual, k, _drops(on_nonfinite))
+
+
+def _drops(on_nonfinite: OnNonFinite) -> bool:
     if on_nonfinite not in ("error", "drop"):
         raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
-    return _kernels.topk_residual(delta, residual, k, on_nonfinite == "drop")
+    return on_nonfinite == "drop"
 
 
 def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any]) -> int:
@@ -187,5 +269,13 @@ def num_threads() -> int:
 
 
 def simd_level() -> str:
-    """Returns the instruction set the kernels use on this processor: ``"baseline"``."""
+    """Returns the instruction set the kernels use: ``"baseline"``, ``"avx2"`` or ``"avx512"``.
+
+    It is the best one the processor has, or the one the environment variable ``FEDPLUG_SIMD`` asks for; no
+    result depends on it.
+
+    Raises:
+        ConfigError: ``FEDPLUG_SIMD`` is set, but not to a level this processor has. The selections raise it
+            too.
+    """
     return _kernels.simd_level()

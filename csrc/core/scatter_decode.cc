@@ -1,14 +1,16 @@
-// First every index is checked, payloads in parallel; then the accumulator is
-// cut into one tile per thread, and each thread walks all payloads in order and
-// adds what falls into its tile. So no two threads write the same element, and
+// First every index is checked, in parallel; then the accumulator is cut into
+// tiles that stay in the cache, and whoever takes a tile adds what all payloads
+// have in it, payload by payload. So no two threads write the same element, and
 // the order of the additions to an element is the order of the payloads
-// whatever the number of threads. COST: reads the indices twice and the values
-// once; reads and writes one accumulator element per entry; finding a tile
-// inside the payloads adds O(threads * payloads * log(k)).
+// whatever the number of threads or tiles.
+// COST: reads the indices twice and the values once; reads and writes once each
+// cache line of the accumulator that is named; finding the tiles inside the
+// payloads adds O(tiles * payloads) steps, which are kept below the entries.
 #include "core/scatter_decode.h"
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/float_environment.h"
@@ -17,7 +19,14 @@
 namespace fedplug {
 namespace {
 
-constexpr std::int64_t kSmallestTile = 1 << 15;
+constexpr std::int64_t kSmallestShare = 1 << 15;
+
+// Bytes of the accumulator in a tile: half of a second-level cache of 512 KiB
+// or more.
+constexpr std::int64_t kTileBytes = 1 << 17;
+
+// Fewer entries than this of a payload in a tile do not repay finding them.
+constexpr std::int64_t kEntriesPerTile = 64;
 
 Status Invalid(std::string message) {
   return {StatusCode::kInvalidArgument, std::move(message)};
@@ -50,21 +59,34 @@ Status CheckRowSplits(const std::int64_t* row_splits, std::int64_t payloads,
   return {};
 }
 
-// The first entry of [begin, end) whose index is out of range or not above the
-// one before it; `end` when all are fine.
-std::int64_t FirstBadEntry(const std::int32_t* indices, std::int64_t begin,
-                           std::int64_t end, std::int64_t n) {
-  std::int64_t previous = -1;
-  for (std::int64_t j = begin; j < end; ++j) {
-    if (indices[j] <= previous || indices[j] >= n) return j;
-    previous = indices[j];
+// Whether the entries [begin, end) of one payload ascend strictly inside
+// [0, n). Without an early exit, which lets the compiler compare many at once:
+// if each is above the one before it, only the ends can be out of range.
+bool AllGood(const std::int32_t* indices, std::int64_t begin, std::int64_t end,
+             std::int64_t n) {
+  if (begin == end) return true;
+  std::int32_t falls = 0;
+  for (std::int64_t j = begin + 1; j < end; ++j) {
+    falls |= static_cast<std::int32_t>(indices[j] <= indices[j - 1]);
   }
-  return end;
+  return falls == 0 && indices[begin] >= 0 && indices[end - 1] < n;
+}
+
+// The first entry of [begin, end) whose index is out of range or not above the
+// one before it.
+// REQUIRES: there is one
+std::int64_t FirstBadEntry(const std::int32_t* indices, std::int64_t begin,
+                           std::int64_t n) {
+  std::int64_t previous = -1;
+  std::int64_t j = begin;
+  for (; indices[j] > previous && indices[j] < n; ++j) previous = indices[j];
+  return j;
 }
 
 Status BadEntryStatus(const std::int32_t* indices,
                       const std::int64_t* row_splits, std::int64_t payload,
-                      std::int64_t entry, std::int64_t n) {
+                      std::int64_t n) {
+  const std::int64_t entry = FirstBadEntry(indices, row_splits[payload], n);
   const std::int32_t index = indices[entry];
   const std::int64_t position = entry - row_splits[payload];
   std::string problem;
@@ -83,18 +105,16 @@ Status BadEntryStatus(const std::int32_t* indices,
 Status CheckIndices(const std::int32_t* indices, std::int64_t entries,
                     const std::int64_t* row_splits, std::int64_t payloads,
                     std::int64_t n, Parallel& parallel) {
-  const int tiles = static_cast<int>(
-      std::min<std::int64_t>(TileCount(entries, kSmallestTile, parallel),
+  const int shares = static_cast<int>(
+      std::min<std::int64_t>(TileCount(entries, kSmallestShare, parallel),
                              std::max<std::int64_t>(payloads, 1)));
-  std::vector<Status> found(static_cast<std::size_t>(tiles));
-  parallel.Run(tiles, [&](int t) {
-    const Range mine = TileOf(payloads, tiles, t);
+  std::vector<Status> found(static_cast<std::size_t>(shares));
+  parallel.Run(shares, [&](int s) {
+    const Range mine = TileOf(payloads, shares, s);
     for (std::int64_t p = mine.begin; p < mine.end; ++p) {
-      const std::int64_t end = row_splits[p + 1];
-      const std::int64_t bad = FirstBadEntry(indices, row_splits[p], end, n);
-      if (bad == end) continue;
-      found[static_cast<std::size_t>(t)] =
-          BadEntryStatus(indices, row_splits, p, bad, n);
+      if (AllGood(indices, row_splits[p], row_splits[p + 1], n)) continue;
+      found[static_cast<std::size_t>(s)] =
+          BadEntryStatus(indices, row_splits, p, n);
       return;
     }
   });
@@ -104,20 +124,87 @@ Status CheckIndices(const std::int32_t* indices, std::int64_t entries,
   return {};
 }
 
-template <typename T>
-void AddTile(T* accumulator, Range tile, const T* values,
-             const std::int32_t* indices, const std::int64_t* row_splits,
-             std::int64_t payloads, const T* weights) {
-  for (std::int64_t p = 0; p < payloads; ++p) {
-    const std::int32_t* const end = indices + row_splits[p + 1];
-    const std::int32_t* index =
-        std::lower_bound(indices + row_splits[p], end, tile.begin);
-    const T* value = values + (index - indices);
-    for (; index != end && *index < tile.end; ++index, ++value) {
-      const T term = weights == nullptr ? *value : weights[p] * *value;
-      accumulator[*index] = accumulator[*index] + term;
+// Where the entry that comes next may be: the walk from tile to tile is a
+// search from the last place on, in steps that double.
+std::int64_t FirstAtOrAbove(const std::int32_t* indices, std::int64_t from,
+                            std::int64_t end, std::int64_t bound) {
+  std::int64_t step = kEntriesPerTile;
+  std::int64_t low = from;
+  while (low + step < end && indices[low + step] < bound) {
+    low += step;
+    step *= 2;
+  }
+  return std::lower_bound(indices + low, indices + std::min(end, low + step),
+                          bound) -
+         indices;
+}
+
+// The processor foresees a few streams, not two for each of a hundred payloads;
+// so each run asks for as many entries behind it as it has itself, which is
+// where the payload goes on in the next tile.
+template <typename T, bool kWeighted>
+void AddEntries(T* accumulator, const T* values, const std::int32_t* indices,
+                std::int64_t count, T weight) {
+  constexpr std::int64_t kStep = 16;
+  const std::int64_t ahead = std::max(count, 4 * kStep);
+  for (std::int64_t begin = 0; begin < count; begin += kStep) {
+    __builtin_prefetch(values + begin + ahead);
+    __builtin_prefetch(indices + begin + ahead);
+    const std::int64_t end = std::min(count, begin + kStep);
+    for (std::int64_t j = begin; j < end; ++j) {
+      T& sum = accumulator[indices[j]];
+      if constexpr (kWeighted) {
+        sum = sum + weight * values[j];
+      } else {
+        sum = sum + values[j];
+      }
     }
   }
+}
+
+// Adds everything that falls into [range.begin, range.end), tile by tile.
+template <typename T>
+void AddRange(T* accumulator, Range range, std::int64_t tile_size,
+              const T* values, const std::int32_t* indices,
+              const std::int64_t* row_splits, std::int64_t payloads,
+              const T* weights) {
+  std::vector<std::int64_t> next(static_cast<std::size_t>(payloads));
+  for (std::int64_t p = 0; p < payloads; ++p) {
+    next[static_cast<std::size_t>(p)] =
+        std::lower_bound(indices + row_splits[p], indices + row_splits[p + 1],
+                         range.begin) -
+        indices;
+  }
+  for (std::int64_t begin = range.begin; begin < range.end;
+       begin += tile_size) {
+    const std::int64_t end = std::min(range.end, begin + tile_size);
+    for (std::int64_t p = 0; p < payloads; ++p) {
+      std::int64_t& at = next[static_cast<std::size_t>(p)];
+      const std::int64_t stop =
+          FirstAtOrAbove(indices, at, row_splits[p + 1], end);
+      if (weights == nullptr) {
+        AddEntries<T, false>(accumulator, values + at, indices + at, stop - at,
+                             T{});
+      } else {
+        AddEntries<T, true>(accumulator, values + at, indices + at, stop - at,
+                            weights[p]);
+      }
+      at = stop;
+    }
+  }
+}
+
+// As many elements as fit the cache, or more where the payloads are so thin
+// that walking from tile to tile would cost more than it saves.
+template <typename T>
+std::int64_t TileSize(std::int64_t n, std::int64_t entries,
+                      std::int64_t payloads) {
+  const std::int64_t per_payload =
+      entries / std::max<std::int64_t>(payloads, 1);
+  const std::int64_t most_tiles =
+      std::max<std::int64_t>(1, per_payload / kEntriesPerTile);
+  return std::max<std::int64_t>(
+      kTileBytes / static_cast<std::int64_t>(sizeof(T)), n / most_tiles + 1);
 }
 
 }  // namespace
@@ -139,11 +226,12 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
       !status.ok()) {
     return status;
   }
-  const int tiles = TileCount(entries, kSmallestTile, parallel);
-  parallel.Run(tiles, [&](int t) {
+  const std::int64_t tile_size = TileSize<T>(n, entries, payloads);
+  const int shares = TileCount(entries, kSmallestShare, parallel);
+  parallel.Run(shares, [&](int s) {
     const DefaultFloatEnvironment environment;
-    AddTile(accumulator, TileOf(n, tiles, t), values, indices, row_splits,
-            payloads, weights);
+    AddRange(accumulator, TileOf(n, shares, s), tile_size, values, indices,
+             row_splits, payloads, weights);
   });
   return {};
 }

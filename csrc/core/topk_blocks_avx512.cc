@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kLanes = 16;
 constexpr __mmask16 kAllLanes = 0xffff;
-// Far enough ahead to hide the memory behind the work of 64 vectors.
-constexpr std::int64_t kPrefetch = 1024;
+// Far enough ahead to hide the memory behind the work of 32 vectors.
+constexpr std::int64_t kPrefetch = 512;
 
 struct Bounds {
   __m512i lo;

@@ -2,6 +2,7 @@
 #include "core/topk_residual.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "core/float_bits.h"
 #include "core/float_environment.h"
 #include "core/topk_select.h"
+#include "core/topk_sources.h"
 
 namespace fedplug {
 namespace {
@@ -29,25 +31,129 @@ Status CheckSizes(std::int64_t n, std::int64_t k) {
   return {};
 }
 
+template <typename T>
+std::int64_t CountNonFiniteIn(const Update<T>& update, SimdLevel level,
+                              Parallel& parallel) {
+  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
+  const topk::BlockKernels<T> kernels = topk::BlockKernelsFor<T>(level);
+  const std::vector<topk::Chunk> chunks =
+      topk::CutIntoChunks(std::vector<Update<T>>{update});
+  std::atomic<std::int64_t> total{0};
+  parallel.Run(static_cast<int>(chunks.size()), [&](int c) {
+    const DefaultFloatEnvironment environment;
+    std::array<FloatBitsOf<T>, topk::kSlack> no_band;
+    std::array<T, topk::kBlock> staging;
+    topk::SurveyCursor<T> cursor{no_band.data()};
+    const topk::Chunk& chunk = chunks[static_cast<std::size_t>(c)];
+    for (std::int64_t at = chunk.begin; at < chunk.end; at += topk::kBlock) {
+      const std::int64_t count = std::min(topk::kBlock, chunk.end - at);
+      kernels.survey(update.delta->Read(at, count, staging.data()),
+                     update.residual_in + at, count, {kInfinity, kInfinity},
+                     &cursor);
+    }
+    total += cursor.above;
+  });
+  return total;
+}
+
 // Only after a refusal, and so without haste.
 template <typename T>
-std::int64_t FirstNonFinite(const T* delta, const T* residual, std::int64_t n) {
+std::int64_t FirstNonFinite(const Update<T>& update) {
   const DefaultFloatEnvironment environment;
+  T staging;
   std::int64_t i = 0;
-  while (i < n && IsFinite(delta[i] + residual[i])) ++i;
+  while (i < update.n && IsFinite(*update.delta->Read(i, 1, &staging) +
+                                  update.residual_in[i])) {
+    ++i;
+  }
   return i;
 }
 
+// `of_tensor` says which tensor of a list, or nothing.
 template <typename T>
-Status NonFiniteStatus(const T* delta, const T* residual, std::int64_t n,
-                       std::int64_t count) {
+Status NonFiniteStatus(const Update<T>& update, std::int64_t count,
+                       const std::string& of_tensor) {
   return {StatusCode::kNonFinite,
-          std::to_string(count) + " of " + std::to_string(n) +
-              " sums of delta and residual are NaN or infinite, the first at "
-              "index " +
-              std::to_string(FirstNonFinite(delta, residual, n)) +
+          std::to_string(count) + " of " + std::to_string(update.n) +
+              " sums of delta and residual" + of_tensor +
+              " are NaN or infinite, the first at index " +
+              std::to_string(FirstNonFinite(update)) +
               "; nothing was changed. Leave this update out, or choose the "
               "policy \"drop\" to count such sums as zero"};
+}
+
+// What a call refused for a sum that is not finite has to say and to restore.
+// REQUIRES: the residuals and the sources are as they were
+template <typename T>
+Status Refuse(const std::vector<Update<T>>& updates, SimdLevel level,
+              Parallel& parallel, std::int64_t* non_finite) {
+  Status first;
+  for (std::size_t t = 0; t < updates.size(); ++t) {
+    const Update<T>& update = updates[t];
+    const std::int64_t count = CountNonFiniteIn(update, level, parallel);
+    *non_finite += count;
+    if (count > 0 && first.ok()) {
+      first = NonFiniteStatus(
+          update, count,
+          updates.size() == 1 ? "" : " of tensor " + std::to_string(t));
+    }
+    if (update.residual_out != update.residual_in) {
+      std::copy_n(update.residual_in, update.n, update.residual_out);
+    }
+  }
+  return first;
+}
+
+// REQUIRES: the sizes are checked; row_splits may be null
+template <typename T>
+Status Select(const std::vector<Update<T>>& updates, std::int64_t k,
+              NonFinitePolicy policy, Parallel& parallel, T* values,
+              std::int32_t* indices, std::int64_t* row_splits,
+              std::int64_t* non_finite) {
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  Selection<T> selection(updates, k, policy, level, parallel);
+  if (!selection.Run(values, indices)) {
+    return Refuse(updates, level, parallel, non_finite);
+  }
+  *non_finite = selection.dropped();
+  if (row_splits != nullptr) selection.WriteRowSplits(row_splits);
+  return {};
+}
+
+template <typename T>
+std::vector<PlainDelta<T>> SourcesOf(
+    const std::vector<TensorUpdate<T>>& tensors) {
+  std::vector<PlainDelta<T>> sources;
+  for (const TensorUpdate<T>& tensor : tensors) {
+    sources.emplace_back(tensor.delta);
+  }
+  return sources;
+}
+
+template <typename T>
+std::vector<Update<T>> UpdatesOf(const std::vector<TensorUpdate<T>>& tensors,
+                                 const std::vector<PlainDelta<T>>& sources) {
+  std::vector<Update<T>> updates;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    updates.push_back({&sources[t], tensors[t].residual_in,
+                       tensors[t].residual_out, tensors[t].n});
+  }
+  return updates;
+}
+
+template <typename T>
+bool AnyNonFinite(const std::vector<Update<T>>& updates, SimdLevel level,
+                  Parallel& parallel) {
+  return std::any_of(updates.begin(), updates.end(),
+                     [&](const Update<T>& update) {
+                       return CountNonFiniteIn(update, level, parallel) > 0;
+                     });
+}
+
+Status OfTensor(std::size_t tensor, const Status& status) {
+  return {status.code(),
+          "tensor " + std::to_string(tensor) + ": " + status.message()};
 }
 
 }  // namespace
@@ -59,46 +165,155 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
                     std::int64_t* non_finite) {
   *non_finite = 0;
   if (Status status = CheckSizes(n, k); !status.ok()) return status;
+  const PlainDelta<T> source(delta);
+  return Select<T>({{&source, residual_in, residual_out, n}}, k, policy,
+                   parallel, values, indices, nullptr, non_finite);
+}
+
+template <typename D>
+Status TopKResidualWidened(const D* delta, const float* residual_in,
+                           float* residual_out, std::int64_t n, std::int64_t k,
+                           NonFinitePolicy policy, Parallel& parallel,
+                           float* values, std::int32_t* indices,
+                           std::int64_t* non_finite) {
+  *non_finite = 0;
+  if (Status status = CheckSizes(n, k); !status.ok()) return status;
+  const topk::WidenedDelta<D> source(delta);
+  return Select<float>({{&source, residual_in, residual_out, n}}, k, policy,
+                       parallel, values, indices, nullptr, non_finite);
+}
+
+template <typename T>
+Status TopKMomentum(const T* gradient, T momentum, T* velocity, T* residual,
+                    std::int64_t n, std::int64_t k, NonFinitePolicy policy,
+                    Parallel& parallel, T* values, std::int32_t* indices,
+                    std::int64_t* non_finite) {
+  *non_finite = 0;
+  if (Status status = CheckSizes(n, k); !status.ok()) return status;
+  const topk::MomentumDelta<T> source(gradient, momentum, velocity);
+  return Select<T>({{&source, residual, residual, n}}, k, policy, parallel,
+                   values, indices, nullptr, non_finite);
+}
+
+template <typename T>
+Status TopKResidualOfAll(const std::vector<TensorUpdate<T>>& tensors,
+                         std::int64_t k, NonFinitePolicy policy,
+                         Parallel& parallel, T* values, std::int32_t* indices,
+                         std::int64_t* row_splits, std::int64_t* non_finite) {
+  *non_finite = 0;
+  std::int64_t n = 0;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (Status status = CheckSizes(tensors[t].n, k); !status.ok()) {
+      return OfTensor(t, status);
+    }
+    n += tensors[t].n;
+  }
+  if (n > INT32_MAX) {
+    return {StatusCode::kInvalidArgument,
+            "the tensors have " + std::to_string(n) +
+                " elements together, and one k for all of them is for fewer "
+                "than 2^31; give each its own"};
+  }
+  const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
+  return Select(UpdatesOf(tensors, sources), k, policy, parallel, values,
+                indices, row_splits, non_finite);
+}
+
+template <typename T>
+Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
+                          const std::vector<std::int64_t>& ks,
+                          NonFinitePolicy policy, Parallel& parallel, T* values,
+                          std::int32_t* indices, std::int64_t* row_splits,
+                          std::int64_t* non_finite) {
+  *non_finite = 0;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  const PlainDelta<T> source(delta);
-  Selection<T> selection({{&source, residual_in, residual_out, n}}, k, policy,
-                         level, parallel);
-  if (!selection.Run(values, indices)) {
-    if (residual_out != residual_in) std::copy_n(residual_in, n, residual_out);
-    *non_finite = CountNonFinite(delta, residual_in, n, parallel);
-    return NonFiniteStatus(delta, residual_in, n, *non_finite);
+  row_splits[0] = 0;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (Status status = CheckSizes(tensors[t].n, ks[t]); !status.ok()) {
+      return OfTensor(t, status);
+    }
+    row_splits[t + 1] = row_splits[t] + std::min(ks[t], tensors[t].n);
   }
-  *non_finite = selection.dropped();
+  const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
+  const std::vector<Update<T>> updates = UpdatesOf(tensors, sources);
+  if (policy == NonFinitePolicy::kError &&
+      AnyNonFinite(updates, level, parallel)) {
+    return Refuse(updates, level, parallel, non_finite);
+  }
+
+  // Every sum has been seen, or may be dropped: nothing refuses any more.
+  std::atomic<std::int64_t> dropped{0};
+  const auto select = [&](std::size_t t, Parallel& threads) {
+    Selection<T> selection({updates[t]}, ks[t], NonFinitePolicy::kDrop, level,
+                           threads);
+    selection.Run(values + row_splits[t], indices + row_splits[t]);
+    dropped += selection.dropped();
+  };
+  std::vector<std::size_t> small;
+  std::int64_t in_small = 0;
+  for (std::size_t t = 0; t < updates.size(); ++t) {
+    if (updates[t].n >= topk::kOneThread) {
+      select(t, parallel);
+    } else {
+      small.push_back(t);
+      in_small += updates[t].n;
+    }
+  }
+  Serial serial;
+  Parallel& threads = in_small < topk::kOneThread ? serial : parallel;
+  threads.Run(static_cast<int>(small.size()), [&](int s) {
+    Serial alone;
+    select(small[static_cast<std::size_t>(s)], alone);
+  });
+  *non_finite = dropped;
   return {};
 }
 
 template <typename T>
 std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
                             Parallel& parallel) {
-  constexpr std::int64_t kPiece = 1 << 16;
-  std::atomic<std::int64_t> total{0};
-  parallel.Run(static_cast<int>((n + kPiece - 1) / kPiece), [&](int p) {
-    const DefaultFloatEnvironment environment;
-    std::int64_t count = 0;
-    for (std::int64_t i = p * kPiece; i < std::min(n, (p + 1) * kPiece); ++i) {
-      count += IsFinite(delta[i] + residual[i]) ? 0 : 1;
-    }
-    total += count;
-  });
-  return total;
+  SimdLevel level;
+  // A refused FEDPLUG_SIMD leaves the baseline, and the count is the same.
+  static_cast<void>(FindSimdLevel(&level));
+  const PlainDelta<T> source(delta);
+  return CountNonFiniteIn(Update<T>{&source, residual, nullptr, n}, level,
+                          parallel);
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                              \
-  template Status TopKResidual<T>(const T*, const T*, T*, std::int64_t,     \
-                                  std::int64_t, NonFinitePolicy, Parallel&, \
-                                  T*, std::int32_t*, std::int64_t*);        \
-  template std::int64_t CountNonFinite<T>(const T*, const T*, std::int64_t, \
+#define FEDPLUG_INSTANTIATE(T)                                               \
+  template Status TopKResidual<T>(const T*, const T*, T*, std::int64_t,      \
+                                  std::int64_t, NonFinitePolicy, Parallel&,  \
+                                  T*, std::int32_t*, std::int64_t*);         \
+  template Status TopKResidualOfAll<T>(                                      \
+      const std::vector<TensorUpdate<T>>&, std::int64_t, NonFinitePolicy,    \
+      Parallel&, T*, std::int32_t*, std::int64_t*, std::int64_t*);           \
+  template Status TopKResidualOfEach<T>(                                     \
+      const std::vector<TensorUpdate<T>>&, const std::vector<std::int64_t>&, \
+      NonFinitePolicy, Parallel&, T*, std::int32_t*, std::int64_t*,          \
+      std::int64_t*);                                                        \
+  template std::int64_t CountNonFinite<T>(const T*, const T*, std::int64_t,  \
                                           Parallel&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);
 FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+#define FEDPLUG_INSTANTIATE(D)                                    \
+  template Status TopKResidualWidened<D>(                         \
+      const D*, const float*, float*, std::int64_t, std::int64_t, \
+      NonFinitePolicy, Parallel&, float*, std::int32_t*, std::int64_t*)
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+#define FEDPLUG_INSTANTIATE(T)                                              \
+  template Status TopKMomentum<T>(const T*, T, T*, T*, std::int64_t,        \
+                                  std::int64_t, NonFinitePolicy, Parallel&, \
+                                  T*, std::int32_t*, std::int64_t*)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug

@@ -5,6 +5,7 @@
 #define FEDPLUG_CORE_TOPK_RESIDUAL_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "core/float16.h"
 #include "core/parallel.h"
@@ -24,12 +25,19 @@ enum class NonFinitePolicy {
 // ascend.
 //
 // REQUIRES: 0 <= n < 2^31; k >= 0; residual_in == residual_out (in place) or
-// the two do not overlap; delta overlaps
-//           neither. T is float, double, Half or BFloat16.
+//           the two do not overlap; delta overlaps neither. T is float, double,
+//           Half or BFloat16.
 // SHAPE:    delta[n], residual_in[n], residual_out[n], values[min(k, n)],
-// indices[min(k, n)] THREADS:  uses `parallel`; the result does not depend on
-// the number of threads COST:     see the .cc file (bytes read and written per
-// element)
+//           indices[min(k, n)]
+// THREADS:  uses `parallel` from 2^20 elements on; the result does not depend
+//           on the number of threads
+// COST:     for k <= n / 5, under kDrop or out of place, one pass: reads
+//           2 * sizeof(T) bytes per element and writes sizeof(T), and writes
+//           twice and reads once about k entries. In place under kError, where
+//           nothing may be written before every sum was seen, and for larger
+//           k or heavy ties: reads 2 * sizeof(T) bytes per element more, but
+//           writes the entries once. A sample that misled costs two more reads
+//           of everything. Scratch memory is kept for the next call.
 //
 // *non_finite is the number of NaN or infinite sums that were found (also when
 // an error is returned).
@@ -39,13 +47,82 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
                     Parallel& parallel, T* values, std::int32_t* indices,
                     std::int64_t* non_finite);
 
+// The same for a delta of 16 bits and a residual of 32: each delta is widened
+// first, which is exact, and the values leave as float. D is Half or BFloat16.
+//
+// COST: as above, but a delta is 2 bytes
+template <typename D>
+Status TopKResidualWidened(const D* delta, const float* residual_in,
+                           float* residual_out, std::int64_t n, std::int64_t k,
+                           NonFinitePolicy policy, Parallel& parallel,
+                           float* values, std::int32_t* indices,
+                           std::int64_t* non_finite);
+
+// Momentum correction and factor masking (Lin et al., "Deep Gradient
+// Compression", ICLR 2018, sections 3.1 and 3.2), in one pass:
+//   velocity = momentum * velocity + gradient;  residual = residual + velocity
+// The k entries of the residual with the largest magnitude leave, and both
+// arrays become +0 there. Where a sum is not finite, kDrop makes both +0, and
+// kError leaves both arrays as they were.
+//
+// REQUIRES: as TopKResidual; no two arrays overlap; T is float or double
+// SHAPE:    gradient[n], velocity[n], residual[n], values[min(k, n)],
+//           indices[min(k, n)]
+// COST:     as TopKResidual, and reads and writes the velocity
+template <typename T>
+Status TopKMomentum(const T* gradient, T momentum, T* velocity, T* residual,
+                    std::int64_t n, std::int64_t k, NonFinitePolicy policy,
+                    Parallel& parallel, T* values, std::int32_t* indices,
+                    std::int64_t* non_finite);
+
+// One tensor of a list; what TopKResidual says of its arguments holds.
+template <typename T>
+struct TensorUpdate {
+  const T* delta;
+  const T* residual_in;
+  T* residual_out;
+  std::int64_t n;
+};
+
+// The k entries with the largest |a| of all tensors together, as if they lay
+// one behind the other: ties go to the lower tensor, then to the lower index.
+// Entries row_splits[t] up to row_splits[t + 1] are those of tensor t, with
+// their indices in it. Under kError a sum that is not finite in any tensor
+// leaves all of them as they were.
+//
+// REQUIRES: as TopKResidual; together the tensors have fewer than 2^31 elements
+// SHAPE:    values[min(k, sum of n)], indices[min(k, sum of n)],
+//           row_splits[tensors + 1]
+// COST:     that of one tensor with as many elements
+template <typename T>
+Status TopKResidualOfAll(const std::vector<TensorUpdate<T>>& tensors,
+                         std::int64_t k, NonFinitePolicy policy,
+                         Parallel& parallel, T* values, std::int32_t* indices,
+                         std::int64_t* row_splits, std::int64_t* non_finite);
+
+// ks[t] entries of each tensor t. The tensors are still one update: under
+// kError a sum that is not finite in any of them leaves all as they were.
+//
+// REQUIRES: as TopKResidual for each tensor
+// SHAPE:    ks[tensors]; values, indices: the sum of min(ks[t], n of t);
+//           row_splits[tensors + 1]
+// COST:     that of TopKResidual for each; in place under kError, reading
+//           everything once more
+template <typename T>
+Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
+                          const std::vector<std::int64_t>& ks,
+                          NonFinitePolicy policy, Parallel& parallel, T* values,
+                          std::int32_t* indices, std::int64_t* row_splits,
+                          std::int64_t* non_finite);
+
 // How many of the sums delta + residual are NaN or infinite: what the policy
 // kDrop would drop.
 //
 // REQUIRES: 0 <= n < 2^31
 // SHAPE:    delta[n], residual[n]
 // THREADS:  uses `parallel`; the result does not depend on the number of
-// threads COST:     reads 2 * sizeof(T) bytes per element
+//           threads
+// COST:     reads 2 * sizeof(T) bytes per element
 template <typename T>
 std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
                             Parallel& parallel);

@@ -49,16 +49,13 @@ class Selection {
     k_ = std::min(k, n_);
   }
 
-  // False when a sum is not finite and the policy is kError: the residuals then
-  // are as they were.
+  // False when a sum is not finite and the policy is kError: every residual_in
+  // then is as it was, and a residual_out elsewhere is of no use.
   bool Run(T* values, std::int32_t* indices) {
     Band<T> band = FirstBand();
     if (MayWriteAtOnce(band)) {
       SplitAll(band);
-      if (dropped_ > 0 && policy_ == NonFinitePolicy::kError) {
-        CopyResiduals();
-        return false;
-      }
+      if (dropped_ > 0 && policy_ == NonFinitePolicy::kError) return false;
       if (FindCut(band)) {
         FinishSplit(values, indices);
         return true;
@@ -247,7 +244,7 @@ class Selection {
       if (kernels_.split(
               delta, ResidualOf(update) + at, update.residual_out + at, count,
               static_cast<std::int32_t>(at), band, cursor) >= kInfinity) {
-        state->dropped += DropNonFinite(band, before, cursor);
+        state->dropped += DropNonFinite(update, band, before, cursor);
       }
       after_block();
     });
@@ -255,7 +252,8 @@ class Selection {
 
   // Sums that are not finite were taken for large ones: the residual holds
   // nothing of them, but the entries since `before` do. Returns how many.
-  static std::int64_t DropNonFinite(const Band<T>& band,
+  static std::int64_t DropNonFinite(const Update<T>& update,
+                                    const Band<T>& band,
                                     const SplitCursor<T>& before,
                                     SplitCursor<T>* cursor) {
     const std::int64_t end = cursor->count;
@@ -265,6 +263,7 @@ class Selection {
       T a = cursor->values[j];
       if (!IsFinite(a)) {
         ++dropped;
+        update.delta->Clear(cursor->indices[j]);
         if (band.lo > 0) continue;
         a = T{};
       }
@@ -367,12 +366,6 @@ class Selection {
       }
     });
     sums_only_ = true;
-  }
-
-  void CopyResiduals() {
-    for (const Update<T>& update : updates_) {
-      std::copy_n(update.residual_in, update.n, update.residual_out);
-    }
   }
 
   // ---- the cut

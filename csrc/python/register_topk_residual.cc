@@ -1,8 +1,12 @@
-// `topk_residual` and the count of non-finite sums for NumPy arrays.
+#include <pybind11/stl.h>
+
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "core/topk_residual.h"
 #include "python/arrays.h"
+#include "python/simd.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -13,51 +17,242 @@ struct Update {
   Flat residual;
 };
 
+void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
+                     const char* b_name) {
+  if (a.size == b.size) return;
+  ThrowArgumentError(std::string(a_name) + " has " + std::to_string(a.size) +
+                     " elements and " + b_name + " has " +
+                     std::to_string(b.size) +
+                     "; they must have the same number");
+}
+
 Update CheckUpdate(const py::object& delta_object,
                    const py::object& residual_object, Access residual_access) {
   Flat delta = FloatArray(delta_object, "delta");
   Flat residual =
       ArrayLike(delta, "delta", residual_object, "residual", residual_access);
-  if (delta.size != residual.size) {
-    ThrowArgumentError("delta has " + std::to_string(delta.size) +
-                       " elements and residual has " +
-                       std::to_string(residual.size) +
-                       "; they must have the same number");
-  }
+  RequireSameSize(delta, "delta", residual, "residual");
   return {std::move(delta), std::move(residual)};
 }
 
+bool Is16Bits(const Flat& flat) {
+  return flat.dtype == DType::kFloat16 || flat.dtype == DType::kBFloat16;
+}
+
+// As CheckUpdate; but a delta of 16 bits may have a residual of float32.
+Update CheckUpdateInPlace(const py::object& delta_object,
+                          const py::object& residual_object) {
+  Flat delta = FloatArray(delta_object, "delta");
+  Flat residual = FloatArray(residual_object, "residual", Access::kWrite);
+  if (!Is16Bits(delta) || residual.dtype != DType::kFloat32) {
+    residual =
+        ArrayLike(delta, "delta", residual_object, "residual", Access::kWrite);
+  }
+  RequireSameSize(delta, "delta", residual, "residual");
+  RequireDisjoint(delta, "delta", residual, "residual");
+  return {std::move(delta), std::move(residual)};
+}
+
+NonFinitePolicy PolicyOf(bool drop) {
+  return drop ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
+}
+
+// How many entries leave; a negative k is for the kernel to refuse.
+std::int64_t Chosen(std::int64_t k, std::int64_t n) {
+  return std::max<std::int64_t>(0, std::min(k, n));
+}
+
+// The arrays a selection fills.
+struct Entries {
+  Entries(const Flat& like, std::int64_t count)
+      : values(NewArrayLike(like, count)), indices(count) {}
+
+  Flat values;
+  py::array_t<std::int32_t> indices;
+};
+
 py::tuple TopK(const py::object& delta_object,
                const py::object& residual_object, std::int64_t k, bool drop) {
-  Update update = CheckUpdate(delta_object, residual_object, Access::kWrite);
-  RequireDisjoint(update.delta, "delta", update.residual, "residual");
+  Update update = CheckUpdateInPlace(delta_object, residual_object);
+  RequireSimdLevel();
   const std::int64_t n = update.delta.size;
-  const std::int64_t chosen = std::max<std::int64_t>(0, std::min(k, n));
-  Flat values = NewArrayLike(update.delta, chosen);
-  py::array_t<std::int32_t> indices(chosen);
-  std::int32_t* const index = indices.mutable_data();
+  Entries entries(update.residual, Chosen(k, n));
+  std::int32_t* const index = entries.indices.mutable_data();
   Parallel& threads = Threads();
   std::int64_t non_finite = 0;
   Status status;
+  const bool widened = update.delta.dtype != update.residual.dtype;
   WithFloatType(update.delta.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T* const delta = update.delta.Read<T>();
-    T* const residual = update.residual.Write<T>();
-    T* const value = values.Write<T>();
+    using D = decltype(zero);
+    const D* const delta = update.delta.Read<D>();
+    if constexpr (sizeof(D) == 2) {
+      if (widened) {
+        float* const residual = update.residual.Write<float>();
+        float* const value = entries.values.Write<float>();
+        const py::gil_scoped_release release;
+        status =
+            TopKResidualWidened(delta, residual, residual, n, k, PolicyOf(drop),
+                                threads, value, index, &non_finite);
+        return;
+      }
+    }
+    D* const residual = update.residual.Write<D>();
+    D* const value = entries.values.Write<D>();
     const py::gil_scoped_release release;
-    status =
-        TopKResidual(delta, residual, residual, n, k,
-                     drop ? NonFinitePolicy::kDrop : NonFinitePolicy::kError,
-                     threads, value, index, &non_finite);
+    status = TopKResidual(delta, residual, residual, n, k, PolicyOf(drop),
+                          threads, value, index, &non_finite);
   });
   ThrowUnlessOk(status, non_finite);
-  return py::make_tuple(values.array, indices);
+  return py::make_tuple(entries.values.array, entries.indices);
+}
+
+py::tuple Momentum(const py::object& gradient_object, double momentum,
+                   const py::object& velocity_object,
+                   const py::object& residual_object, std::int64_t k,
+                   bool drop) {
+  const Flat gradient = FloatArray(gradient_object, "gradient");
+  if (Is16Bits(gradient)) {
+    ThrowArgumentError(
+        "gradient has a dtype of 16 bits; it must be float32 or float64");
+  }
+  Flat velocity = ArrayLike(gradient, "gradient", velocity_object, "velocity",
+                            Access::kWrite);
+  Flat residual = ArrayLike(gradient, "gradient", residual_object, "residual",
+                            Access::kWrite);
+  RequireSameSize(gradient, "gradient", velocity, "velocity");
+  RequireSameSize(gradient, "gradient", residual, "residual");
+  RequireDisjoint(gradient, "gradient", velocity, "velocity");
+  RequireDisjoint(gradient, "gradient", residual, "residual");
+  RequireDisjoint(velocity, "velocity", residual, "residual");
+  RequireSimdLevel();
+  const std::int64_t n = gradient.size;
+  Entries entries(gradient, Chosen(k, n));
+  std::int32_t* const index = entries.indices.mutable_data();
+  Parallel& threads = Threads();
+  std::int64_t non_finite = 0;
+  Status status;
+  WithFloatType(gradient.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (sizeof(T) > 2) {
+      T* const u = velocity.Write<T>();
+      T* const v = residual.Write<T>();
+      T* const value = entries.values.Write<T>();
+      const py::gil_scoped_release release;
+      status =
+          TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u, v, n, k,
+                       PolicyOf(drop), threads, value, index, &non_finite);
+    }
+  });
+  ThrowUnlessOk(status, non_finite);
+  return py::make_tuple(entries.values.array, entries.indices);
+}
+
+// What a call writes may overlap nothing else it is given.
+void RequireAllDisjoint(const std::vector<Update>& updates) {
+  struct Span {
+    const char* begin;
+    const char* end;
+    bool written;
+  };
+  std::vector<Span> spans;
+  const auto add = [&spans](const Flat& flat, bool written) {
+    const auto* const begin = static_cast<const char*>(flat.array.data());
+    if (flat.size > 0) {
+      spans.push_back({begin, begin + flat.array.nbytes(), written});
+    }
+  };
+  for (const Update& update : updates) {
+    add(update.delta, false);
+    add(update.residual, true);
+  }
+  const auto before = std::less<>();
+  std::sort(spans.begin(), spans.end(), [&](const Span& a, const Span& b) {
+    return before(a.begin, b.begin);
+  });
+  const char* end = nullptr;          // of all spans so far
+  const char* written_end = nullptr;  // of those that are written
+  for (const Span& span : spans) {
+    if (before(span.begin, span.written ? end : written_end)) {
+      ThrowArgumentError(
+          "a residual shares memory with another array of the call; pass a "
+          "copy of one of them");
+    }
+    end = std::max(end, span.end, before);
+    if (span.written) written_end = std::max(written_end, span.end, before);
+  }
+}
+
+std::vector<Update> CheckUpdates(const py::sequence& deltas,
+                                 const py::sequence& residuals) {
+  if (deltas.size() != residuals.size() || deltas.size() == 0) {
+    ThrowArgumentError("there are " + std::to_string(deltas.size()) +
+                       " deltas and " + std::to_string(residuals.size()) +
+                       " residuals; there must be one residual per delta, and "
+                       "at least one");
+  }
+  std::vector<Update> updates;
+  for (std::size_t t = 0; t < deltas.size(); ++t) {
+    Update update = CheckUpdate(deltas[t], residuals[t], Access::kWrite);
+    if (t > 0 && update.delta.dtype != updates[0].delta.dtype) {
+      ThrowArgumentError("tensor " + std::to_string(t) +
+                         " has another dtype than tensor 0");
+    }
+    updates.push_back(std::move(update));
+  }
+  RequireAllDisjoint(updates);
+  return updates;
+}
+
+// `ks` holds one number for each tensor, or a single one for all of them when
+// `shared`.
+py::tuple TopKMany(const py::sequence& deltas, const py::sequence& residuals,
+                   const std::vector<std::int64_t>& ks, bool shared,
+                   bool drop) {
+  std::vector<Update> updates = CheckUpdates(deltas, residuals);
+  if (!shared && ks.size() != updates.size()) {
+    ThrowArgumentError("there are " + std::to_string(ks.size()) + " ks for " +
+                       std::to_string(updates.size()) +
+                       " tensors; there must be one k per tensor");
+  }
+  RequireSimdLevel();
+  std::int64_t n = 0;
+  std::int64_t chosen_of_each = 0;
+  for (std::size_t t = 0; t < updates.size(); ++t) {
+    n += updates[t].delta.size;
+    if (!shared) chosen_of_each += Chosen(ks[t], updates[t].delta.size);
+  }
+  Entries entries(updates[0].delta, shared ? Chosen(ks[0], n) : chosen_of_each);
+  py::array_t<std::int64_t> row_splits(
+      static_cast<py::ssize_t>(updates.size() + 1));
+  std::int32_t* const index = entries.indices.mutable_data();
+  std::int64_t* const splits = row_splits.mutable_data();
+  Parallel& threads = Threads();
+  std::int64_t non_finite = 0;
+  Status status;
+  WithFloatType(updates[0].delta.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<TensorUpdate<T>> tensors;
+    for (Update& update : updates) {
+      T* const residual = update.residual.Write<T>();
+      tensors.push_back(
+          {update.delta.Read<T>(), residual, residual, update.delta.size});
+    }
+    T* const value = entries.values.Write<T>();
+    const py::gil_scoped_release release;
+    status = shared ? TopKResidualOfAll(tensors, ks[0], PolicyOf(drop), threads,
+                                        value, index, splits, &non_finite)
+                    : TopKResidualOfEach(tensors, ks, PolicyOf(drop), threads,
+                                         value, index, splits, &non_finite);
+  });
+  ThrowUnlessOk(status, non_finite);
+  return py::make_tuple(entries.values.array, entries.indices, row_splits);
 }
 
 std::int64_t Count(const py::object& delta_object,
                    const py::object& residual_object) {
   const Update update =
       CheckUpdate(delta_object, residual_object, Access::kRead);
+  RequireSimdLevel();
   Parallel& threads = Threads();
   std::int64_t count = 0;
   WithFloatType(update.delta.dtype, [&](auto zero) {
@@ -74,6 +269,12 @@ std::int64_t Count(const py::object& delta_object,
 
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
+             py::arg("k"), py::arg("drop"));
+  module.def("topk_residual_many", &TopKMany, py::arg("deltas"),
+             py::arg("residuals"), py::arg("ks"), py::arg("shared"),
+             py::arg("drop"));
+  module.def("topk_momentum", &Momentum, py::arg("gradient"),
+             py::arg("momentum"), py::arg("velocity"), py::arg("residual"),
              py::arg("k"), py::arg("drop"));
   module.def("count_nonfinite", &Count, py::arg("delta"), py::arg("residual"));
 }

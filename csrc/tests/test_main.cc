@@ -1,8 +1,9 @@
 // Runs every registered test, prints what failed, and exits with 1 if anything
-// did.
+// did; with 77 (skipped) where FEDPLUG_SIMD asks for what is not there.
 #include <cstdio>
 #include <exception>
 
+#include "core/simd.h"
 #include "tests/test.h"
 
 namespace fedplug::testing {
@@ -55,6 +56,11 @@ ScopedTrace::~ScopedTrace() { Traces().pop_back(); }
 
 int main() {
   using fedplug::testing::AllTests;
+  fedplug::SimdLevel level;
+  if (const auto status = fedplug::FindSimdLevel(&level); !status.ok()) {
+    std::printf("skipped: %s\n", status.message().c_str());
+    return 77;
+  }
   std::vector<std::string> failed;
   for (const auto& test : AllTests()) {
     const bool passes = fedplug::testing::Passes(test);

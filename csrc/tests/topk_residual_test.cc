@@ -3,6 +3,7 @@
 #include "core/topk_residual.h"
 
 #include <cfenv>
+#include <cmath>
 
 #include "core/reference.h"
 #include "tests/kernel_inputs.h"
@@ -112,6 +113,102 @@ TEST(TopKResidual, DoesNotDependOnTheNumberOfThreads) {
       }
     }
   });
+}
+
+// Sizes from which on a sample is trusted, and shares from the sparse to the
+// dense.
+TEST(TopKResidual, EqualsTheReferenceWhereASampleGuidesIt) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(7);
+    Serial serial;
+    const std::int64_t n = 60011;
+    for (const Fill fill : kAllFills) {
+      const auto delta = RandomVector<T>(n, fill, random);
+      const auto residual = RandomVector<T>(n, fill, random);
+      for (const std::int64_t k : {n / 1000, n / 100, n / 10, n / 3, n - 9}) {
+        SCOPED_TRACE("fill " + std::to_string(static_cast<int>(fill)) + ", k " +
+                     std::to_string(k));
+        for (const Place place : {Place::kInPlace, Place::kOutOfPlace}) {
+          ExpectReference(delta, residual, k,
+                          Run(delta, residual, k, NonFinitePolicy::kDrop,
+                              serial, place, 1));
+        }
+        if (fill == Fill::kAnyBits || fill == Fill::kAnyFinite) continue;
+        for (const Place place : {Place::kInPlace, Place::kOutOfPlace}) {
+          ExpectReference(
+              delta, residual, k,
+              Run(delta, residual, k, NonFinitePolicy::kError, serial, place));
+        }
+      }
+    }
+  });
+}
+
+// Whole cache lines are large or small, so that a sample of lines says much
+// less than its size promises: some of these bands are too high, some too low.
+TEST(TopKResidual, EqualsTheReferenceWhereTheSampleMisleads) {
+  Random random(8);
+  Serial serial;
+  const std::int64_t n = 20000;
+  const std::int64_t k = n / 25;
+  const std::vector<float> zeros(static_cast<std::size_t>(n));
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    auto delta = RandomVector<float>(n, Fill::kNormal, random);
+    for (std::size_t line = 0; line < delta.size() / 16; ++line) {
+      if (Below(random, 25) > 0) continue;
+      for (std::size_t i = 0; i < 16; ++i) delta[16 * line + i] *= 1000.0f;
+    }
+    if (round % 3 == 0) delta[static_cast<std::size_t>(round)] = NAN;
+    for (const Place place : {Place::kInPlace, Place::kOutOfPlace}) {
+      ExpectReference(
+          delta, zeros, k,
+          Run(delta, zeros, k, NonFinitePolicy::kDrop, serial, place));
+    }
+  }
+}
+
+// Most elements share one key, and k needs some of them, none or all.
+TEST(TopKResidual, EqualsTheReferenceWhereOneKeyFillsTheTensor) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(9);
+    ThreadPool two(2);
+    const std::int64_t n = 200003;
+    for (const float common : {0.0f, -0.0f, 0.5f}) {
+      std::vector<T> delta(static_cast<std::size_t>(n), FromFloat<T>(common));
+      for (int j = 0; j < 2000; ++j) {
+        delta[static_cast<std::size_t>(Below(random, n))] =
+            RandomValue<T>(Fill::kNormal, random);
+      }
+      const std::vector<T> minus_zeros(static_cast<std::size_t>(n),
+                                       FromBits<T>(static_cast<FloatBitsOf<T>>(
+                                           FloatBitsOf<T>{1} << kKeyBits<T>)));
+      for (const std::int64_t k : {200, 1500, 3000, 70000, 199000}) {
+        SCOPED_TRACE("k " + std::to_string(k));
+        for (const auto policy :
+             {NonFinitePolicy::kDrop, NonFinitePolicy::kError}) {
+          ExpectReference(delta, minus_zeros, k,
+                          Run(delta, minus_zeros, k, policy, two));
+        }
+      }
+    }
+  });
+}
+
+TEST(TopKResidual, EqualsTheReferenceWhereThreadsShareTheWork) {
+  Random random(10);
+  ThreadPool three(3);
+  const std::int64_t n = (1 << 20) + 12345;
+  for (const Fill fill : {Fill::kNormal, Fill::kFewLevels}) {
+    const auto delta = RandomVector<float>(n, fill, random);
+    const auto residual = RandomVector<float>(n, fill, random);
+    for (const std::int64_t k : {n / 100, n / 3}) {
+      ExpectReference(delta, residual, k,
+                      Run(delta, residual, k, NonFinitePolicy::kDrop, three));
+    }
+  }
 }
 
 TEST(TopKResidual, TiesGoToTheLowerIndexAndMinusZeroTiesWithZero) {

@@ -1,0 +1,94 @@
+// Every SIMD level this processor has, against the plain loops.
+#include "core/topk_blocks.h"
+
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+using topk::Band;
+using topk::BlockKernelsFor;
+using topk::kSlack;
+using topk::SplitCursor;
+using topk::SurveyCursor;
+
+constexpr SimdLevel kLevels[] = {SimdLevel::kBaseline, SimdLevel::kAvx2,
+                                 SimdLevel::kAvx512};
+
+// Calls body(level, delta, residual, band) with blocks of all sizes and fills,
+// and bands that hold all, some or nothing.
+template <typename Body>
+void ForEachBlock(const Body& body) {
+  Random random(1);
+  for (const SimdLevel level : kLevels) {
+    if (!IsSupported(level)) continue;
+    SCOPED_TRACE(NameOf(level));
+    for (const std::int64_t n : {0, 1, 7, 8, 15, 16, 17, 33, 100, 2048}) {
+      for (const Fill fill : kAllFills) {
+        SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
+                     std::to_string(static_cast<int>(fill)));
+        const auto delta = RandomVector<float>(n, fill, random);
+        const auto residual = RandomVector<float>(n, fill, random);
+        const std::uint32_t one = MagnitudeKey(1.0f);
+        const std::uint32_t two = MagnitudeKey(2.0f);
+        const std::uint32_t infinity = MagnitudeKey(INFINITY);
+        for (const Band<float>& band :
+             {Band<float>{one, two}, Band<float>{one, one}, Band<float>{0, 0},
+              Band<float>{0, infinity}, Band<float>{infinity, infinity},
+              Band<float>{one + 1, two, one}, Band<float>{1, two, 0}}) {
+          body(level, delta, residual, band);
+        }
+      }
+    }
+  }
+}
+
+TEST(TopKBlocks, EveryLevelSurveysAlike) {
+  ForEachBlock([](SimdLevel level, const std::vector<float>& delta,
+                  const std::vector<float>& residual, const Band<float>& band) {
+    const auto n = static_cast<std::int64_t>(delta.size());
+    const auto survey = [&](SimdLevel which) {
+      std::vector<std::uint32_t> keys(delta.size() + kSlack);
+      SurveyCursor<float> cursor{keys.data()};
+      Buffer<float> shifted(residual, 1);
+      const std::uint32_t largest = BlockKernelsFor<float>(which).survey(
+          delta.data(), shifted.data(), n, band, &cursor);
+      keys.resize(static_cast<std::size_t>(cursor.in_band));
+      for (const std::int64_t count :
+           {std::int64_t{largest}, cursor.above, cursor.at_edge}) {
+        keys.push_back(static_cast<std::uint32_t>(count));
+      }
+      return keys;
+    };
+    EXPECT_EQ(survey(level), survey(SimdLevel::kBaseline));
+  });
+}
+
+TEST(TopKBlocks, EveryLevelSplitsAlike) {
+  ForEachBlock([](SimdLevel level, const std::vector<float>& delta,
+                  const std::vector<float>& residual, const Band<float>& band) {
+    const auto n = static_cast<std::int64_t>(delta.size());
+    // Everything a split gives, as one list of numbers.
+    const auto split = [&](SimdLevel which) {
+      std::vector<float> values(delta.size() + kSlack);
+      std::vector<std::int32_t> indices(values.size());
+      std::vector<std::int32_t> places(values.size());
+      SplitCursor<float> cursor{values.data(), indices.data(), places.data()};
+      Buffer<float> left(residual, 1);
+      const std::uint32_t largest = BlockKernelsFor<float>(which).split(
+          delta.data(), left.data(), left.data(), n, 1000, band, &cursor);
+      std::vector<std::int64_t> all = {largest, cursor.count, cursor.in_band};
+      for (std::int64_t j = 0; j < cursor.count; ++j) {
+        all.push_back(ToBits(cursor.values[j]));
+        all.push_back(cursor.indices[j]);
+      }
+      all.insert(all.end(), cursor.band, cursor.band + cursor.in_band);
+      for (const float a : left.ToVector()) all.push_back(ToBits(a));
+      return all;
+    };
+    EXPECT_EQ(split(level), split(SimdLevel::kBaseline));
+  });
+}
+
+}  // namespace
+}  // namespace fedplug::testing

@@ -1,0 +1,250 @@
+// The other forms of the selection (lists of tensors, 16-bit deltas, momentum),
+// each against plain loops around the reference.
+#include <cmath>
+
+#include "core/reference.h"
+#include "core/topk_residual.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+const std::vector<std::int64_t> kSizes = {300, 0, 1, 70000, 64, 5000, 16};
+
+template <typename T>
+struct Tensors {
+  std::vector<std::vector<T>> deltas;
+  std::vector<std::vector<T>> residuals;
+
+  Tensors(Fill fill, Random& random) {
+    for (const std::int64_t n : kSizes) {
+      deltas.push_back(RandomVector<T>(n, fill, random));
+      residuals.push_back(RandomVector<T>(n, fill, random));
+    }
+  }
+  std::vector<TensorUpdate<T>> InPlace() {
+    std::vector<TensorUpdate<T>> updates;
+    for (std::size_t t = 0; t < deltas.size(); ++t) {
+      updates.push_back({deltas[t].data(), residuals[t].data(),
+                         residuals[t].data(),
+                         static_cast<std::int64_t>(deltas[t].size())});
+    }
+    return updates;
+  }
+};
+
+template <typename T>
+std::vector<T> Joined(const std::vector<std::vector<T>>& parts) {
+  std::vector<T> joined;
+  for (const auto& part : parts) {
+    joined.insert(joined.end(), part.begin(), part.end());
+  }
+  return joined;
+}
+
+TEST(TopKResidualOfAll, IsTheSelectionFromTheTensorsLaidEndToEnd) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(1);
+    ThreadPool two(2);
+    for (const Fill fill : kAllFills) {
+      for (const std::size_t k : {0, 1, 700, 7000, 40000, 75381, 80000}) {
+        SCOPED_TRACE("fill " + std::to_string(static_cast<int>(fill)) + ", k " +
+                     std::to_string(k));
+        Tensors<T> tensors(fill, random);
+        const auto expected = reference::TopKResidual(
+            Joined(tensors.deltas), Joined(tensors.residuals),
+            static_cast<std::int64_t>(k));
+        std::vector<T> values(expected.values.size());
+        std::vector<std::int32_t> indices(values.size());
+        std::vector<std::int64_t> row_splits(kSizes.size() + 1);
+        std::int64_t non_finite = -1;
+        const Status status =
+            TopKResidualOfAll(tensors.InPlace(), static_cast<std::int64_t>(k),
+                              NonFinitePolicy::kDrop, two, values.data(),
+                              indices.data(), row_splits.data(), &non_finite);
+        EXPECT_EQ(status.message(), std::string());
+        EXPECT_EQ(non_finite, expected.non_finite);
+        EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
+        EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(expected.residual));
+        EXPECT_EQ(row_splits.back(), static_cast<std::int64_t>(values.size()));
+        std::vector<std::int32_t> flat;
+        std::int64_t before = 0;
+        for (std::size_t t = 0; t < kSizes.size(); before += kSizes[t++]) {
+          for (std::int64_t j = row_splits[t]; j < row_splits[t + 1]; ++j) {
+            flat.push_back(indices[static_cast<std::size_t>(j)] +
+                           static_cast<std::int32_t>(before));
+          }
+        }
+        EXPECT_EQ(flat, expected.indices);
+      }
+    }
+  });
+}
+
+TEST(TopKResidualOfEach, IsTheSelectionFromEachTensor) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(2);
+    ThreadPool two(2);
+    const std::vector<std::int64_t> ks = {3, 4, 1, 700, 0, 4999, 99};
+    for (const Fill fill : kAllFills) {
+      Tensors<T> tensors(fill, random);
+      std::vector<T> values;
+      std::vector<T> residuals;
+      std::vector<std::int32_t> indices;
+      std::vector<std::int64_t> row_splits = {0};
+      std::int64_t expected_non_finite = 0;
+      for (std::size_t t = 0; t < kSizes.size(); ++t) {
+        const auto one = reference::TopKResidual(tensors.deltas[t],
+                                                 tensors.residuals[t], ks[t]);
+        values.insert(values.end(), one.values.begin(), one.values.end());
+        indices.insert(indices.end(), one.indices.begin(), one.indices.end());
+        residuals.insert(residuals.end(), one.residual.begin(),
+                         one.residual.end());
+        row_splits.push_back(static_cast<std::int64_t>(values.size()));
+        expected_non_finite += one.non_finite;
+      }
+      std::vector<T> actual_values(values.size());
+      std::vector<std::int32_t> actual_indices(values.size());
+      std::vector<std::int64_t> actual_splits(row_splits.size());
+      std::int64_t non_finite = -1;
+      const Status status =
+          TopKResidualOfEach(tensors.InPlace(), ks, NonFinitePolicy::kDrop, two,
+                             actual_values.data(), actual_indices.data(),
+                             actual_splits.data(), &non_finite);
+      EXPECT_EQ(status.message(), std::string());
+      EXPECT_EQ(non_finite, expected_non_finite);
+      EXPECT_EQ(actual_splits, row_splits);
+      EXPECT_EQ(actual_indices, indices);
+      EXPECT_EQ(BitsOf(actual_values), BitsOf(values));
+      EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(residuals));
+    }
+  });
+}
+
+TEST(TopKResidualOfEach, OneBadTensorLeavesAllOfThemAsTheyWere) {
+  Random random(3);
+  ThreadPool two(2);
+  for (const bool each : {false, true}) {
+    Tensors<float> tensors(Fill::kNormal, random);
+    tensors.deltas[5][40] = NAN;
+    tensors.deltas[5][41] = INFINITY;
+    const auto before = Joined(tensors.residuals);
+    const std::vector<std::int64_t> ks(kSizes.size(), 2);
+    std::vector<float> values(100);
+    std::vector<std::int32_t> indices(100);
+    std::vector<std::int64_t> row_splits(kSizes.size() + 1);
+    std::int64_t non_finite = -1;
+    const Status status =
+        each
+            ? TopKResidualOfEach(tensors.InPlace(), ks, NonFinitePolicy::kError,
+                                 two, values.data(), indices.data(),
+                                 row_splits.data(), &non_finite)
+            : TopKResidualOfAll(tensors.InPlace(), 2, NonFinitePolicy::kError,
+                                two, values.data(), indices.data(),
+                                row_splits.data(), &non_finite);
+    EXPECT_TRUE(status.code() == StatusCode::kNonFinite);
+    EXPECT_EQ(status.message().substr(0, 88),
+              std::string("2 of 5000 sums of delta and residual of tensor 5 "
+                          "are NaN or infinite, the first at index 40;")
+                  .substr(0, 88));
+    EXPECT_EQ(non_finite, 2);
+    EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(before));
+  }
+}
+
+template <typename D>
+void ExpectWidenedIsFloat() {
+  Random random(4);
+  Serial serial;
+  for (const std::int64_t n : {0, 5, 5000, 40000}) {
+    for (const Fill fill : kAllFills) {
+      const auto delta = RandomVector<D>(n, fill, random);
+      std::vector<float> wide;
+      for (const D value : delta) wide.push_back(ToFloat(value));
+      auto residual = RandomVector<float>(n, fill, random);
+      const std::int64_t k = n / 50;
+      const auto expected = reference::TopKResidual(wide, residual, k);
+      std::vector<float> values(expected.values.size());
+      std::vector<std::int32_t> indices(values.size());
+      std::int64_t non_finite = -1;
+      const Status status =
+          TopKResidualWidened(delta.data(), residual.data(), residual.data(), n,
+                              k, NonFinitePolicy::kDrop, serial, values.data(),
+                              indices.data(), &non_finite);
+      EXPECT_EQ(status.message(), std::string());
+      EXPECT_EQ(non_finite, expected.non_finite);
+      EXPECT_EQ(indices, expected.indices);
+      EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
+      EXPECT_EQ(BitsOf(residual), BitsOf(expected.residual));
+    }
+  }
+}
+
+TEST(TopKResidualWidened, IsTheSelectionFromTheWidenedDelta) {
+  ExpectWidenedIsFloat<Half>();
+  ExpectWidenedIsFloat<BFloat16>();
+}
+
+template <typename T>
+void ExpectMomentumIsThreeLoops() {
+  Random random(5);
+  Serial serial;
+  const T momentum = static_cast<T>(0.9);
+  for (const std::int64_t n : {0, 5, 5000, 40000}) {
+    for (const Fill fill :
+         {Fill::kNormal, Fill::kFewLevels, Fill::kZeros, Fill::kAnyBits}) {
+      const auto gradient = RandomVector<T>(n, fill, random);
+      auto velocity = RandomVector<T>(n, Fill::kNormal, random);
+      auto residual = RandomVector<T>(n, fill, random);
+      const std::int64_t k = n / 20;
+      auto expected_velocity = velocity;
+      for (std::size_t i = 0; i < velocity.size(); ++i) {
+        T& u = expected_velocity[i];
+        u = momentum * u;
+        u = u + gradient[i];
+      }
+      const auto expected =
+          reference::TopKResidual(expected_velocity, residual, k);
+      for (std::size_t i = 0; i < velocity.size(); ++i) {
+        if (!IsFinite(expected_velocity[i] + residual[i])) {
+          expected_velocity[i] = T{};
+        }
+      }
+      for (const std::int32_t index : expected.indices) {
+        expected_velocity[static_cast<std::size_t>(index)] = T{};
+      }
+      std::vector<T> values(expected.values.size());
+      std::vector<std::int32_t> indices(values.size());
+      std::int64_t non_finite = -1;
+      const auto run = [&](NonFinitePolicy policy) {
+        return TopKMomentum(gradient.data(), momentum, velocity.data(),
+                            residual.data(), n, k, policy, serial,
+                            values.data(), indices.data(), &non_finite);
+      };
+      if (expected.non_finite > 0) {
+        const auto velocity_before = velocity;
+        const auto residual_before = residual;
+        EXPECT_TRUE(run(NonFinitePolicy::kError).code() ==
+                    StatusCode::kNonFinite);
+        EXPECT_EQ(BitsOf(velocity), BitsOf(velocity_before));
+        EXPECT_EQ(BitsOf(residual), BitsOf(residual_before));
+      }
+      EXPECT_EQ(run(NonFinitePolicy::kDrop).message(), std::string());
+      EXPECT_EQ(non_finite, expected.non_finite);
+      EXPECT_EQ(indices, expected.indices);
+      EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
+      EXPECT_EQ(BitsOf(residual), BitsOf(expected.residual));
+      EXPECT_EQ(BitsOf(velocity), BitsOf(expected_velocity));
+    }
+  }
+}
+
+TEST(TopKMomentum, CorrectsSelectsAndMasksAsTheThreeStepsWould) {
+  ExpectMomentumIsThreeLoops<float>();
+  ExpectMomentumIsThreeLoops<double>();
+}
+
+}  // namespace
+}  // namespace fedplug::testing

@@ -1,0 +1,158 @@
+"""The other forms of the selection (lists, 16-bit deltas, momentum) against the plain one; SIMD levels."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels
+
+SHAPES = [(30,), (0,), (7, 9), (1,), (20, 300), ()]
+
+
+def model(seed, dtype=np.float32, levels=False):
+    random = np.random.default_rng(seed)
+    draw = (lambda s: random.integers(-2, 3, s)) if levels else random.standard_normal
+    return [np.asarray(draw(shape)).astype(dtype) for shape in SHAPES]
+
+
+def flat(arrays):
+    return np.concatenate([a.reshape(-1) for a in arrays])
+
+
+@given(st.integers(0, 2**32), st.booleans(), st.integers(0, 7000))
+@settings(deadline=None, max_examples=50)
+def test_one_k_for_a_list_selects_as_from_its_tensors_laid_end_to_end(seed, levels, k):
+    deltas, residuals = model(seed, levels=levels), model(seed + 1, levels=levels)
+    joined = flat(residuals)
+    expected_values, expected_indices = kernels.topk_residual(flat(deltas), joined, k)
+    values, indices, row_splits = kernels.topk_residual_many(deltas, residuals, k)
+    starts = np.cumsum([0, *(d.size for d in deltas[:-1])])
+    np.testing.assert_array_equal(indices + np.repeat(starts, np.diff(row_splits)), expected_indices)
+    np.testing.assert_array_equal(values, expected_values)
+    np.testing.assert_array_equal(flat(residuals), joined)
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 100), min_size=6, max_size=6))
+@settings(deadline=None, max_examples=50)
+def test_a_k_for_each_tensor_selects_from_each_by_itself(seed, ks):
+    deltas, residuals = model(seed), model(seed + 1)
+    copies = [r.copy() for r in residuals]
+    alone = [kernels.topk_residual(d, r, k) for d, r, k in zip(deltas, copies, ks, strict=True)]
+    values, indices, row_splits = kernels.topk_residual_many(deltas, residuals, ks)
+    np.testing.assert_array_equal(row_splits, np.cumsum([0, *(len(v) for v, _ in alone)]))
+    np.testing.assert_array_equal(values, np.concatenate([v for v, _ in alone]))
+    np.testing.assert_array_equal(indices, np.concatenate([i for _, i in alone]))
+    np.testing.assert_array_equal(flat(residuals), flat(copies))
+
+
+@pytest.mark.parametrize("k", [3, [1] * 6], ids=["one k", "a k each"])
+def test_a_non_finite_sum_in_one_tensor_leaves_all_as_they_were(k):
+    deltas, residuals = model(1), model(2)
+    deltas[4][3, 5] = np.nan
+    before = flat(residuals)
+    with pytest.raises(errors.NonFiniteError, match="1 of 6000 sums of delta and residual of tensor 4"):
+        kernels.topk_residual_many(deltas, residuals, k)
+    np.testing.assert_array_equal(flat(residuals), before)
+
+
+def test_lists_that_cannot_be_used_are_refused():
+    deltas, residuals = model(1), model(2)
+    with pytest.raises(errors.ArgumentError, match="6 deltas and 5 residuals"):
+        kernels.topk_residual_many(deltas, residuals[:5], 1)
+    with pytest.raises(errors.ArgumentError, match="there are 2 ks for 6 tensors"):
+        kernels.topk_residual_many(deltas, residuals, [1, 2])
+    with pytest.raises(errors.ArgumentError, match="a residual shares memory with another array"):
+        kernels.topk_residual_many(deltas[:2] + deltas[:2], residuals[:2] * 2, 1)
+    with pytest.raises(errors.ArgumentError, match="tensor 2: k = -1 is negative"):
+        kernels.topk_residual_many(deltas, residuals, [0, 0, -1, 0, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_a_16_bit_delta_with_a_float32_residual_is_widened(dtype):
+    random = np.random.default_rng(3)
+    delta = random.standard_normal(9000).astype(dtype)
+    residual = random.standard_normal(9000).astype(np.float32)
+    expected = residual.copy()
+    wanted = kernels.topk_residual(delta.astype(np.float32), expected, 90)
+    values, indices = kernels.topk_residual(delta, residual, 90)
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, wanted[0])
+    np.testing.assert_array_equal(indices, wanted[1])
+    np.testing.assert_array_equal(residual, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_momentum_is_corrected_and_masked_where_entries_leave(dtype):
+    random = np.random.default_rng(4)
+    gradient, velocity, residual = (random.standard_normal(9000).astype(dtype) for _ in range(3))
+    expected_velocity = dtype(0.9) * velocity + gradient
+    expected_residual = residual.copy()
+    wanted = kernels.topk_residual(expected_velocity, expected_residual, 90)
+    expected_velocity[wanted[1]] = 0
+    values, indices = kernels.topk_momentum(gradient, velocity, residual, 90, momentum=0.9)
+    np.testing.assert_array_equal(values, wanted[0])
+    np.testing.assert_array_equal(indices, wanted[1])
+    np.testing.assert_array_equal(velocity, expected_velocity)
+    np.testing.assert_array_equal(residual, expected_residual)
+
+
+def test_momentum_that_overflows_leaves_velocity_and_residual_as_they_were():
+    largest = np.full(5, np.finfo(np.float32).max)
+    velocity, residual = np.ones(5, np.float32), np.ones(5, np.float32)
+    velocity[3] = np.finfo(np.float32).max
+    gradient = np.where(np.arange(5) == 3, largest, 1).astype(np.float32)
+    before = velocity.copy()
+    with pytest.raises(errors.NonFiniteError, match="1 of 5 sums"):
+        kernels.topk_momentum(gradient, velocity, residual, 2, momentum=1.0)
+    np.testing.assert_array_equal(velocity, before)
+    np.testing.assert_array_equal(residual, np.ones(5))
+
+
+# Prints the level, and one checksum over selections of all kinds.
+LEVEL = """
+import numpy as np
+from fedplug import kernels
+
+random = np.random.default_rng(0)
+crc = 0
+for n in (100, 70_001):
+    for delta in (random.standard_normal(n), random.integers(-9, 10, n), random.random(n) < 0.01):
+        for k in (n // 500, n // 50, n // 3):
+            for policy in ("error", "drop"):
+                residual = np.zeros(n, np.float32)
+                values, indices = kernels.topk_residual(delta.astype(np.float32), residual, k,
+                                                        on_nonfinite=policy)
+                crc = kernels.crc32(np.uint32([crc, *map(kernels.crc32, (values, indices, residual))]))
+print(kernels.simd_level(), crc)
+"""
+
+
+def run(program, level):
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "FEDPLUG_SIMD": level},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_result_does_not_depend_on_the_simd_level():
+    best, crc = run(LEVEL, "").stdout.split()
+    levels = ["baseline", "avx2", "avx512"]
+    for level in levels[: levels.index(best) + 1]:
+        assert run(LEVEL, level).stdout.split() == [level, crc]
+
+
+def test_an_unknown_simd_level_is_an_error_on_first_use_that_names_the_known_ones():
+    program = "import numpy as np; from fedplug import kernels as k; k.topk_residual(*np.zeros((2, 9)), 1)"
+    assert "ConfigError: FEDPLUG_SIMD is 'sse9', which is no level; this processor has" in (
+        run(program, "sse9").stderr
+    )
