@@ -7,6 +7,10 @@ so that custom ops work and values are passed by reference; `use_runtime("native
 from __future__ import annotations
 
 from fedplug.runtime.context import create_async_execution_context, create_sync_execution_context
+from fedplug.runtime.message_depth import allow_deep_messages
 from fedplug.runtime.selection import RuntimeHandle, use_runtime
 
 __all__ = ["RuntimeHandle", "create_async_execution_context", "create_sync_execution_context", "use_runtime"]
+
+# Here and not where a context is made: processes are often built before.
+allow_deep_messages()
