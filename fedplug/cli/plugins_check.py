@@ -26,10 +26,12 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.testing import run
+
     failed = total = 0
     for title, suite in _suites(arguments.name):
-        print(f"{title}", flush=True)
-        for result in _results(suite):
+        print(title, flush=True)
+        for result in run(suite):
             total += 1
             failed += result.status == "fail"
             # Printed one by one: all of them take half a minute.
@@ -39,12 +41,6 @@ def _run(arguments: argparse.Namespace) -> int:
         f"\n{failed} of {total} checks failed" if failed else f"\nall {total} checks are ok or do not apply"
     )
     return EXIT_FAILED if failed else 0
-
-
-def _results(suite: type[Suite]) -> Any:
-    from fedplug.testing import run
-
-    return run(suite)
 
 
 def _suites(name: str) -> list[tuple[str, type[Suite]]]:

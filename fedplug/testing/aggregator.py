@@ -6,6 +6,7 @@ Must not know TFF or any aggregator.
 from __future__ import annotations
 
 import abc
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ __all__ = ["AggregatorSuite"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SPECS = (tf.TensorSpec([5], tf.float32), tf.TensorSpec([2, 3], tf.float32), tf.TensorSpec([], tf.float64))
+_MODEL = ModelEncoder(Identity(), _SPECS, min_size=0)
 _CLIENTS = 5
 _DETERMINISM = "test_the_same_clients_give_the_same_bits"
 _ARGUMENTS = "test_its_arguments_are_not_changed"
@@ -138,9 +140,18 @@ class AggregatorSuite(Suite, abc.ABC):
 
     @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
     def test_a_graph_computes_what_eager_execution_does(self) -> None:
-        want = self._round(self.make_aggregator(), _CLIENTS)
-        got = tf.function(lambda: self._round(self.make_aggregator(), _CLIENTS), autograph=False)()
-        _same("in a graph", got, want)
+        """Each function in a graph of its own, as in a process."""
+        eager, traced = self.make_aggregator(), self.make_aggregator()
+
+        def add(accumulator: Any, buffers: Sequence[tf.Tensor], weight: tf.Tensor) -> Any:
+            return traced.accumulate(accumulator, Update(_MODEL, buffers), weight)
+
+        add, merge, finish = (tf.function(f, autograph=False) for f in (add, traced.merge, traced.finish))
+        zero, state = eager.zero(_SPECS), eager.init_state(_SPECS)
+        left, right = _accumulate(eager, zero, range(1)), _accumulate(eager, zero, range(1, 2))
+        want, _ = eager.finish(eager.merge(left, right), state)
+        got, _ = finish(merge(add(zero, *_message(0, 1.0)), add(zero, *_message(1, 1.0))), state)
+        _same("in graphs", got, want)
 
     def _round(self, aggregator: Aggregator, clients: int, scale: float = 1.0) -> Sequence[tf.Tensor]:
         accumulator = _accumulate(aggregator, aggregator.zero(_SPECS), range(clients), scale)
@@ -154,13 +165,18 @@ class AggregatorSuite(Suite, abc.ABC):
 
 
 def _accumulate(aggregator: Aggregator, accumulator: Any, clients: range, scale: float = 1.0) -> Any:
-    model = ModelEncoder(Identity(), _SPECS, min_size=0)
     for client in clients:
-        update = [tensors.tensor("normal", spec, seed=client) for spec in _SPECS]
-        buffers, _ = model.encode(update, model.init_state(), tf.constant(0))
-        weight = tf.constant(scale * (client + 1), tf.float32)
-        accumulator = aggregator.accumulate(accumulator, Update(model, buffers), weight)
+        buffers, weight = _message(client, scale)
+        accumulator = aggregator.accumulate(accumulator, Update(_MODEL, buffers), weight)
     return accumulator
+
+
+@functools.cache
+def _message(client: int, scale: float) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
+    """What a client sends, and its weight; made once."""
+    update = [tensors.tensor("normal", spec, seed=client) for spec in _SPECS]
+    buffers, _ = _MODEL.encode(update, _MODEL.init_state(), tf.constant(0))
+    return buffers, tf.constant(scale * (client + 1), tf.float32)
 
 
 def _ranges(sizes: Sequence[int]) -> list[range]:
