@@ -194,3 +194,113 @@ def test_histogram_of_strings(same_on_both):
         return sorted(zip(result.heavy_hitters.tolist(), result.heavy_hitters_counts.tolist(), strict=True))
 
     assert same_on_both(count) == [(b"moon", 1), (b"star", 1), (b"sun", 3)]
+
+
+def test_federated_averaging_with_a_proximal_term(same_on_both):
+    process = algorithms.build_weighted_fed_prox(functional_model(), 0.5, sgd())
+    same_on_both(rounds(process, PAIRS), TRAINING)
+
+
+def reconstruction_model():
+    ones = tf.keras.initializers.Constant(0.1)
+    inputs = tf.keras.Input([4])
+    shared = tf.keras.layers.Dense(3, kernel_initializer=ones)
+    private = tf.keras.layers.Dense(1, kernel_initializer=ones)
+    model = tf.keras.Model(inputs, private(shared(inputs)))
+    return tff.learning.models.ReconstructionModel.from_keras_model_and_variables(
+        model,
+        global_trainable_variables=shared.trainable_variables,
+        global_non_trainable_variables=[],
+        local_trainable_variables=private.trainable_variables,
+        local_non_trainable_variables=[],
+        input_spec=CLIENTS[0].element_spec,
+    )
+
+
+def test_partially_local_federated_reconstruction(same_on_both):
+    process = algorithms.build_fed_recon(
+        reconstruction_model,
+        loss_fn=tf.keras.losses.MeanSquaredError,
+        metrics_fn=lambda: [tf.keras.metrics.MeanAbsoluteError()],
+        client_optimizer_fn=sgd(),
+        reconstruction_optimizer_fn=sgd(),
+    )
+    same_on_both(rounds(process, CLIENTS), TRAINING)
+
+
+def test_evaluation_of_federated_reconstruction(same_on_both):
+    process = algorithms.build_fed_recon_eval(
+        reconstruction_model,
+        loss_fn=tf.keras.losses.MeanSquaredError,
+        reconstruction_optimizer_fn=sgd(),
+    )
+
+    def evaluate():
+        return process.next(process.initialize(), CLIENTS).metrics
+
+    same_on_both(evaluate, TRAINING)
+
+
+def test_personalization_evaluation(same_on_both):
+    @tf.function
+    def evaluate(model, data):
+        def add(total, batch):
+            return total + model.forward_pass(batch, training=False).loss
+
+        return collections.OrderedDict(loss=data.batch(4).reduce(0.0, add))
+
+    def one_step_of_descent():
+        optimizer = tf.keras.optimizers.legacy.SGD(0.1)
+
+        @tf.function
+        def personalize(model, train_data, test_data, context=None):
+            for batch in train_data.batch(4):
+                with tf.GradientTape() as tape:
+                    loss = model.forward_pass(batch, training=True).loss
+                trainable = model.trainable_variables
+                optimizer.apply_gradients(zip(tape.gradient(loss, trainable), trainable, strict=True))
+            return evaluate(model, test_data)
+
+        return personalize
+
+    computation = algorithms.build_personalization_eval_computation(
+        keras_model, collections.OrderedDict(one_step=one_step_of_descent), evaluate
+    )
+    weights = tff.learning.models.ModelWeights.from_model(keras_model())
+    examples = [client.unbatch() for client in CLIENTS]
+    data = [collections.OrderedDict(train_data=e, test_data=e) for e in examples]
+
+    def personalize():
+        # The sample of clients is in random order.
+        metrics = computation(weights, data)
+        return [sorted(metrics["baseline_metrics"]["loss"]), sorted(metrics["one_step"]["loss"])]
+
+    before, after = same_on_both(personalize, TRAINING)
+    assert len(before) == len(CLIENTS)
+    assert sum(after) < sum(before)
+
+
+def test_compression_aggregator(same_on_both):
+    """From 20,000 elements on, values are quantized to 8 bits with random rounding: equal up to that."""
+    process = tff.learning.compression_aggregator().create(tff.TensorType(F32, [20_001]), tff.TensorType(F32))
+    values = [np.random.default_rng(n).normal(size=20_001, scale=1e-3).astype(F32) for n in range(3)]
+
+    def aggregate():
+        return process.next(process.initialize(), values, [1.0, 2.0, 1.0]).result
+
+    rounding = 2 * 4.5e-3 / 255  # range of values over 8 bits, with room for the weights
+    result = same_on_both(aggregate, 2 * rounding)
+    np.testing.assert_allclose(result, np.average(values, axis=0, weights=[1, 2, 1]), atol=2 * rounding)
+
+
+def test_hierarchical_histogram(same_on_both):
+    process = tff.analytics.build_hierarchical_histogram_process(
+        lower_bound=0.0, upper_bound=8.0, num_bins=4, max_records_per_user=3, enable_secure_sum=False
+    )
+    data = [tf.data.Dataset.from_tensor_slices(np.array(ages, F32)) for ages in ([1, 3], [1, 7, 5], [])]
+
+    def count():
+        state, _ = process.next(process.initialize(), data)
+        return state.aggregated_hierarchical_histogram
+
+    assert same_on_both(count)["flat_values"].tolist() == [5, 3, 2, 2, 1, 1, 1]  # root, halves, quarters
