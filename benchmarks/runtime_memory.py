@@ -1,0 +1,83 @@
+"""Draws resident memory over many rounds of federated averaging, on both runtimes; knows nothing inside them.
+
+``python -m benchmarks.runtime_memory`` writes benchmarks/results/runtime_memory.png and prints the growth
+after the warm-up. Every runtime gets a fresh process, and every round new data sets, as in an experiment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results" / "runtime_memory.png"
+CLIENTS = 10
+WARM_UP = 50
+
+
+def resident_mib(pid: int) -> float:
+    """What the process holds in memory now."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
+    """Resident memory after every round, by process."""
+    from benchmarks.test_bench_runtime import ITERATOR, digits_like, fed_avg
+    from fedplug.runtime import use_runtime
+
+    with use_runtime(runtime) as handle:
+        process = fed_avg([64], 64, ITERATOR)
+        state = process.initialize()
+        worker = getattr(handle.context, "worker", None)
+        watched = {runtime: os.getpid()} if worker is None else {"native: worker": worker.pid}
+        if worker is not None:
+            watched["native: this process"] = os.getpid()
+        memory: dict[str, list[float]] = {name: [] for name in watched}
+        for _ in range(rounds):
+            output = process.next(state, digits_like(CLIENTS, 144))
+            state = output.state
+            for name, pid in watched.items():
+                memory[name].append(resident_mib(pid))
+        assert output.metrics["client_work"]["train"]["loss"] < 0.1
+    return memory
+
+
+def growth(memory: list[float]) -> tuple[float, float]:
+    """MiB right after the warm-up, and the last ones: medians of 20 rounds."""
+    return statistics.median(memory[WARM_UP : WARM_UP + 20]), statistics.median(memory[-20:])
+
+
+def draw(memory: dict[str, list[float]]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes: Any = figure.subplots()
+    for name, values in memory.items():
+        axes.plot(range(1, len(values) + 1), values, label=name)
+    axes.set(xlabel="round", ylabel="resident memory, MiB", ylim=(0, None))
+    axes.legend()
+    axes.grid(alpha=0.3)
+    RESULTS.parent.mkdir(exist_ok=True)
+    figure.savefig(RESULTS, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=500)
+    rounds = parser.parse_args().rounds
+    memory: dict[str, list[float]] = {}
+    for runtime in ("inprocess", "native"):
+        with multiprocessing.get_context("spawn").Pool(1) as fresh:
+            memory |= fresh.apply(over_rounds, (runtime, rounds))
+    draw(memory)
+    for name, values in memory.items():
+        before, after = growth(values)
+        print(f"| {name} | {before:,.0f} | {after:,.0f} | {(after / before - 1) * 100:+.1f} % |")
+
+
+if __name__ == "__main__":
+    main()
