@@ -46,8 +46,23 @@ format: setup ## Rewrites the sources in the project's style
 	$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format .
 	git ls-files 'csrc/*.h' 'csrc/*.cc' 'csrc/*.cu' 'csrc/*.cuh' | xargs $(RUN) clang-format -i
 
-bench: setup ## Every benchmark, side by side with its peers
-	$(RUN) pytest benchmarks --benchmark-only
+bench: setup ## Every benchmark beside its peers; tables and pictures in benchmarks/results
+	mkdir -p runs/bench
+	$(RUN) pytest benchmarks --benchmark-only --benchmark-json=runs/bench/run.json
+	$(RUN) python benchmarks/report.py runs/bench/run.json
+
+FUZZ_SECONDS ?= 60
+export FUZZ_CXX ?= $(shell command -v clang++ || compgen -c clang++- | sort -rV | head -n 1)
+
+fuzz: setup ## The decoders under libFuzzer and the sanitizers, FUZZ_SECONDS each (needs Clang)
+	@test -n "$(FUZZ_CXX)" || { echo "no clang++ found; install Clang, or set FUZZ_CXX to it" >&2; exit 1; }
+	$(RUN) cmake --preset fuzz
+	$(RUN) cmake --build --preset fuzz
+	for target in decode_indices_fuzz scatter_decode_fuzz; do \
+	  mkdir -p runs/fuzz/$$target && \
+	  build/fuzz/csrc/tests/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) \
+	    -artifact_prefix=runs/fuzz/ runs/fuzz/$$target || exit 1; \
+	done
 
 wheel: setup ## The wheel, in dist/
 	$(UV) build --wheel --no-build-isolation
@@ -55,4 +70,4 @@ wheel: setup ## The wheel, in dist/
 clean: ## Removes what was built and installed here
 	rm -rf build dist $(VENV) .uv
 
-.PHONY: help setup run test test-cpp test-wheel sanitize lint format bench wheel clean
+.PHONY: help setup run test test-cpp test-wheel sanitize lint format bench fuzz wheel clean

@@ -1,0 +1,172 @@
+"""Turns the JSON of a benchmark run into a table and two pictures.
+
+``python benchmarks/report.py RUN.json [FOLDER]`` writes ``cpu.md``, ``cpu_floor.svg`` and
+``cpu_speedup.svg`` into FOLDER (``benchmarks/results``). Every ratio is of two medians of one process. Must
+not run anything itself, nor know how a case is made: it reads what the cases wrote into ``extra_info``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+KERNELS = ["kernel, drop", "kernel, error", "op, error"]
+PEERS = ["TensorFlow composite", "NumPy argpartition", "torch.topk"]
+Medians = dict[tuple[Any, ...], dict[str, float]]
+
+
+def medians(run: dict[str, Any], topic: str, *keys: str) -> Medians:
+    """Seconds by case and way: ``{(value of each key, ...): {way: median}}``, in the order of the run."""
+    found: Medians = {}
+    for benchmark in run["benchmarks"]:
+        info = benchmark["extra_info"]
+        if info.get("topic") == topic:
+            case = tuple(info[key] for key in keys)
+            found.setdefault(case, {})[info["way"]] = benchmark["stats"]["median"]
+    return found
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+
+def ratio(ways: dict[str, float], above: str, below: str) -> str:
+    if above not in ways or below not in ways:
+        return "not run"
+    return f"{ways[above] / ways[below]:.3g}"
+
+
+def milliseconds(ways: dict[str, float], way: str) -> str:
+    return f"{ways[way] * 1e3:.3g}" if way in ways else "not run"
+
+
+def topk_table(run: dict[str, Any]) -> list[str]:
+    header = ["n", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS)]
+    header += [f"speed-up over {way}" for way in PEERS]
+    rows = [
+        [f"{n:.0e}", str(share), milliseconds(ways, "floor")]
+        + [ratio(ways, way, "floor") for way in KERNELS]
+        + [ratio(ways, way, "kernel, drop") for way in PEERS]
+        for (n, share), ways in medians(run, "topk", "n", "share").items()
+    ]
+    return table(header, rows)
+
+
+def data_table(run: dict[str, Any]) -> list[str]:
+    header = ["data", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS[:2])]
+    rows = [
+        [fill, str(share), milliseconds(ways, "floor")] + [ratio(ways, way, "floor") for way in KERNELS[:2]]
+        for (fill, share), ways in medians(run, "data", "fill", "share").items()
+    ]
+    return table(header, rows)
+
+
+def model_table(run: dict[str, Any]) -> list[str]:
+    lists = ["list, one k", "list, a k each"]
+    header = ["model", "parameters", "tensors", "flat, ms", *(f"{way}, x flat" for way in lists)]
+    rows = [
+        [model, str(n), str(tensors), milliseconds(ways, "flat")]
+        + [ratio(ways, way, "flat") for way in lists]
+        for (model, n, tensors), ways in medians(run, "model", "model", "n", "tensors").items()
+    ]
+    return table(header, rows)
+
+
+def scatter_table(run: dict[str, Any]) -> list[str]:
+    cases = medians(run, "scatter", "count", "share", "entries")
+    peers = list(dict.fromkeys(way for ways in cases.values() for way in ways if way != "kernel"))
+    header = ["payloads", "k / n", "kernel, ms", "entries / s", *(f"{way}, x kernel" for way in peers)]
+    rows = [
+        [str(count), str(share), milliseconds(ways, "kernel"), f"{entries / ways['kernel']:.2e}"]
+        + [ratio(ways, way, "kernel") for way in peers]
+        for (count, share, entries), ways in cases.items()
+    ]
+    return table(header, rows)
+
+
+def machine(run: dict[str, Any]) -> list[str]:
+    info = run["machine_info"]
+    kernels = info.get("fedplug", {})
+    load = kernels.get("load", 0.0)
+    cores = info["cpu"].get("count", os.cpu_count())
+    busy = f"{load:.1f} when the run began" + (
+        ": other work shared the machine, so the figures are worse than those of a quiet one"
+        if load > 0.5
+        else ""
+    )
+    return [
+        f"- {run['datetime'][:10]}, {info['cpu'].get('brand_raw', info['machine'])}, {cores} cores",
+        f"- {info['system']} {info['release']}, Python {info['python_version']}",
+        f"- SIMD level {kernels.get('simd', '?')}, {kernels.get('threads', '?')} threads, "
+        + ", ".join(f"{name} {version}" for name, version in kernels.get("peers", {}).items()),
+        f"- load average {busy}",
+        "",
+    ]
+
+
+def page(run: dict[str, Any]) -> str:
+    lines = ["# CPU kernels", "", "Written by `make bench`; float32, medians, ratios within one process.", ""]
+    lines += machine(run)
+    lines += ["## Top-k with residual", "", "The floor is `residual += delta` in NumPy, on one thread.", ""]
+    lines += topk_table(run)
+    lines += ["![Times of the floor](cpu_floor.svg)", "", "![Speed-up over peers](cpu_speedup.svg)", ""]
+    lines += ["## Awkward data, n = 1e7", "", *data_table(run)]
+    lines += ["## A model at once, k / n = 1 %", "", *model_table(run)]
+    lines += ["## Adding payloads into a sum, n = 1e7", "", *scatter_table(run)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def draw(run: dict[str, Any], folder: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "fedplug"
+    from matplotlib import pyplot as plt
+
+    cases = medians(run, "topk", "n", "share")
+    sizes = sorted({n for n, _ in cases})
+
+    def lines(axes, above: str, below: str, **style: Any) -> None:
+        for n in sizes:
+            points = [(s, w) for (size, s), w in cases.items() if size == n and {above, below} <= w.keys()]
+            if points:
+                shares = [share for share, _ in points]
+                values = [ways[above] / ways[below] for _, ways in points]
+                axes.plot(shares, values, marker="o", label=f"n = {n:.0e}", **style)
+        axes.set(xscale="log", yscale="log", xlabel="k / n")
+        axes.grid(True, which="both", alpha=0.3)
+
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
+    for axes, way in zip(panels, KERNELS[:2], strict=True):
+        lines(axes, way, "floor")
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set_title(way)
+    panels[0].set_ylabel("time / floor")
+    panels[0].legend()
+    figure.savefig(folder / "cpu_floor.svg", metadata={"Date": None})
+
+    figure, panels = plt.subplots(1, len(PEERS), figsize=(12, 4), sharey=True, layout="constrained")
+    for axes, peer in zip(panels, PEERS, strict=True):
+        lines(axes, peer, "kernel, drop")
+        axes.set_title(peer if axes.lines else f"{peer}: not installed")
+    panels[0].set_ylabel("speed-up of the kernel")
+    panels[0].legend()
+    figure.savefig(folder / "cpu_speedup.svg", metadata={"Date": None})
+
+
+def main(arguments: list[str]) -> None:
+    run = json.loads(Path(arguments[0]).read_text())
+    folder = Path(arguments[1] if len(arguments) > 1 else Path(__file__).parent / "results")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cpu.md").write_text(page(run))
+    draw(run, folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

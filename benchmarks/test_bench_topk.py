@@ -1,0 +1,259 @@
+"""Top-k with residual: the kernel, the op, and every other way to do it, side by side in one process.
+
+``make bench`` times them; ``make test`` only holds each against a stable sort on a small input. A way whose
+library is not installed is skipped. The floor is the least any in-place form must do: ``residual += delta``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from fedplug import kernels
+
+SIZES = [100_000, 1_000_000, 10_000_000]
+SHARES = [0.001, 0.01, 0.1, 0.4]
+
+
+class Result(NamedTuple):
+    values: np.ndarray
+    indices: np.ndarray
+    residual: np.ndarray
+
+
+Call = Callable[[], Result | None]
+
+
+def kernel(policy: str) -> Callable[..., Call]:
+    def prepare(delta, residual, k):
+        return lambda: Result(*kernels.topk_residual(delta, residual, k, on_nonfinite=policy), residual)
+
+    return prepare
+
+
+def fused_op(delta, residual, k):
+    tf = pytest.importorskip("tensorflow")
+    from fedplug import ops
+
+    @tf.function(reduce_retracing=True)
+    def call(delta, residual):
+        return ops.topk_residual(delta, residual, k, lowering="fused")
+
+    tensors = tf.constant(delta), tf.constant(residual)
+    return lambda: Result(*call(*tensors)[:3])
+
+
+def tensorflow_composite(delta, residual, k):
+    tf = pytest.importorskip("tensorflow")
+
+    @tf.function(reduce_retracing=True)
+    def call(delta, residual):
+        a = delta + residual
+        _, indices = tf.math.top_k(tf.abs(a), k, sorted=False)
+        values = tf.gather(a, indices)
+        return values, indices, a - tf.scatter_nd(indices[:, None], values, tf.shape(a))
+
+    tensors = tf.constant(delta), tf.constant(residual)
+    return lambda: Result(*call(*tensors))
+
+
+def numpy_argpartition(delta, residual, k):
+    def call():
+        np.add(residual, delta, out=residual)
+        indices = np.argpartition(np.abs(residual), -k)[-k:]
+        values = residual[indices]
+        residual[indices] = 0
+        return Result(values, indices, residual)
+
+    return call
+
+
+def torch_topk(delta, residual, k):
+    torch = pytest.importorskip("torch")
+    d, r = torch.from_numpy(delta), torch.from_numpy(residual)
+
+    def call():
+        r.add_(d)
+        indices = torch.topk(r.abs(), k, sorted=False).indices
+        values = r[indices]
+        r[indices] = 0
+        return Result(values.numpy(), indices.numpy(), residual)
+
+    return call
+
+
+WAYS: dict[str, Callable[..., Call]] = {
+    "kernel, drop": kernel("drop"),
+    "kernel, error": kernel("error"),
+    "op, error": fused_op,
+    "TensorFlow composite": tensorflow_composite,
+    "NumPy argpartition": numpy_argpartition,
+    "torch.topk": torch_topk,
+}
+
+
+def add_only(delta, residual, k):
+    return lambda: np.add(residual, delta, out=residual)
+
+
+def copy_only(delta, residual, k):
+    return lambda: np.copyto(residual, delta)
+
+
+FLOORS = {"floor": add_only, "memcpy": copy_only}
+SLOW = ("TensorFlow composite", "NumPy argpartition", "torch.topk")
+
+
+@functools.lru_cache(maxsize=1)
+def update(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(delta, residual, all indices by falling magnitude of the sum)."""
+    random = np.random.default_rng(n)
+    delta, residual = random.standard_normal((2, n), np.float32)
+    return delta, residual, np.argsort(-np.abs(delta + residual), kind="stable")
+
+
+def assert_selects(result: Result, n: int, k: int) -> None:
+    """The k largest left and nothing else did; where magnitudes tie, any of them may have."""
+    result = Result(*map(np.asarray, result))
+    delta, residual, order = update(n)
+    a = delta + residual
+    np.testing.assert_array_equal(np.sort(np.abs(result.values)), np.sort(np.abs(a[order[:k]])))
+    np.testing.assert_array_equal(result.values, a[result.indices])
+    assert len(np.unique(result.indices)) == k
+    a[result.indices] = 0
+    np.testing.assert_array_equal(result.residual, a)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_selects_the_largest_entries(way):
+    n, k = 20_000, 300
+    delta, residual, _ = update(n)
+    assert_selects(WAYS[way](delta, residual.copy(), k)(), n, k)
+
+
+@pytest.mark.parametrize("way", [*FLOORS, *WAYS])
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("n", SIZES)
+def test_time(benchmark, n, share, way):
+    k = int(n * share)
+    delta, original, _ = update(n)
+    residual = original.copy()
+    benchmark.group = f"top-k, n = {n}, k / n = {share}"
+    benchmark.extra_info.update(topic="topk", n=n, share=share, way=way)
+    call = (FLOORS | WAYS)[way](delta, residual, k)
+    rounds = 3 if way in SLOW else min(101, 300_000_000 // n)
+    result = benchmark.pedantic(
+        call, setup=lambda: np.copyto(residual, original), rounds=rounds, warmup_rounds=1
+    )
+    if way not in FLOORS:
+        assert_selects(result, n, k)
+
+
+def zeros(random, n):
+    return np.where(random.random(n) < 0.005, random.standard_normal(n), 0)
+
+
+# What a selection may have to cope with, besides normal numbers.
+FILLS = {
+    "normal": lambda random, n: random.standard_normal(n),
+    "99.5 % zeros": zeros,
+    "all zero": lambda random, n: np.zeros(n),
+    "constant": lambda random, n: np.ones(n),
+    "255 levels": lambda random, n: np.round(random.standard_normal(n) * 60),
+    "sorted": lambda random, n: np.arange(n),
+    "heavy tails": lambda random, n: random.standard_cauchy(n),
+    "denormals": lambda random, n: random.integers(0, 1 << 20, n).astype(np.uint32).view(np.float32),
+}
+
+
+@functools.lru_cache(maxsize=1)
+def filled(fill: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    delta = FILLS[fill](np.random.default_rng(1), n).astype(np.float32)
+    return delta, np.argsort(-np.abs(delta), kind="stable")
+
+
+@pytest.mark.parametrize("way", ["floor", "kernel, drop", "kernel, error"])
+@pytest.mark.parametrize("share", [0.01, 0.1])
+@pytest.mark.parametrize("fill", FILLS)
+def test_time_of_awkward_data(benchmark, fill, share, way):
+    n = 10_000_000
+    k = int(n * share)
+    delta, order = filled(fill, n)
+    residual = np.zeros_like(delta)
+    benchmark.group = f"awkward data, {fill}, k / n = {share}"
+    benchmark.extra_info.update(topic="data", fill=fill, share=share, way=way)
+    call = (FLOORS | WAYS)[way](delta, residual, k)
+    result = benchmark.pedantic(call, setup=lambda: residual.fill(0), rounds=15, warmup_rounds=1)
+    if way not in FLOORS:
+        np.testing.assert_array_equal(result.indices, np.sort(order[:k]))
+        np.testing.assert_array_equal(result.values, delta[result.indices])
+
+
+def resnet50() -> list[int]:
+    """Parameters by tensor: He et al., CVPR 2016, with 1000 classes."""
+    sizes = [7 * 7 * 3 * 64, 64, 64]
+    width_in = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            out = 4 * width
+            convolutions = [(1, width_in, width), (3, width, width), (1, width, out)]
+            if block == 0:
+                convolutions.append((1, width_in, out))
+            for kernel_size, channels, filters in convolutions:
+                sizes += [kernel_size * kernel_size * channels * filters, filters, filters]
+            width_in = out
+    return [*sizes, 2048 * 1000, 1000]
+
+
+def bert_base() -> list[int]:
+    """Parameters by tensor: Devlin et al., NAACL 2019, uncased."""
+    d, ff = 768, 3072
+    layer = [d * d, d] * 4 + [d, d] + [d * ff, ff, ff * d, d] + [d, d]
+    return [30522 * d, 512 * d, 2 * d, d, d, *layer * 12, d * d, d]
+
+
+def char_rnn() -> list[int]:
+    """An embedding of 90 characters, two LSTMs of 256 units and a dense layer, as in LEAF and TFF."""
+    units, vocabulary, embedding = 256, 90, 8
+    sizes = [vocabulary * embedding]
+    for width in (embedding, units):
+        sizes += [width * 4 * units, units * 4 * units, 4 * units]
+    return [*sizes, units * vocabulary, vocabulary]
+
+
+MODELS = {"ResNet-50": resnet50, "BERT-base": bert_base, "char-RNN": char_rnn}
+
+
+@pytest.mark.parametrize("way", ["flat", "list, one k", "list, a k each"])
+@pytest.mark.parametrize("model", MODELS)
+def test_time_of_a_model(benchmark, model, way):
+    sizes = MODELS[model]()
+    n = sum(sizes)
+    random = np.random.default_rng(0)
+    delta, original = random.standard_normal((2, n), np.float32)
+    residual = original.copy()
+    cuts = np.cumsum(sizes)[:-1]
+    deltas, residuals = np.split(delta, cuts), np.split(residual, cuts)
+    ks = [max(1, size // 100) for size in sizes]
+    k = sum(ks)
+    calls = {
+        "flat": lambda: kernels.topk_residual(delta, residual, k, on_nonfinite="drop"),
+        "list, one k": lambda: kernels.topk_residual_many(deltas, residuals, k, on_nonfinite="drop"),
+        "list, a k each": lambda: kernels.topk_residual_many(deltas, residuals, ks, on_nonfinite="drop"),
+    }
+    benchmark.group = f"model, {model}, {n} parameters in {len(sizes)} tensors, k / n = 0.01"
+    benchmark.extra_info.update(topic="model", model=model, n=n, tensors=len(sizes), way=way)
+    result = benchmark.pedantic(
+        calls[way],
+        setup=lambda: np.copyto(residual, original),
+        rounds=min(101, 3 * 10**8 // n),
+        warmup_rounds=2,
+    )
+    assert len(result[0]) == k
+    starts = np.repeat([0, *cuts], np.diff(result[2])) if way != "flat" else 0
+    residual[result[1] + starts] = result[0]
+    np.testing.assert_array_equal(residual, delta + original)

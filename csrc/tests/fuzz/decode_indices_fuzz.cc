@@ -1,0 +1,29 @@
+// DecodeIndices on hostile bytes: it stays inside its buffers, which the
+// sanitizers watch, and accepts a code only if its indices have just that code.
+#include "core/index_code.h"
+#include "tests/fuzz/fuzz_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  using fedplug::testing::Require;
+  fedplug::testing::FuzzInput input(data, size);
+  const std::int64_t count = input.Take<std::uint16_t>();
+  const std::int64_t limit = input.Take<std::int32_t>();
+  const auto code = input.TakeVector<std::uint8_t>(input.size());
+  std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
+  const auto bytes = static_cast<std::int64_t>(code.size());
+  if (!fedplug::DecodeIndices(code.data(), bytes, count, limit, indices.data())
+           .ok()) {
+    return 0;
+  }
+  std::int64_t previous = -1;
+  for (const std::int32_t index : indices) {
+    Require(index > previous && index < limit, "indices ascend in [0, size)");
+    previous = index;
+  }
+  std::vector<std::uint8_t> again;
+  Require(fedplug::EncodeIndices(indices.data(), count, limit, &again).ok(),
+          "what was decoded can be encoded");
+  Require(again == code, "indices have one code");
+  return 0;
+}
