@@ -96,6 +96,24 @@ def test_federated_averaging_of_a_functional_model(same_on_both):
     same_on_both(rounds(process, PAIRS), TRAINING)
 
 
+def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native):
+    process = algorithms.build_weighted_fed_avg(functional_model(), sgd())
+    stack = tff.framework.get_context_stack()
+
+    def two_rounds(*runtimes):
+        with stack.install(runtimes[0]):
+            state = process.initialize()
+        for runtime in runtimes[1:]:
+            with stack.install(runtime):
+                state = process.next(state, PAIRS).state
+        with stack.install(runtimes[-1]):
+            return np.concatenate([w.ravel() for w in process.get_model_weights(state).trainable])
+
+    expected = two_rounds(native, native, native)
+    for mixed in ([inprocess, native, inprocess], [native, inprocess, native]):
+        np.testing.assert_allclose(two_rounds(*mixed), expected, rtol=TRAINING)
+
+
 def test_federated_sgd(same_on_both):
     same_on_both(rounds(algorithms.build_fed_sgd(functional_model()), PAIRS), TRAINING)
 
