@@ -1,3 +1,4 @@
+// `num_threads` and `simd_level`: what the kernels run with.
 #include "python/arrays.h"
 #include "python/simd.h"
 #include "python/threads.h"

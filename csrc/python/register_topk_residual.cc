@@ -1,3 +1,4 @@
+// Top-k for NumPy arrays: one tensor, lists, 16-bit deltas, momentum.
 #include <pybind11/stl.h>
 
 #include <algorithm>
