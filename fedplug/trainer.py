@@ -118,6 +118,11 @@ class Trainer:
         )
         return state
 
+    def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
+        """What these clients keep as of the last finished round; of those new to it, the initial state."""
+        known = self._states.read_clients(client_ids)
+        return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
+
     def sample(self, round_num: int) -> list[str]:
         """The clients of a round, sorted; a function of seed and round only."""
         generator = np.random.default_rng([self._seed, round_num])
@@ -153,8 +158,7 @@ class Trainer:
                 f"the given state leads to round {round_num}, but the store's last round is "
                 f"{self._states.last_round}; go on from initialize(), which returns that of the last round"
             )
-        known = self._states.read_clients(ids)
-        states = [self._client_state(known.get(client_id)) for client_id in ids]
+        states = list(self.client_states(ids).values())
         output = self.process.next(state, [client.dataset for client in client_data], states)
         self._states.commit(
             round_num,

@@ -5,14 +5,18 @@ Types are written as in TFF. Must not import `fedplug.runtime` or `fedplug.store
 
 from __future__ import annotations
 
+from fedplug.process.constraints import constrain_weights
 from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
 from fedplug.process.fed_avg import StatefulClientsProcess, build_weighted_fed_avg
+from fedplug.process.local_variables import build_local_variables_fed_avg
 from fedplug.process.lowering import choose_lowering
 
 __all__ = [
     "EncodedAggregationFactory",
     "StatefulClientsProcess",
     "build_aggregation_factory",
+    "build_local_variables_fed_avg",
     "build_weighted_fed_avg",
     "choose_lowering",
+    "constrain_weights",
 ]

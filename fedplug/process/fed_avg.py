@@ -15,13 +15,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
-from fedplug.aggregators.mean import Mean
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
-from fedplug.errors import ConfigError
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
+from fedplug.process.parts import as_aggregator, as_encoder
 
 __all__ = ["StatefulClientsProcess", "build_weighted_fed_avg"]
 
@@ -102,8 +100,8 @@ def build_weighted_fed_avg(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: Arguments of the wrong types, as in TFF.
     """
-    chosen_encoder = _as_encoder(encoder)
-    chosen_aggregator = _as_aggregator(aggregator)
+    chosen_encoder = as_encoder(encoder)
+    chosen_aggregator = as_aggregator(aggregator)
     chosen_lowering = choose_lowering(lowering)
     by_examples = chosen_aggregator.weights_by_examples
     template = _template(
@@ -282,31 +280,3 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
         )
 
     return next_fn
-
-
-def _as_encoder(encoder: Encoder | str | None) -> Encoder:
-    if encoder is None:
-        return Identity()
-    if isinstance(encoder, str):
-        from fedplug import encoder as parse_encoder
-
-        return parse_encoder(encoder)
-    if not isinstance(encoder, Encoder):
-        raise ConfigError(
-            f"encoder must be an Encoder or an expression such as 'topk(0.01)', found {encoder!r}"
-        )
-    return encoder
-
-
-def _as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
-    if aggregator is None:
-        return Mean()
-    if isinstance(aggregator, str):
-        from fedplug import aggregator as parse_aggregator
-
-        return parse_aggregator(aggregator)
-    if not isinstance(aggregator, Aggregator):
-        raise ConfigError(
-            f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}"
-        )
-    return aggregator

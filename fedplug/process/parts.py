@@ -1,0 +1,52 @@
+"""The parts a caller hands to a process builder: objects, or expressions that name them.
+
+Must not know any process.
+"""
+
+from __future__ import annotations
+
+from fedplug.aggregators.base import Aggregator
+from fedplug.aggregators.mean import Mean
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.identity import Identity
+from fedplug.errors import ConfigError
+
+__all__ = ["as_aggregator", "as_encoder"]
+
+
+def as_encoder(encoder: Encoder | str | None) -> Encoder:
+    """The encoder that is meant; None is the one that sends everything.
+
+    Raises:
+        ConfigError: It is neither an encoder nor a valid expression.
+    """
+    if encoder is None:
+        return Identity()
+    if isinstance(encoder, str):
+        from fedplug import encoder as parse_encoder
+
+        return parse_encoder(encoder)
+    if not isinstance(encoder, Encoder):
+        raise ConfigError(
+            f"encoder must be an Encoder or an expression such as 'topk(0.01)', found {encoder!r}"
+        )
+    return encoder
+
+
+def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
+    """The aggregator that is meant; None is the weighted mean.
+
+    Raises:
+        ConfigError: It is neither an aggregator nor a valid expression.
+    """
+    if aggregator is None:
+        return Mean()
+    if isinstance(aggregator, str):
+        from fedplug import aggregator as parse_aggregator
+
+        return parse_aggregator(aggregator)
+    if not isinstance(aggregator, Aggregator):
+        raise ConfigError(
+            f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}"
+        )
+    return aggregator
