@@ -21,7 +21,7 @@ from fedplug.runtime import use_runtime
 RUNTIMES = ("native", "inprocess")
 CLIENTS = 10
 TEN_MEGABYTES = tff.TensorType(np.float32, [2_500_000])
-Medians = dict[str, dict[str, float]]
+Times = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -38,26 +38,37 @@ def runtime(request, contexts) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def medians(request) -> Iterator[Medians]:
-    """Seconds by work and runtime; printed when the last case is done."""
-    collected: Medians = {}
+def times(request) -> Iterator[Times]:
+    """What was measured, by work and runtime; printed when the last case is done."""
+    collected: Times = {}
     yield collected
-    lines = ["", "| median, ms | native | inprocess | ratio |", "| --- | ---: | ---: | ---: |"]
+    lines = [
+        "",
+        "| ms: median (best) | native | inprocess | ratio of medians |",
+        "| --- | ---: | ---: | ---: |",
+    ]
     for work, by in collected.items():
-        native, ours = by["native"] * 1e3, by["inprocess"] * 1e3
-        lines.append(f"| {work} | {native:.3g} | {ours:.3g} | {native / ours:.1f} |")
+        cells = [f"{_ms(by[name].median)} ({_ms(by[name].min)})" for name in RUNTIMES]
+        ratio = by["native"].median / by["inprocess"].median
+        lines.append(f"| {work} | {' | '.join(cells)} | {ratio:.1f} |")
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         print("\n".join(lines))
 
 
+def _ms(seconds: float) -> str:
+    """Three digits, none of them in an exponent."""
+    milliseconds = seconds * 1e3
+    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
+
+
 @pytest.fixture
-def measure(benchmark, medians) -> Callable[..., Any]:
+def measure(benchmark, times) -> Callable[..., Any]:
     """Times a call some times after a first one; returns its result."""
 
     def run(work: str, name: str, call: Callable[[], Any], rounds: int) -> Any:
         benchmark.group = work
         result = benchmark.pedantic(call, rounds=rounds, warmup_rounds=1)
-        medians.setdefault(work, {})[name] = benchmark.stats.stats.median
+        times.setdefault(work, {})[name] = benchmark.stats.stats
         return result
 
     return run
