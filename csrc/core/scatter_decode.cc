@@ -21,9 +21,10 @@ namespace {
 
 constexpr std::int64_t kSmallestShare = 1 << 15;
 
-// Bytes of the accumulator in a tile: half of a second-level cache of 512 KiB
-// or more.
+// Bytes of the accumulator in a tile: it, the next one and what the payloads
+// have in them fit a second-level cache of 512 KiB.
 constexpr std::int64_t kTileBytes = 1 << 17;
+constexpr std::int64_t kLineBytes = 64;
 
 // Fewer entries than this of a payload in a tile do not repay finding them.
 constexpr std::int64_t kEntriesPerTile = 64;
@@ -162,12 +163,41 @@ void AddEntries(T* accumulator, const T* values, const std::int32_t* indices,
   }
 }
 
+struct Tiles {
+  std::int64_t size;
+  bool prefetch;  // ask for a tile while adding to the one before it
+};
+
+// As many elements as fit the cache, or more where the payloads are so thin
+// that walking from tile to tile would cost more than it saves. Where about
+// every cache line is named, they are asked for in order, instead of one by one
+// when an entry comes to them.
+template <typename T>
+Tiles ChooseTiles(std::int64_t n, std::int64_t entries, std::int64_t payloads) {
+  constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t per_payload =
+      entries / std::max<std::int64_t>(payloads, 1);
+  const std::int64_t most_tiles =
+      std::max<std::int64_t>(1, per_payload / kEntriesPerTile);
+  return {std::max(kTileBytes / kElement, n / most_tiles + 1),
+          entries >= n * kElement / (2 * kLineBytes)};
+}
+
+// Asks for the elements [begin, end), which are about to be read and written.
+template <typename T>
+void PrefetchElements(const T* accumulator, std::int64_t begin,
+                      std::int64_t end) {
+  constexpr auto kLine = kLineBytes / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t i = begin; i < end; i += kLine) {
+    __builtin_prefetch(accumulator + i, 1);
+  }
+}
+
 // Adds everything that falls into [range.begin, range.end), tile by tile.
 template <typename T>
-void AddRange(T* accumulator, Range range, std::int64_t tile_size,
-              const T* values, const std::int32_t* indices,
-              const std::int64_t* row_splits, std::int64_t payloads,
-              const T* weights) {
+void AddRange(T* accumulator, Range range, Tiles tiles, const T* values,
+              const std::int32_t* indices, const std::int64_t* row_splits,
+              std::int64_t payloads, const T* weights) {
   std::vector<std::int64_t> next(static_cast<std::size_t>(payloads));
   for (std::int64_t p = 0; p < payloads; ++p) {
     next[static_cast<std::size_t>(p)] =
@@ -176,9 +206,14 @@ void AddRange(T* accumulator, Range range, std::int64_t tile_size,
         indices;
   }
   for (std::int64_t begin = range.begin; begin < range.end;
-       begin += tile_size) {
-    const std::int64_t end = std::min(range.end, begin + tile_size);
+       begin += tiles.size) {
+    const std::int64_t end = std::min(range.end, begin + tiles.size);
+    const std::int64_t next_size = std::min(range.end - end, tiles.size);
     for (std::int64_t p = 0; p < payloads; ++p) {
+      if (tiles.prefetch) {
+        PrefetchElements(accumulator, end + next_size * p / payloads,
+                         end + next_size * (p + 1) / payloads);
+      }
       std::int64_t& at = next[static_cast<std::size_t>(p)];
       const std::int64_t stop =
           FirstAtOrAbove(indices, at, row_splits[p + 1], end);
@@ -192,19 +227,6 @@ void AddRange(T* accumulator, Range range, std::int64_t tile_size,
       at = stop;
     }
   }
-}
-
-// As many elements as fit the cache, or more where the payloads are so thin
-// that walking from tile to tile would cost more than it saves.
-template <typename T>
-std::int64_t TileSize(std::int64_t n, std::int64_t entries,
-                      std::int64_t payloads) {
-  const std::int64_t per_payload =
-      entries / std::max<std::int64_t>(payloads, 1);
-  const std::int64_t most_tiles =
-      std::max<std::int64_t>(1, per_payload / kEntriesPerTile);
-  return std::max<std::int64_t>(
-      kTileBytes / static_cast<std::int64_t>(sizeof(T)), n / most_tiles + 1);
 }
 
 }  // namespace
@@ -226,11 +248,11 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
       !status.ok()) {
     return status;
   }
-  const std::int64_t tile_size = TileSize<T>(n, entries, payloads);
+  const Tiles tiles = ChooseTiles<T>(n, entries, payloads);
   const int shares = TileCount(entries, kSmallestShare, parallel);
   parallel.Run(shares, [&](int s) {
     const DefaultFloatEnvironment environment;
-    AddRange(accumulator, TileOf(n, shares, s), tile_size, values, indices,
+    AddRange(accumulator, TileOf(n, shares, s), tiles, values, indices,
              row_splits, payloads, weights);
   });
   return {};

@@ -1,5 +1,6 @@
-// Where in the keys the k-th largest probably lies: a band from a sample. It
-// decides nothing; the counts of the pass that follows tell whether it held.
+// Where in the keys the k-th largest lies: probably, from a sample, or surely,
+// from all of them. A band decides nothing; the counts of the pass that follows
+// tell whether it held.
 #ifndef FEDPLUG_CORE_TOPK_BAND_H_
 #define FEDPLUG_CORE_TOPK_BAND_H_
 
@@ -9,6 +10,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/float_environment.h"
+#include "core/parallel.h"
+#include "core/tiles.h"
 #include "core/topk_rank.h"
 #include "core/topk_update.h"
 
@@ -143,6 +147,46 @@ Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
     band.lo = static_cast<FloatBitsOf<T>>(band.lo + 1);
   }
   return band;
+}
+
+// The leading bits of the k-th largest key, from a histogram of them all: a
+// band that cannot miss, for when a sample misled.
+//
+// REQUIRES: 0 < k
+// COST:     reads everything once
+template <typename T>
+Band<T> ExactBand(const std::vector<Update<T>>& updates,
+                  const std::vector<Chunk>& chunks, std::int64_t k,
+                  Parallel& parallel) {
+  using Bits = FloatBitsOf<T>;
+  constexpr int kBinBits = 12;
+  constexpr int kShift = kKeyBits<T> - kBinBits;
+  constexpr std::int64_t kSmallestTile = 16;  // chunks
+  using Histogram = std::array<std::int64_t, 1 << kBinBits>;
+  const auto all = static_cast<std::int64_t>(chunks.size());
+  const int tiles = TileCount(all, kSmallestTile, parallel);
+  std::vector<Histogram> histograms(static_cast<std::size_t>(tiles),
+                                    Histogram{});
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment environment;
+    Histogram& histogram = histograms[static_cast<std::size_t>(t)];
+    const Range mine = TileOf(all, tiles, t);
+    for (std::int64_t c = mine.begin; c < mine.end; ++c) {
+      const Chunk& chunk = chunks[static_cast<std::size_t>(c)];
+      ForEachKey(updates[chunk.tensor], chunk,
+                 [&](std::int64_t /*index*/, Bits key) {
+                   ++histogram[static_cast<std::size_t>(key >> kShift)];
+                 });
+    }
+  });
+  std::int64_t above = 0;
+  std::size_t bin = Histogram{}.size();
+  while (above < k) {
+    --bin;
+    for (const Histogram& histogram : histograms) above += histogram[bin];
+  }
+  return {static_cast<Bits>(bin << kShift),
+          static_cast<Bits>((bin + 1) << kShift)};
 }
 
 }  // namespace fedplug::topk

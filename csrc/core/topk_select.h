@@ -20,7 +20,6 @@
 #include "core/float_environment.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
-#include "core/tiles.h"
 #include "core/topk_band.h"
 #include "core/topk_residual.h"
 
@@ -36,11 +35,12 @@ class Selection {
   Selection(std::vector<Update<T>> updates, std::int64_t k,
             NonFinitePolicy policy, SimdLevel level, Parallel& parallel)
       : updates_(std::move(updates)),
+        chunks_(CutIntoChunks(updates_)),
         policy_(policy),
         kernels_(BlockKernelsFor<T>(level)),
         parallel_(parallel) {
     std::int64_t room = 0;
-    for (const Chunk& chunk : CutIntoChunks(updates_)) {
+    for (const Chunk& chunk : chunks_) {
       states_.push_back({chunk, room});
       room += chunk.end - chunk.begin + kSlack;
       n_ += chunk.end - chunk.begin;
@@ -61,12 +61,12 @@ class Selection {
         return true;
       }
       RestoreSums();
-      band = ExactBand();
+      band = ExactBand(updates_, chunks_, k_, parallel_);
     }
     do {
       if (!SurveyAll(band)) return false;
       if (FindCut(band)) break;
-      band = ExactBand();
+      band = ExactBand(updates_, chunks_, k_, parallel_);
     } while (true);
     Commit(values, indices);
     return true;
@@ -115,26 +115,8 @@ class Selection {
     });
   }
 
-  // Calls body(begin, count) for the blocks of [begin, end).
-  template <typename Body>
-  static void ForEachBlock(std::int64_t begin, std::int64_t end,
-                           const Body& body) {
-    for (; begin < end; begin += kBlock)
-      body(begin, std::min(kBlock, end - begin));
-  }
-
   const Update<T>& UpdateOf(const ChunkState& state) const {
     return updates_[state.chunk.tensor];
-  }
-
-  const T* ReadDelta(const Update<T>& update, std::int64_t begin,
-                     std::int64_t count, T* staging) const {
-    return sums_only_ ? MinusZeros<T>()
-                      : update.delta->Read(begin, count, staging);
-  }
-
-  const T* ResidualOf(const Update<T>& update) const {
-    return sums_only_ ? update.residual_out : update.residual_in;
   }
 
   Band<T> FirstBand() {
@@ -144,9 +126,7 @@ class Selection {
     const DefaultFloatEnvironment environment;
     const std::int64_t lines = SampleLines(n_, k_);
     Bits* const keys = scratch_->keys.template Reserve<Bits>(lines * kLine);
-    std::vector<Chunk> chunks;
-    for (const ChunkState& state : states_) chunks.push_back(state.chunk);
-    const std::int64_t count = SampleKeys(updates_, chunks, n_, lines, keys);
+    const std::int64_t count = SampleKeys(updates_, chunks_, n_, lines, keys);
     return BandFromSample<T>(keys, count, k_, n_);
   }
 
@@ -199,8 +179,8 @@ class Selection {
     ForEachBlock(state->chunk.begin, state->chunk.end,
                  [&](std::int64_t begin, std::int64_t count) {
                    const T* const delta =
-                       ReadDelta(update, begin, count, staging.data());
-                   const T* const residual = ResidualOf(update) + begin;
+                       update.delta->Read(begin, count, staging.data());
+                   const T* const residual = update.residual_in + begin;
                    const SurveyCursor<T> before = cursor;
                    if (!finite || kernels_.survey(delta, residual, count, band,
                                                   &cursor) < kInfinity) {
@@ -237,12 +217,10 @@ class Selection {
     const Update<T>& update = UpdateOf(*state);
     std::array<T, kBlock> staging;
     ForEachBlock(begin, end, [&](std::int64_t at, std::int64_t count) {
-      const T* const delta =
-          sums_only_ ? MinusZeros<T>()
-                     : update.delta->Take(at, count, staging.data());
+      const T* const delta = update.delta->Take(at, count, staging.data());
       const SplitCursor<T> before = *cursor;
       if (kernels_.split(
-              delta, ResidualOf(update) + at, update.residual_out + at, count,
+              delta, update.residual_in + at, update.residual_out + at, count,
               static_cast<std::int32_t>(at), band, cursor) >= kInfinity) {
         state->dropped += DropNonFinite(update, band, before, cursor);
       }
@@ -365,7 +343,12 @@ class Selection {
         residual[listed_indices_[j]] = listed_values_[j];
       }
     });
-    sums_only_ = true;
+    no_deltas_.reserve(updates_.size());
+    for (Update<T>& update : updates_) {
+      no_deltas_.emplace_back(update.delta);
+      update.delta = &no_deltas_.back();
+      update.residual_in = update.residual_out;
+    }
   }
 
   // ---- the cut
@@ -449,23 +432,11 @@ class Selection {
   std::int64_t EndOfTies(const ChunkState& state) const {
     if (state.ties == 0) return state.chunk.begin;
     if (state.ties == state.tied) return state.chunk.end;
-    const Update<T>& update = UpdateOf(state);
-    std::array<T, kBlock> staging;
     std::int64_t left = state.ties;
     std::int64_t end_of_ties = state.chunk.end;
-    ForEachBlock(state.chunk.begin, state.chunk.end,
-                 [&](std::int64_t begin, std::int64_t count) {
-                   if (left == 0) return;
-                   const T* const delta =
-                       ReadDelta(update, begin, count, staging.data());
-                   const T* const residual = ResidualOf(update) + begin;
-                   for (std::int64_t i = 0; i < count && left > 0; ++i) {
-                     const T a = delta[i] + residual[i];
-                     const Bits key = IsFinite(a) ? MagnitudeKey(a) : Bits{0};
-                     if (key + 1 != from_ || --left > 0) continue;
-                     end_of_ties = begin + i + 1;
-                   }
-                 });
+    ForEachKey(UpdateOf(state), state.chunk, [&](std::int64_t index, Bits key) {
+      if (key + 1 == from_ && left-- == 1) end_of_ties = index + 1;
+    });
     return end_of_ties;
   }
 
@@ -477,51 +448,8 @@ class Selection {
     }
   }
 
-  // ---- when the sample misled
-
-  // The leading bits of the k-th largest key, from a histogram of them all.
-  Band<T> ExactBand() {
-    constexpr int kBinBits = 12;
-    constexpr int kShift = kKeyBits<T> - kBinBits;
-    using Histogram = std::array<std::int64_t, 1 << kBinBits>;
-    const int tiles =
-        TileCount(static_cast<std::int64_t>(states_.size()), 16, parallel_);
-    std::vector<Histogram> histograms(static_cast<std::size_t>(tiles),
-                                      Histogram{});
-    parallel_.Run(tiles, [&](int t) {
-      const DefaultFloatEnvironment environment;
-      Histogram& histogram = histograms[static_cast<std::size_t>(t)];
-      std::array<T, kBlock> staging;
-      const Range mine =
-          TileOf(static_cast<std::int64_t>(states_.size()), tiles, t);
-      for (std::int64_t c = mine.begin; c < mine.end; ++c) {
-        const ChunkState& state = states_[static_cast<std::size_t>(c)];
-        const Update<T>& update = UpdateOf(state);
-        ForEachBlock(state.chunk.begin, state.chunk.end,
-                     [&](std::int64_t begin, std::int64_t count) {
-                       const T* const delta =
-                           ReadDelta(update, begin, count, staging.data());
-                       const T* const residual = ResidualOf(update) + begin;
-                       for (std::int64_t i = 0; i < count; ++i) {
-                         const T a = delta[i] + residual[i];
-                         const Bits key =
-                             IsFinite(a) ? MagnitudeKey(a) : Bits{0};
-                         ++histogram[static_cast<std::size_t>(key >> kShift)];
-                       }
-                     });
-      }
-    });
-    std::int64_t above = 0;
-    std::size_t bin = Histogram{}.size();
-    while (above < k_) {
-      --bin;
-      for (const Histogram& histogram : histograms) above += histogram[bin];
-    }
-    return {static_cast<Bits>(bin << kShift),
-            static_cast<Bits>((bin + 1) << kShift)};
-  }
-
   std::vector<Update<T>> updates_;
+  const std::vector<Chunk> chunks_;
   const NonFinitePolicy policy_;
   const BlockKernels<T> kernels_;
   Parallel& parallel_;
@@ -537,7 +465,7 @@ class Selection {
   std::vector<Bits> split_keys_;
   const Bits* band_keys_ = nullptr;  // the keys in the band, in order
   Bits from_ = 0;
-  bool sums_only_ = false;  // residual_out holds the sums already
+  std::vector<NoDelta<T>> no_deltas_;  // once the residual holds the sums
   std::int64_t dropped_ = 0;
 };
 

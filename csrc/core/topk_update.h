@@ -72,6 +72,24 @@ const T* MinusZeros() {
   return zeros->data();
 }
 
+// No deltas any more: the residual holds the sums. What the source that was
+// there before wants to hear when entries leave, it still hears.
+template <typename T>
+class NoDelta final : public DeltaSource<T> {
+ public:
+  explicit NoDelta(const DeltaSource<T>* before) : before_(before) {}
+  const T* Read(std::int64_t /*begin*/, std::int64_t /*count*/,
+                T* /*staging*/) const override {
+    return MinusZeros<T>();
+  }
+  void Prefetch(std::int64_t /*begin*/) const override {}
+  void Clear(std::int32_t index) const override { before_->Clear(index); }
+  bool TakeWrites() const override { return before_->TakeWrites(); }
+
+ private:
+  const DeltaSource<T>* before_;
+};
+
 template <typename T>
 struct Update {
   const DeltaSource<T>* delta;
@@ -101,6 +119,30 @@ std::vector<Chunk> CutIntoChunks(const std::vector<Update<T>>& updates) {
     }
   }
   return chunks;
+}
+
+// Calls body(begin, count) for the blocks of [begin, end).
+template <typename Body>
+void ForEachBlock(std::int64_t begin, std::int64_t end, const Body& body) {
+  for (; begin < end; begin += kBlock) {
+    body(begin, std::min(kBlock, end - begin));
+  }
+}
+
+// Calls body(index, key) for every sum of a chunk; the key of one that is not
+// finite is zero.
+template <typename T, typename Body>
+void ForEachKey(const Update<T>& update, const Chunk& chunk, const Body& body) {
+  std::array<T, kBlock> staging;
+  ForEachBlock(
+      chunk.begin, chunk.end, [&](std::int64_t begin, std::int64_t count) {
+        const T* const delta = update.delta->Read(begin, count, staging.data());
+        const T* const residual = update.residual_in + begin;
+        for (std::int64_t i = 0; i < count; ++i) {
+          const T a = delta[i] + residual[i];
+          body(begin + i, IsFinite(a) ? MagnitudeKey(a) : FloatBitsOf<T>{0});
+        }
+      });
 }
 
 }  // namespace fedplug::topk
