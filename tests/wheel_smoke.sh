@@ -14,4 +14,6 @@ export PYTHONPATH="$work/site:$("$venv/bin/python" -c 'import sysconfig; print(s
 cd "$work"
 "$base" -c 'import fedplug, pathlib; assert pathlib.Path(fedplug.__file__).is_relative_to(pathlib.Path("site").resolve())'
 "$base" -m fedplug doctor
+"$base" -m fedplug examples list
+"$base" -m fedplug examples copy digits . && test -s digits.toml
 echo "the wheel works from another directory"

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fedplug.cli import doctor, plugins_check, plugins_list, plugins_new, plugins_show, run
+from fedplug.cli import doctor, examples, plugins_check, plugins_list, plugins_new, plugins_show, run
 from fedplug.errors import FedplugError
 
 __all__ = ["main"]
@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run.add_parser(commands, common)
+    examples.add_parser(commands, common)
     plugins = commands.add_parser("plugins", help="what is installed", parents=[common])
     actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)
     plugins_list.add_parser(actions, common)

@@ -1,0 +1,91 @@
+"""``fedplug examples list | run NAME | copy NAME``: the programs of ``examples/``, of a checkout or a wheel.
+
+Reads them as files; must not import them, so that listing costs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import runpy
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedplug.errors import ConfigError, UnknownNameError
+
+__all__ = ["add_parser", "find"]
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command and what can be done with an example."""
+    parser = commands.add_parser("examples", help="programs to run and to begin from", parents=[common])
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listing = actions.add_parser("list", help="each example and what it is about", parents=[common])
+    listing.set_defaults(command=_list)
+    run = actions.add_parser("run", help="run an example", parents=[common])
+    run.add_argument("name", metavar="NAME")
+    run.add_argument(
+        "arguments", metavar="...", nargs=argparse.REMAINDER, help="for the example, for instance --help"
+    )
+    run.set_defaults(command=_run)
+    copy = actions.add_parser("copy", help="copy an example, to begin from it", parents=[common])
+    copy.add_argument("name", metavar="NAME")
+    copy.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="default: the current one")
+    copy.set_defaults(command=_copy)
+
+
+def find() -> dict[str, Path]:
+    """The examples by name, sorted: those inside an installed package, or those of the checkout."""
+    installed, checkout = _PACKAGE / "examples_data", _PACKAGE.parent / "examples"
+    folder = installed if installed.is_dir() else checkout
+    files = [path for path in folder.glob("*") if path.suffix in (".py", ".toml")]
+    return {path.stem: path for path in sorted(files)}
+
+
+def _path(name: str) -> Path:
+    examples = find()
+    if name not in examples:
+        raise UnknownNameError("example", name, examples)
+    return examples[name]
+
+
+def _summary(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".toml":
+        return text.partition("\n")[0].lstrip("# ").partition(":")[0]
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from fedplug.cli.table import render
+
+    del arguments
+    rows = [(name, _summary(path)) for name, path in find().items()]
+    print(render(("EXAMPLE", "WHAT IT SHOWS"), rows))
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    path = _path(arguments.name)
+    if path.suffix == ".toml":
+        from fedplug import experiment
+
+        experiment.main(path)
+        return 0
+    sys.argv = [str(path), *arguments.arguments]
+    runpy.run_path(str(path), run_name="__main__")
+    return 0
+
+
+def _copy(arguments: argparse.Namespace) -> int:
+    source = _path(arguments.name)
+    target = Path(arguments.folder) / source.name
+    if target.exists():
+        raise ConfigError(f"{target} exists already; remove it, or name another folder")
+    shutil.copyfile(source, target)
+    print(target)
+    return 0
