@@ -20,6 +20,7 @@
 #include "core/float_environment.h"
 #include "core/parallel.h"
 #include "core/scratch.h"
+#include "core/tiles.h"
 #include "core/topk_band.h"
 #include "core/topk_residual.h"
 
@@ -92,8 +93,9 @@ class Selection {
 
   struct ChunkState {
     Chunk chunk;
-    std::int64_t room;         // where its part of the scratch begins
-    std::int64_t above = 0;    // keys at band.hi and above
+    std::int64_t room;       // where scratch for it and those behind it begins
+    std::int64_t start = 0;  // where its list begins
+    std::int64_t above = 0;  // keys at band.hi and above
     std::int64_t in_band = 0;  // keys in the band
     std::int64_t at_edge = 0;  // keys equal to band.edge
     std::int64_t listed = 0;   // entries a split left in the scratch
@@ -104,14 +106,29 @@ class Selection {
     std::int64_t first_entry = 0;  // where its entries begin in the output
   };
 
+  // Calls body(first, last) for runs of neighbouring chunks: a run is one task.
+  // There are more of them than threads, so that no thread waits long.
+  template <typename Body>
+  void ForEachRun(const Body& body) {
+    constexpr int kRunsPerThread = 4;
+    Serial serial;
+    Parallel& threads = n_ < kOneThread ? serial : parallel_;
+    const auto all = static_cast<std::int64_t>(states_.size());
+    const int most =
+        threads.MaxThreads() == 1 ? 1 : kRunsPerThread * threads.MaxThreads();
+    const auto runs = static_cast<int>(std::min<std::int64_t>(all, most));
+    threads.Run(runs, [&](int r) {
+      const DefaultFloatEnvironment environment;
+      const Range mine = TileOf(all, runs, r);
+      body(states_.data() + mine.begin, states_.data() + mine.end);
+    });
+  }
+
   // Calls body(state) for every chunk.
   template <typename Body>
   void ForEachChunk(const Body& body) {
-    Serial serial;
-    Parallel& threads = n_ < kOneThread ? serial : parallel_;
-    threads.Run(static_cast<int>(states_.size()), [&](int c) {
-      const DefaultFloatEnvironment environment;
-      body(states_[static_cast<std::size_t>(c)]);
+    ForEachRun([&](ChunkState* first, ChunkState* last) {
+      std::for_each(first, last, body);
     });
   }
 
@@ -259,15 +276,21 @@ class Selection {
     listed_values_ = scratch_->values.template Reserve<T>(room_);
     listed_indices_ = scratch_->indices.template Reserve<std::int32_t>(room_);
     band_places_ = scratch_->keys.template Reserve<std::int32_t>(room_);
-    ForEachChunk([&](ChunkState& state) {
-      SplitCursor<T> cursor{listed_values_ + state.room,
-                            listed_indices_ + state.room,
-                            band_places_ + state.room};
-      SplitRange(band, state.chunk.begin, state.chunk.end, &cursor, &state,
-                 [] {});
-      state.listed = cursor.count;
-      state.in_band = cursor.in_band;
-      state.above = cursor.count - cursor.in_band;
+    // One list per run, without gaps: a list scattered over many pages would
+    // cost more to read back than to write.
+    ForEachRun([&](ChunkState* first, ChunkState* last) {
+      std::int64_t start = first->room;
+      for (ChunkState* state = first; state != last; ++state) {
+        SplitCursor<T> cursor{listed_values_ + start, listed_indices_ + start,
+                              band_places_ + start};
+        SplitRange(band, state->chunk.begin, state->chunk.end, &cursor, state,
+                   [] {});
+        state->start = start;
+        state->listed = cursor.count;
+        state->in_band = cursor.in_band;
+        state->above = cursor.count - cursor.in_band;
+        start += cursor.count;
+      }
     });
     CountDropped();
     std::int64_t total = 0;
@@ -276,8 +299,8 @@ class Selection {
     Bits* gathered = split_keys_.data();
     band_keys_ = gathered;
     for (const ChunkState& state : states_) {
-      const T* const listed = listed_values_ + state.room;
-      const std::int32_t* const places = band_places_ + state.room;
+      const T* const listed = listed_values_ + state.start;
+      const std::int32_t* const places = band_places_ + state.start;
       for (std::int64_t j = 0; j < state.in_band; ++j) {
         *gathered++ = MagnitudeKey(listed[places[j]]);
       }
@@ -288,28 +311,43 @@ class Selection {
   // all chosen entries go to the output, in order.
   void FinishSplit(T* values, std::int32_t* indices) {
     ForEachChunk([&](ChunkState& state) {
-      const Update<T>& update = UpdateOf(state);
-      const T* const listed = listed_values_ + state.room;
-      const std::int32_t* const listed_at = listed_indices_ + state.room;
-      const std::int32_t* const places = band_places_ + state.room;
-      std::int64_t end_of_ties = state.ties == state.tied ? state.listed : 0;
-      std::int64_t ties = state.ties;
-      for (std::int64_t j = 0; j < state.in_band; ++j) {
-        const T a = listed[places[j]];
-        const Bits key = MagnitudeKey(a);
-        const bool tied = key + 1 == from_;
-        const bool leaves = key >= from_ || (tied && ties > 0);
-        update.residual_out[listed_at[places[j]]] = leaves ? T{} : a;
-        if (tied && ties-- == 1) end_of_ties = places[j] + 1;
-      }
+      const std::int64_t end_of_ties = ListedEndOfTies(state);
+      const auto below = static_cast<Bits>(from_ - 1);
       T* value = values + state.first_entry;
       std::int32_t* index = indices + state.first_entry;
-      const auto below = static_cast<Bits>(from_ - 1);
       EmitListed(state, {below, below}, 0, end_of_ties, &value, &index);
       EmitListed(state, {from_, from_}, end_of_ties, state.listed, &value,
                  &index);
+      // The list is in the cache by now.
+      const Update<T>& update = UpdateOf(state);
+      const T* const listed = listed_values_ + state.start;
+      const std::int32_t* const listed_at = listed_indices_ + state.start;
+      const std::int32_t* const places = band_places_ + state.start;
+      constexpr std::int64_t kAhead = 16;  // residuals on their way from memory
+      for (std::int64_t j = 0; j < state.in_band; ++j) {
+        if (j + kAhead < state.in_band) {
+          __builtin_prefetch(
+              update.residual_out + listed_at[places[j + kAhead]], 1);
+        }
+        const std::int32_t place = places[j];
+        const T a = listed[place];
+        const Bits leaves_from = place < end_of_ties ? below : from_;
+        update.residual_out[listed_at[place]] =
+            MagnitudeKey(a) >= leaves_from ? T{} : a;
+      }
       ClearSource(update, indices, state);
     });
+  }
+
+  // Up to this place in its list the keys just below the cut leave too.
+  std::int64_t ListedEndOfTies(const ChunkState& state) const {
+    if (state.ties == 0) return 0;
+    if (state.ties == state.tied) return state.listed;
+    const T* const listed = listed_values_ + state.start;
+    std::int64_t left = state.ties;
+    std::int64_t place = 0;
+    for (; left > 0; ++place) left -= MagnitudeKey(listed[place]) + 1 == from_;
+    return place;
   }
 
   // Copies those of the listed entries [begin, end) that a split by `cut`
@@ -321,11 +359,11 @@ class Selection {
     std::array<T, kBlock + kSlack> block_values;
     std::array<std::int32_t, kBlock + kSlack> block_places;
     std::array<std::int32_t, kSlack> no_band;
-    const std::int32_t* const listed_at = listed_indices_ + state.room;
+    const std::int32_t* const listed_at = listed_indices_ + state.start;
     ForEachBlock(begin, end, [&](std::int64_t at, std::int64_t count) {
       SplitCursor<T> cursor{block_values.data(), block_places.data(),
                             no_band.data()};
-      kernels_.split(MinusZeros<T>(), listed_values_ + state.room + at,
+      kernels_.split(MinusZeros<T>(), listed_values_ + state.start + at,
                      left_over.data(), count, static_cast<std::int32_t>(at),
                      cut, &cursor);
       *value = std::copy_n(block_values.data(), cursor.count, *value);
@@ -339,7 +377,7 @@ class Selection {
   void RestoreSums() {
     ForEachChunk([&](ChunkState& state) {
       T* const residual = UpdateOf(state).residual_out;
-      for (std::int64_t j = state.room; j < state.room + state.listed; ++j) {
+      for (std::int64_t j = state.start; j < state.start + state.listed; ++j) {
         residual[listed_indices_[j]] = listed_values_[j];
       }
     });
