@@ -29,8 +29,13 @@ Call = Callable[[], Result | None]
 
 
 def kernel(policy: str) -> Callable[..., Call]:
+    """As in a training loop: the entries of one round are written over those of the round before."""
+
     def prepare(delta, residual, k):
-        return lambda: Result(*kernels.topk_residual(delta, residual, k, on_nonfinite=policy), residual)
+        out = np.ones(k, residual.dtype), np.ones(k, np.int32)
+        return lambda: Result(
+            *kernels.topk_residual(delta, residual, k, on_nonfinite=policy, out=out), residual
+        )
 
     return prepare
 

@@ -7,7 +7,11 @@ from numpy.typing import NDArray
 from fedplug.kernels import ByteBuffer
 
 def topk_residual(
-    delta: NDArray[Any], residual: NDArray[Any], k: int, drop: bool
+    delta: NDArray[Any],
+    residual: NDArray[Any],
+    k: int,
+    drop: bool,
+    out: tuple[NDArray[Any], NDArray[np.int32]] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def topk_residual_many(
     deltas: list[NDArray[Any]], residuals: list[NDArray[Any]], ks: list[int], shared: bool, drop: bool

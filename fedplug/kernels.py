@@ -54,7 +54,12 @@ OnNonFinite: TypeAlias = Literal["error", "drop"]
 
 
 def topk_residual(
-    delta: NDArray[Any], residual: NDArray[Any], k: int, *, on_nonfinite: OnNonFinite = "error"
+    delta: NDArray[Any],
+    residual: NDArray[Any],
+    k: int,
+    *,
+    on_nonfinite: OnNonFinite = "error",
+    out: tuple[NDArray[Any], NDArray[np.int32]] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Takes the k largest entries of ``a = delta + residual`` and leaves the others in ``residual``.
 
@@ -73,16 +78,19 @@ def topk_residual(
             With ``"drop"``, such a sum counts as zero: it leaves nothing in ``residual``, and is chosen (as a
             zero) only where zeros are needed to reach k. Call :func:`count_nonfinite` first to learn how many
             there are.
+        out: ``(values, indices)`` of an earlier call, to be written over. With large k that saves most of the
+            time: memory that was never touched costs more than the selection. After an error it holds
+            anything.
 
     Returns:
-        ``(values, indices)``: the chosen entries, ``[min(k, n)]`` in the dtype of ``residual``, and their
-        flat positions, ``[min(k, n)]`` int32, strictly ascending.
+        ``(values, indices)``, those of ``out`` where it is given: the chosen entries, ``[min(k, n)]`` in the
+        dtype of ``residual``, and their flat positions, ``[min(k, n)]`` int32, strictly ascending.
 
     Raises:
         ArgumentError: An array cannot be used, the two differ in size or share memory, or ``k`` is negative.
         NonFiniteError: Under ``"error"``; its ``count`` is the number of sums that are not finite.
     """
-    return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite))
+    return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite), out)
 
 
 def topk_residual_many(

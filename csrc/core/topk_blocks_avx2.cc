@@ -14,7 +14,7 @@ namespace fedplug::topk {
 namespace {
 
 constexpr std::int64_t kLanes = 8;
-constexpr std::int64_t kPrefetch = 512;
+constexpr std::int64_t kPrefetch = 128;
 
 // kPacking[mask]: the lanes of the mask, in order, in front.
 using Packing = std::array<std::array<std::int32_t, kLanes>, 256>;

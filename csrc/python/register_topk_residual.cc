@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "core/topk_residual.h"
@@ -68,16 +69,46 @@ struct Entries {
   Entries(const Flat& like, std::int64_t count)
       : values(NewArrayLike(like, count)), indices(count) {}
 
+  // Those the caller brought: `out` is None, or (values, indices).
+  Entries(const Flat& like, const char* like_name, std::int64_t count,
+          const py::object& out)
+      : values(like), indices(0) {
+    if (out.is_none()) {
+      *this = Entries(like, count);
+      return;
+    }
+    const auto given = out.cast<std::pair<py::object, py::object>>();
+    values = ArrayLike(like, like_name, given.first, "out[0]", Access::kWrite);
+    const Flat flat =
+        FlatArray(given.second, "out[1]", DType::kInt32, Access::kWrite);
+    if (values.size != count || flat.size != count) {
+      ThrowArgumentError("out has " + std::to_string(values.size) +
+                         " values and " + std::to_string(flat.size) +
+                         " indices; it must have " + std::to_string(count) +
+                         " of each");
+    }
+    RequireDisjoint(values, "out[0]", flat, "out[1]");
+    indices = flat.array;
+  }
+
   Flat values;
   py::array_t<std::int32_t> indices;
 };
 
 py::tuple TopK(const py::object& delta_object,
-               const py::object& residual_object, std::int64_t k, bool drop) {
+               const py::object& residual_object, std::int64_t k, bool drop,
+               const py::object& out) {
   Update update = CheckUpdateInPlace(delta_object, residual_object);
   RequireSimdLevel();
   const std::int64_t n = update.delta.size;
-  Entries entries(update.residual, Chosen(k, n));
+  Entries entries(update.residual, "residual", Chosen(k, n), out);
+  if (!out.is_none()) {
+    const Flat indices{entries.indices, DType::kInt32, entries.indices.size()};
+    RequireDisjoint(update.delta, "delta", entries.values, "out[0]");
+    RequireDisjoint(update.delta, "delta", indices, "out[1]");
+    RequireDisjoint(update.residual, "residual", entries.values, "out[0]");
+    RequireDisjoint(update.residual, "residual", indices, "out[1]");
+  }
   std::int32_t* const index = entries.indices.mutable_data();
   Parallel& threads = Threads();
   std::int64_t non_finite = 0;
@@ -270,7 +301,7 @@ std::int64_t Count(const py::object& delta_object,
 
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
-             py::arg("k"), py::arg("drop"));
+             py::arg("k"), py::arg("drop"), py::arg("out"));
   module.def("topk_residual_many", &TopKMany, py::arg("deltas"),
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),
              py::arg("drop"));

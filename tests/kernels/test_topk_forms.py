@@ -116,6 +116,34 @@ def test_momentum_that_overflows_leaves_velocity_and_residual_as_they_were():
     np.testing.assert_array_equal(residual, np.ones(5))
 
 
+def test_the_entries_of_an_earlier_call_are_written_over():
+    delta, residual = np.arange(9, dtype=np.float32), np.zeros(9, np.float32)
+    out = kernels.topk_residual(delta, residual, 2)
+    values, indices = kernels.topk_residual(delta[::-1].copy(), residual, 2, out=out)
+    assert values is out[0]
+    assert indices is out[1]
+    np.testing.assert_array_equal(indices, [0, 1])
+    np.testing.assert_array_equal(values, [8, 8])
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (
+            (np.zeros(2), np.zeros(2, np.int32)),
+            r"out\[0\] has dtype float64; it must be float32, as residual",
+        ),
+        ((np.zeros(2, np.float32), np.zeros(2, np.int64)), r"out\[1\] has dtype int64"),
+        ((np.zeros(3, np.float32), np.zeros(2, np.int32)), "out has 3 values and 2 indices; it must have 2"),
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(out, message):
+    delta, residual = np.ones(9, np.float32), np.ones(9, np.float32)
+    with pytest.raises(errors.ArgumentError, match=message):
+        kernels.topk_residual(delta, residual, 2, out=out)
+    np.testing.assert_array_equal(residual, 1)
+
+
 # Prints the level, and one checksum over selections of all kinds.
 LEVEL = """
 import numpy as np
