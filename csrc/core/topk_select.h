@@ -318,24 +318,38 @@ class Selection {
       EmitListed(state, {below, below}, 0, end_of_ties, &value, &index);
       EmitListed(state, {from_, from_}, end_of_ties, state.listed, &value,
                  &index);
-      // The list is in the cache by now.
       const Update<T>& update = UpdateOf(state);
-      const T* const listed = listed_values_ + state.start;
-      const std::int32_t* const listed_at = listed_indices_ + state.start;
-      const std::int32_t* const places = band_places_ + state.start;
-      constexpr std::int64_t kAhead = 16;  // residuals on their way from memory
-      for (std::int64_t j = 0; j < state.in_band; ++j) {
-        if (j + kAhead < state.in_band) {
-          __builtin_prefetch(
-              update.residual_out + listed_at[places[j + kAhead]], 1);
-        }
-        const std::int32_t place = places[j];
-        const T a = listed[place];
-        const Bits leaves_from = place < end_of_ties ? below : from_;
-        update.residual_out[listed_at[place]] =
-            MagnitudeKey(a) >= leaves_from ? T{} : a;
-      }
+      ZeroChosenOfBand(state, end_of_ties, update.residual_out);
       ClearSource(update, indices, state);
+    });
+  }
+
+  // The residuals of the band are far apart, and seldom in the cache: only
+  // those that change are touched, and they are asked for ahead.
+  void ZeroChosenOfBand(const ChunkState& state, std::int64_t end_of_ties,
+                        T* residual) const {
+    constexpr std::int64_t kAhead = 24;
+    const T* const listed = listed_values_ + state.start;
+    const std::int32_t* const listed_at = listed_indices_ + state.start;
+    const std::int32_t* const places = band_places_ + state.start;
+    std::array<std::int32_t, kBlock> leaving;
+    ForEachBlock(0, state.in_band, [&](std::int64_t begin, std::int64_t count) {
+      std::int64_t found = 0;
+      for (std::int64_t j = begin; j < begin + count; ++j) {
+        const std::int32_t place = places[j];
+        const Bits key = MagnitudeKey(listed[place]);
+        leaving[static_cast<std::size_t>(found)] = listed_at[place];
+        found += key >= from_ || (key + 1 == from_ && place < end_of_ties);
+      }
+      for (std::int64_t j = 0; j < found + kAhead; ++j) {
+        if (j < found) {
+          __builtin_prefetch(residual + leaving[static_cast<std::size_t>(j)],
+                             1);
+        }
+        if (j >= kAhead) {
+          residual[leaving[static_cast<std::size_t>(j - kAhead)]] = T{};
+        }
+      }
     });
   }
 
