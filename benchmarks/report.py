@@ -1,8 +1,8 @@
 """Turns the JSON of a benchmark run into a table and two pictures.
 
-``python benchmarks/report.py RUN.json [FOLDER]`` writes ``cpu.md``, ``cpu_floor.svg`` and
-``cpu_speedup.svg`` into FOLDER (``benchmarks/results``). Every ratio is of two medians of one process. Must
-not run anything itself, nor know how a case is made: it reads what the cases wrote into ``extra_info``.
+``python benchmarks/report.py RUN.json [STEM]`` writes STEM.md, STEM_floor.svg and STEM_speedup.svg; STEM is
+``benchmarks/results/cpu`` unless given. Every ratio is of two medians of one process. Must not run anything
+itself, nor know how a case is made: it reads what the cases wrote into ``extra_info``.
 """
 
 from __future__ import annotations
@@ -110,19 +110,28 @@ def machine(run: dict[str, Any]) -> list[str]:
     ]
 
 
-def page(run: dict[str, Any]) -> str:
+def page(run: dict[str, Any], stem: str) -> str:
     lines = ["# CPU kernels", "", "Written by `make bench`; float32, medians, ratios within one process.", ""]
     lines += machine(run)
     lines += ["## Top-k with residual", "", "The floor is `residual += delta` in NumPy, on one thread.", ""]
     lines += topk_table(run)
-    lines += ["![Times of the floor](cpu_floor.svg)", "", "![Speed-up over peers](cpu_speedup.svg)", ""]
-    lines += ["## Awkward data, n = 1e7", "", *data_table(run)]
-    lines += ["## A model at once, k / n = 1 %", "", *model_table(run)]
-    lines += ["## Adding payloads into a sum, n = 1e7", "", *scatter_table(run)]
+    lines += [
+        f"![Time over the floor]({stem}_floor.svg)",
+        "",
+        f"![Speed-up over peers]({stem}_speedup.svg)",
+        "",
+    ]
+    for title, rows in (
+        ("Awkward data, n = 1e7", data_table(run)),
+        ("A model at once, k / n = 1 %", model_table(run)),
+        ("Adding payloads into a sum, n = 1e7", scatter_table(run)),
+    ):
+        if len(rows) > 3:  # more than the header
+            lines += [f"## {title}", "", *rows]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def draw(run: dict[str, Any], folder: Path) -> None:
+def draw(run: dict[str, Any], stem: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
@@ -149,23 +158,24 @@ def draw(run: dict[str, Any], folder: Path) -> None:
         axes.set_title(way)
     panels[0].set_ylabel("time / floor")
     panels[0].legend()
-    figure.savefig(folder / "cpu_floor.svg", metadata={"Date": None})
+    figure.savefig(f"{stem}_floor.svg", metadata={"Date": None})
 
     figure, panels = plt.subplots(1, len(PEERS), figsize=(12, 4), sharey=True, layout="constrained")
     for axes, peer in zip(panels, PEERS, strict=True):
         lines(axes, peer, "kernel, drop")
         axes.set_title(peer if axes.lines else f"{peer}: not installed")
+        if axes.lines:
+            axes.legend()
     panels[0].set_ylabel("speed-up of the kernel")
-    panels[0].legend()
-    figure.savefig(folder / "cpu_speedup.svg", metadata={"Date": None})
+    figure.savefig(f"{stem}_speedup.svg", metadata={"Date": None})
 
 
 def main(arguments: list[str]) -> None:
     run = json.loads(Path(arguments[0]).read_text())
-    folder = Path(arguments[1] if len(arguments) > 1 else Path(__file__).parent / "results")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cpu.md").write_text(page(run))
-    draw(run, folder)
+    stem = Path(arguments[1]) if len(arguments) > 1 else Path(__file__).parent / "results" / "cpu"
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_name(stem.name + ".md").write_text(page(run, stem.name))
+    draw(run, stem)
 
 
 if __name__ == "__main__":
