@@ -100,6 +100,28 @@ TEST(ScatterDecodeAdd, DoesNotDependOnTheNumberOfThreads) {
   });
 }
 
+// Long enough for several tiles of the cache; dense payloads, which ask for
+// tiles ahead, and thin ones, for which tiles are made longer.
+TEST(ScatterDecodeAdd, EqualsTheReferenceAcrossTiles) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(3);
+    Serial serial;
+    ThreadPool two(2);
+    const std::int64_t n = 300007;
+    for (const std::int64_t largest_k : {n, n / 50, std::int64_t{100}}) {
+      for (Parallel* threads :
+           {static_cast<Parallel*>(&serial), static_cast<Parallel*>(&two)}) {
+        SCOPED_TRACE("at most " + std::to_string(largest_k) + " entries");
+        ExpectReference(
+            RandomVector<T>(n, Fill::kNormal, random),
+            RandomPayloads<T>(4, n, largest_k, true, Fill::kNormal, random),
+            *threads, 1);
+      }
+    }
+  });
+}
+
 // Two payloads over n = 10, mended or broken by the caller before the call.
 struct Call {
   std::int64_t n = 10;
