@@ -16,12 +16,12 @@ import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.parts import as_aggregator, as_encoder
 
-__all__ = ["StatefulClientsProcess", "build_weighted_fed_avg"]
+__all__ = ["StatefulClientsProcess", "assemble_process", "build_weighted_fed_avg"]
 
 
 class StatefulClientsProcess(tff.templates.IterativeProcess):
@@ -117,6 +117,41 @@ def build_weighted_fed_avg(
     parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
     initialize = _build_initialize(template, parts)
     next_fn = _build_next(template, parts, initialize.type_signature.result)
+    return assemble_process(
+        "fedplug.process.build_weighted_fed_avg",
+        initialize,
+        next_fn,
+        initialize_client=parts.init_client,
+        encoder=model,
+        aggregator=chosen_aggregator,
+        update_type=update_type,
+        lowering=chosen_lowering,
+    )
+
+
+def assemble_process(
+    name: str,
+    initialize: Any,
+    next_fn: Any,
+    *,
+    initialize_client: Any,
+    encoder: ModelEncoder,
+    aggregator: Aggregator,
+    update_type: Any,
+    lowering: str,
+) -> StatefulClientsProcess:
+    """What every builder ends with: the process, and the signature that stores compare.
+
+    Args:
+        name: Of the builder, for the signature.
+        initialize: ``( -> S@SERVER)``, S with a field ``global_model_weights``.
+        next_fn: As `StatefulClientsProcess.next`.
+        initialize_client: ``( -> C)``.
+        encoder: Of the model's update.
+        aggregator: Of the updates.
+        update_type: The TFF type of an update.
+        lowering: ``"fused"`` or ``"reference"``.
+    """
     state_type = initialize.type_signature.result.member
 
     @tff.tensorflow.computation(state_type)
@@ -124,21 +159,21 @@ def build_weighted_fed_avg(
         return state.global_model_weights
 
     signature = {
-        "process": "fedplug.process.build_weighted_fed_avg",
-        "encoder": model.get_config(),
-        "aggregator": {"name": chosen_aggregator.name, "config": chosen_aggregator.get_config()},
+        "process": name,
+        "encoder": encoder.get_config(),
+        "aggregator": {"name": aggregator.name, "config": aggregator.get_config()},
         "update": str(update_type),
         "server_state": str(state_type),
-        "client_state": str(parts.init_client.type_signature.result),
+        "client_state": str(initialize_client.type_signature.result),
     }
     return StatefulClientsProcess(
         initialize,
         next_fn,
-        initialize_client=parts.init_client,
+        initialize_client=initialize_client,
         get_model_weights=get_model_weights,
         signature=signature,
-        dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in model.specs),
-        lowering=chosen_lowering,
+        dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
+        lowering=lowering,
     )
 
 

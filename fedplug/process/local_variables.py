@@ -20,7 +20,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
-from fedplug.process.fed_avg import StatefulClientsProcess
+from fedplug.process.fed_avg import StatefulClientsProcess, assemble_process
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.parts import as_aggregator, as_encoder
 
@@ -100,27 +100,14 @@ def build_local_variables_fed_avg(
     initialize_client = _build_initialize_client(model, parts)
     client_state_type = initialize_client.type_signature.result
     next_fn = _build_next(model, parts, train, finalizer, initialize.type_signature.result, client_state_type)
-    state_type = initialize.type_signature.result.member
-
-    @tff.tensorflow.computation(state_type)
-    def get_model_weights(state: Any) -> Any:
-        return state.global_model_weights
-
-    signature = {
-        "process": "fedplug.process.build_local_variables_fed_avg",
-        "encoder": encoding.get_config(),
-        "aggregator": {"name": chosen_aggregator.name, "config": chosen_aggregator.get_config()},
-        "update": str(trainable_type),
-        "server_state": str(state_type),
-        "client_state": str(client_state_type),
-    }
-    return StatefulClientsProcess(
+    return assemble_process(
+        "fedplug.process.build_local_variables_fed_avg",
         initialize,
         next_fn,
         initialize_client=initialize_client,
-        get_model_weights=get_model_weights,
-        signature=signature,
-        dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoding.specs),
+        encoder=encoding,
+        aggregator=chosen_aggregator,
+        update_type=trainable_type,
         lowering=chosen_lowering,
     )
 
