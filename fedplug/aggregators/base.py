@@ -7,12 +7,13 @@ Knows TensorFlow tensors; must not know TFF: `fedplug.process` lifts these funct
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from fedplug.encoders.model import ModelEncoder
+from fedplug.part import Part
 
 __all__ = ["Aggregator", "Update"]
 
@@ -33,7 +34,7 @@ class Update:
         return self._encoder.accumulate(sums, self._buffers, weight)
 
 
-class Aggregator(abc.ABC):
+class Aggregator(Part):
     """Combines client updates on the server; functional, and traced into TensorFlow graphs.
 
     For every round: ``zero``, then ``accumulate`` once per client in client order, possibly in several
@@ -41,18 +42,6 @@ class Aggregator(abc.ABC):
     model's tensors. Accumulators and states are (nested) mappings and tuples of tensors whose structure,
     shapes and dtypes stay fixed.
     """
-
-    name: ClassVar[str]
-    """The name under which the registry knows this aggregator, for instance ``"mean"``."""
-
-    @abc.abstractmethod
-    def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that make an equal aggregator; JSON values only."""
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Aggregator:
-        """The inverse of `get_config`."""
-        return cls(**config)
 
     @property
     def weights_by_examples(self) -> bool:
@@ -79,14 +68,3 @@ class Aggregator(abc.ABC):
     @abc.abstractmethod
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
         """The update, one tensor per spec, and the next state; without any client the update is zero."""
-
-    def __eq__(self, other: object) -> bool:
-        """Aggregators are values: equal when their class and configuration are."""
-        return type(self) is type(other) and self.get_config() == other.get_config()  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash((type(self), repr(sorted(self.get_config().items()))))
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
-        return f"{self.name}({arguments})"

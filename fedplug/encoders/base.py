@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tensorflow as tf
 
+from fedplug.part import Part
 from fedplug.spec import Capabilities
 
 __all__ = ["Encoder", "Payload", "State"]
@@ -22,7 +23,7 @@ State = Mapping[str, tf.Tensor]
 """What stays on a client between rounds for one tensor, as named tensors; empty for a stateless encoder."""
 
 
-class Encoder(abc.ABC):
+class Encoder(Part):
     """Compresses one tensor at a time; functional, so that a process can hold the state wherever it belongs.
 
     All methods but `get_config` are traced into TensorFlow graphs: they take and return tensors, keep nothing
@@ -37,9 +38,6 @@ class Encoder(abc.ABC):
     the layout is a new ``wire_id``.
     """
 
-    name: ClassVar[str]
-    """The name under which the registry knows this encoder, for instance ``"topk"``."""
-
     wire_id: ClassVar[str]
     """Names the frozen layout of `to_wire`, for instance ``"topk/1"``; at most 32 ASCII characters."""
 
@@ -47,15 +45,6 @@ class Encoder(abc.ABC):
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
         """What this encoder, as configured, promises."""
-
-    @abc.abstractmethod
-    def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that make an equal encoder; JSON values only."""
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Encoder:
-        """The inverse of `get_config`."""
-        return cls(**config)
 
     def init_state(self, spec: tf.TensorSpec) -> State:
         """The state of a client that takes part for the first time. Default: none."""
@@ -102,16 +91,6 @@ class Encoder(abc.ABC):
 
         The bytes are hostile: whatever they are, the result is a valid payload or an
         `tf.errors.InvalidArgumentError`; never a read or write out of bounds, never an allocation that the
-        number of bytes or the spec does not justify.
+        number of bytes or the spec does not justify. A payload that stands for a NaN or an infinity is not
+        valid: what is added to the server's model must not be able to spoil it.
         """
-
-    def __eq__(self, other: object) -> bool:
-        """Encoders are values: equal when their class and configuration are."""
-        return type(self) is type(other) and self.get_config() == other.get_config()  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash((type(self), repr(sorted(self.get_config().items()))))
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
-        return f"{self.name}({arguments})"

@@ -6,19 +6,17 @@ Knows TensorFlow tensors; must not know what the indices point into.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from fedplug.part import Part
+
 __all__ = ["IndexCoder"]
 
 
-class IndexCoder(abc.ABC):
+class IndexCoder(Part):
     """Writes strictly ascending indices as bytes. A value, like `Encoder`, and traced into graphs like it."""
-
-    name: ClassVar[str]
-    """The name under which the registry knows this coder, for instance ``"rice"``."""
 
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rice/1"``; part of a pipeline's wire id."""
@@ -26,11 +24,6 @@ class IndexCoder(abc.ABC):
     def get_config(self) -> dict[str, Any]:
         """The keyword arguments that make an equal coder; JSON values only. Default: none."""
         return {}
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> IndexCoder:
-        """The inverse of `get_config`."""
-        return cls(**config)
 
     @abc.abstractmethod
     def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
@@ -54,13 +47,3 @@ class IndexCoder(abc.ABC):
             count: How many indices there must be; int32 scalar, already known to be in ``[0, size]``.
             size: Of the tensor they point into.
         """
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.get_config() == other.get_config()  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash((type(self), repr(sorted(self.get_config().items()))))
-
-    def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
-        return f"{self.name}({arguments})" if arguments else self.name

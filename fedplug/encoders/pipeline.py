@@ -18,7 +18,7 @@ from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.index_coders import Rice
 from fedplug.encoders.quantizer import Quantizer
 from fedplug.encoders.raw import Raw
-from fedplug.encoders.sparse_form import SparseForm
+from fedplug.encoders.sparse_form import SparseEncoder, SparseForm
 from fedplug.encoders.sparsifier import Sparsifier
 from fedplug.encoders.topk import TopK
 from fedplug.errors import CapabilityError, ConfigError
@@ -35,7 +35,7 @@ _ROLES: tuple[tuple[type, str], ...] = (
 )
 
 
-class Pipeline(Encoder):
+class Pipeline(SparseEncoder):
     """The sparsifier chooses entries, the quantizer shortens their values, the index coder their indices.
 
     With error feedback the sparsifier's residual also takes what the quantizer lost of the chosen entries, so
@@ -84,6 +84,11 @@ class Pipeline(Encoder):
         return cls(parts)
 
     @property
+    def form(self) -> SparseForm:
+        """The quantizer's values, the coder's indices."""
+        return self._form
+
+    @property
     def wire_id(self) -> str:  # type: ignore[override]  # a constant of every other encoder
         """See the class."""
         return self._form.wire_id
@@ -111,26 +116,6 @@ class Pipeline(Encoder):
         payload = self._form.payload(chosen.values, chosen.indices, x.shape.num_elements(), round_num)
         lost = chosen.values - self._form.values(payload, x.dtype)
         return payload, self._sparsifier.give_back(chosen.state, lost, chosen.indices)
-
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """Zeros with the payload's values at its indices."""
-        return self.accumulate(tf.zeros(spec.shape, spec.dtype), payload, tf.ones([], spec.dtype), spec)
-
-    def accumulate(
-        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
-    ) -> tf.Tensor:
-        """Touches the payload's entries only."""
-        del spec
-        return self._form.accumulate(accumulator, payload, weight)
-
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """See `SparseForm`."""
-        del spec
-        return self._form.to_wire(payload)
-
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """See `SparseForm`."""
-        return self._form.from_wire(body, spec)
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self._stages))

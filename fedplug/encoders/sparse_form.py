@@ -5,18 +5,19 @@ Knows the two contracts; must not know sparsifiers, or how entries are chosen.
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import tensor_bytes
-from fedplug.encoders.base import Payload
+from fedplug.encoders.base import Encoder, Payload
 from fedplug.encoders.checks import require
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.quantizer import Quantizer
 
-__all__ = ["SparseForm"]
+__all__ = ["SparseEncoder", "SparseForm", "scatter_add"]
 
 _LENGTHS_BYTES = 8
 _VALUE = "value_"
@@ -81,6 +82,35 @@ class SparseForm:
             "index_code": code,
             **{_VALUE + key: part for key, part in quantized.items()},
         }
+
+
+class SparseEncoder(Encoder):
+    """An encoder whose payloads are of a `SparseForm`: how they are made is left to the subclass."""
+
+    @property
+    @abc.abstractmethod
+    def form(self) -> SparseForm:
+        """How the entries travel."""
+
+    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """Zeros with the payload's values at its indices."""
+        return self.accumulate(tf.zeros(spec.shape, spec.dtype), payload, tf.ones([], spec.dtype), spec)
+
+    def accumulate(
+        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
+    ) -> tf.Tensor:
+        """Touches the payload's entries only."""
+        del spec
+        return self.form.accumulate(accumulator, payload, weight)
+
+    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """See `SparseForm`."""
+        del spec
+        return self.form.to_wire(payload)
+
+    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+        """See `SparseForm`."""
+        return self.form.from_wire(body, spec)
 
 
 def scatter_add(

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.base import Payload, State
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.index_coders import Rice
 from fedplug.encoders.raw import Raw
-from fedplug.encoders.sparse_form import SparseForm, scatter_add
+from fedplug.encoders.sparse_form import SparseEncoder, SparseForm, scatter_add
 
 __all__ = ["Selection", "Sparsifier"]
 
@@ -34,7 +34,7 @@ class Selection(NamedTuple):
     state: State
 
 
-class Sparsifier(Encoder):
+class Sparsifier(SparseEncoder):
     """Chooses entries; from `select` follows everything an `Encoder` does with a tensor.
 
     Alone it sends values as they are and indices through `index_coder`. A state that is kept between rounds
@@ -64,31 +64,12 @@ class Sparsifier(Encoder):
         return {**state, "residual": scatter_add(state["residual"], lost, indices)}
 
     @property
-    def _form(self) -> SparseForm:
+    def form(self) -> SparseForm:
+        """Values as they are."""
         return SparseForm(Raw(), self.index_coder)
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
         """The selection as a payload; see `SparseForm`."""
         selection = self.select(x, state, round_num)
         size = x.shape.num_elements()
-        return self._form.payload(selection.values, selection.indices, size, round_num), selection.state
-
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """Zeros with the payload's values at its indices."""
-        return self.accumulate(tf.zeros(spec.shape, spec.dtype), payload, tf.ones([], spec.dtype), spec)
-
-    def accumulate(
-        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
-    ) -> tf.Tensor:
-        """Touches the payload's entries only."""
-        del spec
-        return self._form.accumulate(accumulator, payload, weight)
-
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """See `SparseForm`."""
-        del spec
-        return self._form.to_wire(payload)
-
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """See `SparseForm`."""
-        return self._form.from_wire(body, spec)
+        return self.form.payload(selection.values, selection.indices, size, round_num), selection.state

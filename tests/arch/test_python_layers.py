@@ -22,6 +22,7 @@ PACKAGE = ROOT / "fedplug"
 MAY_IMPORT = {
     # the registry
     "errors": set(),
+    "part": set(),
     "spec": {"errors"},
     "hookspecs": {"spec"},
     "builtin": {"hookspecs", "spec"},
@@ -35,8 +36,8 @@ MAY_IMPORT = {
     "stores": {"errors", "kernels", "manager", "wire"},
     # tensors
     "ops": {"errors"},
-    "encoders": {"errors", "manager", "ops", "spec", "wire"},
-    "aggregators": {"encoders", "errors", "spec"},
+    "encoders": {"errors", "manager", "ops", "part", "spec", "wire"},
+    "aggregators": {"encoders", "errors", "part", "spec"},
     # TFF
     "process": {"aggregators", "api", "encoders", "errors", "ops", "spec"},
     "runtime": {"errors", "ops"},

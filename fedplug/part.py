@@ -1,0 +1,38 @@
+"""What encoders, aggregators and their like have in common: a name, a configuration, and equality by both.
+
+Must not know any kind of part, nor import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+__all__ = ["Part"]
+
+
+class Part(abc.ABC):
+    """A value: immutable, made from its configuration, equal to every other made from the same."""
+
+    name: ClassVar[str]
+    """The name under which the registry knows this part, for instance ``"topk"``."""
+
+    @abc.abstractmethod
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments that make an equal part; JSON values only."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The inverse of `get_config`."""
+        return cls(**config)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.get_config() == other.get_config()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(sorted(self.get_config().items()))))
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        return f"{self.name}({arguments})" if arguments else self.name
