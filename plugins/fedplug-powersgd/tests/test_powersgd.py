@@ -1,0 +1,156 @@
+"""What the PowerSGD encoder promises: a projection, warm start, error feedback, bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fedplug_powersgd import matrices
+from fedplug_powersgd.encoder import PowerSGD
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedplug
+from fedplug.errors import ConfigError
+from fedplug.testing import EncoderSuite, PluginPackageSuite
+
+ROUND = tf.constant(0)
+
+
+class TestPackage(PluginPackageSuite):
+    distribution = "fedplug-powersgd"
+
+
+class TestConformance(EncoderSuite):
+    golden = Path(__file__).with_name("golden")
+    shapes = ((), (0,), (7,), (3, 5), (2, 0, 3), (4, 5, 7), (61, 67))
+
+    def make_encoder(self):
+        return PowerSGD(1, min_ratio=1)
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float64], ids=lambda dtype: dtype.name)
+class TestOtherDtypes:
+    def test_matrices_survive_the_wire_and_nothing_is_lost(self, dtype):
+        spec = tf.TensorSpec([20, 30], dtype)
+        encoder = PowerSGD(2)
+        x = tf.cast(np.random.default_rng(0).standard_normal((20, 30)), dtype)
+        payload, state = encoder.encode(x, encoder.init_state(spec), ROUND)
+        decoded = encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec)
+        unit = np.finfo(np.float32).eps if dtype == tf.float64 else float(2.0**-7)
+        np.testing.assert_allclose(
+            tf.cast(decoded + state["residual"], tf.float64), tf.cast(x, tf.float64), atol=4 * unit
+        )
+
+
+def low_rank(rng, m, n, rank):
+    return (rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))).astype(np.float32)
+
+
+def encode_rounds(encoder, updates):
+    """The decoded tensor of every round, and the last state."""
+    spec = tf.TensorSpec(updates[0].shape, tf.float32)
+
+    @tf.function
+    def one(x, state):
+        payload, state = encoder.encode(x, state, ROUND)
+        return encoder.decode(payload, spec), state
+
+    state, decoded = encoder.init_state(spec), []
+    for x in updates:
+        sent, state = one(tf.constant(x), state)
+        decoded.append(sent.numpy())
+    return decoded, state
+
+
+def test_installing_the_distribution_is_enough_to_use_it():
+    assert fedplug.encoder("powersgd(3)") == PowerSGD(3)
+
+
+def test_a_matrix_of_at_most_that_rank_arrives_whole():
+    x = low_rank(np.random.default_rng(0), 50, 40, 3)
+    (decoded,), state = encode_rounds(PowerSGD(3), [x])
+    np.testing.assert_allclose(decoded, x, atol=1e-4)
+    np.testing.assert_allclose(state["residual"], 0, atol=1e-4)
+
+
+def test_a_matrix_of_lower_rank_than_asked_for_arrives_whole_too():
+    x = low_rank(np.random.default_rng(0), 50, 40, 1)
+    (decoded,), _ = encode_rounds(PowerSGD(4), [x])
+    np.testing.assert_allclose(decoded, x, atol=1e-4)
+
+
+def test_the_factors_of_the_same_matrix_converge_to_the_best_ones():
+    """Warm start: every round is one step of a power iteration (without a residual to carry over)."""
+    rng = np.random.default_rng(0)
+    x = low_rank(rng, 60, 50, 2) + 0.1 * rng.standard_normal((60, 50)).astype(np.float32)
+    u, s, v = np.linalg.svd(x)
+    best = np.linalg.norm(x - (u[:, :2] * s[:2]) @ v[:2])
+    encoder, spec = PowerSGD(2), tf.TensorSpec(x.shape, tf.float32)
+    state, errors = encoder.init_state(spec), []
+    for _ in range(3):
+        payload, state = encoder.encode(tf.constant(x), {**state, "residual": tf.zeros_like(x)}, ROUND)
+        errors.append(np.linalg.norm(x - encoder.decode(payload, spec)))
+    assert errors[0] > 1.01 * best
+    assert errors[-1] == pytest.approx(best, rel=1e-3)
+
+
+def test_what_is_left_behind_arrives_later():
+    x = np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)
+    decoded, state = encode_rounds(PowerSGD(2), [x] * 30)
+    np.testing.assert_allclose(np.sum(decoded, axis=0) + state["residual"], 30 * x, rtol=1e-4, atol=1e-3)
+    errors = [np.linalg.norm(np.mean(decoded[:rounds], axis=0) - x) / np.linalg.norm(x) for rounds in (1, 30)]
+    assert errors[0] > 0.8
+    assert errors[1] < 0.4
+
+
+def test_a_round_without_an_update_does_not_end_the_power_iteration():
+    x = low_rank(np.random.default_rng(0), 50, 40, 2)
+    decoded, _ = encode_rounds(PowerSGD(2), [np.zeros_like(x), x])
+    np.testing.assert_array_equal(decoded[0], 0)
+    np.testing.assert_allclose(decoded[1], x, atol=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 4), st.integers(0, 2**32 - 1))
+def test_columns_become_orthonormal_or_zero_and_span_the_same_space(m, r, rank, seed):
+    rng = np.random.default_rng(seed)
+    p = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, r))
+    q = matrices.orthonormal_columns(tf.constant(p)).numpy()
+    gram = q.T @ q
+    np.testing.assert_allclose(gram, np.diag(np.round(np.diag(gram))), atol=1e-9)
+    np.testing.assert_allclose(q @ (q.T @ p), p, atol=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_products_are_those_of_matrices(m, n, r, seed):
+    rng = np.random.default_rng(seed)
+    a, b, c = rng.standard_normal((m, n)), rng.standard_normal((n, r)), rng.standard_normal((m, r))
+    np.testing.assert_allclose(matrices.times(tf.constant(a), tf.constant(b)), a @ b, atol=1e-12)
+    np.testing.assert_allclose(matrices.times_transposed(tf.constant(a), tf.constant(c)), a.T @ c, atol=1e-12)
+    np.testing.assert_allclose(matrices.product(tf.constant(c), tf.constant(b)), c @ b.T, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "numbers"),
+    [((100, 50), 2 * 150), ((3, 3, 16, 32), 2 * (144 + 32)), ((10, 4), 40), ((1000,), 1000)],
+    ids=str,
+)
+def test_the_bytes_are_those_of_the_factors_where_that_saves_half(shape, numbers):
+    spec, encoder = tf.TensorSpec(shape, tf.float32), PowerSGD(2)
+    payload, _ = encoder.encode(tf.ones(shape), encoder.init_state(spec), ROUND)
+    scale = 4 if numbers < np.prod(shape) else 0
+    assert len(encoder.to_wire(payload, spec)) == scale + 4 * numbers
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"rank": 0}, {"rank": 1.5}, {"min_ratio": 0.5}, {"min_ratio": float("inf")}, {"seed": -1}],
+    ids=str,
+)
+def test_arguments_out_of_range_are_refused(arguments):
+    with pytest.raises(ConfigError, match=f"powersgd {next(iter(arguments))} is"):
+        PowerSGD(**arguments)
