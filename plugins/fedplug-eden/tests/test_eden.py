@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -22,6 +23,7 @@ VNMSE = {1: math.pi / 2 - 1, 2: 0.13312, 3: 0.035784, 4: 0.0095921, 5: 0.0025110
 
 
 class TestConformance(EncoderSuite):
+    golden = Path(__file__).with_name("golden")
     shapes = ((0,), (600,))
     dtypes = (tf.float32, tf.bfloat16)
 
