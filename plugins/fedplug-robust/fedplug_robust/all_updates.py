@@ -1,0 +1,121 @@
+"""The base of aggregators that must see all updates of a round at once, side by side.
+
+Knows fedplug's aggregator contract; must not know what is made of the updates.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.aggregators import Aggregator, Update
+from fedplug.encoders.checks import require
+from fedplug.errors import ConfigError
+
+__all__ = ["DEFAULT_MAX_CLIENTS", "AllUpdates", "check_whole_number"]
+
+DEFAULT_MAX_CLIENTS = 32
+
+Rows = Sequence[tf.Tensor]
+
+
+class AllUpdates(Aggregator):
+    """Decodes every update into a row of a buffer and combines the rows at the end.
+
+    The accumulator is ``{"rows": one [max_clients, *shape] per tensor, "count": int32}``, in client order: it
+    costs ``max_clients`` dense models, whatever the encoder is and however few clients there are. Weights are
+    ignored, as a client that chose its weight could outvote the others.
+
+    How clients are spread over accumulators that are merged does not change a bit of the result. A round with
+    more updates than rows fails with an error that says so, and nothing of it is used.
+    """
+
+    def __init__(self, max_clients: int) -> None:
+        """Sets the number of rows.
+
+        Args:
+            max_clients: The most updates a round may have, 1 up.
+
+        Raises:
+            ConfigError: It is no whole number of at least 1.
+        """
+        check_whole_number(f"{self.name} max_clients", max_clients, at_least=1)
+        self.max_clients = max_clients
+
+    @abc.abstractmethod
+    def combine(self, rows: Rows) -> Rows:
+        """Of each tensor's rows ``[clients, n]``, one vector ``[n]`` of the same dtype; clients >= 1."""
+
+    @property
+    def weights_by_examples(self) -> bool:
+        """No: every client counts as one."""
+        return False
+
+    def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
+        """No rows yet."""
+        rows = tuple(tf.zeros([self.max_clients, *spec.shape], spec.dtype) for spec in specs)
+        return {"rows": rows, "count": tf.constant(0)}
+
+    def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
+        """Writes the decoded update into the next row."""
+        del weight
+        count = accumulator["count"]
+        with self._room_for(count + 1):
+            at = tf.reshape(tf.identity(count), [1, 1])
+        rows = tuple(
+            tf.tensor_scatter_nd_update(rows, at, tensor[tf.newaxis])
+            for rows, tensor in zip(accumulator["rows"], update.decode(), strict=True)
+        )
+        return {"rows": rows, "count": count + 1}
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Puts the rows of ``right`` below those of ``left``."""
+        count = left["count"] + right["count"]
+        with self._room_for(count):
+            shift = tf.identity(left["count"])
+        rows = tuple(
+            tf.where(_column(tf.range(self.max_clients) < shift, a), a, tf.roll(b, shift, axis=0))
+            for a, b in zip(left["rows"], right["rows"], strict=True)
+        )
+        return {"rows": rows, "count": count}
+
+    def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
+        """Combines the rows that are used; a round without any is one with an update of zeros."""
+        used = tf.maximum(accumulator["count"], 1)
+        sizes = [rows.shape[1:].num_elements() for rows in accumulator["rows"]]
+        combined = self.combine(
+            [
+                tf.reshape(rows[:used], [used, size])
+                for rows, size in zip(accumulator["rows"], sizes, strict=True)
+            ]
+        )
+        update = tuple(
+            tf.reshape(tensor, rows.shape[1:])
+            for tensor, rows in zip(combined, accumulator["rows"], strict=True)
+        )
+        return update, state
+
+    def _room_for(self, count: tf.Tensor) -> Any:
+        return require(
+            count <= self.max_clients,
+            f"{self.name} has room for the updates of {self.max_clients} clients, and this round has more; "
+            "make it with a larger max_clients or sample fewer clients",
+        )
+
+
+def _column(flags: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """``flags[i]`` for everything in row i."""
+    return tf.reshape(flags, [-1] + [1] * (like.shape.rank - 1))
+
+
+def check_whole_number(what: str, value: int, *, at_least: int) -> None:
+    """Refuses what is no whole number, or too small.
+
+    Raises:
+        ConfigError: It is.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+        raise ConfigError(f"{what} is {value!r}; it must be a whole number of at least {at_least}")

@@ -1,0 +1,33 @@
+"""What this distribution brings; named by its entry point in the group ``fedplug.v1``.
+
+Must import nothing but fedplug's hooks and specs, as it is looked at whenever fedplug lists its plugins.
+"""
+
+from __future__ import annotations
+
+from fedplug.hookspecs import hookimpl
+from fedplug.spec import AggregatorSpec
+
+
+@hookimpl
+def fedplug_aggregators() -> list[AggregatorSpec]:
+    """Three aggregators that some hostile clients cannot steer."""
+    return [
+        AggregatorSpec(
+            name="median",
+            target="fedplug_robust.order_statistics:Median",
+            summary="the median of the clients' updates, coordinate by coordinate",
+        ),
+        AggregatorSpec(
+            name="trimmed_mean",
+            target="fedplug_robust.order_statistics:TrimmedMean",
+            summary="the mean without the largest and smallest values of each coordinate",
+            examples=("trimmed_mean(0.2)",),
+        ),
+        AggregatorSpec(
+            name="krum",
+            target="fedplug_robust.krum:Krum",
+            summary="the update, or the mean of some, nearest to most of the others",
+            examples=("krum(1)", "krum(1, selected=3)"),
+        ),
+    ]
