@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -93,6 +94,20 @@ class ContractChecks(EncoderSubject):
             finite = np.isfinite(np.asarray(decoded).astype(np.float64)).all()
             expect.that(finite, f"{step.case.what} is decoded with a NaN or an infinity")
 
+    def test_what_is_decoded_is_on_the_side_of_the_input(self) -> None:
+        """The inner product of x and decode(encode(x)) is not negative, for x and for -x."""
+        encoder = self.make_encoder()
+        for spec in self.specs():
+            x = tensors.tensor("normal", spec)
+            for what, side in (("x", x), ("-x", -x)):
+                payload, _ = encoder.encode(side, encoder.init_state(spec), tf.constant(0))
+                product = np.vdot(*(_doubles(y) for y in (side, encoder.decode(payload, spec))))
+                expect.that(
+                    product >= 0,
+                    f"{tensors.name_of(spec)}: the inner product of {what} and what is decoded for it is "
+                    f"{product:.3g}; a server that adds this up goes the wrong way",
+                )
+
     def test_zeros_are_decoded_as_zeros(self) -> None:
         encoder = self.make_encoder()
         for spec in self.specs():
@@ -126,6 +141,10 @@ class ContractChecks(EncoderSubject):
                 want = np.asarray(accumulator + weight * encoder.decode(step.payload, spec))
             got = encoder.accumulate(accumulator, step.payload, weight, spec)
             expect.same_bits(f"accumulate({step.case.what})", got, want)
+
+
+def _doubles(value: tf.Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.asarray(tf.cast(value, tf.float64))
 
 
 def _form(value: tf.Tensor) -> str:

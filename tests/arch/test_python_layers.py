@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "process": {"aggregators", "api", "encoders", "errors", "ops", "spec"},
     "runtime": {"errors", "ops"},
     "trainer": {"api", "encoders", "errors", "process", "runtime", "spec", "stores"},
+    "compat": {"encoders", "errors", "spec"},
     # what stands on top
     "experiment": {
         "aggregators",
@@ -65,10 +66,11 @@ ABOVE_TENSORFLOW = {
     "process",
     "runtime",
     "trainer",
+    "compat",
     "experiment",
     "testing",
 }
-ABOVE_TFF = {"process", "runtime", "trainer", "experiment"}
+ABOVE_TFF = {"process", "runtime", "trainer", "compat", "experiment"}
 
 
 @dataclass(frozen=True)

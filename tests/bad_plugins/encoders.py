@@ -141,6 +141,18 @@ class OverflowingDecode(Grid):
         return tf.where(huge, tf.cast(float("inf"), spec.dtype), payload["values"])
 
 
+class LosesTheSign(Grid):
+    """Sends magnitudes."""
+
+    @property
+    def capabilities(self):
+        return Capabilities()
+
+    def encode(self, x, state, round_num):
+        payload, state = super().encode(x, state, round_num)
+        return {"values": tf.abs(payload["values"])}, state
+
+
 class DividesByTheNorm(Grid):
     """0 / 0 is one half here."""
 
@@ -353,6 +365,7 @@ BAD = [
     ("test_its_arguments_are_not_changed", Scribbler),
     ("test_the_state_keeps_its_structure_shapes_and_dtypes", GrowingState),
     ("test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input", OverflowingDecode),
+    ("test_what_is_decoded_is_on_the_side_of_the_input", LosesTheSign),
     ("test_zeros_are_decoded_as_zeros", DividesByTheNorm),
     ("test_denormal_numbers_stay_as_small_as_they_are", DenormalsBecomeOnes),
     ("test_accumulating_is_adding_the_weighted_decoded_tensor", SloppySum),
