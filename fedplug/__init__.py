@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedplug import kernels, ops, process, runtime
-    from fedplug.api import aggregator, encoder, from_config, get_aggregator, get_encoder, to_config
+    from fedplug.api import (
+        aggregator,
+        encoder,
+        from_config,
+        get_aggregator,
+        get_encoder,
+        get_schedule,
+        schedule,
+        to_config,
+    )
     from fedplug.hookspecs import hookimpl
     from fedplug.runtime import use_runtime
     from fedplug.stores import open_store
@@ -27,8 +36,10 @@ _ATTRIBUTES = {
     "from_config": "fedplug.api",
     "get_aggregator": "fedplug.api",
     "get_encoder": "fedplug.api",
+    "get_schedule": "fedplug.api",
     "hookimpl": "fedplug.hookspecs",
     "open_store": "fedplug.stores",
+    "schedule": "fedplug.api",
     "to_config": "fedplug.api",
     "use_runtime": "fedplug.runtime",
 }
@@ -41,12 +52,14 @@ __all__ = [
     "from_config",
     "get_aggregator",
     "get_encoder",
+    "get_schedule",
     "hookimpl",
     "kernels",
     "open_store",
     "ops",
     "process",
     "runtime",
+    "schedule",
     "to_config",
     "use_runtime",
 ]

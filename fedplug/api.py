@@ -15,11 +15,21 @@ from fedplug.errors import ConfigError, UnknownNameError
 if TYPE_CHECKING:
     from fedplug.aggregators.base import Aggregator
     from fedplug.encoders.base import Encoder
+    from fedplug.schedules.base import Schedule
 
-__all__ = ["aggregator", "encoder", "from_config", "get_aggregator", "get_encoder", "to_config"]
+__all__ = [
+    "aggregator",
+    "encoder",
+    "from_config",
+    "get_aggregator",
+    "get_encoder",
+    "get_schedule",
+    "schedule",
+    "to_config",
+]
 
 _CONFIG_KEYS = ("kind", "name", "config")
-_CONFIGURED_KINDS = ("aggregator", "encoder")
+_CONFIGURED_KINDS = ("aggregator", "encoder", "schedule")
 
 
 def encoder(text: str) -> Encoder:
@@ -41,10 +51,7 @@ def get_encoder(name: str, **config: Any) -> Encoder:
 
 def aggregator(text: str) -> Aggregator:
     """The aggregator an expression describes, for instance ``"mean"``. Raises as `encoder` does."""
-    stages = expression.parse(text)
-    if len(stages) > 1:
-        raise ConfigError(f"{text!r} has {len(stages)} stages, but an aggregator has one; keep one of them")
-    return cast("Aggregator", _from_stage("aggregator", stages[0]))
+    return cast("Aggregator", _from_stage("aggregator", _only_stage("aggregator", text)))
 
 
 def get_aggregator(name: str, **config: Any) -> Aggregator:
@@ -52,7 +59,17 @@ def get_aggregator(name: str, **config: Any) -> Aggregator:
     return cast("Aggregator", _make("aggregator", name, (), config))
 
 
-def to_config(part: Encoder | Aggregator) -> dict[str, Any]:
+def schedule(text: str) -> Schedule:
+    """The schedule an expression describes: ``"linear(0.1, 0.01, 20)"``. Raises as `encoder` does."""
+    return cast("Schedule", _from_stage("schedule", _only_stage("schedule", text)))
+
+
+def get_schedule(name: str, **config: Any) -> Schedule:
+    """The schedule of that name: ``get_schedule("constant", value=0.01)``. Raises as `encoder` does."""
+    return cast("Schedule", _make("schedule", name, (), config))
+
+
+def to_config(part: Encoder | Aggregator | Schedule) -> dict[str, Any]:
     """A part as JSON values, ``{"kind": "encoder", "name": "topk", "config": part.get_config()}``.
 
     Raises:
@@ -68,7 +85,7 @@ def to_config(part: Encoder | Aggregator) -> dict[str, Any]:
     )
 
 
-def from_config(config: Mapping[str, Any]) -> Encoder | Aggregator:
+def from_config(config: Mapping[str, Any]) -> Encoder | Aggregator | Schedule:
     """The inverse of `to_config`; equal to the part that was written.
 
     Raises:
@@ -91,11 +108,27 @@ def from_config(config: Mapping[str, Any]) -> Encoder | Aggregator:
         raise ConfigError(
             f"the 'config' of {kind} {name!r} is {arguments!r}; it must map arguments to values"
         )
-    return cast("Encoder | Aggregator", _make(kind, str(name), (), arguments))
+    return cast("Encoder | Aggregator | Schedule", _make(kind, str(name), (), arguments))
+
+
+def _only_stage(kind: str, text: str) -> expression.Stage:
+    stages = expression.parse(text)
+    if len(stages) > 1:
+        article = "an" if kind == "aggregator" else "a"
+        raise ConfigError(
+            f"{text!r} has {len(stages)} stages, but {article} {kind} has one; keep one of them"
+        )
+    return stages[0]
 
 
 def _from_stage(kind: str, stage: expression.Stage) -> Any:
-    return _make(kind, stage.name, stage.args, stage.kwargs)
+    """The part; an argument that is itself a stage, as in ``topk(linear(0.1, 0.01, 20))``, is a schedule."""
+
+    def argument(value: Any) -> Any:
+        return _from_stage("schedule", value) if isinstance(value, expression.Stage) else value
+
+    kwargs = {key: argument(value) for key, value in stage.kwargs.items()}
+    return _make(kind, stage.name, tuple(map(argument, stage.args)), kwargs)
 
 
 def _composed(parts: Sequence[Any]) -> Encoder:

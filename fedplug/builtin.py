@@ -6,9 +6,9 @@ Must import nothing but specs: the classes are named by strings.
 from __future__ import annotations
 
 from fedplug.hookspecs import hookimpl
-from fedplug.spec import AggregatorSpec, EncoderSpec, StoreSpec
+from fedplug.spec import AggregatorSpec, EncoderSpec, ScheduleSpec, StoreSpec
 
-__all__ = ["fedplug_aggregators", "fedplug_encoders", "fedplug_stores"]
+__all__ = ["fedplug_aggregators", "fedplug_encoders", "fedplug_schedules", "fedplug_stores"]
 
 
 @hookimpl
@@ -128,6 +128,43 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
             name="mean",
             target="fedplug.aggregators.mean:Mean",
             summary="the weighted mean of the clients' updates",
+        ),
+    ]
+
+
+@hookimpl
+def fedplug_schedules() -> list[ScheduleSpec]:
+    """The built-in schedules."""
+    return [
+        ScheduleSpec(
+            name="constant",
+            target="fedplug.schedules.steps:Constant",
+            summary="the same value in every round",
+            examples=("constant(0.01)",),
+        ),
+        ScheduleSpec(
+            name="step",
+            target="fedplug.schedules.steps:Step",
+            summary="one value after the other, each for some rounds",
+            examples=("step([0.1, 0.03, 0.01], [10, 20])",),
+        ),
+        ScheduleSpec(
+            name="linear",
+            target="fedplug.schedules.ramps:Linear",
+            summary="from one value to another by the same amount every round",
+            examples=("linear(0.1, 0.01, 20)",),
+        ),
+        ScheduleSpec(
+            name="exponential",
+            target="fedplug.schedules.ramps:Exponential",
+            summary="from one value to another by the same factor every round",
+            examples=("exponential(0.25, 0.001, 4)",),
+        ),
+        ScheduleSpec(
+            name="cosine",
+            target="fedplug.schedules.ramps:Cosine",
+            summary="from one value to another along half a cosine",
+            examples=("cosine(0.1, 0.01, 20)",),
         ),
     ]
 

@@ -6,19 +6,22 @@ Knows nothing of pluggy, entry points or how a plugin is loaded (`fedplug.manage
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedplug.errors import PluginError, UnknownNameError
-from fedplug.spec import PartSpec
+from fedplug.spec import Spec
 
-__all__ = ["PLUGIN", "Catalog", "Entry", "Status", "settle_clashes"]
+__all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "settle_clashes"]
 
 Status = Literal["ok", "broken", "clash", "incompatible", "disabled"]
 
 PLUGIN = "plugin"
 """The kind of an entry about a plugin as a whole, where it is not known which part has the problem."""
+
+OBSERVER = "observer"
+"""The kind of an entry about a hook that is called when something happened; many may have the same name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +29,8 @@ class Entry:
     """One line of the catalogue: a part, or a problem of a plugin.
 
     Attributes:
-        kind: ``"encoder"``, ``"aggregator"``, ``"store"``, or ``"plugin"`` when the parts are not known.
-        name: The part's name; for a plugin the name of its entry point.
+        kind: One of `fedplug.manager.KINDS`, `OBSERVER`, or `PLUGIN` when the parts are not known.
+        name: The part's name; for an observer what it observes, for a plugin the name of its entry point.
         distribution: The installed package it comes from.
         version: Of that distribution.
         builtin: Shipped with fedplug.
@@ -45,7 +48,7 @@ class Entry:
     status: Status = "ok"
     reason: str = ""
     fix: str = ""
-    spec: PartSpec | None = None
+    spec: Spec | None = None
 
     @property
     def origin(self) -> str:
@@ -72,11 +75,29 @@ class Entry:
         return PluginError(f"{what} cannot be used: {self.reason}; {self.fix}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Observer:
+    """A function of a plugin that wants to be told.
+
+    Attributes:
+        hook: Its hook, for instance ``"fedplug_round_finished"``.
+        origin: Whose it is, for messages.
+        function: What is called.
+        arguments: The names of those of the hook's arguments that it takes.
+    """
+
+    hook: str
+    origin: str
+    function: Callable[..., object]
+    arguments: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Catalog:
-    """All entries, the built-in parts first, then by distribution."""
+    """All entries, the built-in parts first, then by distribution; and the observers in the same order."""
 
     entries: Sequence[Entry]
+    observers: Sequence[Observer] = ()
 
     def problems(self) -> list[Entry]:
         """The entries that cannot be used."""
@@ -116,13 +137,13 @@ def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
     entries = list(entries)
     claims: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in entries:
-        if entry.status == "ok":
+        if entry.status == "ok" and entry.kind != OBSERVER:
             claims[entry.kind, entry.name].append(entry)
-    return [_settle(entry, claims[entry.kind, entry.name]) for entry in entries]
+    return [_settle(entry, claims.get((entry.kind, entry.name), [])) for entry in entries]
 
 
 def _settle(entry: Entry, claimants: list[Entry]) -> Entry:
-    if entry.status != "ok" or entry.builtin or len(claimants) == 1:
+    if entry.status != "ok" or entry.builtin or len(claimants) <= 1:
         return entry
     origins = " and ".join(claimant.origin for claimant in claimants)
     builtin = next((claimant for claimant in claimants if claimant.builtin), None)

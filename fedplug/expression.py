@@ -1,15 +1,16 @@
-"""Reads part expressions such as ``"topk(0.01) | qsgd(bits=8)"``; evaluates nothing.
+"""Reads part expressions such as ``"topk(linear(0.1, 0.01, 20)) | qsgd(bits=8)"``; evaluates nothing.
 
 The grammar is a subset of Python's, so Python's own parser does the work: stages joined by ``|``, each a name
-or a call of a name with literal arguments. Must not know which parts exist.
+or a call of a name. An argument is a literal, or such a call with literal arguments. Must not know which
+parts exist.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from fedplug.errors import ConfigError
 
@@ -21,7 +22,7 @@ _FORM = "write name, name(value, key=value) or several of them joined by |"
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: a name and the literal arguments given to it."""
+    """One stage: a name and the arguments given to it: literals, or `Stage`s with literals only."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -54,15 +55,28 @@ def _split(node: ast.expr) -> list[ast.expr]:
 def _stage(node: ast.expr, text: str) -> Stage:
     if isinstance(node, ast.Name):
         return Stage(node.id)
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+    if not _is_call(node):
         raise ConfigError(f"{_piece(text, node)} in {text!r} is not a name or a call of one; {_FORM}")
+    return _call(node, text, _argument)
+
+
+def _argument(node: ast.expr, text: str) -> Any:
+    return _call(node, text, _literal) if _is_call(node) else _literal(node, text)
+
+
+def _is_call(node: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+def _call(node: ast.Call, text: str, read: Callable[[ast.expr, str], Any]) -> Stage:
+    assert isinstance(node.func, ast.Name)
     kwargs: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in kwargs:
             wrong = "** is not allowed" if keyword.arg is None else f"{keyword.arg!r} is given twice"
             raise ConfigError(f"cannot read {text!r}: {wrong}; {_FORM}")
-        kwargs[keyword.arg] = _literal(keyword.value, text)
-    return Stage(node.func.id, tuple(_literal(value, text) for value in node.args), kwargs)
+        kwargs[keyword.arg] = read(keyword.value, text)
+    return Stage(node.func.id, tuple(read(value, text) for value in node.args), kwargs)
 
 
 def _literal(node: ast.expr, text: str) -> Any:

@@ -7,11 +7,23 @@ looked up, and by `fedplug plugins list`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pluggy
 
-from fedplug.spec import AggregatorSpec, EncoderSpec, StoreSpec
+from fedplug.spec import AggregatorSpec, EncoderSpec, OpLibrarySpec, ScheduleSpec, StoreSpec
 
-__all__ = ["fedplug_aggregators", "fedplug_encoders", "fedplug_stores", "hookimpl"]
+__all__ = [
+    "fedplug_aggregators",
+    "fedplug_encoders",
+    "fedplug_op_libraries",
+    "fedplug_process_built",
+    "fedplug_round_finished",
+    "fedplug_schedules",
+    "fedplug_stores",
+    "hookimpl",
+]
 
 hookspec = pluggy.HookspecMarker("fedplug")
 hookimpl = pluggy.HookimplMarker("fedplug")
@@ -30,3 +42,34 @@ def fedplug_aggregators() -> list[AggregatorSpec]:  # type: ignore[empty-body]
 @hookspec
 def fedplug_stores() -> list[StoreSpec]:  # type: ignore[empty-body]
     """The client-state stores this plugin brings; a class follows `fedplug.stores.base.StateStore`."""
+
+
+@hookspec
+def fedplug_schedules() -> list[ScheduleSpec]:  # type: ignore[empty-body]
+    """The schedules this plugin brings; a class follows `fedplug.schedules.base.Schedule`."""
+
+
+@hookspec
+def fedplug_op_libraries() -> list[OpLibrarySpec]:  # type: ignore[empty-body]
+    """The compiled op libraries this plugin brings; `fedplug.ops.op_library` loads one on first use."""
+
+
+@hookspec
+def fedplug_process_built(process: Any) -> None:
+    """Called after a process was built from parts. What this raises is logged and changes nothing.
+
+    Args:
+        process: The `fedplug.process.StatefulClientsProcess`; its ``signature`` says what it is made of.
+    """
+
+
+@hookspec
+def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
+    """Called after a round was committed to the store. What this raises is logged and changes nothing.
+
+    Args:
+        process: As for `fedplug_process_built`.
+        process_id: Under which the store keeps this training.
+        round_num: The number of the round, from 1.
+        metrics: Of the round, as JSON values; to be read only.
+    """

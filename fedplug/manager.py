@@ -9,20 +9,43 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import inspect
+import logging
 import os
 import re
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pluggy
 
-from fedplug import hookspecs
-from fedplug.catalog import PLUGIN, Catalog, Entry, Status, settle_clashes
-from fedplug.errors import PluginError, UnknownNameError, nearest
-from fedplug.spec import AggregatorSpec, EncoderSpec, PartSpec, StoreSpec
+from fedplug import hookspecs, op_libraries
+from fedplug.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, Status, settle_clashes
+from fedplug.errors import OpLibraryError, PluginError, UnknownNameError, nearest
+from fedplug.spec import (
+    AggregatorSpec,
+    EncoderSpec,
+    ObserverSpec,
+    OpLibrarySpec,
+    PartSpec,
+    ScheduleSpec,
+    Spec,
+    StoreSpec,
+)
 
-__all__ = ["ALLOW_VARIABLE", "API", "GROUP", "KINDS", "catalog", "load", "resolve"]
+__all__ = [
+    "ALLOW_VARIABLE",
+    "API",
+    "GROUP",
+    "KINDS",
+    "TRACE_VARIABLE",
+    "catalog",
+    "find",
+    "load",
+    "notify",
+    "resolve",
+]
 
 API = 1
 """The number of the plugin contract: the hooks, the specs and the base classes they name."""
@@ -33,12 +56,20 @@ GROUP = f"fedplug.v{API}"
 ALLOW_VARIABLE = "FEDPLUG_PLUGINS"
 """Environment variable: distributions to load, separated by commas. Unset: all. Empty: only the built-ins."""
 
-KINDS: dict[str, tuple[str, type[PartSpec]]] = {
+TRACE_VARIABLE = "FEDPLUG_TRACE"
+"""Environment variable: if not empty, one line on standard error for every plugin that is looked at."""
+
+KINDS: dict[str, tuple[str, type[Spec]]] = {
     "encoder": ("fedplug_encoders", EncoderSpec),
     "aggregator": ("fedplug_aggregators", AggregatorSpec),
+    "schedule": ("fedplug_schedules", ScheduleSpec),
     "store": ("fedplug_stores", StoreSpec),
+    "op_library": ("fedplug_op_libraries", OpLibrarySpec),
 }
 """For each kind of part the hook that declares it and the spec the hook returns."""
+
+OBSERVED = {"process_built": "fedplug_process_built", "round_finished": "fedplug_round_finished"}
+"""For each thing that can be observed the hook that is called."""
 
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
 
@@ -77,11 +108,11 @@ class _Source:
         )
 
 
-def resolve(kind: str, name: str) -> type[Any]:
-    """The class of a part.
+def find(kind: str, name: str) -> Entry:
+    """The catalogue's entry of a part that can be used.
 
     Args:
-        kind: ``"encoder"``, ``"aggregator"`` or ``"store"``.
+        kind: One of `KINDS`.
         name: As in ``fedplug plugins list``.
 
     Raises:
@@ -90,8 +121,14 @@ def resolve(kind: str, name: str) -> type[Any]:
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of part", kind, KINDS)
-    entry = catalog().find(kind, name)
-    assert entry.spec is not None  # every usable entry carries what was declared
+    return catalog().find(kind, name)
+
+
+def resolve(kind: str, name: str) -> type[Any]:
+    """The class of a part. Arguments and errors as for `find`."""
+    entry = find(kind, name)
+    if not isinstance(entry.spec, PartSpec):
+        raise PluginError(f"{kind} {name!r} of {entry.origin} has no class that could be made")
     try:
         return entry.spec.resolve()
     except PluginError as error:
@@ -99,6 +136,21 @@ def resolve(kind: str, name: str) -> type[Any]:
             f"{kind} {error}; reinstall {entry.origin} with what it depends on: "
             f"`pip install --force-reinstall {entry.distribution}`"
         ) from error.__cause__
+
+
+def notify(hook: str, **facts: Any) -> None:
+    """Tells every observer; one that raises is logged, and neither stops the others nor the caller.
+
+    Args:
+        hook: ``"fedplug_process_built"`` or ``"fedplug_round_finished"``.
+        facts: The arguments of that hook.
+    """
+    for observer in catalog().observers:
+        if observer.hook == hook:
+            try:
+                observer.function(**{name: facts[name] for name in observer.arguments})
+            except Exception:
+                logging.getLogger("fedplug").exception("%s of %s raised", hook, observer.origin)
 
 
 @functools.cache
@@ -113,9 +165,20 @@ def load() -> Catalog:
     manager.add_hookspecs(hookspecs)
     allowed = _allowed(os.environ.get(ALLOW_VARIABLE))
     entries: list[Entry] = []
+    observers: list[Observer] = []
     for source in [_builtin(), *_installed()]:
-        entries.extend(_obstacles(source, allowed) or _ask(manager, source))
-    return Catalog(tuple(settle_clashes(entries)))
+        started = time.perf_counter()
+        found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
+        entries.extend(found)
+        if os.environ.get(TRACE_VARIABLE):
+            _trace(source, found, time.perf_counter() - started)
+    return Catalog(tuple(settle_clashes(entries)), tuple(observers))
+
+
+def _trace(source: _Source, found: list[Entry], seconds: float) -> None:
+    parts = ", ".join(f"{entry.kind} {entry.name} {entry.status}" for entry in found)
+    where = f"{source.distribution} {source.version} ({source.name})"
+    print(f"fedplug: {where}: {1e3 * seconds:.1f} ms: {parts or 'nothing'}", file=sys.stderr)
 
 
 def _builtin() -> _Source:
@@ -179,8 +242,8 @@ def _obstacles(source: _Source, allowed: frozenset[str] | None) -> list[Entry]:
     return []
 
 
-def _ask(manager: pluggy.PluginManager, source: _Source) -> Iterator[Entry]:
-    """Imports one plugin and calls each of its hooks by itself."""
+def _ask(manager: pluggy.PluginManager, source: _Source, observers: list[Observer]) -> Iterator[Entry]:
+    """Imports one plugin, calls each of its declaring hooks by itself, and adds its observers."""
     try:
         plugin = source.load()
         strays = list(_strays(manager, plugin))
@@ -192,12 +255,35 @@ def _ask(manager: pluggy.PluginManager, source: _Source) -> Iterator[Entry]:
         yield source.problem(stray, source.repair)
     hooks = 0
     for kind, (hook, spec_type) in KINDS.items():
-        for implementation in getattr(manager.hook, hook).get_hookimpls():
-            if implementation.plugin is plugin:
-                hooks += 1
-                yield from _call(source, kind, hook, spec_type, implementation.function)
+        for implementation in _implementations(manager, hook, plugin):
+            hooks += 1
+            yield from _call(source, kind, hook, spec_type, implementation.function)
+    for name, hook in OBSERVED.items():
+        for implementation in _implementations(manager, hook, plugin):
+            hooks += 1
+            observers.append(_observer(source, hook, implementation))
+            yield source.entry(OBSERVER, name, spec=_observer_spec(name, implementation))
     if not hooks and not strays:
         yield source.problem(f"implements no hook; known hooks: {', '.join(sorted(_HOOKS))}", source.repair)
+
+
+def _implementations(manager: pluggy.PluginManager, hook: str, plugin: Any) -> list[pluggy.HookImpl]:
+    return [each for each in getattr(manager.hook, hook).get_hookimpls() if each.plugin is plugin]
+
+
+def _observer(source: _Source, hook: str, implementation: pluggy.HookImpl) -> Observer:
+    return Observer(
+        hook=hook,
+        origin=f"{source.distribution} {source.version}",
+        function=implementation.function,
+        arguments=tuple(implementation.argnames),
+    )
+
+
+def _observer_spec(name: str, implementation: pluggy.HookImpl) -> ObserverSpec:
+    function = implementation.function
+    summary = next(iter((inspect.getdoc(function) or "").splitlines()), "")
+    return ObserverSpec(name=name, target=f"{function.__module__}:{function.__name__}", summary=summary)
 
 
 def _strays(manager: pluggy.PluginManager, plugin: Any) -> Iterator[str]:
@@ -216,7 +302,7 @@ def _strays(manager: pluggy.PluginManager, plugin: Any) -> Iterator[str]:
 
 
 def _call(
-    source: _Source, kind: str, hook: str, spec_type: type[PartSpec], function: Callable[[], Any]
+    source: _Source, kind: str, hook: str, spec_type: type[Spec], function: Callable[[], Any]
 ) -> Iterator[Entry]:
     """Calls one hook implementation and judges what it returns, item by item."""
     wanted = spec_type.__name__
@@ -231,12 +317,32 @@ def _call(
         return
     for item in declared:
         if isinstance(item, spec_type):
-            yield source.entry(kind, item.name, spec=item)
-        elif isinstance(item, PartSpec):  # in the wrong hook, but its name is known
+            yield (
+                _op_library(source, item)
+                if isinstance(item, OpLibrarySpec)
+                else source.entry(kind, item.name, spec=item)
+            )
+        elif isinstance(item, Spec):  # in the wrong hook, but its name is known
             reason = f"its hook {hook} returned the {type(item).__name__} {item.name!r}, not a {wanted}"
             yield source.problem(reason, source.repair, kind=kind, name=item.name)
         else:
             yield source.problem(f"its hook {hook} returned {item!r}, not a {wanted}", source.repair)
+
+
+def _op_library(source: _Source, spec: OpLibrarySpec) -> Entry:
+    """The entry of an op library: usable only if it is there and was built for the installed TensorFlow."""
+    package, _, file = spec.target.partition(":")
+    try:
+        path = op_libraries.find(op_libraries.folders_of(package), file)
+        installed = op_libraries.installed_tensorflow()
+        if installed is not None:
+            op_libraries.require_built_for(path, installed)
+    except OpLibraryError as error:
+        fix = op_libraries.rebuild(source.distribution)
+        return source.entry(
+            "op_library", spec.name, spec=spec, status="incompatible", reason=str(error), fix=fix
+        )
+    return source.entry("op_library", spec.name, spec=spec)
 
 
 def _short(error: BaseException) -> str:

@@ -15,10 +15,21 @@ from typing import Any
 
 from fedplug.errors import PluginError
 
-__all__ = ["AggregatorSpec", "Capabilities", "EncoderSpec", "PartSpec", "StoreSpec"]
+__all__ = [
+    "AggregatorSpec",
+    "Capabilities",
+    "EncoderSpec",
+    "ObserverSpec",
+    "OpLibrarySpec",
+    "PartSpec",
+    "ScheduleSpec",
+    "Spec",
+    "StoreSpec",
+]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_FILE = re.compile(r"[A-Za-z_][\w.]*:[\w][\w.-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,36 +50,56 @@ class Capabilities:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartSpec:
-    """A part that can be asked for by name.
+class Spec:
+    """What every declaration has.
 
     Attributes:
         name: What users write, for instance ``"topk"``; an identifier, as it is used in expressions
             (``"topk(0.01) | rice"``) and, for a store, as the scheme of a URL.
-        target: Where the class is, as ``"package.module:Class"``; imported on first use only.
+        target: Where it is, as ``"package.module:Class"``; imported on first use only.
         summary: One line for ``fedplug plugins list``.
-        examples: How it is made when ``fedplug plugins check`` tests it: expressions, or for a store URLs in
-            which ``{folder}`` stands for an empty folder. Not needed for a part without arguments.
     """
 
     name: str
     target: str
     summary: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name) or keyword.iskeyword(self.name):
+            raise PluginError(
+                f"{self._what}: the name is not valid; use lower-case letters, digits and '_', starting with "
+                "a letter, and no Python keyword"
+            )
+        self._check_target()
+        if not isinstance(self.summary, str) or "\n" in self.summary:
+            raise PluginError(f"{self._what}: summary must be one line of text")
+
+    def _check_target(self) -> None:
+        if not isinstance(self.target, str) or not _TARGET.fullmatch(self.target):
+            raise PluginError(
+                f"{self._what}: target {self.target!r} is not valid; write 'package.module:Class'"
+            )
+
+    @property
+    def _what(self) -> str:
+        return f"{type(self).__name__} {self.name!r}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSpec(Spec):
+    """A part that can be asked for by name.
+
+    Attributes:
+        examples: How it is made when ``fedplug plugins check`` tests it: expressions, or for a store URLs in
+            which ``{folder}`` stands for an empty folder. Not needed for a part without arguments.
+    """
+
     examples: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        what = f"{type(self).__name__} {self.name!r}"
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name) or keyword.iskeyword(self.name):
-            raise PluginError(
-                f"{what}: the name is not valid; use lower-case letters, digits and '_', starting with a "
-                "letter, and no Python keyword"
-            )
-        if not isinstance(self.target, str) or not _TARGET.fullmatch(self.target):
-            raise PluginError(f"{what}: target {self.target!r} is not valid; write 'package.module:Class'")
-        if not isinstance(self.summary, str) or "\n" in self.summary:
-            raise PluginError(f"{what}: summary must be one line of text")
+        super().__post_init__()
         if not isinstance(self.examples, tuple) or not all(isinstance(text, str) for text in self.examples):
-            raise PluginError(f"{what}: examples must be a tuple of texts")
+            raise PluginError(f"{self._what}: examples must be a tuple of texts")
 
     def resolve(self) -> type[Any]:
         """Imports and returns the class.
@@ -102,3 +133,27 @@ class AggregatorSpec(PartSpec):
 @dataclass(frozen=True, kw_only=True)
 class StoreSpec(PartSpec):
     """A client-state store (see `fedplug.stores.base.StateStore`); ``name`` is the scheme of its URL."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleSpec(PartSpec):
+    """A schedule (see `fedplug.schedules.base.Schedule`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpLibrarySpec(Spec):
+    """A compiled library of TensorFlow ops, loaded by `fedplug.ops.op_library` on first use.
+
+    ``target`` is the package that holds it and its file name there, ``"fedplug_acme:_acme_ops.so"``. The
+    build writes which TensorFlow it was compiled against next to it, as ``build_info.json``:
+    ``{"tensorflow": "2.14.1"}``.
+    """
+
+    def _check_target(self) -> None:
+        if not isinstance(self.target, str) or not _FILE.fullmatch(self.target):
+            raise PluginError(f"{self._what}: target {self.target!r} is not valid; write 'package:file.so'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserverSpec(Spec):
+    """A hook that is told when something happened; the loader makes it from the function, no plugin does."""

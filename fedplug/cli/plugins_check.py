@@ -45,6 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _suites(name: str) -> list[tuple[str, type[Suite]]]:
     """The suites to run, each with a title: one for every package, one for every part and example."""
+    from fedplug.spec import PartSpec
     from fedplug.testing import PluginPackageSuite, parts
 
     entries, example = _find(name)
@@ -54,7 +55,7 @@ def _suites(name: str) -> list[tuple[str, type[Suite]]]:
         for package in packages
     ]
     for entry in entries:
-        if entry.status == "ok":
+        if isinstance(entry.spec, PartSpec) and entry.status == "ok":
             made_as = (example,) if example else parts.examples(entry)
             suites += [(f"{entry.kind} {each}", parts.suite(entry.kind, each)) for each in made_as]
     return suites

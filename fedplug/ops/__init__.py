@@ -7,6 +7,7 @@ stores.
 
 from __future__ import annotations
 
+from fedplug.ops._loader import op_library
 from fedplug.ops.checksum import crc32
 from fedplug.ops.index_code import decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
@@ -20,6 +21,7 @@ __all__ = [
     "crc32",
     "decode_indices",
     "encode_indices",
+    "op_library",
     "resolve_lowering",
     "scatter_decode_add",
     "topk_residual",

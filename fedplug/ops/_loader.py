@@ -1,26 +1,20 @@
-"""Finds, checks and loads the compiled op library. Must not know any op.
-
-An op library works only with the TensorFlow it was compiled against; with another one it crashes or, worse,
-does not. So what the build recorded next to the library is compared with the running TensorFlow before
-anything is loaded.
-"""
+"""Finds, checks and loads compiled op libraries, fedplug's own and those of plugins. Must not know any op."""
 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
+from fedplug import manager, op_libraries
 from fedplug.errors import OpLibraryError
 
-__all__ = ["find_library", "library", "require_built_for"]
+__all__ = ["find_library", "library", "op_library"]
 
 _LIBRARY = "_fedplug_ops.so"
-_BUILD_INFO = "build_info.json"
 _REMEDY = (
     "Build it for the TensorFlow that is installed: "
     "`pip install --force-reinstall --no-binary fedplug fedplug`, or `make setup` in a checkout. "
@@ -35,42 +29,39 @@ def library() -> Any:
     Raises:
         OpLibraryError: The library is missing, damaged, or was built for another TensorFlow.
     """
-    return _load(find_library(_package_folders()))
+    return _load(find_library(_package_folders()), _REMEDY)
+
+
+@functools.cache
+def op_library(name: str) -> Any:
+    """The ops of a library that a plugin brings, one Python function each; loaded on the first call.
+
+    Args:
+        name: As in ``fedplug plugins list``.
+
+    Raises:
+        UnknownNameError: No plugin brings a library of that name; the message lists the nearest.
+        PluginError: It was built for another TensorFlow than is installed, or is missing.
+        OpLibraryError: It was built for another TensorFlow than is running, or is damaged.
+    """
+    entry = manager.find("op_library", name)
+    assert entry.spec is not None  # every usable entry carries what was declared
+    package, _, file = entry.spec.target.partition(":")
+    return _load(
+        op_libraries.find(op_libraries.folders_of(package), file), op_libraries.rebuild(entry.distribution)
+    )
 
 
 def find_library(folders: Iterable[str | Path]) -> Path:
-    """The op library in the first of ``folders`` that has one.
+    """The op library of fedplug itself, in the first of ``folders`` that has it.
 
     Raises:
         OpLibraryError: None has.
     """
-    searched = [Path(folder) for folder in folders]
-    for folder in searched:
-        if (folder / _LIBRARY).is_file():
-            return folder / _LIBRARY
-    places = ", ".join(str(folder) for folder in searched)
-    raise OpLibraryError(
-        f"fedplug was installed without its compiled ops: no {_LIBRARY} in {places}. {_REMEDY}"
-    )
-
-
-def require_built_for(path: Path, running: str) -> None:
-    """Checks that the library at ``path`` was built against TensorFlow ``running``.
-
-    Raises:
-        OpLibraryError: It was not, or its build record cannot be read.
-    """
-    record = path.with_name(_BUILD_INFO)
     try:
-        built_for = json.loads(record.read_text(encoding="utf-8"))["tensorflow"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OpLibraryError(
-            f"{record} does not say which TensorFlow {path.name} was built for ({error!r}). {_REMEDY}"
-        ) from error
-    if built_for != running:
-        raise OpLibraryError(
-            f"{path} was built for TensorFlow {built_for}, but TensorFlow {running} is running. {_REMEDY}"
-        )
+        return op_libraries.find(folders, _LIBRARY)
+    except OpLibraryError as error:
+        raise OpLibraryError(f"fedplug was installed without its compiled ops: {error}. {_REMEDY}") from error
 
 
 def _package_folders() -> list[str]:
@@ -81,9 +72,11 @@ def _package_folders() -> list[str]:
     return list(fedplug.ops.__path__)
 
 
-def _load(path: Path) -> Any:
-    require_built_for(path, tf.__version__)
+def _load(path: Path, remedy: str) -> Any:
     try:
+        op_libraries.require_built_for(path, tf.__version__)
         return tf.load_op_library(str(path))
+    except OpLibraryError as error:
+        raise OpLibraryError(f"{error}. {remedy}") from error
     except (tf.errors.OpError, RuntimeError) as error:
-        raise OpLibraryError(f"{path} cannot be loaded: {error}. {_REMEDY}") from error
+        raise OpLibraryError(f"{path} cannot be loaded: {error}. {remedy}") from error

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedplug.testing.encoder import EncoderSuite
     from fedplug.testing.expect import ConformanceError
     from fedplug.testing.package import PluginPackageSuite
+    from fedplug.testing.schedule import ScheduleSuite
     from fedplug.testing.store import StateStoreSuite
     from fedplug.testing.suite import NotApplicable, Result, Suite, run
 
@@ -24,6 +25,7 @@ __all__ = [
     "NotApplicable",
     "PluginPackageSuite",
     "Result",
+    "ScheduleSuite",
     "StateStoreSuite",
     "Suite",
     "run",
@@ -36,6 +38,7 @@ _MODULES = {
     "NotApplicable": "suite",
     "PluginPackageSuite": "package",
     "Result": "suite",
+    "ScheduleSuite": "schedule",
     "StateStoreSuite": "store",
     "Suite": "suite",
     "run": "suite",

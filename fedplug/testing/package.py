@@ -17,6 +17,7 @@ from typing import ClassVar
 from fedplug import manager
 from fedplug.catalog import Entry
 from fedplug.errors import FedplugError
+from fedplug.spec import PartSpec
 from fedplug.testing import expect, parts
 from fedplug.testing.suite import Suite, after
 
@@ -81,19 +82,17 @@ class PluginPackageSuite(Suite, abc.ABC):
 
     @after(_INSTALLED, _WHOLE)
     def test_every_class_can_be_imported_and_has_the_base_of_its_kind(self) -> None:
-        for entry in self._entries():
-            assert entry.spec is not None
+        for entry, spec in self._parts():
             try:
-                parts.check_base(entry.kind, entry.spec.resolve())
+                parts.check_base(entry.kind, spec.resolve())
             except FedplugError as error:
                 raise expect.ConformanceError(str(error)) from error
 
     @after(_INSTALLED, _WHOLE, _IMPORTED)
     def test_every_class_has_the_name_it_is_declared_under(self) -> None:
-        for entry in self._entries():
-            assert entry.spec is not None
-            name = getattr(entry.spec.resolve(), "name", None)
-            expect.that(name == entry.name, f"{entry.spec.target} has the name {name!r}, not {entry.name!r}")
+        for entry, spec in self._parts():
+            name = getattr(spec.resolve(), "name", None)
+            expect.that(name == entry.name, f"{spec.target} has the name {name!r}, not {entry.name!r}")
 
     @after(_INSTALLED, _WHOLE)
     def test_every_summary_is_a_short_line(self) -> None:
@@ -107,10 +106,21 @@ class PluginPackageSuite(Suite, abc.ABC):
 
     @after(_INSTALLED, _WHOLE, _IMPORTED)
     def test_every_example_can_be_made(self) -> None:
-        for entry in self._entries():
+        for entry, _ in self._parts():
             for example in parts.examples(entry):
                 with parts.made(entry.kind, example):
                     pass
+
+    @after(_INSTALLED, _WHOLE)
+    def test_every_op_library_can_be_loaded(self) -> None:
+        from fedplug import ops
+
+        for entry in self._entries():
+            if entry.kind == "op_library":
+                try:
+                    ops.op_library(entry.name)
+                except FedplugError as error:
+                    raise expect.ConformanceError(str(error)) from error
 
     def _distribution(self) -> importlib.metadata.Distribution:
         try:
@@ -125,6 +135,12 @@ class PluginPackageSuite(Suite, abc.ABC):
     def _entries(self) -> Iterator[Entry]:
         wanted = _normalized(self.distribution)
         return (entry for entry in manager.load().entries if _normalized(entry.distribution) == wanted)
+
+    def _parts(self) -> Iterator[tuple[Entry, PartSpec]]:
+        """The entries that have a class."""
+        for entry in self._entries():
+            if isinstance(entry.spec, PartSpec):
+                yield entry, entry.spec
 
 
 def _first_word(requirement: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fedplug import api, stores
 from fedplug.catalog import Entry
 from fedplug.errors import PluginError
+from fedplug.spec import PartSpec
 from fedplug.testing.suite import Suite
 
 __all__ = ["check_base", "examples", "made", "suite"]
@@ -22,7 +23,14 @@ FOLDER = "{folder}"
 _BASES = {
     "encoder": ("fedplug.encoders.base:Encoder", "fedplug.encoders.index_coder:IndexCoder"),
     "aggregator": ("fedplug.aggregators.base:Aggregator",),
+    "schedule": ("fedplug.schedules.base:Schedule",),
     "store": ("fedplug.stores.base:StateStore",),
+}
+
+_MAKE: dict[str, Callable[[str], Any]] = {
+    "encoder": api.encoder,
+    "aggregator": api.aggregator,
+    "schedule": api.schedule,
 }
 
 
@@ -41,7 +49,7 @@ def check_base(kind: str, found: type[Any]) -> None:
 
 def examples(entry: Entry) -> tuple[str, ...]:
     """How the part is made to be tested: what its spec says, else without arguments."""
-    if entry.spec and entry.spec.examples:
+    if isinstance(entry.spec, PartSpec) and entry.spec.examples:
         return entry.spec.examples
     return (f"{entry.name}://",) if entry.kind == "store" else (entry.name,)
 
@@ -53,7 +61,7 @@ def made(kind: str, example: str) -> Iterator[Any]:
         with tempfile.TemporaryDirectory() as folder, _open(example, Path(folder)) as store:
             yield store
     else:
-        yield api.encoder(example) if kind == "encoder" else api.aggregator(example)
+        yield _MAKE[kind](example)
 
 
 def suite(kind: str, example: str) -> type[Suite]:
@@ -66,6 +74,10 @@ def suite(kind: str, example: str) -> type[Suite]:
         from fedplug.testing.aggregator import AggregatorSuite
 
         return type("Checked", (AggregatorSuite,), {"make_aggregator": lambda self: api.aggregator(example)})
+    if kind == "schedule":
+        from fedplug.testing.schedule import ScheduleSuite
+
+        return type("Checked", (ScheduleSuite,), {"make_schedule": lambda self: api.schedule(example)})
     from fedplug.testing.store import StateStoreSuite
 
     members = {

@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "hookspecs": {"spec"},
     "builtin": {"hookspecs", "spec"},
     "catalog": {"errors", "spec"},
-    "manager": {"catalog", "errors", "hookspecs", "spec"},
+    "op_libraries": {"errors"},
+    "manager": {"catalog", "errors", "hookspecs", "op_libraries", "spec"},
     "expression": {"errors"},
     "api": {"errors", "expression", "manager"},
     # bytes and arrays
@@ -35,13 +36,14 @@ MAY_IMPORT = {
     "wire": {"errors", "kernels"},
     "stores": {"errors", "kernels", "manager", "wire"},
     # tensors
-    "ops": {"errors"},
-    "encoders": {"errors", "manager", "ops", "part", "spec", "wire"},
+    "ops": {"errors", "manager", "op_libraries"},
+    "schedules": {"api", "errors", "part"},
+    "encoders": {"errors", "manager", "ops", "part", "schedules", "spec", "wire"},
     "aggregators": {"encoders", "errors", "part", "spec"},
     # TFF
-    "process": {"aggregators", "api", "encoders", "errors", "ops", "spec"},
+    "process": {"aggregators", "api", "encoders", "errors", "manager", "ops", "spec"},
     "runtime": {"errors", "ops"},
-    "trainer": {"api", "encoders", "errors", "process", "runtime", "spec", "stores"},
+    "trainer": {"api", "encoders", "errors", "manager", "process", "runtime", "spec", "stores"},
     "compat": {"encoders", "errors", "spec"},
     # what stands on top
     "experiment": {
@@ -61,6 +63,7 @@ MAY_IMPORT = {
 }
 ABOVE_TENSORFLOW = {
     "ops",
+    "schedules",
     "encoders",
     "aggregators",
     "process",

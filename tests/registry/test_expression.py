@@ -47,6 +47,11 @@ def test_an_example():
     )
 
 
+def test_a_call_as_an_argument_is_a_stage_of_its_own():
+    (stage,) = parse("topk(linear(0.1, end=0.01), open('file'))")
+    assert stage.args == (Stage("linear", (0.1,), {"end": 0.01}), Stage("open", ("file",)))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -62,8 +67,10 @@ def test_an_example():
         "lambda: 0",
         "os.system('true')",
         "__import__('os')('true')",
-        "topk(__import__('os'))",
-        "topk(open('x'))",
+        "topk(os.getcwd())",
+        "topk(linear(linear(1)))",
+        "topk([linear(1)])",
+        "topk(linear(x))",
         "topk(x)",
         "topk(1 if True else 2)",
         "topk([i for i in range(9)])",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 
 import pytest
 
-from fedplug import manager
+from fedplug import manager, op_libraries
 from fedplug.testing import PluginPackageSuite
 
 PLUGIN = """
@@ -17,6 +18,13 @@ PLUGIN = """
     @hookimpl
     def fedplug_aggregators():
         return [AggregatorSpec(name="{name}", target="{target}", summary="{summary}"{more})]
+"""
+OP_LIBRARY = """
+    from fedplug.spec import OpLibrarySpec
+
+    @hookimpl
+    def fedplug_op_libraries():
+        return [OpLibrarySpec(name="acme_ops", target="acme_ops:_ops.so", summary="for a test")]
 """
 PART = """
     from fedplug.aggregators import Mean
@@ -39,6 +47,7 @@ BAD = {
     "test_every_class_has_the_name_it_is_declared_under": {"name": "acmee"},
     "test_every_summary_is_a_short_line": {"summary": "long " * 20},
     "test_every_example_can_be_made": {"more": ", examples=('acme(weights=7)',)"},
+    "test_every_op_library_can_be_loaded": {"plugin": PLUGIN + OP_LIBRARY},
 }
 
 
@@ -51,6 +60,11 @@ def suite_of(tmp_path, monkeypatch):
     def make(plugin=PLUGIN, group=manager.GROUP, metadata=METADATA, **facts):
         (tmp_path / "acme_plugin.py").write_text(textwrap.dedent(plugin).format(**{**GOOD, **facts}))
         (tmp_path / "acme_part.py").write_text(textwrap.dedent(PART))
+        (tmp_path / "acme_ops").mkdir()
+        (tmp_path / "acme_ops" / "__init__.py").touch()
+        (tmp_path / "acme_ops" / "_ops.so").write_bytes(b"no library")
+        record = {"tensorflow": op_libraries.installed_tensorflow()}
+        (tmp_path / "acme_ops" / op_libraries.BUILD_RECORD).write_text(json.dumps(record))
         info = tmp_path / "acme-1.0.dist-info"
         info.mkdir()
         lines = {"Metadata-Version": "2.1", "Name": "acme", "Version": "1.0", **metadata}

@@ -1,0 +1,90 @@
+"""Schedules that stay as they are, always or for some rounds. Must not import TensorFlow."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from fedplug.errors import ConfigError
+from fedplug.schedules.base import Schedule
+from fedplug.schedules.checks import check_number, check_rounds
+
+__all__ = ["Constant", "Step"]
+
+
+class Constant(Schedule):
+    """The same value in every round."""
+
+    name: ClassVar[str] = "constant"
+
+    def __init__(self, value: float) -> None:
+        """Makes the schedule.
+
+        Args:
+            value: Of every round.
+
+        Raises:
+            ConfigError: It is not a finite number.
+        """
+        check_number("constant value", value)
+        self._value = value
+
+    @property
+    def settled(self) -> int:
+        """From the beginning."""
+        return 0
+
+    def at(self, round_num: int) -> float:
+        """The value."""
+        del round_num
+        return float(self._value)
+
+    def get_config(self) -> dict[str, Any]:
+        """The value."""
+        return {"value": self._value}
+
+
+class Step(Schedule):
+    """One value after the other: ``step([0.1, 0.01], [20])`` is 0.1 in the rounds 0 to 19, then 0.01."""
+
+    name: ClassVar[str] = "step"
+
+    def __init__(self, values: Sequence[float], rounds: Sequence[int]) -> None:
+        """Makes the schedule.
+
+        Args:
+            values: At least one.
+            rounds: For each value but the first the round from which on it holds; ascending, from 1.
+
+        Raises:
+            ConfigError: They are not lists of such numbers, or not as many as needed.
+        """
+        for what, numbers in (("values", values), ("rounds", rounds)):
+            if not isinstance(numbers, list | tuple):
+                raise ConfigError(f"step {what} is {numbers!r}; it must be a list of numbers")
+        for value in values:
+            check_number("one of the step values", value)
+        for number in rounds:
+            check_rounds("one of the step rounds", number, 1)
+        if len(values) != len(rounds) + 1:
+            raise ConfigError(
+                f"step has {len(values)} values and {len(rounds)} rounds; give one value more than rounds"
+            )
+        if any(a >= b for a, b in pairwise(rounds)):
+            raise ConfigError(f"step rounds is {list(rounds)!r}; they must ascend")
+        self._values, self._rounds = list(values), list(rounds)
+
+    @property
+    def settled(self) -> int:
+        """The last of the rounds."""
+        return self._rounds[-1] if self._rounds else 0
+
+    def at(self, round_num: int) -> float:
+        """The last value whose round has come."""
+        return float(self._values[bisect.bisect_right(self._rounds, round_num)])
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments."""
+        return {"values": list(self._values), "rounds": list(self._rounds)}

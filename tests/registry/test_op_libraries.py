@@ -1,0 +1,116 @@
+"""Op libraries of plugins: found without loading anything, refused when built for another TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from fedplug import manager, op_libraries
+from fedplug.errors import OpLibraryError, PluginError, UnknownNameError
+
+PLUGIN = """
+    from fedplug.hookspecs import hookimpl
+    from fedplug.spec import OpLibrarySpec
+
+    @hookimpl
+    def fedplug_op_libraries():
+        return [OpLibrarySpec(name="acme_ops", target="acme_package:_ops.so", summary="for a test")]
+"""
+
+
+@pytest.fixture
+def package(install, tmp_path):
+    """A package with an op library that is no library, and the plugin that declares it."""
+    folder = tmp_path / "acme_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise AssertionError('imported')\n")
+    (folder / "_ops.so").write_bytes(b"nothing that could be loaded")
+    record(folder, op_libraries.installed_tensorflow())
+    install("acme-codec", PLUGIN)
+    return folder
+
+
+def record(folder, tensorflow):
+    (folder / op_libraries.BUILD_RECORD).write_text(json.dumps({"tensorflow": tensorflow}))
+    manager.catalog.cache_clear()
+
+
+def the_problem():
+    (problem,) = manager.catalog().problems()
+    return problem
+
+
+@pytest.mark.usefixtures("package")
+def test_a_library_is_listed_without_loading_it_or_importing_its_package():
+    entry = manager.find("op_library", "acme_ops")
+    assert (entry.kind, entry.status, entry.distribution) == ("op_library", "ok", "acme-codec")
+
+
+def test_one_built_for_another_tensorflow_is_listed_with_both_versions_and_the_command(package):
+    record(package, "2.13.0")
+    problem = the_problem()
+    assert problem.status == "incompatible"
+    assert "built for TensorFlow 2.13.0" in problem.reason
+    assert str(op_libraries.installed_tensorflow()) in problem.reason
+    assert "--no-binary acme-codec acme-codec" in problem.fix
+    with pytest.raises(PluginError, match=r"2\.13\.0"):
+        manager.find("op_library", "acme_ops")
+    assert manager.resolve("store", "memory").name == "memory"
+
+
+def test_one_that_was_never_built_says_where_it_was_looked_for(package):
+    (package / "_ops.so").unlink()
+    manager.catalog.cache_clear()
+    assert f"no _ops.so in {package}" in the_problem().reason
+
+
+def test_one_without_a_record_is_not_trusted(package):
+    (package / op_libraries.BUILD_RECORD).unlink()
+    manager.catalog.cache_clear()
+    assert "does not say which TensorFlow" in the_problem().reason
+
+
+def test_a_package_that_is_not_there_is_said_to_be_missing(package):
+    shutil.rmtree(package)
+    manager.catalog.cache_clear()
+    assert "there is no package 'acme_package'" in the_problem().reason
+
+
+def test_a_target_that_is_no_file_of_a_package_is_refused(install):
+    install("acme-codec", PLUGIN.replace("acme_package:_ops.so", "../acme/_ops.so"))
+    assert "write 'package:file.so'" in the_problem().reason
+
+
+def test_a_library_has_no_class(package):
+    with pytest.raises(PluginError, match="has no class"):
+        manager.resolve("op_library", "acme_ops")
+
+
+@pytest.fixture
+def op_library():
+    """What a library is loaded with; forgets what it loaded."""
+    from fedplug import ops
+
+    yield ops.op_library
+    ops.op_library.cache_clear()
+
+
+def test_its_ops_are_loaded_when_they_are_asked_for(package, op_library):
+    from fedplug import ops
+    from fedplug.ops import _loader
+
+    shutil.copy(_loader.find_library(ops.__path__), package / "_ops.so")
+    assert callable(op_library("acme_ops").fedplug_crc32)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_damaged_one_is_our_error_with_the_command_that_builds_it_anew(op_library):
+    with pytest.raises(OpLibraryError, match=r"cannot be loaded(.|\n)*--no-binary acme-codec acme-codec"):
+        op_library("acme_ops")
+
+
+def test_an_unknown_one_names_the_known(op_library):
+    with pytest.raises(UnknownNameError, match="unknown op_library 'acme'"):
+        op_library("acme")
