@@ -22,6 +22,7 @@ DEFAULT_MIN_SIZE = 64
 
 Buffers = tuple[tf.Tensor, ...]
 States = tuple[State, ...]
+Control = Mapping[str, tf.Tensor]
 
 
 class ModelEncoder:
@@ -79,8 +80,27 @@ class ModelEncoder:
             encoder.init_state(spec) for encoder, spec in zip(self.encoders, self.specs, strict=True)
         )
 
+    def init_control(self) -> Control:
+        """What steers the encoder in the first round; kept by the server, told to the clients."""
+        return {}
+
+    def next_control(self, control: Control, measured: Mapping[str, tf.Tensor]) -> Control:
+        """What steers the encoder in the next round.
+
+        Args:
+            control: That of this round.
+            measured: ``uplink_bytes`` (int64) and ``payloads`` (int32) of this round: the bytes of all
+                buffers, and how many clients sent some.
+        """
+        del measured
+        return control
+
     def encode(
-        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+        self,
+        xs: Sequence[tf.Tensor],
+        states: Sequence[State],
+        round_num: tf.Tensor,
+        control: Control | None = None,
     ) -> tuple[Buffers, States]:
         """Compresses a model update.
 
@@ -88,10 +108,12 @@ class ModelEncoder:
             xs: One tensor per spec.
             states: From `init_state` or this client's previous `encode`.
             round_num: int32 scalar.
+            control: Of this round; default: that of `init_control`.
 
         Returns:
             The wire buffers, a uint8 vector per tensor, and the next states.
         """
+        del control
         buffers: list[tf.Tensor] = []
         next_states: list[State] = []
         for encoder, spec, x, state in zip(self.encoders, self.specs, xs, states, strict=True):

@@ -29,6 +29,9 @@ _COUNTERS = ("uplink_bytes", "clients", "payloads", "nonfinite_updates")
 class EncodedAggregation(NamedTuple):
     """The computations of an encoded aggregation; V is the update's type, C a client's state, S the server's.
 
+    S is ``<round_num=int32,control=K,inner=...>``: the round, what steers the encoder (see
+    `ModelEncoder.init_control`; empty for most), and the aggregator's own state.
+
     The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool>``; the measurements
     are ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes
     of all buffers, how many clients took part, how many sent a payload, and how many had a NaN or an
@@ -36,19 +39,21 @@ class EncodedAggregation(NamedTuple):
 
     Attributes:
         init_client: ``( -> C)``
-        encode: ``(<V,float32,C,int32> -> <message=...,state=C>)`` of an update, its weight, the client's
-            state and the round. An update with a non-finite value, or whose weight is not positive, is not
-            sent: its buffers are empty and the client's state is returned unchanged.
+        encode: ``(<V,float32,C,I> -> <message=...,state=C>)`` of an update, its weight, the client's state
+            and the server's instructions. An update with a non-finite value, or whose weight is not positive,
+            is not sent: its buffers are empty and the client's state is returned unchanged.
         init_server: ``( -> S)``
+        instruct: ``(S -> I)``, what the clients of a round are told, ``<round_num=int32,control=K>``.
         zero: ``( -> A)``
         accumulate: ``(<A,message> -> A)``
         merge: ``(<A,A> -> A)``
-        finish: ``(<A,S> -> <value=V,state=S,measurements=...>)``
+        finish: ``(<A,S> -> <value=V,state=S,measurements=...>)``; the state is that of the next round.
     """
 
     init_client: Any
     encode: Any
     init_server: Any
+    instruct: Any
     zero: Any
     accumulate: Any
     merge: Any
@@ -82,18 +87,25 @@ def build_encoded_aggregation(
     def init_client() -> Any:
         return encoder.init_state()
 
-    def encode(value: Any, weight: tf.Tensor, state: Any, round_num: tf.Tensor) -> Any:
+    def encode(value: Any, weight: tf.Tensor, state: Any, instructions: Any) -> Any:
         update = structures.flatten(value, value_type)
         finite = tf.reduce_all([_all_finite(x) for x in update] + [tf.math.is_finite(weight)])
         buffers, next_state = tf.cond(
             finite & (weight > 0),
-            lambda: encoder.encode(update, state, round_num),
+            lambda: encoder.encode(update, state, instructions["round_num"], instructions["control"]),
             lambda: (tuple(tf.zeros([0], tf.uint8) for _ in specs), state),
         )
         return {"message": {"buffers": buffers, "weight": weight, "finite": finite}, "state": next_state}
 
     def init_server() -> Any:
-        return aggregator.init_state(specs)
+        return {
+            "round_num": tf.constant(0, tf.int32),
+            "control": encoder.init_control(),
+            "inner": aggregator.init_state(specs),
+        }
+
+    def instruct(state: Any) -> Any:
+        return {"round_num": state["round_num"], "control": state["control"]}
 
     def zero() -> Any:
         counters = {key: tf.constant(0, tf.int64 if key == "uplink_bytes" else tf.int32) for key in _COUNTERS}
@@ -121,18 +133,30 @@ def build_encoded_aggregation(
         return {"inner": aggregator.merge(left["inner"], right["inner"]), **counters}
 
     def finish(accumulator: Any, state: Any) -> Any:
-        update, next_state = aggregator.finish(accumulator["inner"], state)
+        update, inner = aggregator.finish(accumulator["inner"], state["inner"])
         measurements = {key: accumulator[key] for key in _COUNTERS}
+        next_state = {
+            "round_num": state["round_num"] + 1,
+            "control": encoder.next_control(state["control"], measurements),
+            "inner": inner,
+        }
         return {
             "value": structures.unflatten(update, value_type),
             "state": next_state,
             "measurements": measurements,
         }
 
-    weight_type, round_type = tff.TensorType(np.float32), tff.TensorType(np.int32)
     client_init = trace(init_client)
-    client_encode = trace(encode, value_type, weight_type, client_init.type_signature.result, round_type)
     server_init = trace(init_server)
+    server_state_type = server_init.type_signature.result
+    server_instruct = trace(instruct, server_state_type)
+    client_encode = trace(
+        encode,
+        value_type,
+        tff.TensorType(np.float32),
+        client_init.type_signature.result,
+        server_instruct.type_signature.result,
+    )
     server_zero = trace(zero)
     accumulator_type = server_zero.type_signature.result
     message_type = client_encode.type_signature.result.message
@@ -140,10 +164,11 @@ def build_encoded_aggregation(
         init_client=client_init,
         encode=client_encode,
         init_server=server_init,
+        instruct=server_instruct,
         zero=server_zero,
         accumulate=trace(accumulate, accumulator_type, message_type),
         merge=trace(merge, accumulator_type, accumulator_type),
-        finish=trace(finish, accumulator_type, server_init.type_signature.result),
+        finish=trace(finish, accumulator_type, server_state_type),
     )
 
 
@@ -178,4 +203,4 @@ def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
             *[leaf for v, t in zip(values, types, strict=True) for leaf in structures.flatten(v, t)]
         )
 
-    return tff.tensorflow.computation(traced, list(types)) if types else tff.tensorflow.computation(traced)
+    return tff.tensorflow.computation(traced, *types)

@@ -46,29 +46,17 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         encoder = model_encoder(self._encoder, value_type, self._min_size)
         parts = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
 
-        @tff.tensorflow.computation(np.int32)
-        def next_round(round_num: Any) -> Any:
-            return round_num + 1
-
-        @tff.tensorflow.computation(value_type, np.float32, np.int32)
-        def encode(value: Any, weight: Any, round_num: Any) -> Any:
-            return parts.encode(value, weight, parts.init_client(), round_num)["message"]
+        @tff.tensorflow.computation(value_type, np.float32, parts.instruct.type_signature.result)
+        def encode(value: Any, weight: Any, instructions: Any) -> Any:
+            return parts.encode(value, weight, parts.init_client(), instructions)["message"]
 
         @tff.tensorflow.computation(parts.zero.type_signature.result)
         def identity(accumulator: Any) -> Any:
             return accumulator
 
-        @tff.tensorflow.computation
-        def first_round() -> Any:
-            return np.int32(0)
-
         @tff.federated_computation
         def init() -> Any:
-            state = (
-                tff.federated_eval(first_round, tff.SERVER),
-                tff.federated_eval(parts.init_server, tff.SERVER),
-            )
-            return tff.federated_zip(state)
+            return tff.federated_eval(parts.init_server, tff.SERVER)
 
         @tff.federated_computation(
             init.type_signature.result,
@@ -76,12 +64,11 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
             tff.FederatedType(weight_type, tff.CLIENTS),
         )
         def next_fn(state: Any, value: Any, weight: Any) -> Any:
-            round_num, aggregator_state = state
-            messages = tff.federated_map(encode, (value, weight, tff.federated_broadcast(round_num)))
+            instructions = tff.federated_broadcast(tff.federated_map(parts.instruct, state))
+            messages = tff.federated_map(encode, (value, weight, instructions))
             total = tff.federated_aggregate(messages, parts.zero(), parts.accumulate, parts.merge, identity)
-            output = tff.federated_map(parts.finish, (total, aggregator_state))
-            next_state = tff.federated_zip((tff.federated_map(next_round, round_num), output.state))
-            return tff.templates.MeasuredProcessOutput(next_state, output.value, output.measurements)
+            output = tff.federated_map(parts.finish, (total, state))
+            return tff.templates.MeasuredProcessOutput(output.state, output.value, output.measurements)
 
         return tff.templates.AggregationProcess(init, next_fn)
 

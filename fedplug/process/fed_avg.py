@@ -230,17 +230,13 @@ def _template(
 
 
 def _build_initialize(template: _Template, parts: EncodedAggregation) -> Any:
-    @tff.tensorflow.computation
-    def init_aggregator() -> Any:
-        return collections.OrderedDict(round_num=tf.constant(0, tf.int32), inner=parts.init_server())
-
     @tff.federated_computation
     def initialize() -> Any:
         state = tff.learning.templates.LearningAlgorithmState(
             global_model_weights=tff.federated_eval(template.initial_weights, tff.SERVER),
             distributor=template.distributor.initialize(),
             client_work=template.client_work.initialize(),
-            aggregator=tff.federated_eval(init_aggregator, tff.SERVER),
+            aggregator=tff.federated_eval(parts.init_server, tff.SERVER),
             finalizer=template.finalizer.initialize(),
         )
         return tff.federated_zip(state)
@@ -256,21 +252,19 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
     def has_data(dataset: Any) -> Any:
         return dataset.take(1).reduce(False, lambda _, batch: True)
 
-    @tff.tensorflow.computation(client_result_type, np.bool_, client_state_type, np.int32)
-    def encode(result: Any, with_data: Any, client_state: Any, round_num: Any) -> Any:
+    @tff.tensorflow.computation(
+        client_result_type, np.bool_, client_state_type, parts.instruct.type_signature.result
+    )
+    def encode(result: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
         # TFF's client work replaces a non-finite update by zeros of weight zero; a client that has data and
         # no weight was such a one. A NaN in place of the weight lets the encoding drop and count it.
         replaced = with_data & (result.update_weight <= 0)
         weight = tf.where(replaced, np.float32(np.nan), result.update_weight)
-        return parts.encode(result.update, weight, client_state, round_num)
+        return parts.encode(result.update, weight, client_state, instructions)
 
     @tff.tensorflow.computation(parts.zero.type_signature.result)
     def as_it_is(accumulator: Any) -> Any:
         return accumulator
-
-    @tff.tensorflow.computation(np.int32, parts.init_server.type_signature.result)
-    def next_aggregator_state(round_num: Any, inner: Any) -> Any:
-        return collections.OrderedDict(round_num=round_num + 1, inner=inner)
 
     @tff.federated_computation(
         state_type,
@@ -280,26 +274,26 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
         distributed = template.distributor.next(state.distributor, state.global_model_weights)
         trained = template.client_work.next(state.client_work, distributed.result, client_data)
-        round_num = state.aggregator["round_num"]
+        instructions = tff.federated_map(parts.instruct, state.aggregator)
         encoded = tff.federated_map(
             encode,
             (
                 trained.result,
                 tff.federated_map(has_data, client_data),
                 client_states,
-                tff.federated_broadcast(round_num),
+                tff.federated_broadcast(instructions),
             ),
         )
         total = tff.federated_aggregate(
             encoded.message, parts.zero(), parts.accumulate, parts.merge, as_it_is
         )
-        aggregated = tff.federated_map(parts.finish, (total, state.aggregator["inner"]))
+        aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = template.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_state = tff.learning.templates.LearningAlgorithmState(
             global_model_weights=finalized.result,
             distributor=distributed.state,
             client_work=trained.state,
-            aggregator=tff.federated_map(next_aggregator_state, (round_num, aggregated.state)),
+            aggregator=aggregated.state,
             finalizer=finalized.state,
         )
         metrics = collections.OrderedDict(

@@ -212,17 +212,13 @@ def _build_train(
 
 
 def _build_initialize(model: _Model, parts: EncodedAggregation, finalizer: Any) -> Any:
-    @tff.tensorflow.computation
-    def init_aggregator() -> Any:
-        return collections.OrderedDict(round_num=tf.constant(0, tf.int32), inner=parts.init_server())
-
     @tff.federated_computation
     def initialize() -> Any:
         state = tff.learning.templates.LearningAlgorithmState(
             global_model_weights=tff.federated_eval(model.initial_global, tff.SERVER),
             distributor=tff.federated_value((), tff.SERVER),
             client_work=tff.federated_value((), tff.SERVER),
-            aggregator=tff.federated_eval(init_aggregator, tff.SERVER),
+            aggregator=tff.federated_eval(parts.init_server, tff.SERVER),
             finalizer=finalizer.initialize(),
         )
         return tff.federated_zip(state)
@@ -246,13 +242,15 @@ def _build_next(
     state_type: Any,
     client_state_type: Any,
 ) -> Any:
-    @tff.tensorflow.computation(model.global_type, model.data_type, client_state_type, np.int32)
-    def work(weights: Any, dataset: Any, client_state: Any, round_num: Any) -> Any:
+    @tff.tensorflow.computation(
+        model.global_type, model.data_type, client_state_type, parts.instruct.type_signature.result
+    )
+    def work(weights: Any, dataset: Any, client_state: Any, instructions: Any) -> Any:
         trained = train(weights, client_state["local"], dataset)
         finite = _all_finite([*trained["update"], *trained["local"].trainable])
         # A NaN in place of the weight lets the encoding drop the update and count it.
         weight = tf.where(finite, trained["weight"], np.float32(np.nan))
-        encoded = parts.encode(trained["update"], weight, client_state["encoder"], round_num)
+        encoded = parts.encode(trained["update"], weight, client_state["encoder"], instructions)
         local = tf.nest.map_structure(
             lambda new, old: tf.where(finite, new, old), trained["local"], client_state["local"]
         )
@@ -267,10 +265,6 @@ def _build_next(
     def as_it_is(accumulator: Any) -> Any:
         return accumulator
 
-    @tff.tensorflow.computation(np.int32, parts.init_server.type_signature.result)
-    def next_aggregator_state(round_num: Any, inner: Any) -> Any:
-        return collections.OrderedDict(round_num=round_num + 1, inner=inner)
-
     @tff.tensorflow.computation(np.float32, np.float32)
     def train_metrics(loss: Any, num_examples: Any) -> Any:
         loss = tf.math.divide_no_nan(loss, num_examples)
@@ -282,24 +276,24 @@ def _build_next(
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
-        round_num = state.aggregator["round_num"]
+        instructions = tff.federated_map(parts.instruct, state.aggregator)
         done = tff.federated_map(
             work,
             (
                 tff.federated_broadcast(state.global_model_weights),
                 client_data,
                 client_states,
-                tff.federated_broadcast(round_num),
+                tff.federated_broadcast(instructions),
             ),
         )
         total = tff.federated_aggregate(done.message, parts.zero(), parts.accumulate, parts.merge, as_it_is)
-        aggregated = tff.federated_map(parts.finish, (total, state.aggregator["inner"]))
+        aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_state = tff.learning.templates.LearningAlgorithmState(
             global_model_weights=finalized.result,
             distributor=state.distributor,
             client_work=state.client_work,
-            aggregator=tff.federated_map(next_aggregator_state, (round_num, aggregated.state)),
+            aggregator=aggregated.state,
             finalizer=finalized.state,
         )
         metrics = collections.OrderedDict(
