@@ -20,6 +20,11 @@ def test_with_a_residual_it_is_learned_though_clients_skip_rounds(results) -> No
     assert results["stateful top-k"].clients_with_residual == 8
 
 
+def test_a_stage_of_tfmot_runs_unchanged_and_learns_the_same(results) -> None:
+    assert results["the same, by tfmot"].errors == pytest.approx(results["stateful top-k"].errors, rel=1e-5)
+    assert results["the same, by tfmot"].clients_with_residual == 8
+
+
 def test_the_residual_costs_no_bytes(results) -> None:
     stateless, stateful = results["stateless top-k"].bytes_sent, results["stateful top-k"].bytes_sent
     assert stateful == pytest.approx(stateless, rel=0.05)
