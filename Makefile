@@ -14,7 +14,7 @@ $(UV):
 	python3 -m venv .uv && .uv/bin/pip install --quiet uv
 
 setup: | $(UV) ## Python 3.11, the locked dependencies, the compiled core, the package (editable)
-	@$(UV) sync --quiet --frozen --no-install-workspace
+	@$(UV) sync --quiet --frozen --inexact --no-install-workspace
 	@$(UV) sync --quiet --frozen --all-packages
 
 run: setup ## Train on the digits with and without compression: table and plot in runs/digits
