@@ -7,19 +7,16 @@ and by the stateless aggregation factory (`factory`); knows neither.
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import ops
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
-from fedplug.process import structures
+from fedplug.process import structures, tracing
 
 __all__ = ["EncodedAggregation", "build_encoded_aggregation", "model_encoder"]
 
@@ -81,7 +78,7 @@ def build_encoded_aggregation(
         aggregator: How the server combines the updates.
         lowering: ``"fused"`` or ``"reference"``, for every custom op in the graphs.
     """
-    trace = functools.partial(_trace, lowering)
+    trace = functools.partial(tracing.trace, lowering)
     specs = encoder.specs
 
     def init_client() -> Any:
@@ -174,33 +171,3 @@ def build_encoded_aggregation(
 
 def _all_finite(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(x)) if x.dtype.is_floating else tf.constant(True)
-
-
-def _trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
-    """`tff.tensorflow.computation` with the ops lowered as told.
-
-    The body is traced as a TensorFlow 2 function first: in the graphs that TFF makes, a mere ``==`` between
-    tensors compares Python objects, and encoders should not have to know.
-    """
-    specs = [
-        tf.TensorSpec(t.shape, t.dtype) for type_spec in types for t in structures.tensor_types(type_spec)
-    ]
-
-    @tf.function(autograph=False, input_signature=specs)
-    def on_leaves(*leaves: tf.Tensor) -> Any:
-        remaining = iter(leaves)
-        args = [structures.unflatten([next(remaining) for _ in structures.tensor_types(t)], t) for t in types]
-        with ops.use_lowering(lowering):
-            return function(*args)
-
-    concrete = on_leaves.get_concrete_function()
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)  # TFF reads the signature to know how to unpack its argument
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        values = signature.bind(*args, **kwargs).args
-        return concrete(
-            *[leaf for v, t in zip(values, types, strict=True) for leaf in structures.flatten(v, t)]
-        )
-
-    return tff.tensorflow.computation(traced, *types)
