@@ -37,6 +37,7 @@ struct Scratch {
   ScratchBuffer values;
   ScratchBuffer indices;
   ScratchBuffer keys;
+  ScratchBuffer ranked;
 };
 
 // Lends one Scratch for its own life. There are as many as ever were lent at

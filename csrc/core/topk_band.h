@@ -98,10 +98,10 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
 // for 3.5 standard deviations of the rank.
 //
 // REQUIRES: 0 < k < n
-// SHAPE:    keys[count], whose contents are lost
+// SHAPE:    keys[count], room[count], whose contents are lost
 template <typename T>
-Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
-                       std::int64_t n) {
+Band<T> BandFromSample(const FloatBitsOf<T>* keys, std::int64_t count,
+                       std::int64_t k, std::int64_t n, FloatBitsOf<T>* room) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   const double share = static_cast<double>(k) / static_cast<double>(n);
   const double rank = share * static_cast<double>(count);
@@ -123,7 +123,7 @@ Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
     }
     return std::pair(bin, above);
   };
-  const auto key_at = [&](std::int64_t rank_wanted, FloatBitsOf<T>* room) {
+  const auto key_at = [&](std::int64_t rank_wanted) {
     const auto [bin, above] = bin_at(rank_wanted);
     std::int64_t kept = 0;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -132,12 +132,11 @@ Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
     }
     return FindRank(room, kept, rank_wanted - above).key;
   };
-  std::vector<FloatBitsOf<T>> room(static_cast<std::size_t>(count));
   Band<T> band{0, kInfinity};
   if (upper_rank >= 1) {
-    band.hi = static_cast<FloatBitsOf<T>>(key_at(upper_rank, room.data()) + 1);
+    band.hi = static_cast<FloatBitsOf<T>>(key_at(upper_rank) + 1);
   }
-  if (lower_rank <= count) band.lo = key_at(lower_rank, room.data());
+  if (lower_rank <= count) band.lo = key_at(lower_rank);
 
   // A key that is itself a part of all elements (zero, mostly) is not worth
   // collecting: the first few of them will do.

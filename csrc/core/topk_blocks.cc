@@ -9,7 +9,8 @@ BlockKernels<float> BlockKernelsFor<float>(SimdLevel level) {
   if (level == SimdLevel::kAvx2) return Avx2BlockKernels();
 #endif
   static_cast<void>(level);
-  return {SurveyBlock<float>, SplitBlock<float>};
+  return {SurveyBlock<float>, SplitBlock<float>, SplitBlock<float>,
+          SiftBlock<float>};
 }
 
 }  // namespace fedplug::topk

@@ -43,12 +43,23 @@ struct SurveyCursor {
 };
 
 // What a split adds to, block by block: the entries at lo and above, and the
-// positions among them of those in the band.
+// keys of those in the band.
 template <typename T>
 struct SplitCursor {
   T* values;
   std::int32_t* indices;
-  std::int32_t* band;
+  FloatBitsOf<T>* band_keys;
+  std::int64_t count = 0;
+  std::int64_t in_band = 0;
+};
+
+// What a sift writes, from the front on: the entries that stay in the list, and
+// the indices of those of them that were in the band.
+template <typename T>
+struct SiftCursor {
+  T* values;
+  std::int32_t* indices;
+  std::int32_t* from_band;
   std::int64_t count = 0;
   std::int64_t in_band = 0;
 };
@@ -67,9 +78,18 @@ struct BlockKernels {
   // Returns the largest key.
   // SHAPE:    delta[n], residual_in[n], residual_out[n]
   // COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T)
-  FloatBitsOf<T> (*split)(const T* delta, const T* residual_in, T* residual_out,
-                          std::int64_t n, std::int32_t first_index,
-                          const Band<T>& band, SplitCursor<T>* cursor);
+  using Split = FloatBitsOf<T>(const T* delta, const T* residual_in,
+                               T* residual_out, std::int64_t n,
+                               std::int32_t first_index, const Band<T>& band,
+                               SplitCursor<T>* cursor);
+  Split* split_sparse;  // faster where few vectors have an entry
+  Split* split_dense;   // faster where most have; with equal results
+
+  // Of the entries that a split left, takes those whose keys are `from` and
+  // above; those below `hi` were in the band.
+  // SHAPE:    values[n], indices[n]
+  void (*sift)(const T* values, const std::int32_t* indices, std::int64_t n,
+               FloatBitsOf<T> from, FloatBitsOf<T> hi, SiftCursor<T>* cursor);
 };
 
 // The loops in plain C++, for every T and every processor.
@@ -100,17 +120,30 @@ FloatBitsOf<T> SplitBlock(const T* delta, const T* residual_in, T* residual_out,
     residual_out[i] = key >= band.hi ? T{} : a;
     cursor->values[cursor->count] = a;
     cursor->indices[cursor->count] = first_index + static_cast<std::int32_t>(i);
-    cursor->band[cursor->in_band] = static_cast<std::int32_t>(cursor->count);
+    cursor->band_keys[cursor->in_band] = key;
     cursor->in_band += key >= band.lo && key < band.hi;
     cursor->count += key >= band.lo;
   }
   return largest;
 }
 
+template <typename T>
+void SiftBlock(const T* values, const std::int32_t* indices, std::int64_t n,
+               FloatBitsOf<T> from, FloatBitsOf<T> hi, SiftCursor<T>* cursor) {
+  for (std::int64_t j = 0; j < n; ++j) {
+    const FloatBitsOf<T> key = MagnitudeKey(values[j]);
+    cursor->values[cursor->count] = values[j];
+    cursor->indices[cursor->count] = indices[j];
+    cursor->from_band[cursor->in_band] = indices[j];
+    cursor->in_band += key >= from && key < hi;
+    cursor->count += key >= from;
+  }
+}
+
 // REQUIRES: IsSupported(level)
 template <typename T>
 BlockKernels<T> BlockKernelsFor(SimdLevel /*level*/) {
-  return {SurveyBlock<T>, SplitBlock<T>};
+  return {SurveyBlock<T>, SplitBlock<T>, SplitBlock<T>, SiftBlock<T>};
 }
 
 template <>

@@ -14,7 +14,12 @@ namespace fedplug::topk {
 namespace {
 
 constexpr std::int64_t kLanes = 8;
-constexpr std::int64_t kPrefetch = 128;
+// 6 KiB of each stream: a processor's own prefetchers stop at the end of a
+// page.
+constexpr std::int64_t kPrefetch = 1536;
+
+// The vectors of a block that have an entry, by their first element.
+using Hits = std::array<std::int32_t, kBlock / kLanes + 1>;
 
 // kPacking[mask]: the lanes of the mask, in order, in front.
 using Packing = std::array<std::array<std::int32_t, kLanes>, 256>;
@@ -44,6 +49,10 @@ FEDPLUG_TARGET_AVX2 inline Bounds Broadcast(const Band<float>& band) {
           _mm256_set1_epi32(static_cast<int>(band.edge))};
 }
 
+FEDPLUG_TARGET_AVX2 inline __m256i Lanes() {
+  return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+}
+
 FEDPLUG_TARGET_AVX2 inline __m256i KeysOf(__m256 a) {
   return _mm256_and_si256(_mm256_castps_si256(a),
                           _mm256_set1_epi32(0x7fffffff));
@@ -63,8 +72,24 @@ FEDPLUG_TARGET_AVX2 inline void Store(void* to, __m256i lanes) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), lanes);
 }
 
-FEDPLUG_TARGET_AVX2 inline void Prefetch(const float* ahead) {
-  _mm_prefetch(reinterpret_cast<const char*>(ahead + kPrefetch), _MM_HINT_T0);
+// A prefetch for every vector would ask for each line twice.
+FEDPLUG_TARGET_AVX2 inline void Prefetch(const float* delta,
+                                         const float* residual,
+                                         std::int64_t i) {
+  if (i % (2 * kLanes) != 0) return;
+  _mm_prefetch(reinterpret_cast<const char*>(delta + i + kPrefetch),
+               _MM_HINT_T0);
+  _mm_prefetch(reinterpret_cast<const char*>(residual + i + kPrefetch),
+               _MM_HINT_T0);
+}
+
+FEDPLUG_TARGET_AVX2 inline __m256 Sum(const float* delta,
+                                      const float* residual) {
+  return _mm256_add_ps(_mm256_loadu_ps(delta), _mm256_loadu_ps(residual));
+}
+
+FEDPLUG_TARGET_AVX2 inline __m256i Load(const std::int32_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
 
 FEDPLUG_TARGET_AVX2 inline std::uint32_t LargestOf(__m256i lanes) {
@@ -83,25 +108,26 @@ FEDPLUG_TARGET_AVX2 std::uint32_t Survey(const float* delta,
   const bool has_edge = band.edge != Band<float>::kNoEdge;
   SurveyCursor<float> at = *cursor;
   __m256i largest = _mm256_setzero_si256();
+  Hits hits;
+  std::size_t hit_count = 0;
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    if (i % 16 == 0) {
-      Prefetch(delta + i);
-      Prefetch(residual + i);
-    }
-    const __m256i keys = KeysOf(_mm256_add_ps(_mm256_loadu_ps(delta + i),
-                                              _mm256_loadu_ps(residual + i)));
+    Prefetch(delta, residual, i);
+    const __m256i keys = KeysOf(Sum(delta + i, residual + i));
     largest = _mm256_max_epi32(largest, keys);
     if (has_edge) {
       at.at_edge +=
           __builtin_popcount(MaskOf(_mm256_cmpeq_epi32(keys, bounds.edge)));
     }
-    const unsigned listed = MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo));
-    if (listed == 0) continue;
     const unsigned above = MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_hi));
     at.above += __builtin_popcount(above);
-    const unsigned in_band = listed ^ above;
-    if (in_band == 0) continue;
+    hits[hit_count] = static_cast<std::int32_t>(i);
+    hit_count += MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo)) != above;
+  }
+  for (std::size_t h = 0; h < hit_count; ++h) {
+    const __m256i keys = KeysOf(Sum(delta + hits[h], residual + hits[h]));
+    const unsigned in_band = MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo)) ^
+                             MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_hi));
     Store(at.band_keys + at.in_band, Pack(keys, in_band));
     at.in_band += __builtin_popcount(in_band);
   }
@@ -111,41 +137,49 @@ FEDPLUG_TARGET_AVX2 std::uint32_t Survey(const float* delta,
   return std::max(rest, LargestOf(largest));
 }
 
-FEDPLUG_TARGET_AVX2 std::uint32_t Split(const float* delta,
-                                        const float* residual_in,
-                                        float* residual_out, std::int64_t n,
-                                        std::int32_t first_index,
-                                        const Band<float>& band,
-                                        SplitCursor<float>* cursor) {
+// Writes the residual of one vector, without the lanes above, and appends the
+// lanes that are listed.
+FEDPLUG_TARGET_AVX2 inline void Take(__m256 sum, __m256i keys, __m256i indices,
+                                     const Bounds& bounds, float* residual_out,
+                                     SplitCursor<float>* cursor) {
+  const __m256i a = _mm256_castps_si256(sum);
+  const __m256i is_above = _mm256_cmpgt_epi32(keys, bounds.below_hi);
+  Store(residual_out, _mm256_andnot_si256(is_above, a));
+  const unsigned listed = MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo));
+  Store(cursor->values + cursor->count, Pack(a, listed));
+  Store(cursor->indices + cursor->count, Pack(indices, listed));
+  cursor->count += __builtin_popcount(listed);
+  const unsigned in_band = listed ^ MaskOf(is_above);
+  Store(cursor->band_keys + cursor->in_band, Pack(keys, in_band));
+  cursor->in_band += __builtin_popcount(in_band);
+}
+
+FEDPLUG_TARGET_AVX2 std::uint32_t SplitSparse(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
   const Bounds bounds = Broadcast(band);
+  const __m256i first =
+      _mm256_add_epi32(Lanes(), _mm256_set1_epi32(first_index));
   SplitCursor<float> at = *cursor;
-  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   __m256i largest = _mm256_setzero_si256();
+  Hits hits;
+  std::size_t hit_count = 0;
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    if (i % 16 == 0) {
-      Prefetch(delta + i);
-      Prefetch(residual_in + i);
-    }
-    const __m256i a = _mm256_castps_si256(_mm256_add_ps(
-        _mm256_loadu_ps(delta + i), _mm256_loadu_ps(residual_in + i)));
-    const __m256i keys = KeysOf(_mm256_castsi256_ps(a));
+    Prefetch(delta, residual_in, i);
+    const __m256 a = Sum(delta + i, residual_in + i);
+    const __m256i keys = KeysOf(a);
     largest = _mm256_max_epi32(largest, keys);
-    const __m256i is_above = _mm256_cmpgt_epi32(keys, bounds.below_hi);
-    Store(residual_out + i, _mm256_andnot_si256(is_above, a));
-    const unsigned listed = MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo));
-    if (listed == 0) continue;
-    const __m256i indices = _mm256_add_epi32(
-        lanes, _mm256_set1_epi32(first_index + static_cast<std::int32_t>(i)));
-    Store(at.values + at.count, Pack(a, listed));
-    Store(at.indices + at.count, Pack(indices, listed));
-    for (unsigned in_band = listed ^ MaskOf(is_above); in_band != 0;
-         in_band &= in_band - 1) {
-      const unsigned before = listed & ((in_band & -in_band) - 1);
-      at.band[at.in_band++] =
-          static_cast<std::int32_t>(at.count) + __builtin_popcount(before);
-    }
-    at.count += __builtin_popcount(listed);
+    _mm256_storeu_ps(residual_out + i, a);
+    hits[hit_count] = static_cast<std::int32_t>(i);
+    hit_count += MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo)) != 0;
+  }
+  for (std::size_t h = 0; h < hit_count; ++h) {
+    float* const out = residual_out + hits[h];
+    const __m256 a = _mm256_loadu_ps(out);
+    Take(a, KeysOf(a), _mm256_add_epi32(first, _mm256_set1_epi32(hits[h])),
+         bounds, out, &at);
   }
   const std::uint32_t rest =
       SplitBlock(delta + i, residual_in + i, residual_out + i, n - i,
@@ -154,9 +188,58 @@ FEDPLUG_TARGET_AVX2 std::uint32_t Split(const float* delta,
   return std::max(rest, LargestOf(largest));
 }
 
+FEDPLUG_TARGET_AVX2 std::uint32_t SplitDense(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
+  const Bounds bounds = Broadcast(band);
+  SplitCursor<float> at = *cursor;
+  __m256i indices = _mm256_add_epi32(Lanes(), _mm256_set1_epi32(first_index));
+  __m256i largest = _mm256_setzero_si256();
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Prefetch(delta, residual_in, i);
+    const __m256 a = Sum(delta + i, residual_in + i);
+    const __m256i keys = KeysOf(a);
+    largest = _mm256_max_epi32(largest, keys);
+    Take(a, keys, indices, bounds, residual_out + i, &at);
+    indices = _mm256_add_epi32(indices, _mm256_set1_epi32(kLanes));
+  }
+  const std::uint32_t rest =
+      SplitBlock(delta + i, residual_in + i, residual_out + i, n - i,
+                 first_index + static_cast<std::int32_t>(i), band, &at);
+  *cursor = at;
+  return std::max(rest, LargestOf(largest));
+}
+
+FEDPLUG_TARGET_AVX2 void Sift(const float* values, const std::int32_t* indices,
+                              std::int64_t n, std::uint32_t from,
+                              std::uint32_t hi, SiftCursor<float>* cursor) {
+  const Bounds bounds = Broadcast({from, hi});
+  SiftCursor<float> at = *cursor;
+  std::int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    const __m256 a = _mm256_loadu_ps(values + j);
+    const __m256i index = Load(indices + j);
+    const __m256i keys = KeysOf(a);
+    const unsigned taken = MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo));
+    const unsigned in_band =
+        taken & ~MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_hi));
+    Store(at.values + at.count, Pack(_mm256_castps_si256(a), taken));
+    Store(at.indices + at.count, Pack(index, taken));
+    at.count += __builtin_popcount(taken);
+    Store(at.from_band + at.in_band, Pack(index, in_band));
+    at.in_band += __builtin_popcount(in_band);
+  }
+  SiftBlock(values + j, indices + j, n - j, from, hi, &at);
+  *cursor = at;
+}
+
 }  // namespace
 
-BlockKernels<float> Avx2BlockKernels() { return {Survey, Split}; }
+BlockKernels<float> Avx2BlockKernels() {
+  return {Survey, SplitSparse, SplitDense, Sift};
+}
 
 }  // namespace fedplug::topk
 

@@ -12,14 +12,20 @@
 #endif
 #include <immintrin.h>
 
+#include <algorithm>
+#include <array>
+
 namespace fedplug::topk {
 namespace {
 
 constexpr int kLanes = 16;
 constexpr __mmask16 kAllLanes = 0xffff;
-// Eight cache lines of each stream. Farther ahead was slower where it was
-// measured: the processor's own prefetchers look after the rest.
-constexpr std::int64_t kPrefetch = 128;
+// 6 KiB of each stream: a processor's own prefetchers stop at the end of a
+// page.
+constexpr std::int64_t kPrefetch = 1536;
+
+// The vectors of a block that have an entry, by their first element.
+using Hits = std::array<std::int32_t, kBlock / kLanes + 1>;
 
 struct Bounds {
   __m512i lo;
@@ -51,6 +57,10 @@ FEDPLUG_TARGET_AVX512 inline void Prefetch(const float* ahead) {
   _mm_prefetch(reinterpret_cast<const char*>(ahead + kPrefetch), _MM_HINT_T0);
 }
 
+FEDPLUG_TARGET_AVX512 inline __m512 WithoutLanes(__m512 a, __mmask16 lanes) {
+  return _mm512_maskz_mov_ps(static_cast<__mmask16>(~lanes), a);
+}
+
 // The lanes that are not `live` are not read, and zero.
 FEDPLUG_TARGET_AVX512 inline __m512 Sum(const float* delta,
                                         const float* residual, __mmask16 live) {
@@ -58,22 +68,12 @@ FEDPLUG_TARGET_AVX512 inline __m512 Sum(const float* delta,
                        _mm512_maskz_loadu_ps(live, residual));
 }
 
-FEDPLUG_TARGET_AVX512 inline void SurveyVector(__m512i keys, __mmask16 live,
-                                               const Bounds& bounds,
-                                               bool has_edge,
-                                               SurveyCursor<float>* cursor) {
-  const __mmask16 listed =
-      _mm512_mask_cmp_epu32_mask(live, keys, bounds.lo, _MM_CMPINT_NLT);
-  if (has_edge) {
-    cursor->at_edge += __builtin_popcount(
-        _mm512_mask_cmpeq_epu32_mask(live, keys, bounds.edge));
-  }
-  if (listed == 0) return;
-  const __mmask16 above =
-      _mm512_mask_cmp_epu32_mask(live, keys, bounds.hi, _MM_CMPINT_NLT);
-  cursor->above += __builtin_popcount(above);
-  const auto in_band = static_cast<__mmask16>(listed ^ above);
-  if (in_band == 0) return;
+FEDPLUG_TARGET_AVX512 inline __mmask16 AtLeast(__m512i keys, __m512i bound) {
+  return _mm512_cmp_epu32_mask(keys, bound, _MM_CMPINT_NLT);
+}
+
+FEDPLUG_TARGET_AVX512 inline void Collect(__m512i keys, __mmask16 in_band,
+                                          SurveyCursor<float>* cursor) {
   _mm512_storeu_si512(cursor->band_keys + cursor->in_band,
                       _mm512_maskz_compress_epi32(in_band, keys));
   cursor->in_band += __builtin_popcount(in_band);
@@ -88,26 +88,49 @@ FEDPLUG_TARGET_AVX512 std::uint32_t Survey(const float* delta,
   const bool has_edge = band.edge != Band<float>::kNoEdge;
   SurveyCursor<float> at = *cursor;
   __m512i largest = _mm512_setzero_si512();
+  Hits hits;
+  std::size_t hit_count = 0;
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     Prefetch(delta + i);
     Prefetch(residual + i);
     const __m512i keys = KeysOf(Sum(delta + i, residual + i, kAllLanes));
     largest = _mm512_max_epu32(largest, keys);
-    SurveyVector(keys, kAllLanes, bounds, has_edge, &at);
+    const __mmask16 above = AtLeast(keys, bounds.hi);
+    at.above += __builtin_popcount(above);
+    if (has_edge) {
+      at.at_edge +=
+          __builtin_popcount(_mm512_cmpeq_epu32_mask(keys, bounds.edge));
+    }
+    hits[hit_count] = static_cast<std::int32_t>(i);
+    hit_count += AtLeast(keys, bounds.lo) != above;
+  }
+  for (std::size_t h = 0; h < hit_count; ++h) {
+    const __m512i keys =
+        KeysOf(Sum(delta + hits[h], residual + hits[h], kAllLanes));
+    Collect(keys,
+            static_cast<__mmask16>(AtLeast(keys, bounds.lo) ^
+                                   AtLeast(keys, bounds.hi)),
+            &at);
   }
   if (i < n) {
     const __mmask16 live = FrontLanes(n - i);
     const __m512i keys = KeysOf(Sum(delta + i, residual + i, live));
     largest = _mm512_max_epu32(largest, keys);
-    SurveyVector(keys, live, bounds, has_edge, &at);
+    const __mmask16 above = AtLeast(keys, bounds.hi) & live;
+    at.above += __builtin_popcount(above);
+    at.at_edge += __builtin_popcount(
+        _mm512_mask_cmpeq_epu32_mask(live, keys, bounds.edge));
+    Collect(keys,
+            static_cast<__mmask16>((AtLeast(keys, bounds.lo) & live) ^ above),
+            &at);
   }
   *cursor = at;
   return _mm512_reduce_max_epu32(largest);
 }
 
 // Appends the lanes of `listed`; those not in `above` are in the band.
-FEDPLUG_TARGET_AVX512 inline void List(__m512 a, __m512i indices,
+FEDPLUG_TARGET_AVX512 inline void List(__m512 a, __m512i keys, __m512i indices,
                                        __mmask16 listed, __mmask16 above,
                                        SplitCursor<float>* cursor) {
   _mm512_storeu_ps(cursor->values + cursor->count,
@@ -115,21 +138,75 @@ FEDPLUG_TARGET_AVX512 inline void List(__m512 a, __m512i indices,
   _mm512_storeu_si512(cursor->indices + cursor->count,
                       _mm512_maskz_compress_epi32(listed, indices));
   const auto in_band = static_cast<__mmask16>(listed ^ above);
-  const __m512i places = _mm512_add_epi32(
-      _mm512_maskz_expand_epi32(listed, Lanes()),
-      _mm512_set1_epi32(static_cast<std::int32_t>(cursor->count)));
-  _mm512_storeu_si512(cursor->band + cursor->in_band,
-                      _mm512_maskz_compress_epi32(in_band, places));
+  _mm512_storeu_si512(cursor->band_keys + cursor->in_band,
+                      _mm512_maskz_compress_epi32(in_band, keys));
   cursor->in_band += __builtin_popcount(in_band);
   cursor->count += __builtin_popcount(listed);
 }
 
-FEDPLUG_TARGET_AVX512 std::uint32_t Split(const float* delta,
-                                          const float* residual_in,
-                                          float* residual_out, std::int64_t n,
-                                          std::int32_t first_index,
-                                          const Band<float>& band,
-                                          SplitCursor<float>* cursor) {
+// The rest of a block that whole vectors leave over.
+FEDPLUG_TARGET_AVX512 inline std::uint32_t SplitFront(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, __m512i indices, const Bounds& bounds,
+    SplitCursor<float>* cursor) {
+  const __mmask16 live = FrontLanes(n);
+  const __m512 a = Sum(delta, residual_in, live);
+  const __m512i keys = KeysOf(a);
+  const __mmask16 above = AtLeast(keys, bounds.hi) & live;
+  _mm512_mask_storeu_ps(residual_out, live, WithoutLanes(a, above));
+  List(a, keys, indices, AtLeast(keys, bounds.lo) & live, above, cursor);
+  return _mm512_reduce_max_epu32(keys);
+}
+
+// Two loops: the first adds and notes which vectors have an entry, the second
+// goes to those. A branch for every vector would be mispredicted too often.
+FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
+  const Bounds bounds = Broadcast(band);
+  SplitCursor<float> at = *cursor;
+  __m512i largest = _mm512_setzero_si512();
+  Hits hits;
+  std::size_t hit_count = 0;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Prefetch(delta + i);
+    Prefetch(residual_in + i);
+    const __m512 a = Sum(delta + i, residual_in + i, kAllLanes);
+    const __m512i keys = KeysOf(a);
+    largest = _mm512_max_epu32(largest, keys);
+    _mm512_storeu_ps(residual_out + i, a);
+    hits[hit_count] = static_cast<std::int32_t>(i);
+    hit_count += AtLeast(keys, bounds.lo) != 0;
+  }
+  const __m512i first =
+      _mm512_add_epi32(Lanes(), _mm512_set1_epi32(first_index));
+  for (std::size_t h = 0; h < hit_count; ++h) {
+    float* const out = residual_out + hits[h];
+    const __m512 a = _mm512_loadu_ps(out);
+    const __m512i keys = KeysOf(a);
+    const __mmask16 above = AtLeast(keys, bounds.hi);
+    _mm512_storeu_ps(out, WithoutLanes(a, above));
+    List(a, keys, _mm512_add_epi32(first, _mm512_set1_epi32(hits[h])),
+         AtLeast(keys, bounds.lo), above, &at);
+  }
+  std::uint32_t rest = 0;
+  if (i < n) {
+    rest =
+        SplitFront(delta + i, residual_in + i, residual_out + i, n - i,
+                   _mm512_add_epi32(
+                       first, _mm512_set1_epi32(static_cast<std::int32_t>(i))),
+                   bounds, &at);
+  }
+  *cursor = at;
+  return std::max(rest, _mm512_reduce_max_epu32(largest));
+}
+
+FEDPLUG_TARGET_AVX512 std::uint32_t SplitDense(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
   const Bounds bounds = Broadcast(band);
   SplitCursor<float> at = *cursor;
   __m512i indices = _mm512_add_epi32(Lanes(), _mm512_set1_epi32(first_index));
@@ -141,36 +218,50 @@ FEDPLUG_TARGET_AVX512 std::uint32_t Split(const float* delta,
     const __m512 a = Sum(delta + i, residual_in + i, kAllLanes);
     const __m512i keys = KeysOf(a);
     largest = _mm512_max_epu32(largest, keys);
-    const __mmask16 listed =
-        _mm512_cmp_epu32_mask(keys, bounds.lo, _MM_CMPINT_NLT);
-    const __mmask16 below =
-        _mm512_cmp_epu32_mask(keys, bounds.hi, _MM_CMPINT_LT);
-    _mm512_storeu_ps(residual_out + i, _mm512_maskz_mov_ps(below, a));
-    if (listed != 0) {
-      List(a, indices, listed, static_cast<__mmask16>(listed & ~below), &at);
-    }
+    const __mmask16 above = AtLeast(keys, bounds.hi);
+    _mm512_storeu_ps(residual_out + i, WithoutLanes(a, above));
+    List(a, keys, indices, AtLeast(keys, bounds.lo), above, &at);
     indices = _mm512_add_epi32(indices, _mm512_set1_epi32(kLanes));
   }
+  std::uint32_t rest = 0;
   if (i < n) {
-    const __mmask16 live = FrontLanes(n - i);
-    const __m512 a = Sum(delta + i, residual_in + i, live);
-    const __m512i keys = KeysOf(a);
-    largest = _mm512_max_epu32(largest, keys);
-    const __mmask16 listed =
-        _mm512_mask_cmp_epu32_mask(live, keys, bounds.lo, _MM_CMPINT_NLT);
-    const __mmask16 below =
-        _mm512_cmp_epu32_mask(keys, bounds.hi, _MM_CMPINT_LT);
-    _mm512_mask_storeu_ps(residual_out + i, live,
-                          _mm512_maskz_mov_ps(below, a));
-    List(a, indices, listed, static_cast<__mmask16>(listed & ~below), &at);
+    rest = SplitFront(delta + i, residual_in + i, residual_out + i, n - i,
+                      indices, bounds, &at);
   }
   *cursor = at;
-  return _mm512_reduce_max_epu32(largest);
+  return std::max(rest, _mm512_reduce_max_epu32(largest));
+}
+
+FEDPLUG_TARGET_AVX512 void Sift(const float* values,
+                                const std::int32_t* indices, std::int64_t n,
+                                std::uint32_t from, std::uint32_t hi,
+                                SiftCursor<float>* cursor) {
+  const __m512i from_lanes = _mm512_set1_epi32(static_cast<int>(from));
+  const __m512i hi_lanes = _mm512_set1_epi32(static_cast<int>(hi));
+  SiftCursor<float> at = *cursor;
+  for (std::int64_t j = 0; j < n; j += kLanes) {
+    const __mmask16 live = FrontLanes(n - j);
+    const __m512 a = _mm512_maskz_loadu_ps(live, values + j);
+    const __m512i index = _mm512_maskz_loadu_epi32(live, indices + j);
+    const __m512i keys = KeysOf(a);
+    const __mmask16 taken = AtLeast(keys, from_lanes) & live;
+    const __mmask16 in_band = taken & ~AtLeast(keys, hi_lanes);
+    _mm512_storeu_ps(at.values + at.count, _mm512_maskz_compress_ps(taken, a));
+    _mm512_storeu_si512(at.indices + at.count,
+                        _mm512_maskz_compress_epi32(taken, index));
+    _mm512_storeu_si512(at.from_band + at.in_band,
+                        _mm512_maskz_compress_epi32(in_band, index));
+    at.count += __builtin_popcount(taken);
+    at.in_band += __builtin_popcount(in_band);
+  }
+  *cursor = at;
 }
 
 }  // namespace
 
-BlockKernels<float> Avx512BlockKernels() { return {Survey, Split}; }
+BlockKernels<float> Avx512BlockKernels() {
+  return {Survey, SplitSparse, SplitDense, Sift};
+}
 
 }  // namespace fedplug::topk
 

@@ -29,6 +29,9 @@ namespace fedplug::topk {
 // Below this many elements a second thread takes longer to wake than to work.
 inline constexpr std::int64_t kOneThread = 1 << 20;
 
+// From k = n / kDense on, most vectors have an entry.
+inline constexpr std::int64_t kDense = 20;
+
 template <typename T>
 class Selection {
  public:
@@ -58,7 +61,7 @@ class Selection {
       SplitAll(band);
       if (dropped_ > 0 && policy_ == NonFinitePolicy::kError) return false;
       if (FindCut(band)) {
-        FinishSplit(values, indices);
+        FinishSplit(band, values, indices);
         return true;
       }
       RestoreSums();
@@ -95,10 +98,11 @@ class Selection {
     Chunk chunk;
     std::int64_t room;       // where scratch for it and those behind it begins
     std::int64_t start = 0;  // where its list begins
-    std::int64_t above = 0;  // keys at band.hi and above
-    std::int64_t in_band = 0;  // keys in the band
-    std::int64_t at_edge = 0;  // keys equal to band.edge
-    std::int64_t listed = 0;   // entries a split left in the scratch
+    std::int64_t band_start = 0;  // where its keys in the band begin
+    std::int64_t above = 0;       // keys at band.hi and above
+    std::int64_t in_band = 0;     // keys in the band
+    std::int64_t at_edge = 0;     // keys equal to band.edge
+    std::int64_t listed = 0;      // entries a split left in the scratch
     std::int64_t dropped = 0;
     std::int64_t chosen = 0;       // entries that leave
     std::int64_t ties = 0;         // of them, those equal to from_ - 1
@@ -142,9 +146,10 @@ class Selection {
     if (n_ <= kSampleNothing) return {0, kInfinity};
     const DefaultFloatEnvironment environment;
     const std::int64_t lines = SampleLines(n_, k_);
-    Bits* const keys = scratch_->keys.template Reserve<Bits>(lines * kLine);
+    const std::int64_t most = lines * kLine;
+    Bits* const keys = scratch_->keys.template Reserve<Bits>(2 * most);
     const std::int64_t count = SampleKeys(updates_, chunks_, n_, lines, keys);
-    return BandFromSample<T>(keys, count, k_, n_);
+    return BandFromSample<T>(keys, count, k_, n_, keys + most);
   }
 
   // A split by the band writes each entry twice; with many of them, looking
@@ -170,21 +175,18 @@ class Selection {
 
   // False when it met a sum that is not finite under kError.
   bool SurveyAll(const Band<T>& band) {
-    Bits* const keys = scratch_->keys.template Reserve<Bits>(room_);
+    band_keys_ = scratch_->keys.template Reserve<Bits>(room_);
     std::atomic<bool> refused{false};
-    ForEachChunk([&](ChunkState& state) {
-      if (refused.load(std::memory_order_relaxed)) return;
-      if (!SurveyChunk(band, keys + state.room, &state)) refused = true;
+    ForEachRun([&](ChunkState* first, ChunkState* last) {
+      std::int64_t band_start = first->room;
+      for (ChunkState* state = first; state != last; ++state) {
+        if (refused.load(std::memory_order_relaxed)) return;
+        if (!SurveyChunk(band, band_keys_ + band_start, state)) refused = true;
+        state->band_start = band_start;
+        band_start += state->in_band;
+      }
     });
-    if (refused) return false;
-    std::int64_t total = 0;
-    for (const ChunkState& state : states_) total += state.in_band;
-    Bits* gathered = scratch_->values.template Reserve<Bits>(total);
-    band_keys_ = gathered;
-    for (const ChunkState& state : states_) {
-      gathered = std::copy_n(keys + state.room, state.in_band, gathered);
-    }
-    return true;
+    return !refused;
   }
 
   bool SurveyChunk(const Band<T>& band, Bits* keys, ChunkState* state) const {
@@ -232,13 +234,14 @@ class Selection {
                   SplitCursor<T>* cursor, ChunkState* state,
                   const AfterBlock& after_block) const {
     const Update<T>& update = UpdateOf(*state);
+    auto* const split =
+        k_ < n_ / kDense ? kernels_.split_sparse : kernels_.split_dense;
     std::array<T, kBlock> staging;
     ForEachBlock(begin, end, [&](std::int64_t at, std::int64_t count) {
       const T* const delta = update.delta->Take(at, count, staging.data());
       const SplitCursor<T> before = *cursor;
-      if (kernels_.split(
-              delta, update.residual_in + at, update.residual_out + at, count,
-              static_cast<std::int32_t>(at), band, cursor) >= kInfinity) {
+      if (split(delta, update.residual_in + at, update.residual_out + at, count,
+                static_cast<std::int32_t>(at), band, cursor) >= kInfinity) {
         state->dropped += DropNonFinite(update, band, before, cursor);
       }
       after_block();
@@ -262,10 +265,8 @@ class Selection {
         if (band.lo > 0) continue;
         a = T{};
       }
-      if (MagnitudeKey(a) < band.hi) {
-        cursor->band[cursor->in_band++] =
-            static_cast<std::int32_t>(cursor->count);
-      }
+      const Bits key = MagnitudeKey(a);
+      if (key < band.hi) cursor->band_keys[cursor->in_band++] = key;
       cursor->values[cursor->count] = a;
       cursor->indices[cursor->count++] = cursor->indices[j];
     }
@@ -275,81 +276,41 @@ class Selection {
   void SplitAll(const Band<T>& band) {
     listed_values_ = scratch_->values.template Reserve<T>(room_);
     listed_indices_ = scratch_->indices.template Reserve<std::int32_t>(room_);
-    band_places_ = scratch_->keys.template Reserve<std::int32_t>(room_);
+    band_keys_ = scratch_->keys.template Reserve<Bits>(room_);
     // One list per run, without gaps: a list scattered over many pages would
     // cost more to read back than to write.
     ForEachRun([&](ChunkState* first, ChunkState* last) {
       std::int64_t start = first->room;
+      std::int64_t band_start = start;
       for (ChunkState* state = first; state != last; ++state) {
         SplitCursor<T> cursor{listed_values_ + start, listed_indices_ + start,
-                              band_places_ + start};
+                              band_keys_ + band_start};
         SplitRange(band, state->chunk.begin, state->chunk.end, &cursor, state,
                    [] {});
         state->start = start;
+        state->band_start = band_start;
         state->listed = cursor.count;
         state->in_band = cursor.in_band;
         state->above = cursor.count - cursor.in_band;
         start += cursor.count;
+        band_start += cursor.in_band;
       }
     });
     CountDropped();
-    std::int64_t total = 0;
-    for (const ChunkState& state : states_) total += state.in_band;
-    split_keys_.resize(static_cast<std::size_t>(total));
-    Bits* gathered = split_keys_.data();
-    band_keys_ = gathered;
-    for (const ChunkState& state : states_) {
-      const T* const listed = listed_values_ + state.start;
-      const std::int32_t* const places = band_places_ + state.start;
-      for (std::int64_t j = 0; j < state.in_band; ++j) {
-        *gathered++ = MagnitudeKey(listed[places[j]]);
-      }
-    }
   }
 
   // Settles the band after SplitAll: its chosen entries leave the residual, and
   // all chosen entries go to the output, in order.
-  void FinishSplit(T* values, std::int32_t* indices) {
+  void FinishSplit(const Band<T>& band, T* values, std::int32_t* indices) {
     ForEachChunk([&](ChunkState& state) {
       const std::int64_t end_of_ties = ListedEndOfTies(state);
       const auto below = static_cast<Bits>(from_ - 1);
       T* value = values + state.first_entry;
       std::int32_t* index = indices + state.first_entry;
-      EmitListed(state, {below, below}, 0, end_of_ties, &value, &index);
-      EmitListed(state, {from_, from_}, end_of_ties, state.listed, &value,
+      SiftListed(state, 0, end_of_ties, below, band.hi, &value, &index);
+      SiftListed(state, end_of_ties, state.listed, from_, band.hi, &value,
                  &index);
-      const Update<T>& update = UpdateOf(state);
-      ZeroChosenOfBand(state, end_of_ties, update.residual_out);
-      ClearSource(update, indices, state);
-    });
-  }
-
-  // The residuals of the band are far apart, and seldom in the cache: only
-  // those that change are touched, and they are asked for ahead.
-  void ZeroChosenOfBand(const ChunkState& state, std::int64_t end_of_ties,
-                        T* residual) const {
-    constexpr std::int64_t kAhead = 24;
-    const T* const listed = listed_values_ + state.start;
-    const std::int32_t* const listed_at = listed_indices_ + state.start;
-    const std::int32_t* const places = band_places_ + state.start;
-    std::array<std::int32_t, kBlock> leaving;
-    ForEachBlock(0, state.in_band, [&](std::int64_t begin, std::int64_t count) {
-      std::int64_t found = 0;
-      for (std::int64_t j = begin; j < begin + count; ++j) {
-        const std::int32_t place = places[j];
-        const Bits key = MagnitudeKey(listed[place]);
-        leaving[static_cast<std::size_t>(found)] = listed_at[place];
-        found += key >= from_ || (key + 1 == from_ && place < end_of_ties);
-      }
-      for (std::int64_t j = 0; j < found + kAhead; ++j) {
-        if (j < found) {
-          __builtin_prefetch(residual + leaving[static_cast<std::size_t>(j)],
-                             1);
-        }
-        if (j >= kAhead) {
-          residual[leaving[static_cast<std::size_t>(j - kAhead)]] = T{};
-        }
-      }
+      ClearSource(UpdateOf(state), indices, state);
     });
   }
 
@@ -364,25 +325,32 @@ class Selection {
     return place;
   }
 
-  // Copies those of the listed entries [begin, end) that a split by `cut`
-  // would take. It is a split of the list itself.
-  void EmitListed(const ChunkState& state, const Band<T>& cut,
-                  std::int64_t begin, std::int64_t end, T** value,
-                  std::int32_t** index) const {
-    std::array<T, kBlock> left_over;
+  // Copies those of the listed entries [begin, end) whose keys are `from` and
+  // above. Those below `hi` still are in the residual, and leave it: they are
+  // far apart there and seldom in the cache, so that they are asked for ahead.
+  void SiftListed(const ChunkState& state, std::int64_t begin, std::int64_t end,
+                  Bits from, Bits hi, T** value, std::int32_t** index) const {
+    constexpr std::int64_t kAhead = 24;
     std::array<T, kBlock + kSlack> block_values;
-    std::array<std::int32_t, kBlock + kSlack> block_places;
-    std::array<std::int32_t, kSlack> no_band;
-    const std::int32_t* const listed_at = listed_indices_ + state.start;
+    std::array<std::int32_t, kBlock + kSlack> block_indices;
+    std::array<std::int32_t, kBlock + kSlack> leaving;
+    T* const residual = UpdateOf(state).residual_out;
     ForEachBlock(begin, end, [&](std::int64_t at, std::int64_t count) {
-      SplitCursor<T> cursor{block_values.data(), block_places.data(),
-                            no_band.data()};
-      kernels_.split(MinusZeros<T>(), listed_values_ + state.start + at,
-                     left_over.data(), count, static_cast<std::int32_t>(at),
-                     cut, &cursor);
+      SiftCursor<T> cursor{block_values.data(), block_indices.data(),
+                           leaving.data()};
+      kernels_.sift(listed_values_ + state.start + at,
+                    listed_indices_ + state.start + at, count, from, hi,
+                    &cursor);
       *value = std::copy_n(block_values.data(), cursor.count, *value);
-      for (std::int64_t j = 0; j < cursor.count; ++j) {
-        *(*index)++ = listed_at[block_places[static_cast<std::size_t>(j)]];
+      *index = std::copy_n(block_indices.data(), cursor.count, *index);
+      for (std::int64_t j = 0; j < cursor.in_band + kAhead; ++j) {
+        if (j < cursor.in_band) {
+          __builtin_prefetch(residual + leaving[static_cast<std::size_t>(j)],
+                             1);
+        }
+        if (j >= kAhead) {
+          residual[leaving[static_cast<std::size_t>(j - kAhead)]] = T{};
+        }
       }
     });
   }
@@ -425,8 +393,12 @@ class Selection {
       from_ = band.lo;
       ties = wanted - in_band;
     } else {
-      std::vector<Bits> keys(band_keys_, band_keys_ + in_band);
-      const Ranked<Bits> last = FindRank(keys.data(), in_band, wanted);
+      Bits* const keys = scratch_->ranked.template Reserve<Bits>(in_band);
+      Bits* end = keys;
+      for (const ChunkState& state : states_) {
+        end = std::copy_n(band_keys_ + state.band_start, state.in_band, end);
+      }
+      const Ranked<Bits> last = FindRank(keys, in_band, wanted);
       from_ = static_cast<Bits>(last.key + 1);
       ties = wanted - last.above;
     }
@@ -435,16 +407,15 @@ class Selection {
   }
 
   void ShareOut(std::int64_t ties, bool edge_ties) {
-    const Bits* keys = band_keys_;
     std::int64_t first_entry = 0;
     for (ChunkState& state : states_) {
       std::int64_t chosen = 0;
       std::int64_t tied = 0;
+      const Bits* const keys = band_keys_ + state.band_start;
       for (std::int64_t j = 0; j < state.in_band; ++j) {
         chosen += keys[j] >= from_;
         tied += keys[j] + 1 == from_;
       }
-      keys += state.in_band;
       state.tied = edge_ties ? state.at_edge : tied;
       state.ties = std::min(ties, state.tied);
       ties -= state.ties;
@@ -461,7 +432,7 @@ class Selection {
       const std::int64_t boundary = EndOfTies(state);
       std::array<T, kBlock + kSlack> block_values;
       std::array<std::int32_t, kBlock + kSlack> block_indices;
-      std::array<std::int32_t, kSlack> no_band;
+      std::array<Bits, kSlack> no_band;
       T* value = values + state.first_entry;
       std::int32_t* index = indices + state.first_entry;
       SplitCursor<T> cursor{block_values.data(), block_indices.data(),
@@ -513,9 +484,7 @@ class Selection {
 
   T* listed_values_ = nullptr;  // what SplitAll left, by chunk
   std::int32_t* listed_indices_ = nullptr;
-  std::int32_t* band_places_ = nullptr;
-  std::vector<Bits> split_keys_;
-  const Bits* band_keys_ = nullptr;  // the keys in the band, in order
+  Bits* band_keys_ = nullptr;  // the keys in the band, by chunk
   Bits from_ = 0;
   std::vector<NoDelta<T>> no_deltas_;  // once the residual holds the sums
   std::int64_t dropped_ = 0;

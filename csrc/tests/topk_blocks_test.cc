@@ -1,14 +1,18 @@
 // Every SIMD level this processor has, against the plain loops.
 #include "core/topk_blocks.h"
 
+#include <numeric>
+
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
 namespace {
 
 using topk::Band;
+using topk::BlockKernels;
 using topk::BlockKernelsFor;
 using topk::kSlack;
+using topk::SiftCursor;
 using topk::SplitCursor;
 using topk::SurveyCursor;
 
@@ -69,24 +73,53 @@ TEST(TopKBlocks, EveryLevelSplitsAlike) {
                   const std::vector<float>& residual, const Band<float>& band) {
     const auto n = static_cast<std::int64_t>(delta.size());
     // Everything a split gives, as one list of numbers.
-    const auto split = [&](SimdLevel which) {
+    const auto split = [&](const BlockKernels<float>::Split* split_block) {
       std::vector<float> values(delta.size() + kSlack);
       std::vector<std::int32_t> indices(values.size());
-      std::vector<std::int32_t> places(values.size());
-      SplitCursor<float> cursor{values.data(), indices.data(), places.data()};
+      std::vector<std::uint32_t> keys(values.size());
+      SplitCursor<float> cursor{values.data(), indices.data(), keys.data()};
       Buffer<float> left(residual, 1);
-      const std::uint32_t largest = BlockKernelsFor<float>(which).split(
+      const std::uint32_t largest = split_block(
           delta.data(), left.data(), left.data(), n, 1000, band, &cursor);
       std::vector<std::int64_t> all = {largest, cursor.count, cursor.in_band};
       for (std::int64_t j = 0; j < cursor.count; ++j) {
         all.push_back(ToBits(cursor.values[j]));
         all.push_back(cursor.indices[j]);
       }
-      all.insert(all.end(), cursor.band, cursor.band + cursor.in_band);
+      all.insert(all.end(), keys.begin(), keys.begin() + cursor.in_band);
       for (const float a : left.ToVector()) all.push_back(ToBits(a));
       return all;
     };
-    EXPECT_EQ(split(level), split(SimdLevel::kBaseline));
+    const auto expected = split(topk::SplitBlock<float>);
+    EXPECT_EQ(split(BlockKernelsFor<float>(level).split_sparse), expected);
+    EXPECT_EQ(split(BlockKernelsFor<float>(level).split_dense), expected);
+  });
+}
+
+TEST(TopKBlocks, EveryLevelSiftsAlike) {
+  ForEachBlock([](SimdLevel level, const std::vector<float>& listed,
+                  const std::vector<float>& /*residual*/,
+                  const Band<float>& band) {
+    const auto n = static_cast<std::int64_t>(listed.size());
+    std::vector<std::int32_t> indices(listed.size());
+    std::iota(indices.begin(), indices.end(), 1000);
+    const auto sift = [&](SimdLevel which) {
+      std::vector<float> values(listed.size() + kSlack);
+      std::vector<std::int32_t> kept(values.size());
+      std::vector<std::int32_t> from_band(values.size());
+      SiftCursor<float> cursor{values.data(), kept.data(), from_band.data()};
+      BlockKernelsFor<float>(which).sift(listed.data(), indices.data(), n,
+                                         band.lo, band.hi, &cursor);
+      std::vector<std::int64_t> all = {cursor.count, cursor.in_band};
+      for (std::int64_t j = 0; j < cursor.count; ++j) {
+        all.push_back(ToBits(cursor.values[j]));
+        all.push_back(cursor.indices[j]);
+      }
+      all.insert(all.end(), from_band.begin(),
+                 from_band.begin() + cursor.in_band);
+      return all;
+    };
+    EXPECT_EQ(sift(level), sift(SimdLevel::kBaseline));
   });
 }
 
