@@ -12,11 +12,12 @@ from fedplug.ops.checksum import crc32
 from fedplug.ops.index_code import decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.scatter import scatter_decode_add
-from fedplug.ops.topk import TopK, topk_residual
+from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
 
 __all__ = [
     "Lowering",
     "TopK",
+    "TopKOfAll",
     "available",
     "crc32",
     "decode_indices",
@@ -25,5 +26,6 @@ __all__ = [
     "resolve_lowering",
     "scatter_decode_add",
     "topk_residual",
+    "topk_residual_of_all",
     "use_lowering",
 ]

@@ -1,21 +1,23 @@
-"""Top-k sparsification with error feedback: the compiled op and its twin. Must not know what a payload is."""
+"""Top-k sparsification with error feedback: compiled ops and their twins. Must not know what a payload is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from fedplug.errors import UnknownNameError
+from fedplug.errors import ArgumentError, UnknownNameError
 from fedplug.ops import _loader
 from fedplug.ops._checks import after, as_int64, require, require_equal_shapes, require_floating, same_shape
 from fedplug.ops.lowering import resolve_lowering
 
-__all__ = ["TopK", "topk_residual"]
+__all__ = ["TopK", "TopKOfAll", "topk_residual", "topk_residual_of_all"]
 
 _POLICIES = ("error", "drop")
 
 tf.no_gradient("Fedplug>TopKResidual")
+tf.no_gradient("Fedplug>TopKResidualOfAll")
 
 
 class TopK(NamedTuple):
@@ -31,6 +33,27 @@ class TopK(NamedTuple):
     values: tf.Tensor
     indices: tf.Tensor
     residual: tf.Tensor
+    nonfinite: tf.Tensor
+
+
+class TopKOfAll(NamedTuple):
+    """What `topk_residual_of_all` returns.
+
+    Attributes:
+        values: The entries taken, tensor after tensor, with their sign. ``[min(k, n)]``, the dtype of the
+            deltas.
+        indices: Their places in their own flattened tensor, strictly ascending in each. ``[min(k, n)]``,
+            int32.
+        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t. ``[tensors +
+            1]``, int64.
+        residuals: What is left for the next round. Shapes and dtype of the deltas.
+        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
+    """
+
+    values: tf.Tensor
+    indices: tf.Tensor
+    row_splits: tf.Tensor
+    residuals: list[tf.Tensor]
     nonfinite: tf.Tensor
 
 
@@ -66,8 +89,7 @@ def topk_residual(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
-    if on_nonfinite not in _POLICIES:
-        raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
+    _require_policy(on_nonfinite)
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
     require_floating(delta=delta)
@@ -76,6 +98,91 @@ def topk_residual(
     if resolve_lowering(lowering) == "fused":
         return TopK(*_loader.library().fedplug_top_k_residual(delta, residual, k, on_nonfinite=on_nonfinite))
     return _twin(delta, residual, k, on_nonfinite)
+
+
+def topk_residual_of_all(
+    deltas: Sequence[Any],
+    residuals: Sequence[Any],
+    k: Any,
+    *,
+    on_nonfinite: str = "error",
+    lowering: str | None = None,
+) -> TopKOfAll:
+    """Does what `topk_residual` does for a list of tensors laid end to end, which the compiled op never are.
+
+    Exactly ``min(k, n)`` of all n entries leave, those of largest magnitude; ties go to the lower tensor,
+    then to the lower index. A tensor may lose many entries or none. What `topk_residual` says of denormal
+    numbers holds.
+
+    Args:
+        deltas: The update of this round; at least one tensor, any shapes of ``n < 2^31`` elements together;
+            all of float32, float64, bfloat16 or float16.
+        residuals: What earlier rounds left behind; as many, each with shape and dtype of its delta.
+        k: How many entries to take of all tensors together, an integer scalar, 0 or more.
+        on_nonfinite: As for `topk_residual`.
+        lowering: As for `topk_residual`.
+
+    Raises:
+        ArgumentError: There are no deltas, or not as many residuals as deltas.
+        TypeError: A delta is not of one of these dtypes, or the dtypes differ.
+        ValueError: The static shapes of a delta and its residual differ.
+        UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: ``k`` is negative, shapes differ, or a sum is not finite.
+    """
+    _require_policy(on_nonfinite)
+    if not deltas or len(deltas) != len(residuals):
+        raise ArgumentError(
+            f"there are {len(deltas)} deltas and {len(residuals)} residuals; give at least one, and as many "
+            "of these as of those"
+        )
+    deltas = [tf.convert_to_tensor(delta) for delta in deltas]
+    residuals = [tf.convert_to_tensor(r, d.dtype) for r, d in zip(residuals, deltas, strict=True)]
+    dtypes = sorted({delta.dtype.name for delta in deltas})
+    if len(dtypes) > 1:
+        raise TypeError(f"the deltas must be of one dtype, not {' and '.join(dtypes)}")
+    for t, (delta, residual) in enumerate(zip(deltas, residuals, strict=True)):
+        require_floating(**{f"delta {t}": delta})
+        require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
+    k = as_int64(k)
+    if resolve_lowering(lowering) == "fused":
+        op = _loader.library().fedplug_top_k_residual_of_all
+        return TopKOfAll(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
+    return _twin_of_all(deltas, residuals, k, on_nonfinite)
+
+
+def _require_policy(on_nonfinite: str) -> None:
+    if on_nonfinite not in _POLICIES:
+        raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
+
+
+def _twin_of_all(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> TopKOfAll:
+    checks = [
+        require(same_shape(delta, residual), "a delta and its residual must have the same shape")
+        for delta, residual in zip(deltas, residuals, strict=True)
+    ]
+    sizes = tf.stack([tf.size(delta, tf.int64) for delta in deltas])
+    chosen = _twin(_end_to_end(deltas), after(checks, _end_to_end(residuals)), k, on_nonfinite)
+    ends = tf.cumsum(sizes)
+    tensor_of = tf.searchsorted(ends, tf.cast(chosen.indices, tf.int64), side="right")
+    row_splits = tf.concat([[0], tf.searchsorted(tensor_of, tf.range(1, len(deltas) + 1))], 0)
+    begins = tf.gather(ends - sizes, tensor_of)
+    rest = []
+    for delta, part in zip(deltas, tf.split(chosen.residual, sizes, num=len(deltas)), strict=True):
+        part = tf.reshape(part, tf.shape(delta))
+        part.set_shape(delta.shape)
+        rest.append(part)
+    return TopKOfAll(
+        values=chosen.values,
+        indices=chosen.indices - tf.cast(begins, tf.int32),
+        row_splits=tf.cast(row_splits, tf.int64),
+        residuals=rest,
+        nonfinite=chosen.nonfinite,
+    )
+
+
+def _end_to_end(tensors: Any) -> tf.Tensor:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
 
 
 def _twin(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> TopK:

@@ -20,17 +20,8 @@ inline tensorflow::Status GetNonFinitePolicy(
 }
 
 // REQUIRES: k is in host memory
-inline tensorflow::Status CheckTopKResidualInputs(
-    tensorflow::OpKernelContext* context) {
+inline tensorflow::Status CheckTopKCount(const tensorflow::Tensor& k) {
   using tensorflow::errors::InvalidArgument;
-  const tensorflow::TensorShape& delta = context->input(0).shape();
-  const tensorflow::TensorShape& residual = context->input(1).shape();
-  const tensorflow::Tensor& k = context->input(2);
-  if (delta != residual) {
-    return InvalidArgument("delta has shape ", delta.DebugString(),
-                           " but residual has ", residual.DebugString(),
-                           "; the two must be equal");
-  }
   if (!tensorflow::TensorShapeUtils::IsScalar(k.shape())) {
     return InvalidArgument("k must be a scalar, not of shape ",
                            k.shape().DebugString());
@@ -40,6 +31,19 @@ inline tensorflow::Status CheckTopKResidualInputs(
                            k.scalar<std::int64_t>()());
   }
   return tensorflow::OkStatus();
+}
+
+// REQUIRES: k is in host memory
+inline tensorflow::Status CheckTopKResidualInputs(
+    tensorflow::OpKernelContext* context) {
+  const tensorflow::TensorShape& delta = context->input(0).shape();
+  const tensorflow::TensorShape& residual = context->input(1).shape();
+  if (delta != residual) {
+    return tensorflow::errors::InvalidArgument(
+        "delta has shape ", delta.DebugString(), " but residual has ",
+        residual.DebugString(), "; the two must be equal");
+  }
+  return CheckTopKCount(context->input(2));
 }
 
 }  // namespace fedplug
