@@ -1,25 +1,19 @@
-"""Runs one piece of work per client, several at a time, results in client order.
+"""Runs one piece of work per client, several at a time, and takes the results in client order.
 
-Must not know TFF or TensorFlow: here is nothing but threads.
+What a client returns is handed over as soon as the clients before it are done, and then let go of: however
+many clients there are, only a few results exist at a time. Must not know TFF or TensorFlow: here is nothing
+but threads.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-__all__ = ["ClientError", "ClientPool"]
-
-
-class ClientError(Exception):
-    """The work of one client failed; the exception it raised is the `__cause__`."""
-
-    def __init__(self, client: int) -> None:
-        super().__init__(client)
-        self.client = client
+__all__ = ["ClientPool"]
 
 
 class ClientPool:
@@ -27,51 +21,99 @@ class ClientPool:
 
     Args:
         width: How many clients run at a time; the processors this process may use, if None.
+
+    Attributes:
+        width: How many clients run at a time.
+        window: How far clients may be ahead of the first one whose result has not been taken; no more results
+            than this wait for their turn.
     """
 
     def __init__(self, width: int | None = None) -> None:
         self.width = width if width is not None else len(os.sched_getaffinity(0))
         if self.width < 1:
             raise ValueError(f"at least one client must run at a time, got max_concurrent_clients={width}")
+        self.window = 2 * self.width
         # The calling thread takes its share, so a pool of one needs no thread, and pools never wait for one
         # another.
         self._helpers = ThreadPoolExecutor(max(1, self.width - 1), thread_name_prefix="fedplug-client")
 
-    def map(
-        self, work: Callable[[Any], Any], items: Sequence[Any], on_failure: Callable[[], None]
-    ) -> list[Any]:
-        """Returns `work(item)` for every item, in their order.
+    def run(
+        self,
+        clients: int,
+        work: Callable[[int], Any],
+        take: Callable[[int, Any], None],
+        on_failure: Callable[[], None],
+    ) -> None:
+        """Calls `take(client, work(client))` for every client.
 
-        After the first failure no further client starts, and `on_failure` is called, so that it can stop
-        those that run.
+        `work` runs concurrently. `take` is called in client order, never twice at a time, by any thread.
+        After the first failure of either no further client starts, and `on_failure` is called, so that it can
+        stop those that run.
 
         Raises:
-            ClientError: Of the first failure in time.
+            BaseException: Whatever `work` or `take` raised, the first failure in time.
         """
-        results: list[Any] = [None] * len(items)
-        failures: list[tuple[int, BaseException]] = []
-        positions = iter(range(len(items)))  # shared: `next` on it is atomic
-        failed = threading.Event()
-
-        def share() -> None:
-            for position in positions:
-                if failed.is_set():
-                    return
-                try:
-                    results[position] = work(items[position])
-                except BaseException as error:
-                    failures.append((position, error))
-                    if not failed.is_set():
-                        failed.set()
-                        on_failure()
-                    return
-
-        helpers = [self._helpers.submit(share) for _ in range(min(self.width, len(items)) - 1)]
-        share()
+        line = _Line(clients, self.window, work, take, on_failure)
+        helpers = [self._helpers.submit(line.share) for _ in range(min(self.width, clients) - 1)]
+        line.share()
         for helper in helpers:
             helper.cancel()  # one that has not begun has nothing left to do
         wait(helpers)
-        if failures:
-            client, cause = failures[0]
-            raise ClientError(client) from cause
-        return results
+        if line.failures:
+            raise line.failures[0]
+
+
+class _Line:
+    """The clients of one run: some not begun, some at work, some done and waiting to be taken."""
+
+    def __init__(
+        self,
+        clients: int,
+        window: int,
+        work: Callable[[int], Any],
+        take: Callable[[int, Any], None],
+        on_failure: Callable[[], None],
+    ) -> None:
+        self.failures: list[BaseException] = []
+        self._work, self._take, self._on_failure = work, take, on_failure
+        self._window = window
+        self._clients = iter(range(clients))  # shared: `next` on it is atomic
+        self._changed = threading.Condition()
+        self._waiting: dict[int, Any] = {}
+        self._taken = 0
+        self._taking = False
+
+    def share(self) -> None:
+        """Works for one client after the other, until none is left or one failed."""
+        try:
+            for client in self._clients:
+                with self._changed:
+                    self._changed.wait_for(lambda: self.failures or client < self._taken + self._window)  # noqa: B023
+                    if self.failures:
+                        return
+                result = self._work(client)
+                with self._changed:
+                    self._waiting[client] = result
+                del result
+                self._take_those_whose_turn_it_is()
+        except BaseException as error:
+            with self._changed:
+                self.failures.append(error)
+                self._changed.notify_all()
+            if self.failures[0] is error:
+                self._on_failure()
+
+    def _take_those_whose_turn_it_is(self) -> None:
+        while True:
+            with self._changed:
+                # A thread that is taking looks here again before it stops: nothing put down is forgotten.
+                if self._taking or self._taken not in self._waiting or self.failures:
+                    return
+                self._taking = True
+                client, result = self._taken, self._waiting.pop(self._taken)
+            self._take(client, result)
+            del result
+            with self._changed:
+                self._taking = False
+                self._taken += 1
+                self._changed.notify_all()

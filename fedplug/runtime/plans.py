@@ -7,7 +7,7 @@ values are given by callers, nor what an intrinsic does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,15 @@ import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError
 from fedplug.runtime.intrinsics import INTRINSICS
+from fedplug.runtime.naming import parts_of, with_named_arguments
+from fedplug.runtime.passes import ClientStep, Names, ReductionStep, Step, in_passes
+from fedplug.runtime.reductions import REDUCTIONS
 from fedplug.runtime.rounds import Round
 from fedplug.runtime.tensorflow_graphs import Shape, load
 from fedplug.runtime.values import flatten, unflatten
 
 __all__ = ["Plan", "computation_name", "plan"]
 
-Names = dict[str, Any]
 Function = Callable[[Any, Round], Any]
 
 
@@ -98,14 +100,32 @@ def _shapes(type_spec: tff.Type) -> Iterator[Shape]:
 
 
 def _intrinsic(block: tff.framework.Intrinsic) -> Plan:
-    if block.uri not in INTRINSICS:
+    if block.uri not in INTRINSICS | REDUCTIONS:
         raise LoweringError(f"the in-process runtime does not know the intrinsic {block.uri!r}")
+    if _belongs_to_clients(block):
+        return _as_block(block)
     intrinsic, signature = INTRINSICS[block.uri], block.type_signature
 
     def call(argument: Any, round_: Round) -> Any:
         return intrinsic(argument, signature, round_)
 
     return Plan(lambda names, round_: call)
+
+
+def _belongs_to_clients(intrinsic: tff.framework.Intrinsic) -> bool:
+    """Whether it takes a pass over the clients: it reduces, or its result differs from client to client."""
+    result = intrinsic.type_signature.result
+    varies = isinstance(result, tff.FederatedType) and not result.all_equal
+    return intrinsic.uri in REDUCTIONS or (intrinsic.uri in INTRINSICS and varies)
+
+
+def _as_block(intrinsic: tff.framework.Intrinsic) -> Plan:
+    """Returns the plan of an intrinsic as the one step of a function's body."""
+    signature = intrinsic.type_signature
+    argument = tff.framework.Reference("argument", signature.parameter)
+    step = ("result", tff.framework.Call(intrinsic, argument))
+    result = tff.framework.Reference("result", signature.result)
+    return plan(tff.framework.Lambda("argument", signature.parameter, tff.framework.Block([step], result)))
 
 
 def _lambda(block: tff.framework.Lambda) -> Plan:
@@ -125,27 +145,64 @@ def _lambda(block: tff.framework.Lambda) -> Plan:
 
 
 def _block(block: tff.framework.Block) -> Plan:
-    steps = [(name, plan(value)) for name, value in block.locals]
+    looked_up: set[str] = set()  # or given a name
+    steps: list[Step | ReductionStep] = []
+    for position, (name, value) in enumerate(block.locals):
+        added = [_step(*local) for local in with_named_arguments(name, value)]
+        looked_up = looked_up.union(*(step.uses for step in added))
+        if name in looked_up:  # means something else from here on, but steps will change places
+            rest = tff.framework.Block(block.locals[position + 1 :], block.result)
+            rest = tff.framework.Call(tff.framework.Lambda(name, value.type_signature, rest), value)
+            return plan(tff.framework.Block(block.locals[:position], rest))
+        steps += added
+        looked_up = looked_up.union(*(step.names for step in added))
     result = plan(block.result)
-    needed = set(result.uses)
-    last_uses: list[list[str]] = []  # per step, the block's own names that nothing looks up after it
-    for name, step in reversed(steps):
-        last_uses.insert(0, [used for used in {*step.uses, name} if used not in needed])
-        needed |= step.uses
-    own = [name for name, _ in steps]
-    uses: set[str] = set(result.uses) - set(own)
-    for position, (_, step) in enumerate(steps):
-        uses |= step.uses - set(own[:position])
+    ordered = in_passes(steps, result.uses)
+    uses = looked_up.union(result.uses).difference(*(step.names for step in steps))
 
     def run(names: Names, round_: Round) -> Any:
         scope = {name: names[name] for name in uses}
-        for (name, step), finished in zip(steps, last_uses, strict=True):
-            scope[name] = step.run(scope, round_)
-            for old in finished:
-                scope.pop(old, None)  # values of a round can be large: none outlives its last use
+        ordered.run(scope, round_)
         return result.run(scope, round_)
 
     return Plan(run, frozenset(uses))
+
+
+def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | ReductionStep:
+    """Returns the step that gives `value` a name."""
+    function = value.function if isinstance(value, tff.framework.Call) else None
+    if not isinstance(function, tff.framework.Intrinsic) or not _belongs_to_clients(function):
+        whole = plan(value)
+        return Step((name,), whole.uses, lambda names, round_: [whole.run(names, round_)])
+    if function.uri in REDUCTIONS:
+        return _reduction(name, function, value.argument)
+    argument, intrinsic, signature = plan(value.argument), INTRINSICS[function.uri], function.type_signature
+
+    def of_client(names: Names, round_: Round) -> Sequence[Any]:
+        try:
+            return [intrinsic(argument.run(names, round_), signature, round_)]
+        except Exception as error:
+            raise round_.failure(function.uri, error) from error
+
+    return ClientStep((name,), argument.uses, of_client)
+
+
+def _reduction(
+    name: str, intrinsic: tff.framework.Intrinsic, argument: tff.framework.ComputationBuildingBlock
+) -> ReductionStep:
+    """Returns the step that gives the result of a reduction a name; its first argument is the clients'."""
+    if isinstance(intrinsic.type_signature.parameter, tff.FederatedType):
+        value, *others = [plan(argument)]
+    else:
+        value, *others = [plan(part) for part in parts_of(argument)]
+    make, signature = REDUCTIONS[intrinsic.uri], intrinsic.type_signature
+    return ReductionStep(
+        names=(name,),
+        uses=value.uses.union(*(other.uses for other in others)),
+        make=lambda names, round_: make([other.run(names, round_) for other in others], signature, round_),
+        value=value.run,
+        intrinsic=intrinsic.uri,
+    )
 
 
 def _call(block: tff.framework.Call) -> Plan:

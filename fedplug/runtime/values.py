@@ -33,12 +33,16 @@ from fedplug.runtime.tff_internals import make_data_set_from_elements
 
 __all__ = [
     "Clients",
+    "add",
     "dataset_from_variant",
     "dataset_of_elements",
     "flatten",
+    "holds_clients",
     "ingest",
     "materialize",
+    "of_client",
     "unflatten",
+    "zeros",
 ]
 
 
@@ -61,6 +65,30 @@ def unflatten(type_spec: tff.Type, leaves: Iterator[tf.Tensor]) -> Any:
     if isinstance(type_spec, tff.StructType):
         return tuple(unflatten(element, leaves) for _, element in tff.structure.iter_elements(type_spec))
     return next(leaves)
+
+
+def holds_clients(value: Any) -> bool:
+    """Whether a value, or a part of it, is different from client to client."""
+    return isinstance(value, Clients) or (type(value) is tuple and any(map(holds_clients, value)))
+
+
+def of_client(value: Any, client: int) -> Any:
+    """Returns a value as one client has it."""
+    if isinstance(value, Clients):
+        return value[client]
+    return tuple(of_client(part, client) for part in value) if type(value) is tuple else value
+
+
+def zeros(type_spec: tff.Type) -> list[tf.Tensor]:
+    """Returns the leaves of the value of `type_spec` that is zero; dimensions that are not known are 0."""
+    if isinstance(type_spec, tff.StructType):
+        return [zero for _, element in tff.structure.iter_elements(type_spec) for zero in zeros(element)]
+    return [tf.zeros([size or 0 for size in type_spec.shape], type_spec.dtype)]
+
+
+def add(total: list[tf.Tensor] | None, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the sum of two values, given as their leaves; None is the sum of nothing."""
+    return leaves if total is None else [a + b for a, b in zip(total, leaves, strict=True)]
 
 
 def ingest(value: Any, type_spec: tff.Type) -> Any:

@@ -1,0 +1,53 @@
+"""Gives a name of its own to everything that is computed within the argument of another call.
+
+TFF's compiler leaves computations in this form. What it hands back as it was (see `executor.compile_program`)
+is brought into it here, so that plans have one form to think of. Must not know what runs where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import tensorflow_federated as tff
+
+__all__ = ["Local", "parts_of", "with_named_arguments"]
+
+Block: TypeAlias = tff.framework.ComputationBuildingBlock
+Local = tuple[str, Block]
+
+
+def with_named_arguments(name: str, value: Block) -> Iterator[Local]:
+    """Yields what to name before, and then `value` with an argument that only looks up names.
+
+    Args:
+        name: The name of `value`. Names derived from it hold a slash, which no name of TFF's does.
+        value: Whatever a block gives a name.
+    """
+    if isinstance(value, tff.framework.Call) and value.argument is not None:
+        before: list[Local] = []
+        value = tff.framework.Call(value.function, _looked_up(name, value.argument, before))
+        for inner in before:
+            yield from with_named_arguments(*inner)
+    yield name, value
+
+
+def parts_of(argument: Block) -> list[Block]:
+    """Returns the elements of an argument that is a struct, or is a name of one."""
+    if isinstance(argument, tff.framework.Struct):
+        return [part for _, part in tff.structure.iter_elements(argument)]
+    return [tff.framework.Selection(argument, index=index) for index in range(len(argument.type_signature))]
+
+
+def _looked_up(name: str, argument: Block, before: list[Local]) -> Block:
+    """Returns `argument` with names for what it computes, which go to `before`."""
+    if isinstance(argument, tff.framework.Struct):
+        return tff.framework.Struct(
+            [(key, _looked_up(name, part, before)) for key, part in tff.structure.iter_elements(argument)]
+        )
+    if isinstance(argument, tff.framework.Selection):
+        return tff.framework.Selection(_looked_up(name, argument.source, before), index=argument.as_index())
+    if isinstance(argument, tff.framework.Call | tff.framework.Block):
+        before.append((f"{name}/{len(before)}", argument))
+        return tff.framework.Reference(before[-1][0], argument.type_signature)
+    return argument
