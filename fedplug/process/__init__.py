@@ -5,6 +5,7 @@ Types are written as in TFF. Must not import `fedplug.runtime` or `fedplug.store
 
 from __future__ import annotations
 
+from fedplug.process.broadcast import build_distributor, build_encoded_distributor
 from fedplug.process.constraints import constrain_weights
 from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
 from fedplug.process.fed_avg import StatefulClientsProcess, build_weighted_fed_avg
@@ -15,6 +16,8 @@ __all__ = [
     "EncodedAggregationFactory",
     "StatefulClientsProcess",
     "build_aggregation_factory",
+    "build_distributor",
+    "build_encoded_distributor",
     "build_local_variables_fed_avg",
     "build_weighted_fed_avg",
     "choose_lowering",

@@ -1,4 +1,4 @@
-"""Pure TensorFlow functions as TFF computations, with the custom ops lowered as told. Knows TFF types only."""
+"""Pure TensorFlow functions as TFF computations, their custom ops lowered as told. Knows TFF types only."""
 
 from __future__ import annotations
 
