@@ -1,0 +1,34 @@
+"""What this distribution brings; named by its entry point in the group ``fedplug.v1``.
+
+Must import nothing but fedplug's hooks and specs, as it is looked at whenever fedplug lists its plugins.
+"""
+
+from __future__ import annotations
+
+from fedplug.hookspecs import hookimpl
+from fedplug.spec import EncoderSpec, OpLibrarySpec
+
+
+@hookimpl
+def fedplug_encoders() -> list[EncoderSpec]:
+    """One encoder."""
+    return [
+        EncoderSpec(
+            name="countsketch",
+            target="fedplug_sketch.encoder:CountSketch",
+            summary="random sums of elements; sums of payloads are payloads of sums",
+            examples=("countsketch(0.5)", "countsketch(0.5, rows=3)"),
+        )
+    ]
+
+
+@hookimpl
+def fedplug_op_libraries() -> list[OpLibrarySpec]:
+    """One library."""
+    return [
+        OpLibrarySpec(
+            name="sketch",
+            target="fedplug_sketch:_sketch_ops.so",
+            summary="count-sketch and its estimates",
+        )
+    ]
