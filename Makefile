@@ -40,11 +40,11 @@ lint: setup ## ruff, mypy --strict, clang-format
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
-	git ls-files 'csrc/*.h' 'csrc/*.cc' 'csrc/*.cu' 'csrc/*.cuh' | xargs $(RUN) clang-format --dry-run --Werror
+	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format --dry-run --Werror
 
 format: setup ## Rewrites the sources in the project's style
 	$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format .
-	git ls-files 'csrc/*.h' 'csrc/*.cc' 'csrc/*.cu' 'csrc/*.cuh' | xargs $(RUN) clang-format -i
+	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format -i
 
 bench: setup ## Every benchmark beside its peers; tables and pictures in benchmarks/results
 	mkdir -p runs/bench

@@ -22,8 +22,9 @@ def tracked():
 
 
 def own_header(path):
-    """The header a C++ source implements, as it is included."""
-    return path.relative_to(ROOT / "csrc").with_suffix(".h").as_posix()
+    """The header a C++ source implements, as it is included: seen from the nearest folder csrc."""
+    folder = next(parent for parent in path.parents if parent.name == "csrc")
+    return path.relative_to(folder).with_suffix(".h").as_posix()
 
 
 def says_what_it_is_for(path):
