@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from fedplug.runtime.clients import ClientPool
-from fedplug.runtime.executor import InProcessExecutorFactory, Program, compile_program
+from fedplug.runtime.executor import Compile, InProcessExecutorFactory, Program, compile_program
 from fedplug.runtime.tff_internals import transform_args, transform_result
 
 __all__ = ["create_async_execution_context", "create_sync_execution_context"]
@@ -28,14 +28,16 @@ _MAX_ROUNDS = 64
 
 def create_async_execution_context(
     *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
-) -> tff.framework.AsyncContext:
+) -> InProcessAsyncContext:
     """Returns a context whose computations are awaited; they run in this process, with this TensorFlow.
 
     Args:
         max_concurrent_clients: How many clients run at a time; the processors this process may use, if None.
         default_num_clients: The number of clients of a computation whose arguments do not tell.
     """
-    return InProcessAsyncContext(max_concurrent_clients, default_num_clients)
+    rounds = create_round_threads()
+    factory = InProcessExecutorFactory(ClientPool(max_concurrent_clients), rounds, default_num_clients)
+    return InProcessAsyncContext(factory, rounds)
 
 
 def create_sync_execution_context(
@@ -49,24 +51,41 @@ def create_sync_execution_context(
         max_concurrent_clients: How many clients run at a time; the processors this process may use, if None.
         default_num_clients: The number of clients of a computation whose arguments do not tell.
     """
-    return InProcessSyncContext(max_concurrent_clients, default_num_clients)
+    return InProcessSyncContext(
+        create_async_execution_context(
+            max_concurrent_clients=max_concurrent_clients, default_num_clients=default_num_clients
+        )
+    )
+
+
+def create_round_threads() -> ThreadPoolExecutor:
+    """Returns the threads that a context runs rounds in."""
+    return ThreadPoolExecutor(_MAX_ROUNDS, thread_name_prefix="fedplug-round")
 
 
 class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
-    """TFF's execution context on our executor."""
+    """TFF's execution context on our executor.
+
+    Args:
+        factory: Makes executors.
+        rounds: Threads to compile in.
+        compile_: Makes the programs that the executors run.
+    """
 
     runs_custom_ops = True
 
-    def __init__(self, max_concurrent_clients: int | None, default_num_clients: int) -> None:
-        self._rounds = ThreadPoolExecutor(_MAX_ROUNDS, thread_name_prefix="fedplug-round")
+    def __init__(
+        self,
+        factory: InProcessExecutorFactory,
+        rounds: ThreadPoolExecutor,
+        compile_: Compile = compile_program,
+    ) -> None:
+        self._rounds = rounds
+        self._compile_program = compile_
         self._programs: dict[int, Program] = {}
         self._compiling = threading.Lock()
         self._process = os.getpid()
-        super().__init__(
-            InProcessExecutorFactory(ClientPool(max_concurrent_clients), self._rounds, default_num_clients),
-            transform_args=transform_args,
-            transform_result=transform_result,
-        )
+        super().__init__(factory, transform_args=transform_args, transform_result=transform_result)
 
     async def invoke(self, comp: Any, arg: Any) -> Any:
         """Runs a computation.
@@ -96,18 +115,18 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         with self._compiling:
             program = self._programs.get(id(comp))
             if program is None:
-                self._programs[id(comp)] = program = compile_program(comp)
+                self._programs[id(comp)] = program = self._compile_program(comp)
                 weakref.finalize(comp, self._programs.pop, id(comp), None).atexit = False
             return program
 
 
 class InProcessSyncContext(tff.framework.SyncContext):
-    """Runs the asynchronous context on a loop of its own."""
+    """Runs an asynchronous context on a loop of its own."""
 
     runs_custom_ops = True
 
-    def __init__(self, max_concurrent_clients: int | None, default_num_clients: int) -> None:
-        self._context = InProcessAsyncContext(max_concurrent_clients, default_num_clients)
+    def __init__(self, context: InProcessAsyncContext) -> None:
+        self._context = context
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_run_loop, args=[self._loop], name="fedplug-loop", daemon=True)
         thread.start()

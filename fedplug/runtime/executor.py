@@ -23,7 +23,10 @@ from fedplug.runtime.rounds import Round
 from fedplug.runtime.tff_internals import Executor, ExecutorValue, computation_pb2
 from fedplug.runtime.values import ingest, materialize
 
-__all__ = ["InProcessExecutorFactory", "Program", "compile_program"]
+__all__ = ["Compile", "InProcessExecutorFactory", "Program", "compile_program"]
+
+
+Compile = Callable[[tff.framework.ConcreteComputation], "Program"]
 
 
 @dataclass(frozen=True)
@@ -66,27 +69,41 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
         pool: Runs the clients of a round.
         rounds: Threads to run rounds in.
         default_num_clients: The number of clients where arguments do not tell.
+        take_in: How a caller's value is taken in: as `values.ingest`.
+        hand_out: How a value is handed out: as `values.materialize`.
     """
 
-    def __init__(self, pool: ClientPool, rounds: ThreadExecutor, default_num_clients: int) -> None:
+    def __init__(
+        self,
+        pool: ClientPool,
+        rounds: ThreadExecutor,
+        default_num_clients: int,
+        *,
+        take_in: Callable[[Any, tff.Type], Any] = ingest,
+        hand_out: Callable[[Any, tff.Type, int], Any] = materialize,
+    ) -> None:
         self._pool = pool
         self._rounds = rounds
         self._default_num_clients = default_num_clients
+        self._take_in = take_in
+        self._hand_out = hand_out
 
     def create_executor(self, cardinalities: tff.framework.CardinalitiesType) -> Executor:
         """Returns an executor for this many clients."""
         num_clients = cardinalities.get(tff.CLIENTS, self._default_num_clients)
-        return _InProcessExecutor(num_clients, self._pool, self._rounds)
+        return _InProcessExecutor(num_clients, self._pool, self._rounds, self._take_in, self._hand_out)
 
     def clean_up_executor(self, cardinalities: tff.framework.CardinalitiesType) -> None:
         """Does nothing: a failed call leaves nothing behind."""
 
 
 class _Value(ExecutorValue):
-    def __init__(self, value: Any, type_signature: tff.Type, num_clients: int) -> None:
+    def __init__(
+        self, value: Any, type_signature: tff.Type, hand_out: Callable[[Any, tff.Type], Any]
+    ) -> None:
         self._value = value
         self._type_signature = type_signature
-        self._num_clients = num_clients
+        self._hand_out = hand_out
 
     @property
     def type_signature(self) -> tff.Type:
@@ -97,14 +114,23 @@ class _Value(ExecutorValue):
         return self._value
 
     async def compute(self) -> Any:
-        return materialize(self._value, self._type_signature, self._num_clients)
+        return self._hand_out(self._value, self._type_signature)
 
 
 class _InProcessExecutor(Executor):
-    def __init__(self, num_clients: int, pool: ClientPool, rounds: ThreadExecutor) -> None:
+    def __init__(
+        self,
+        num_clients: int,
+        pool: ClientPool,
+        rounds: ThreadExecutor,
+        take_in: Callable[[Any, tff.Type], Any],
+        hand_out: Callable[[Any, tff.Type, int], Any],
+    ) -> None:
         self._num_clients = num_clients
         self._pool = pool
         self._rounds = rounds
+        self._take_in = take_in
+        self._hand_out = hand_out
 
     def close(self) -> None:
         pass
@@ -116,7 +142,7 @@ class _InProcessExecutor(Executor):
             value = compile_program(value)
         if isinstance(value, Program):
             return self._embed(value, value.type_signature)
-        return self._embed(ingest(value, type_spec), type_spec)
+        return self._embed(self._take_in(value, type_spec), type_spec)
 
     async def create_call(self, comp: ExecutorValue, arg: ExecutorValue | None = None) -> _Value:
         program = comp.reference
@@ -142,7 +168,7 @@ class _InProcessExecutor(Executor):
         return self._embed(source.reference[index], source.type_signature[index])
 
     def _embed(self, value: Any, type_signature: tff.Type) -> _Value:
-        return _Value(value, type_signature, self._num_clients)
+        return _Value(value, type_signature, lambda v, kind: self._hand_out(v, kind, self._num_clients))
 
 
 def _run(program: Program, argument: Any, round_: Round) -> Any:
