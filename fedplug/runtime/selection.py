@@ -17,9 +17,17 @@ from fedplug.runtime.native import create_native_execution_context
 
 __all__ = ["RuntimeHandle", "use_runtime"]
 
+
+def _create_ray_execution_context(**options: Any) -> Any:
+    from fedplug.runtime.ray import create_ray_execution_context  # Ray is optional
+
+    return create_ray_execution_context(**options)
+
+
 _RUNTIMES: dict[str, Callable[..., Any]] = {
     "inprocess": create_sync_execution_context,
     "native": create_native_execution_context,
+    "ray": _create_ray_execution_context,
 }
 
 
@@ -27,7 +35,7 @@ class RuntimeHandle:
     """The runtime in use; as a context manager, it brings back the one before and closes.
 
     Attributes:
-        name: `"inprocess"` or `"native"`.
+        name: `"inprocess"`, `"native"` or `"ray"`.
         context: The TFF execution context. TFF keeps its default per thread; in another thread, set it with
             `tff.framework.set_default_context(handle.context)`. One context serves any number of threads.
     """
@@ -55,10 +63,13 @@ def use_runtime(name: str, **options: Any) -> RuntimeHandle:
     """Makes TFF computations of this thread run on a runtime from now on, or within a `with` block.
 
     Args:
-        name: `"inprocess"` (this process, custom ops work) or `"native"` (TFF's stock worker process).
-        **options: Of `create_sync_execution_context` or `native.create_native_execution_context`.
+        name: `"inprocess"` (this process, custom ops work), `"native"` (TFF's stock worker process) or
+            `"ray"` (the workers of a Ray cluster, custom ops work; see docs/scaling.md).
+        **options: Of `create_sync_execution_context`, `native.create_native_execution_context` or
+            `ray.create_ray_execution_context`.
 
     Raises:
+        ImportError: `"ray"`, and Ray is not installed.
         UnknownNameError: There is no runtime of that name.
     """
     if name not in _RUNTIMES:

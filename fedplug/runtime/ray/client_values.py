@@ -1,0 +1,176 @@
+"""Clients' values that are not in this process: results that stay where they were made, arguments made there.
+
+A list with one value per client may hold them among ordinary values. Must not know computations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import tensorflow_federated as tff
+
+from fedplug.errors import WorkerError
+from fedplug.runtime.ray.blocks import varies
+from fedplug.runtime.ray.portable import from_portable, to_portable
+from fedplug.runtime.values import Clients, ingest, materialize
+
+__all__ = [
+    "ClientHandle",
+    "ClientValues",
+    "Given",
+    "OnWorker",
+    "hand_out_handles",
+    "here",
+    "on_worker",
+    "take_in",
+]
+
+
+class ClientHandle:
+    """One client's part of a result. It stays in the cluster as long as the handle, or a copy of it, exists.
+
+    Given back as an argument, it goes from worker to worker, not through this process.
+
+    Attributes:
+        type_signature: The TFF type of the value.
+        lost: Whether the client was left out of the round (`on_lost="skip"`), so that there is no value.
+    """
+
+    def __init__(self, reference: ray.ObjectRef[Any] | None, type_signature: tff.Type, client: int) -> None:
+        self.reference = reference
+        self.type_signature = type_signature
+        self._client = client
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is no value."""
+        return self.reference is None
+
+    def read(self) -> Any:
+        """Fetches the value.
+
+        Raises:
+            WorkerError: The client was left out of its round, or the machine that held the value is gone.
+        """
+        if self.reference is None:
+            raise WorkerError(
+                f"client {self._client} (counted from 0) has no result; it was left out of its round, "
+                "because workers died or took too long; look at `lost` before reading"
+            )
+        try:
+            value = from_portable(ray.get(self.reference), self.type_signature)
+        except ray.exceptions.ObjectLostError as error:
+            raise WorkerError(
+                f"the value of client {self._client} (counted from 0) is lost with the machine that held it; "
+                "read what must survive a machine, for instance into a store, once in a while"
+            ) from error
+        return tff.types.type_to_py_container(materialize(value, self.type_signature, 1), self.type_signature)
+
+    def __repr__(self) -> str:
+        return f"<{'lost ' if self.lost else ''}value of client {self._client}: {self.type_signature}>"
+
+
+@dataclass(frozen=True)
+class OnWorker:
+    """A client's argument that a worker makes by calling `function(*arguments)`."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A client's argument in portable form."""
+
+    value: Any
+
+
+def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
+    """Stands for one client's argument, made on the worker that uses it: data is loaded there, not sent.
+
+    Args:
+        function: Returns the value, for instance a `tf.data.Dataset`; it is called again when a worker died
+            and the client is done by another, and must return the same then. It is pickled by Ray.
+        *arguments: Its arguments, for instance a client id.
+    """
+    return OnWorker(function, arguments)
+
+
+class ClientValues(list[Any]):
+    """One `Given`, `OnWorker` or `ClientHandle` per client, in client order."""
+
+
+def here(value: Any, type_spec: tff.Type) -> Any:
+    """Returns a value with the clients' values fetched or made in this process.
+
+    Raises:
+        WorkerError: A handle has no value.
+    """
+    if isinstance(value, ClientValues):
+        handles = [one for one in value if isinstance(one, ClientHandle)]
+        references = [handle.reference for handle in handles if handle.reference is not None]
+        fetched = iter(ray.get(references) if references else [])
+        return Clients(_here(one, type_spec.member, fetched) for one in value)
+    if isinstance(type_spec, tff.StructType) and type(value) is tuple:
+        kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
+        return tuple(here(part, kind) for part, kind in zip(value, kinds, strict=True))
+    return value
+
+
+def _here(value: Given | OnWorker | ClientHandle, kind: tff.Type, fetched: Iterator[Any]) -> Any:
+    if isinstance(value, Given):
+        return from_portable(value.value, kind)
+    if isinstance(value, OnWorker):
+        return ingest(value.function(*value.arguments), kind)
+    return value.read() if value.lost else from_portable(next(fetched), kind)
+
+
+def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
+    """Hands a value out like `fedplug.runtime.values.materialize`, but leaves handles what they are."""
+    if isinstance(value, ClientValues):
+        return [
+            one
+            if isinstance(one, ClientHandle)
+            else materialize(_here(one, type_spec.member, iter([])), type_spec.member, num_clients)
+            for one in value
+        ]
+    if isinstance(type_spec, tff.StructType):
+        named = tff.structure.iter_elements(type_spec)
+        return tff.structure.Struct(
+            (name, hand_out_handles(part, kind, num_clients))
+            for part, (name, kind) in zip(value, named, strict=True)
+        )
+    return materialize(value, type_spec, num_clients)
+
+
+def take_in(value: Any, type_spec: tff.Type) -> Any:
+    """Takes a caller's argument in like `fedplug.runtime.values.ingest`, but leaves clients' values portable.
+
+    Raises:
+        TypeError: Or whatever TFF raises for a value of another type.
+        WorkerError: A handle has no value.
+    """
+    if isinstance(type_spec, tff.StructType):
+        parts = [part for _, part in tff.structure.iter_elements(tff.structure.from_container(value))]
+        kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
+        if len(parts) != len(kinds):
+            return ingest(value, type_spec)  # raises
+        return tuple(take_in(part, kind) for part, kind in zip(parts, kinds, strict=True))
+    if varies(type_spec) and isinstance(value, list | tuple):
+        return ClientValues(_take_in_one(member, type_spec.member) for member in value)
+    return ingest(value, type_spec)
+
+
+def _take_in_one(value: Any, kind: tff.Type) -> Any:
+    if isinstance(value, ClientHandle):
+        if value.lost:
+            value.read()  # raises
+        if not kind.is_assignable_from(value.type_signature):
+            raise TypeError(f"the handle is of type {value.type_signature}, expected {kind}")
+        return value
+    if isinstance(value, OnWorker):
+        return value
+    return Given(to_portable(ingest(value, kind), kind))

@@ -1,0 +1,167 @@
+"""The execution context of the "ray" runtime: connects to a cluster, starts the workers, runs computations.
+
+What cannot be spread over workers runs in this process. Must not know how rounds are run.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import ray
+import tensorflow_federated as tff
+
+from fedplug.errors import ConfigError
+from fedplug.runtime.clients import ClientPool
+from fedplug.runtime.context import InProcessAsyncContext, InProcessSyncContext, create_round_threads
+from fedplug.runtime.executor import InProcessExecutorFactory, Program
+from fedplug.runtime.plans import computation_name, plan
+from fedplug.runtime.ray.blocks import Block
+from fedplug.runtime.ray.client_values import hand_out_handles, here, take_in
+from fedplug.runtime.ray.dispatch import Limits, Workers
+from fedplug.runtime.ray.rounds import Cluster
+from fedplug.runtime.ray.stages import Staged, cut
+from fedplug.runtime.ray.worker import Worker
+from fedplug.runtime.rounds import Round
+from fedplug.runtime.values import materialize
+
+__all__ = ["RayContext", "create_ray_execution_context"]
+
+
+def create_ray_execution_context(
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    clients_at_a_time: int = 1,
+    clients_per_slice: int = 8,
+    client_results: str = "values",
+    retries: int = 3,
+    slice_timeout: float = 600.0,
+    on_lost: str = "fail",
+    start_timeout: float = 120.0,
+    worker_setup: Callable[[], Any] | None = None,
+    default_num_clients: int = 0,
+) -> RayContext:
+    """Returns a context whose clients run on the workers of a Ray cluster; custom ops work.
+
+    Results depend on the clients, their order and `clients_per_slice`; not on workers, timing, or faults that
+    were mended. Rounds take turns: each uses all workers.
+
+    Args:
+        address: Of the cluster, as in `ray.init`. None: the one this process is connected to, or else what
+            `ray.init()` finds or starts.
+        workers: How many; None: as many as the cluster has processors for.
+        clients_at_a_time: How many clients a worker runs at a time, each on one processor.
+        clients_per_slice: How many clients a worker is given at a time, added up there into one accumulator.
+        client_results: How results with one value per client are returned: `"values"`, or `"handles"`, lists
+            of `ClientHandle`, which leave them in the cluster.
+        retries: How often a slice is tried again after its worker died or took too long.
+        slice_timeout: Seconds a worker may take for a slice.
+        on_lost: What happens when all tries failed: `"fail"`: the computation raises an error; `"skip"`: it
+            goes on as if the slice's clients had not taken part.
+        start_timeout: Seconds a worker may take to start.
+        worker_setup: Called by every worker when it starts, for instance to load a library of custom ops.
+        default_num_clients: The number of clients of a computation whose arguments do not tell.
+
+    Raises:
+        ConfigError: An option has no such value.
+    """
+    _check_choice("client_results", client_results, ["handles", "values"])
+    _check_choice("on_lost", on_lost, ["fail", "skip"])
+    for name, number in [("clients_at_a_time", clients_at_a_time), ("clients_per_slice", clients_per_slice)]:
+        if number < 1:
+            raise ConfigError(f"{name} must be at least 1, found {number!r}")
+    if retries < 0:
+        raise ConfigError(f"retries must be at least 0, found {retries!r}")
+    connected = _connect(address)
+    if workers is None:
+        workers = int(ray.cluster_resources().get("CPU", 1)) // clients_at_a_time
+    if workers < 1:
+        raise ConfigError(f"there must be at least one worker, found {workers!r}")
+    actor = ray.remote(Worker).options(num_cpus=clients_at_a_time, max_restarts=0, max_concurrency=2)
+    limits = Limits(start_timeout=start_timeout, task_timeout=slice_timeout, retries=retries)
+    handed_out = Workers(workers, lambda: actor.remote(clients_at_a_time, worker_setup), limits)
+    return RayContext(
+        Cluster(handed_out, clients_per_slice, skip_lost=on_lost == "skip"),
+        hand_out=hand_out_handles if client_results == "handles" else _hand_out_values,
+        default_num_clients=default_num_clients,
+        connected=connected,
+    )
+
+
+class RayContext(InProcessSyncContext):
+    """Runs computations on a cluster.
+
+    Args:
+        cluster: The cluster.
+        hand_out: How results are handed out.
+        default_num_clients: The number of clients of a computation whose arguments do not tell.
+        connected: Whether the connection to the cluster is ours to end.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        hand_out: Callable[[Any, tff.Type, int], Any],
+        default_num_clients: int,
+        connected: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._connected = connected
+        rounds = create_round_threads()
+        factory = InProcessExecutorFactory(
+            ClientPool(), rounds, default_num_clients, take_in=take_in, hand_out=hand_out
+        )
+        super().__init__(InProcessAsyncContext(factory, rounds, self._compile))
+
+    def close(self) -> None:
+        """Ends the workers, and the connection to the cluster if it was made here."""
+        self._cluster.workers.close()
+        super().close()
+        if self._connected:
+            ray.shutdown()
+
+    def _compile(self, computation: tff.framework.ConcreteComputation) -> Program:
+        compiled = tff.backends.native.desugar_and_transform_to_native(computation).to_building_block()
+        staged = cut(compiled)
+        make = self._whole(compiled, computation.type_signature) if staged is None else self._spread(staged)
+        return Program(computation.type_signature, computation_name(computation), make)
+
+    def _spread(self, staged: Staged) -> Callable[[dict[str, Any], Round], Any]:
+        return lambda names, round_: functools.partial(self._cluster.run, staged)
+
+    def _whole(self, block: Block, signature: tff.FunctionType) -> Callable[[dict[str, Any], Round], Any]:
+        whole = plan(block)
+
+        def make(names: dict[str, Any], round_: Round) -> Any:
+            function = whole.run(names, round_)
+            if not callable(function):
+                return function
+            return lambda argument, round_: function(here(argument, signature.parameter), round_)
+
+        return make
+
+
+def _hand_out_values(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
+    return materialize(here(value, type_spec), type_spec, num_clients)
+
+
+def _check_choice(name: str, value: str, choices: list[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}, found {value!r}")
+
+
+def _connect(address: str | None) -> bool:
+    """Connects this process to a cluster if it is not yet; returns whether it was not."""
+    if ray.is_initialized():
+        if address is not None:
+            raise ConfigError(
+                f"this process is connected to a Ray cluster already; leave out address={address!r} to use it"
+            )
+        return False
+    # Without it Ray warns about a change to come in how it hides GPUs, and then makes it.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    return True

@@ -1,0 +1,242 @@
+"""Runs a staged computation: slices of a fixed number of clients on workers, the rest here.
+
+Which clients make a slice, and in which order accumulators are merged, depends on the number of clients only,
+so results do not depend on the workers. Must not know building blocks, nor how tasks are handed out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import tensorflow_federated as tff
+
+from fedplug.errors import WorkerError
+from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
+from fedplug.runtime.ray.dispatch import Task, Workers
+from fedplug.runtime.ray.portable import expand, from_portable, to_portable
+from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
+from fedplug.runtime.ray.worker import Fetched, Shared, Slice
+from fedplug.runtime.rounds import Round
+
+__all__ = ["Cluster"]
+
+# Accumulators are merged in a tree in which each node takes so many neighbours, on workers: the driver gets
+# one accumulator, however many slices there are.
+_FAN_IN = 8
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A client's value that a task of this round returned, the one at `position`."""
+
+    task: Task
+    position: int
+    type_signature: tff.Type
+    client: int
+
+    def handle(self) -> ClientHandle:
+        return ClientHandle(self.task.others[self.position], self.type_signature, self.client)
+
+
+class _ClientsLostError(Exception):
+    """Slices (their numbers) were lost after some of their values had been used."""
+
+    def __init__(self, slices: set[int]) -> None:
+        super().__init__(slices)
+        self.slices = slices
+
+
+class Cluster:
+    """Runs staged computations on workers.
+
+    Args:
+        workers: The workers.
+        clients_per_slice: How many clients a worker is given at a time.
+        skip_lost: Whether a round goes on without clients whose workers died too often.
+    """
+
+    def __init__(self, workers: Workers, clients_per_slice: int, skip_lost: bool) -> None:
+        self.workers = workers
+        self._clients_per_slice = clients_per_slice
+        self._skip_lost = skip_lost
+        self._names = itertools.count()
+        self._programs: dict[str, Shared] = {}
+
+    def run(self, staged: Staged, argument: Any, round_: Round) -> Any:
+        """Runs a computation; values that differ from client to client come as `ClientValues`.
+
+        Raises:
+            ComputationError: Something in it failed.
+            WorkerError: Workers died, or took too long, more often than is allowed.
+        """
+        lost: set[int] = set()
+        while True:
+            try:
+                return self._run(staged, argument, round_, lost)
+            except _ClientsLostError as late:  # as if they had not taken part
+                lost |= late.slices
+
+    def _run(self, staged: Staged, argument: Any, round_: Round, lost: set[int]) -> Any:
+        names = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
+        size, count = self._clients_per_slice, round_.num_clients
+        # Without clients there is one slice, which is empty: aggregations have a result all the same.
+        slices = {
+            number: range(first, min(first + size, count))
+            for number, first in enumerate(range(0, max(count, 1), size))
+            if number not in lost
+        }
+        before: dict[int, Task] = {}
+        for step in staged.steps:
+            if isinstance(step, DriverStep):
+                names[step.name] = step.plan.run(names, round_)
+            else:
+                before = self._stage(step, names, slices, before, round_)
+        for name, value in names.items():
+            if isinstance(value, ClientValues):
+                names[name] = ClientValues(v.handle() if isinstance(v, _Kept) else v for v in value)
+        return staged.result.run(names, round_)
+
+    def _stage(
+        self,
+        stage: Stage,
+        names: dict[str, Any],
+        slices: dict[int, range],
+        before: dict[int, Task],
+        round_: Round,
+    ) -> dict[int, Task]:
+        """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
+        given = tuple(to_portable(names[name], kind) for name, kind in stage.inputs)
+        inputs = Shared(f"inputs {next(self._names)}", [ray.put(given)])
+        program = self._program(stage.run)
+        tasks: dict[int, Task] = {}
+        for number, clients in slices.items():
+            values = [[names[name][client] for client in clients] for name, _ in stage.clients]
+            tasks[number] = Task(
+                label=_label(clients, round_),
+                submit=self._submit_slice(program, inputs, clients, values, len(stage.keeps), round_),
+                needs=[before[number]] if number in before else [],
+                may_be_lost=self._skip_lost,
+            )
+        merges = self._merges(stage, list(tasks.values()), round_)
+        self.workers.run(_in_order(list(tasks.values()), merges), _check(round_))
+
+        lost = {number for number, task in tasks.items() if task.lost}
+        if len(lost) == len(slices):
+            raise WorkerError(f"all clients of {round_.name} were lost: their workers died or took too long")
+        if lost and before:
+            raise _ClientsLostError(lost)
+        for number in lost:
+            del slices[number]
+        for position, (name, kind) in enumerate(stage.keeps):
+            column: list[ClientHandle | _Kept] = [
+                ClientHandle(None, kind.member, client) for client in range(round_.num_clients)
+            ]
+            for number, clients in slices.items():
+                for index, client in enumerate(clients):
+                    place = position * len(clients) + index
+                    column[client] = _Kept(tasks[number], place, kind.member, client)
+            names[name] = ClientValues(column)
+        if stage.accumulators:
+            total = self._read(merges[-1] if merges else next(iter(tasks.values())), round_)
+            for (name, kind), value in zip(stage.accumulators, total, strict=True):
+                names[name] = from_portable(value, kind)
+        return tasks
+
+    def _submit_slice(
+        self,
+        program: Shared,
+        inputs: Shared,
+        clients: range,
+        values: list[list[Any]],
+        keeps: int,
+        round_: Round,
+    ) -> Callable[[Any, int], Sequence[ray.ObjectRef[Any]]]:
+        def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
+            references: list[ray.ObjectRef[Any]] = []
+
+            def portable(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Fetched:
+                if isinstance(value, Given | OnWorker):
+                    return value
+                handle = value.handle() if isinstance(value, _Kept) else value
+                assert handle.reference is not None  # what is lost is refused, or takes part no more
+                references.append(handle.reference)
+                return Fetched(len(references) - 1)
+
+            columns = tuple([portable(value) for value in column] for column in values)
+            part = Slice(round_.name, clients.start, len(clients), round_.num_clients, columns)
+            options = actor.run.options(num_returns=2 + keeps * len(clients))
+            return list(options.remote(number, program, inputs, part, *references))
+
+        return submit
+
+    def _merges(self, stage: Stage, tasks: list[Task], round_: Round) -> list[Task]:
+        """Returns the tasks that merge the accumulators, the last one into one."""
+        if not stage.accumulators:
+            return []
+        program = self._program(stage.merge)
+
+        def merge(needs: list[Task]) -> Task:
+            def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
+                totals = [need.result for need in needs if not need.lost]
+                return list(actor.merge.options(num_returns=2).remote(number, program, *totals))
+
+            return Task(f"a merge of accumulators of {round_.name}", submit, needs, consumes=True)
+
+        merges: list[Task] = []
+        while len(tasks) > 1:
+            tasks = [merge(tasks[first : first + _FAN_IN]) for first in range(0, len(tasks), _FAN_IN)]
+            merges += tasks
+        return merges
+
+    def _read(self, task: Task, round_: Round) -> Any:
+        """Fetches the result of a task."""
+        while True:
+            try:
+                assert task.result is not None
+                return expand(ray.get(task.result))
+            except ray.exceptions.ObjectLostError:
+                task.done, task.result = False, None
+                task.tries += 1
+                if task.tries > self.workers.limits.retries:
+                    raise
+                self.workers.run([task], _check(round_))
+
+    def _program(self, serialized: bytes) -> Shared:
+        name = hashlib.sha256(serialized).hexdigest()
+        if name not in self._programs:
+            self._programs[name] = Shared(name, [ray.put(serialized)])
+        return self._programs[name]
+
+
+def _at(argument: Any, path: tuple[int, ...]) -> Any:
+    for index in path:
+        argument = argument[index]
+    return argument
+
+
+def _label(clients: range, round_: Round) -> str:
+    which = (
+        f"clients {clients.start} to {clients.stop - 1} of {round_.num_clients}" if clients else "no client"
+    )
+    return f"{which} (counted from 0) of {round_.name}"
+
+
+def _in_order(slices: list[Task], merges: list[Task]) -> list[Task]:
+    """Puts every merge behind the last of what it needs, so that accumulators do not pile up."""
+    places = {task: float(position) for position, task in enumerate(slices)}
+    for task in merges:
+        places[task] = max(places[need] for need in task.needs)
+    return sorted(places, key=lambda task: (places[task], task.consumes))
+
+
+def _check(round_: Round) -> Callable[[], None]:
+    def check() -> None:
+        with round_.cancellation.call():  # raises, if the round was cancelled
+            pass
+
+    return check

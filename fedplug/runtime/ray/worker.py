@@ -1,0 +1,212 @@
+"""What one worker of a cluster does: runs a stage for a slice of the clients, merges accumulators.
+
+Everything here is a pure function of what it is given, so that another worker can do it again. Programs and
+the driver's values come as references that are followed once per worker. Must not know how work is handed
+out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ComputationError
+from fedplug.runtime.clients import ClientPool
+from fedplug.runtime.message_depth import allow_deep_messages
+from fedplug.runtime.plans import plan
+from fedplug.runtime.ray.client_values import Given, OnWorker
+from fedplug.runtime.ray.portable import expand, from_portable, shrink, to_portable
+from fedplug.runtime.rounds import Round
+from fedplug.runtime.tff_internals import computation_pb2
+from fedplug.runtime.values import Clients, ingest
+
+__all__ = ["Fetched", "Shared", "Slice", "Worker"]
+
+# The driver's values of so many stages are kept; a stage that comes back to older ones reads them again.
+_KEPT_INPUTS = 2
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A value that many tasks use: its name, and a list with the reference, which Ray does not follow."""
+
+    name: str
+    reference: list[ray.ObjectRef[Any]]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A client's value among those that Ray fetched for the task."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some clients of a round.
+
+    Attributes:
+        computation: The name of the computation, for errors.
+        first: The position of the first client in the round.
+        count: How many clients these are.
+        of: How many clients the round has.
+        values: For every client value of the stage, one `Given`, `OnWorker` or `Fetched` per client.
+    """
+
+    computation: str
+    first: int
+    count: int
+    of: int
+    values: tuple[list[Given | OnWorker | Fetched], ...]
+
+
+class Worker:
+    """Lives in a process of its own, and uses one thread of TensorFlow per client.
+
+    The order in which an operation adds up its terms may depend on the number of its threads; with one, a
+    client's result does not depend on the machine's processors.
+
+    Args:
+        clients: How many clients run at a time.
+        setup: Called first, for instance to load a library of custom ops.
+    """
+
+    def __init__(self, clients: int, setup: Callable[[], Any] | None = None) -> None:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        allow_deep_messages()
+        if setup is not None:
+            setup()
+        self._pool = ClientPool(clients)
+        self._programs: dict[str, tuple[Any, tff.FunctionType]] = {}
+        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._changing = threading.Lock()
+        self._running: dict[int, Round] = {}
+        self._stopped: set[int] = set()
+
+    def ready(self) -> None:
+        """Returns when the worker has started."""
+
+    def run(self, task: int, program: Shared, inputs: Shared, part: Slice, *fetched: Any) -> tuple[Any, ...]:
+        """Runs a stage for some clients.
+
+        Args:
+            task: What `stop` is given.
+            program: `Stage.run`.
+            inputs: The values of `Stage.inputs`, portable.
+            part: The clients.
+            *fetched: The values that stayed in the cluster.
+
+        Returns:
+            None, the accumulators, and then for every value of `Stage.keeps` one value per client; portable.
+
+        Raises:
+            ComputationError: Something in it failed; the client's position is that in the round.
+        """
+        function, signature = self._program(program)
+        kinds = [kind for _, kind in tff.structure.iter_elements(signature.parameter)]
+        given = self._given(inputs, kinds)
+        round_ = Round(part.computation, part.count, self._pool)
+        with self._may_be_stopped(task, round_), _in_the_round(part):
+            clients = tuple(
+                Clients(_value(value, kind.member, fetched) for value in column)
+                for column, kind in zip(part.values, kinds[len(given) :], strict=True)
+            )
+            totals, *keeps = function((*given, *clients), round_)
+        totals_kind, *keep_kinds = [kind for _, kind in tff.structure.iter_elements(signature.result)]
+        kept = [
+            to_portable(value, kind)
+            for column, kind in zip(keeps, keep_kinds, strict=True)
+            for value in (column if isinstance(column, Clients) else [column] * part.count)
+        ]
+        return None, shrink(to_portable(totals, totals_kind)), *kept
+
+    def merge(self, task: int, program: Shared, *totals: Any) -> tuple[None, Any]:
+        """Returns None and the merged accumulators, merged from left to right; portable.
+
+        Args:
+            task: What `stop` is given.
+            program: `Stage.merge`.
+            *totals: The accumulators.
+        """
+        function, signature = self._program(program)
+        round_ = Round("the merge of accumulators", 0, self._pool)
+        with self._may_be_stopped(task, round_):
+            total, *rest = [from_portable(expand(total), signature.result) for total in totals]
+            for other in rest:
+                total = function((total, other), round_)
+        return None, shrink(to_portable(total, signature.result))
+
+    def stop(self, task: int) -> None:
+        """Makes a task under way end soon, with an error."""
+        with self._changing:
+            self._stopped.add(task)
+            if task in self._running:
+                self._running[task].cancellation.cancel()
+
+    def _program(self, program: Shared) -> tuple[Any, tff.FunctionType]:
+        if program.name not in self._programs:
+            serialized = ray.get(program.reference[0])
+            if b"Fedplug>" in serialized:
+                from fedplug.ops import _loader
+
+                _loader.library()
+            proto = computation_pb2.Computation.FromString(serialized)
+            block = tff.framework.ComputationBuildingBlock.from_proto(proto)
+            function = plan(block).run({}, Round("", 0, self._pool))
+            self._programs[program.name] = function, block.type_signature
+        return self._programs[program.name]
+
+    def _given(self, inputs: Shared, kinds: list[tff.Type]) -> tuple[Any, ...]:
+        if inputs.name not in self._inputs:
+            values = ray.get(inputs.reference[0])
+            given = tuple(
+                from_portable(value, kind) for value, kind in zip(values, kinds[: len(values)], strict=True)
+            )
+            for name in list(self._inputs)[: 1 - _KEPT_INPUTS]:
+                del self._inputs[name]
+            self._inputs[inputs.name] = given
+        return self._inputs[inputs.name]
+
+    @contextmanager
+    def _may_be_stopped(self, task: int, round_: Round) -> Iterator[None]:
+        with self._changing:
+            self._running[task] = round_
+            if task in self._stopped:
+                round_.cancellation.cancel()
+        try:
+            yield
+        finally:
+            with self._changing:
+                del self._running[task]
+                self._stopped.discard(task)
+
+
+@contextmanager
+def _in_the_round(part: Slice) -> Iterator[None]:
+    """Lets an error name the client by its position in the round, and hold nothing that cannot be sent."""
+    try:
+        yield
+    except ComputationError as error:
+        client = None if error.client is None else part.first + error.client
+        last = part.first + part.count - 1
+        where = f"among clients {part.first} to {last} of {part.of}" if part.count else "without clients"
+        raise ComputationError(f"{where}: {error}", client=client) from None
+    except tf.errors.OpError as error:
+        raise ComputationError(
+            f"{part.computation} failed: {type(error).__name__}: {error.message}"
+        ) from None
+
+
+def _value(value: Given | OnWorker | Fetched, kind: tff.Type, fetched: tuple[Any, ...]) -> Any:
+    if isinstance(value, Fetched):
+        return from_portable(fetched[value.position], kind)
+    if isinstance(value, OnWorker):
+        return ingest(value.function(*value.arguments), kind)
+    return from_portable(value.value, kind)
