@@ -1,0 +1,305 @@
+"""Federated averaging that chooses, by layer and by round, how much each client weighs.
+
+A process of its own, as weights by divergence need the server's model on the client, and the choice of a
+round needs the clients' losses; fedplug's aggregators are given neither. All parts are fedplug's and TFF's:
+client work, encoding, one-pass aggregation, finalizer. Must not know stores or runtimes; `fedplug.Trainer`
+drives the process.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.encoders import Encoder
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.errors import ConfigError
+from fedplug.process import StatefulClientsProcess, choose_lowering
+from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
+from fedplug.process.fed_avg import assemble_process
+from fedplug.process.parts import as_encoder
+from fedplug_adaptive.divergence import layer_divergences
+from fedplug_adaptive.layer_weights import (
+    DivergenceSoftmax,
+    LayerWeights,
+    ReportedWeights,
+    check_layers,
+    check_temperature,
+)
+
+__all__ = ["build_adaptive_fed_avg"]
+
+_WEIGHTINGS = ("auto", "adaptive", "plain")
+_WEIGHED_ON = ("server", "clients")
+
+
+def build_adaptive_fed_avg(
+    model_fn: Callable[[], Any],
+    client_optimizer: Any,
+    server_optimizer: Any = None,
+    *,
+    layers: Sequence[int] | None = None,
+    temperature: float = 0.001,
+    weighed_on: str = "server",
+    weighting: str = "auto",
+    encoder: Encoder | str | None = None,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+    metrics_aggregator: Any = None,
+) -> StatefulClientsProcess:
+    """Builds federated averaging in which a client weighs less in the layers where it is far from the others.
+
+    In an adaptive round, client c with ``n_c`` examples weighs ``n_c exp(-D_c[l] / temperature)`` in layer l,
+    where ``D_c[l]`` is the divergence of its trained model from the server's
+    (`fedplug_adaptive.divergence.layer_divergences`). In a plain round it weighs ``n_c``. A round is adaptive
+    when the clients' mean training loss is not below that of the previous round; the first is plain.
+
+    Each client sends one number a layer beside its update, in the same wire form. Either the clients turn
+    their divergences into weights, and the server adds up; or the server takes a softmax of the divergences
+    while the updates arrive. Both are one pass, and equal but for rounding, as long as no weight is too small
+    for float32.
+
+    The metrics are those of `fedplug.process.build_weighted_fed_avg`, with two more for the aggregator:
+    ``adaptive=bool`` and ``report=float32[layers]``, the mean over clients of the divergences, or of the
+    weights where clients weigh. What happens to updates that are not finite and to clients without examples
+    is the same as there.
+
+    Follows Wu, Liang & Wang, "FedMed: A Federated Learning Framework for Language Modeling", Sensors 2020,
+    20(14), 4048, in its two ideas: weights by layer from a divergence, and a choice between these and plain
+    averaging by the change of the loss. The formulas are those written here.
+
+    Args:
+        model_fn: Makes a `tff.learning.models.VariableModel` with a metric ``loss``, as those of
+            `tff.learning.models.from_keras_model` have.
+        client_optimizer: A `tff.learning.optimizers.Optimizer`.
+        server_optimizer: Another; default: SGD with learning rate 1.
+        layers: For each trainable tensor the number of its layer, 0 up; default: each by itself.
+        temperature: In the unit of the divergences, which are small: begin with what ``report`` shows.
+        weighed_on: ``"server"`` or ``"clients"``.
+        weighting: ``"auto"``: chosen in each round as above; or ``"adaptive"`` or ``"plain"`` in all.
+        encoder: As for `fedplug.process.build_weighted_fed_avg`.
+        lowering: The same.
+        min_size: The same; more than the number of layers, so that reports are sent as they are.
+        metrics_aggregator: The same.
+
+    Raises:
+        ConfigError: An argument is not valid, or the model has no metric ``loss``.
+        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+    """
+    _check_choice("weighting", weighting, _WEIGHTINGS)
+    check_temperature("build_adaptive_fed_avg", temperature)
+    work = _Work(model_fn, client_optimizer, server_optimizer, metrics_aggregator)
+    chosen_layers = list(range(len(work.update_type))) if layers is None else list(layers)
+    aggregator = _aggregator(weighed_on, chosen_layers, temperature)
+    if len(chosen_layers) != len(work.update_type):
+        raise ConfigError(
+            f"layers has {len(chosen_layers)} numbers for {len(work.update_type)} trainable tensors; give "
+            "one for each"
+        )
+    if min_size <= max(chosen_layers) + 1:
+        raise ConfigError(
+            f"min_size is {min_size}, which would encode the reports of {max(chosen_layers) + 1} layers too; "
+            "make it larger"
+        )
+    value_type = tff.to_type(
+        collections.OrderedDict(
+            update=work.update_type, report=tff.TensorType(np.float32, [max(chosen_layers) + 1])
+        )
+    )
+    model = model_encoder(as_encoder(encoder), value_type, min_size)
+    chosen_lowering = choose_lowering(lowering)
+    parts = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
+    report = _build_report(work, aggregator, temperature)
+    initialize = _build_initialize(work, parts)
+    next_fn = _build_next(work, parts, report, weighting, initialize.type_signature.result)
+    return assemble_process(
+        "fedplug_adaptive.process.build_adaptive_fed_avg",
+        initialize,
+        next_fn,
+        initialize_client=parts.init_client,
+        encoder=model,
+        aggregator=aggregator,
+        update_type=work.update_type,
+        lowering=chosen_lowering,
+    )
+
+
+def _check_choice(what: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ConfigError(f"{what} is {given!r}; it must be one of {', '.join(known)}")
+
+
+def _aggregator(weighed_on: str, layers: list[int], temperature: float) -> LayerWeights:
+    _check_choice("weighed_on", weighed_on, _WEIGHED_ON)
+    check_layers("build_adaptive_fed_avg", layers)
+    if weighed_on == "clients":
+        return ReportedWeights(layers)
+    return DivergenceSoftmax(layers, temperature=temperature)
+
+
+class _Work:
+    """What TFF brings: initial weights, distributor, client work, finalizer."""
+
+    def __init__(
+        self,
+        model_fn: Callable[[], Any],
+        client_optimizer: Any,
+        server_optimizer: Any,
+        metrics_aggregator: Any,
+    ) -> None:
+        @tff.tensorflow.computation
+        def initial_weights() -> Any:
+            return tff.learning.models.ModelWeights.from_model(model_fn())
+
+        self.initial_weights = initial_weights
+        self.weights_type = initial_weights.type_signature.result
+        self.update_type = self.weights_type.trainable
+        self.distributor = tff.learning.templates.build_broadcast_process(self.weights_type)
+        self.clients = tff.learning.templates.build_model_delta_client_work(
+            model_fn,
+            client_optimizer,
+            tff.learning.ClientWeighting.NUM_EXAMPLES,
+            metrics_aggregator=metrics_aggregator,
+            loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+        )
+        self.finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+            tff.learning.optimizers.build_sgdm(1.0) if server_optimizer is None else server_optimizer,
+            self.weights_type,
+        )
+        self.data_type = self.clients.next.type_signature.parameter[2].member
+        metrics = self.clients.next.type_signature.result.measurements.member
+        if "train" not in dir(metrics) or "loss" not in dir(metrics.train):
+            raise ConfigError(
+                "the model has no metric named 'loss', by which rounds are chosen; from_keras_model adds one "
+                "and a metrics_aggregator must keep it"
+            )
+
+
+def _build_report(work: _Work, aggregator: LayerWeights, temperature: float) -> Any:
+    """``(<W,V> -> float32[layers])``: of the server's weights and a client's update, what the client says."""
+
+    @tff.tensorflow.computation(work.weights_type, work.update_type)
+    @tf.function
+    def report(weights: Any, update: Any) -> Any:
+        server = list(weights.trainable)
+        client = [w - u for w, u in zip(server, update, strict=True)]
+        divergences = layer_divergences(client, server, aggregator.layers)
+        if isinstance(aggregator, ReportedWeights):
+            return tf.exp(-divergences / temperature)
+        return divergences
+
+    return report
+
+
+def _build_initialize(work: _Work, parts: EncodedAggregation) -> Any:
+    @tff.federated_computation
+    def initialize() -> Any:
+        state = tff.learning.templates.LearningAlgorithmState(
+            global_model_weights=tff.federated_eval(work.initial_weights, tff.SERVER),
+            distributor=work.distributor.initialize(),
+            client_work=work.clients.initialize(),
+            aggregator=tff.federated_eval(parts.init_server, tff.SERVER),
+            finalizer=work.finalizer.initialize(),
+        )
+        return tff.federated_zip(state)
+
+    return initialize
+
+
+def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: str, state_type: Any) -> Any:
+    client_state_type = parts.init_client.type_signature.result
+    client_result_type = work.clients.next.type_signature.result.result.member
+    server_state_type = parts.init_server.type_signature.result
+    finished_type = parts.finish.type_signature.result
+
+    @tff.tensorflow.computation(work.data_type)
+    def has_data(dataset: Any) -> Any:
+        return dataset.take(1).reduce(False, lambda _, batch: True)
+
+    @tff.tensorflow.computation(
+        client_result_type,
+        work.weights_type,
+        np.bool_,
+        client_state_type,
+        parts.instruct.type_signature.result,
+    )
+    def encode(result: Any, weights: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
+        # TFF's client work replaces a non-finite update by zeros of weight zero; a client that has data and
+        # no weight was such a one. A NaN in place of the weight lets the encoding drop and count it.
+        replaced = with_data & (result.update_weight <= 0)
+        weight = tf.where(replaced, np.float32(np.nan), result.update_weight)
+        value = collections.OrderedDict(update=result.update, report=report(weights, result.update))
+        return parts.encode(value, weight, client_state, instructions)
+
+    @tff.tensorflow.computation(server_state_type, np.float32)
+    def choose(state: Any, loss: Any) -> Any:
+        previous = state["inner"]["previous_loss"]
+        fallen = loss < previous
+        adaptive = tf.constant(weighting == "adaptive") if weighting != "auto" else ~fallen
+        # A loss that is not finite is nothing to compare with.
+        known = tf.where(tf.math.is_finite(loss), loss, previous)
+        inner = collections.OrderedDict(adaptive=adaptive, previous_loss=known)
+        return collections.OrderedDict(state, inner=inner)
+
+    @tff.tensorflow.computation(parts.zero.type_signature.result)
+    def as_it_is(accumulator: Any) -> Any:
+        return accumulator
+
+    @tff.tensorflow.computation(finished_type)
+    def measurements(finished: Any) -> Any:
+        return collections.OrderedDict(
+            finished["measurements"],
+            adaptive=finished["state"]["inner"]["adaptive"],
+            report=finished["value"]["report"],
+        )
+
+    @tff.federated_computation(
+        state_type,
+        tff.FederatedType(work.data_type, tff.CLIENTS),
+        tff.FederatedType(client_state_type, tff.CLIENTS),
+    )
+    def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
+        distributed = work.distributor.next(state.distributor, state.global_model_weights)
+        trained = work.clients.next(state.client_work, distributed.result, client_data)
+        instructions = tff.federated_broadcast(tff.federated_map(parts.instruct, state.aggregator))
+        encoded = tff.federated_map(
+            encode,
+            (
+                trained.result,
+                distributed.result,
+                tff.federated_map(has_data, client_data),
+                client_states,
+                instructions,
+            ),
+        )
+        total = tff.federated_aggregate(
+            encoded.message, parts.zero(), parts.accumulate, parts.merge, as_it_is
+        )
+        chosen = tff.federated_map(choose, (state.aggregator, trained.measurements.train.loss))
+        aggregated = tff.federated_map(parts.finish, (total, chosen))
+        finalized = work.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value.update)
+        next_state = tff.learning.templates.LearningAlgorithmState(
+            global_model_weights=finalized.result,
+            distributor=distributed.state,
+            client_work=trained.state,
+            aggregator=aggregated.state,
+            finalizer=finalized.state,
+        )
+        metrics = collections.OrderedDict(
+            distributor=distributed.measurements,
+            client_work=trained.measurements,
+            aggregator=tff.federated_map(measurements, aggregated),
+            finalizer=finalized.measurements,
+        )
+        return collections.OrderedDict(
+            state=tff.federated_zip(next_state),
+            metrics=tff.federated_zip(metrics),
+            client_states=encoded.state,
+        )
+
+    return next_fn

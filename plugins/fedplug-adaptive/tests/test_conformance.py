@@ -1,0 +1,46 @@
+"""The plugin keeps what fedplug expects of every plugin, and of every aggregator."""
+
+from __future__ import annotations
+
+import pytest
+from fedplug_adaptive.layer_weights import DivergenceSoftmax, ReportedWeights
+
+import fedplug
+from fedplug.errors import ConfigError
+from fedplug.testing import AggregatorSuite, PluginPackageSuite
+
+LAYERS = [0, 0]  # the suite's model has three tensors, and takes the last for a report about one layer
+
+
+class TestPackage(PluginPackageSuite):
+    distribution = "fedplug-adaptive"
+
+
+class TestReportedWeights(AggregatorSuite):
+    def make_aggregator(self):
+        return ReportedWeights(LAYERS)
+
+
+class TestDivergenceSoftmax(AggregatorSuite):
+    def make_aggregator(self):
+        return DivergenceSoftmax(LAYERS, temperature=0.5)
+
+
+def test_installing_the_distribution_is_enough_to_use_them():
+    assert fedplug.aggregator("reported_weights([0, 0])") == ReportedWeights(LAYERS)
+    assert fedplug.aggregator("divergence_softmax([0, 0], temperature=0.5)") == DivergenceSoftmax(
+        LAYERS, temperature=0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("reported_weights([])", "give the number of the layer of each tensor"),
+        ("reported_weights([0, 2])", "none left out"),
+        ("divergence_softmax([0], temperature=0)", "temperature is 0; it must be a positive number"),
+    ],
+)
+def test_arguments_that_are_not_valid_are_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        fedplug.aggregator(text)

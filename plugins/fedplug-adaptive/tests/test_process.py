@@ -1,0 +1,116 @@
+"""Whole rounds: both forms agree, rounds are chosen by the loss, clients without data do no harm."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+from fedplug_adaptive.divergence import layer_divergences
+from fedplug_adaptive.process import build_adaptive_fed_avg
+
+import fedplug
+from fedplug.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def build(model_fn):
+    def make(**options):
+        return build_adaptive_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1), **options)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def process(build):
+    return build(layers=[0, 0, 1, 1], temperature=1e-4)
+
+
+def next_round(process, state, datasets):
+    return process.next(state, datasets, [process.initialize_client()] * len(datasets))
+
+
+def flat(state):
+    return np.concatenate([np.ravel(w) for w in state.global_model_weights.trainable])
+
+
+def test_plain_rounds_are_federated_averaging(build, model_fn, client):
+    datasets = [client(seed, examples) for seed, examples in ((1, 4), (2, 8), (3, 12))]
+    reference = fedplug.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
+    ends = [
+        flat(next_round(process, process.initialize(), datasets)["state"])
+        for process in (build(weighting="plain"), reference)
+    ]
+    np.testing.assert_allclose(*ends, atol=1e-6)
+
+
+def test_weights_made_on_clients_and_on_the_server_end_in_the_same_model(build, client):
+    datasets = [client(seed, 8) for seed in (1, 2, 3)]
+    ends = {}
+    for where in ("clients", "server"):
+        process = build(weighed_on=where, weighting="adaptive", layers=[0, 0, 1, 1], encoder="topk(0.5)")
+        output = next_round(process, process.initialize(), datasets)
+        ends[where] = flat(output["state"])
+        assert output["metrics"]["aggregator"]["adaptive"]
+        assert output["metrics"]["aggregator"]["report"].shape == (2,)
+    np.testing.assert_allclose(ends["clients"], ends["server"], atol=1e-6)
+
+
+def test_what_a_client_reports_is_how_far_its_model_went_from_the_server(process, client):
+    before = process.initialize()
+    output = next_round(process, before, [client(1)])
+    server, trained = (state.global_model_weights.trainable for state in (before, output["state"]))
+    want = layer_divergences(trained, server, [0, 0, 1, 1])
+    np.testing.assert_allclose(output["metrics"]["aggregator"]["report"], want, rtol=1e-4)
+
+
+def test_a_round_is_adaptive_when_the_loss_has_not_fallen(process, client):
+    state, losses, adaptive = process.initialize(), [np.inf], []
+    for seed in range(8):
+        output = next_round(process, state, [client(seed)])
+        state = output["state"]
+        losses.append(output["metrics"]["client_work"]["train"]["loss"])
+        adaptive.append(bool(output["metrics"]["aggregator"]["adaptive"]))
+    assert adaptive == [bool(now >= before) for before, now in pairwise(losses)]
+    assert {True, False} == set(adaptive)
+
+
+def test_a_round_of_clients_without_data_changes_no_weights(process, client):
+    state = process.initialize()
+    output = next_round(process, state, [client(1, 0), client(2, 0)])
+    np.testing.assert_array_equal(flat(output["state"]), flat(state))
+    assert output["metrics"]["aggregator"]["payloads"] == 0
+
+
+def test_a_client_without_data_among_others_is_as_if_it_were_not_there(process, client):
+    first = next_round(process, process.initialize(), [client(1), client(2, 0)])
+    second = next_round(process, process.initialize(), [client(1)])
+    np.testing.assert_array_equal(flat(first["state"]), flat(second["state"]))
+
+
+def test_a_trainer_drives_it_and_goes_on_from_a_store(process, client, tmp_path):
+    data = {f"client {seed}": client(seed) for seed in range(4)}
+    with fedplug.open_store(f"sqlite:///{tmp_path}/store") as store:
+        fedplug.Trainer(process, data, store=store, clients_per_round=2).run(1)
+        again = fedplug.Trainer(process, data, store=store, clients_per_round=2)
+        interrupted = flat(again.run(3))
+        assert set(again.last_metrics["aggregator"]) >= {"adaptive", "report", "uplink_bytes"}
+    np.testing.assert_array_equal(
+        interrupted, flat(fedplug.Trainer(process, data, clients_per_round=2).run(3))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": [0, 0, 1]}, "layers has 3 numbers for 4 trainable tensors"),
+        ({"min_size": 4}, "min_size is 4, which would encode the reports of 4 layers"),
+        ({"weighting": "always"}, "weighting is 'always'; it must be one of auto, adaptive, plain"),
+        ({"weighed_on": "server", "temperature": -1}, "temperature is -1"),
+        ({"weighed_on": "both"}, "weighed_on is 'both'; it must be one of server, clients"),
+    ],
+)
+def test_arguments_that_are_not_valid_are_refused(build, options, message):
+    with pytest.raises(ConfigError, match=message):
+        build(**options)
