@@ -16,6 +16,7 @@ from typing import Any
 from fedplug.errors import PluginError
 
 __all__ = [
+    "FLOATS",
     "AggregatorSpec",
     "Capabilities",
     "EncoderSpec",
@@ -31,22 +32,47 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _FILE = re.compile(r"[A-Za-z_][\w.]*:[\w][\w.-]*")
 
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+"""The dtypes of a model's tensors that may be encoded; all others are sent as they are."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What an encoder promises; checked when a process is assembled, and by the conformance kit.
+    """What an encoder or an aggregator promises; checked when a process is assembled, and by the kit.
+
+    For an aggregator, read "the update of a round" for the decoded tensor, and "the weighted mean of the
+    clients' updates" for ``x``; it never needs client state, and nobody asks whether it is lossless.
 
     Attributes:
         unbiased: The expectation of ``decode(encode(x))`` over seeds is ``x``.
-        linear: ``decode`` commutes with a sum of payloads.
+        linear: ``decode`` commutes with a sum of payloads of one round: their tensors of floats are added,
+            and all others (seeds, rounds, places) are the same for every client.
         lossless: ``decode(encode(x))`` is ``x``, bit for bit.
         needs_client_state: ``encode`` reads what it wrote on the same client in an earlier round.
+        needs_seed: The payload depends on random numbers, drawn from the configured seed and the round.
+        secure_aggregation_safe: The sum over the clients is all that the server needs. For an encoder: it is
+            linear, and neither the number nor the places of what is sent depend on the client's data. For an
+            aggregator: merging its accumulators is adding them.
+        bounded_sensitivity: The Euclidean norm of what is decoded is at most that of ``x``, so that a client
+            whose update was clipped moves the sum by no more than the clip, as differential privacy needs.
+            For an aggregator: no update, however large, moves the result by more than a fixed bound.
+        dtypes: Of the tensors it takes.
     """
 
     unbiased: bool = False
     linear: bool = False
     lossless: bool = False
     needs_client_state: bool = False
+    needs_seed: bool = False
+    secure_aggregation_safe: bool = False
+    bounded_sensitivity: bool = False
+    dtypes: tuple[str, ...] = FLOATS
+
+    def __post_init__(self) -> None:
+        if self.secure_aggregation_safe and not self.linear:
+            raise PluginError("capabilities: what is secure_aggregation_safe is linear; declare that, too")
+        if not isinstance(self.dtypes, tuple) or not set(self.dtypes) <= set(FLOATS) or not self.dtypes:
+            raise PluginError(f"capabilities: dtypes is {self.dtypes!r}; it must be some of {FLOATS!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from fedplug.encoders.model import ModelEncoder
 from fedplug.part import Part
+from fedplug.spec import Capabilities
 
 __all__ = ["Aggregator", "Update"]
 
@@ -42,6 +43,11 @@ class Aggregator(Part):
     model's tensors. Accumulators and states are (nested) mappings and tuples of tensors whose structure,
     shapes and dtypes stay fixed.
     """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this aggregator, as configured, promises. Default: nothing."""
+        return Capabilities()
 
     @property
     def weights_by_examples(self) -> bool:

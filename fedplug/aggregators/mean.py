@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.errors import ConfigError
+from fedplug.spec import Capabilities
 
 __all__ = ["Mean"]
 
@@ -45,6 +46,11 @@ class Mean(Aggregator):
     def weights_by_examples(self) -> bool:
         """As configured."""
         return self._weights == "examples"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Linear; one client with a large update moves it as far as it likes."""
+        return Capabilities(unbiased=True, linear=True, secure_aggregation_safe=True)
 
     def get_config(self) -> dict[str, Any]:
         """The weighting."""

@@ -23,7 +23,9 @@ class Identity(Encoder):
     @property
     def capabilities(self) -> Capabilities:
         """Everything but client state."""
-        return Capabilities(unbiased=True, linear=True, lossless=True)
+        return Capabilities(
+            unbiased=True, linear=True, lossless=True, secure_aggregation_safe=True, bounded_sensitivity=True
+        )
 
     def get_config(self) -> dict[str, Any]:
         """No arguments."""

@@ -100,6 +100,9 @@ class Pipeline(SparseEncoder):
         return Capabilities(
             unbiased=kept.unbiased and values.unbiased,
             needs_client_state=kept.needs_client_state,
+            needs_seed=kept.needs_seed or values.needs_seed,
+            bounded_sensitivity=kept.bounded_sensitivity and values.bounded_sensitivity,
+            dtypes=tuple(dtype for dtype in kept.dtypes if dtype in values.dtypes),
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class QSGD(Quantizer):
     @property
     def capabilities(self) -> Capabilities:
         """Unbiased."""
-        return Capabilities(unbiased=True)
+        return Capabilities(unbiased=True, needs_seed=True)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""

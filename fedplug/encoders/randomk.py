@@ -15,8 +15,9 @@ from fedplug.encoders.base import State
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.kept_entries import KeptEntries
-from fedplug.encoders.sparsifier import Selection, Sparsifier
+from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.errors import ConfigError
+from fedplug.schedules import Schedule
 from fedplug.spec import Capabilities
 
 __all__ = ["RandomK", "Seeded"]
@@ -24,7 +25,7 @@ __all__ = ["RandomK", "Seeded"]
 _CODE_BYTES = 8
 
 
-class RandomK(Sparsifier):
+class RandomK(CountingSparsifier):
     """Keeps one random entry out of each of k runs of (as nearly as can be) equal length ``n / k``.
 
     The entry is sent times the length of its run, so that the expectation is ``x`` and the variance
@@ -48,7 +49,7 @@ class RandomK(Sparsifier):
 
     def __init__(
         self,
-        fraction: float | None = None,
+        fraction: float | Schedule | None = None,
         *,
         count: int | None = None,
         seed: int = 0,
@@ -57,7 +58,8 @@ class RandomK(Sparsifier):
         """Exactly one of ``fraction`` and ``count`` is given.
 
         Args:
-            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is kept.
+            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is kept. Or a
+                schedule of such numbers.
             count: Entries kept in each tensor, at least 1; all of a smaller tensor.
             seed: 0 to 2^31 - 1; other seeds, other entries.
             error_feedback: Keep what was not sent in the client's state and add it the next time, instead of
@@ -75,8 +77,14 @@ class RandomK(Sparsifier):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Unbiased without error feedback; state with it."""
-        return Capabilities(unbiased=not self._error_feedback, needs_client_state=self._error_feedback)
+        """Unbiased without error feedback; state with it. All clients send the same entries of a round."""
+        return Capabilities(
+            unbiased=not self._error_feedback,
+            linear=True,
+            needs_client_state=self._error_feedback,
+            needs_seed=True,
+            secure_aggregation_safe=True,
+        )
 
     @property
     def index_coder(self) -> IndexCoder:
@@ -94,7 +102,7 @@ class RandomK(Sparsifier):
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         size = x.shape.num_elements()
-        count = self._kept.of(tf.TensorSpec(x.shape, x.dtype))
+        count = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
         indices = _draw(self._seed, round_num, count, size)
         if not self._error_feedback:
             begins = _begins(count, size)

@@ -24,7 +24,9 @@ class Raw(Quantizer):
     @property
     def capabilities(self) -> Capabilities:
         """Nothing is lost."""
-        return Capabilities(unbiased=True, linear=True, lossless=True)
+        return Capabilities(
+            unbiased=True, linear=True, lossless=True, secure_aggregation_safe=True, bounded_sensitivity=True
+        )
 
     def get_config(self) -> dict[str, Any]:
         """No arguments."""

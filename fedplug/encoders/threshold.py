@@ -54,7 +54,9 @@ class Threshold(Sparsifier):
     @property
     def capabilities(self) -> Capabilities:
         """Biased; state with error feedback only."""
-        return Capabilities(needs_client_state=self._error_feedback)
+        return Capabilities(
+            needs_client_state=self._error_feedback, bounded_sensitivity=not self._error_feedback
+        )
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""

@@ -1,10 +1,11 @@
-"""Top-k sparsification, with the residual of error feedback kept on the client.
+"""Top-k sparsification, of a tensor or of a whole model, with the residual of error feedback on the client.
 
 Knows the custom ops; must not know TFF.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -15,21 +16,27 @@ from fedplug.encoders.base import Payload, State
 from fedplug.encoders.checks import require
 from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.sparse_form import scatter_add
-from fedplug.encoders.sparsifier import Selection, Sparsifier
+from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.errors import ConfigError
+from fedplug.schedules import Schedule
 from fedplug.spec import Capabilities
 
 __all__ = ["TopK"]
 
 _COUNT_BYTES = 4
+_SCOPES = ("tensor", "model")
 
 
-class TopK(Sparsifier):
+class TopK(CountingSparsifier):
     """Keeps the k entries of largest magnitude; with error feedback the others wait on the client.
 
     ``a = x + residual``; the payload is the k entries of ``a`` with the largest ``|a|`` (ties: the lower
     index), and ``residual' = a`` with those set to zero, so that ``decode(payload) + residual' == a`` bit for
     bit. Without error feedback the residual is always zero and what is not sent is lost.
+
+    With ``scope="model"`` the tensors that share this encoder are one: k is a share of all their elements,
+    and the largest of them all are kept, so that of all ways to share k entries out the least is lost. A
+    tensor may then send nothing. They must be of one dtype.
 
     Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1;
     Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
@@ -46,35 +53,48 @@ class TopK(Sparsifier):
     wire_id: ClassVar[str] = "topk/1"
 
     def __init__(
-        self, fraction: float | None = None, *, count: int | None = None, error_feedback: bool = True
+        self,
+        fraction: float | Schedule | None = None,
+        *,
+        count: int | None = None,
+        error_feedback: bool = True,
+        scope: str = "tensor",
     ) -> None:
         """Exactly one of ``fraction`` and ``count`` is given.
 
         Args:
-            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is kept.
+            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is kept. Or a
+                schedule of such numbers.
             count: Entries kept in each tensor, at least 1; all of a smaller tensor.
             error_feedback: Keep what was not sent in the client's state and add it the next time.
+            scope: ``"tensor"``, or ``"model"``: fraction and count are of all tensors together.
 
         Raises:
-            ConfigError: Neither or both are given, or the one given is out of range.
+            ConfigError: Neither or both are given, or something is out of range.
         """
         self._kept = KeptEntries("topk", fraction, count)
         if not isinstance(error_feedback, bool):
             raise ConfigError(f"topk error_feedback is {error_feedback!r}; it must be true or false")
+        if scope not in _SCOPES:
+            raise ConfigError(f"topk scope is {scope!r}; it must be one of {', '.join(_SCOPES)}")
+        self._scope = scope
         self._error_feedback = error_feedback
 
     @property
     def capabilities(self) -> Capabilities:
         """Biased; a payload's sum is not the payload of a sum. State only with error feedback."""
-        return Capabilities(needs_client_state=self._error_feedback)
+        return Capabilities(
+            needs_client_state=self._error_feedback, bounded_sensitivity=not self._error_feedback
+        )
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        return {**self._kept.get_config(), "error_feedback": self._error_feedback}
+        config = {**self._kept.get_config(), "error_feedback": self._error_feedback}
+        return config if self._scope == "tensor" else {**config, "scope": self._scope}
 
-    def entries(self, spec: tf.TensorSpec) -> int:
+    def entries(self, spec: tf.TensorSpec, round_num: tf.Tensor | int = 0) -> int | tf.Tensor:
         """How many of n elements are kept: ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``."""
-        return self._kept.of(spec)
+        return self._kept.of(spec, round_num)
 
     def init_state(self, spec: tf.TensorSpec) -> State:
         """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
@@ -82,15 +102,44 @@ class TopK(Sparsifier):
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
-        del round_num
-        residual = state["residual"] if self._error_feedback else tf.zeros_like(x)
-        chosen = ops.topk_residual(x, residual, self.entries(tf.TensorSpec(x.shape, x.dtype)))
-        next_state = {"residual": chosen.residual} if self._error_feedback else {}
-        return Selection(chosen.values, chosen.indices, next_state)
+        k = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
+        chosen = ops.topk_residual(x, self._residual(x, state), k)
+        return Selection(chosen.values, chosen.indices, self._next_state(chosen.residual))
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def select_together(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> list[Selection]:
+        """From each tensor by itself, or with ``scope="model"`` from all of them."""
+        if self._scope == "tensor":
+            return super().select_together(xs, states, round_num)
+        dtypes = sorted({x.dtype.name for x in xs})
+        if len(dtypes) > 1:
+            raise ConfigError(
+                f"topk with scope='model' compares the entries of all its tensors, and these are of "
+                f"{' and '.join(dtypes)}; give each dtype a rule of its own"
+            )
+        k = self._kept.of_size(sum(x.shape.num_elements() for x in xs), round_num)
+        residuals = [self._residual(x, state) for x, state in zip(xs, states, strict=True)]
+        chosen = ops.topk_residual_of_all(xs, residuals, k)
+        begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]
+        return [
+            Selection(
+                chosen.values[begins[t] : ends[t]],
+                chosen.indices[begins[t] : ends[t]],
+                self._next_state(residual),
+            )
+            for t, residual in enumerate(chosen.residuals)
+        ]
+
+    def _residual(self, x: tf.Tensor, state: State) -> tf.Tensor:
+        return state["residual"] if self._error_feedback else tf.zeros_like(x)
+
+    def _next_state(self, residual: tf.Tensor) -> State:
+        return {"residual": residual} if self._error_feedback else {}
+
+    def as_payload(self, selection: Selection, size: int, round_num: tf.Tensor) -> tuple[Payload, State]:
         """The payload is ``{"values": x.dtype[k], "indices": int32[k]}``, indices ascending."""
-        selection = self.select(x, state, round_num)
+        del size, round_num
         return {"values": selection.values, "indices": selection.indices}, selection.state
 
     def accumulate(

@@ -138,6 +138,53 @@ class AggregatorSuite(Suite, abc.ABC):
         want = self._round(self.make_aggregator(), _CLIENTS)
         self._close("all weights doubled", self._round(self.make_aggregator(), _CLIENTS, scale=2.0), want)
 
+    @after(_DETERMINISM)
+    def test_unbiased_means_the_weighted_mean(self) -> None:
+        aggregator = self._declaring("unbiased")
+        if aggregator.capabilities.needs_seed:
+            raise NotApplicable("its result is random")
+        updates, weights = [_update(client) for client in range(_CLIENTS)], np.arange(1.0, _CLIENTS + 1)
+        want = [
+            np.tensordot(weights / weights.sum(), np.stack(values), 1).astype(values[0].dtype.as_numpy_dtype)
+            for values in zip(*updates, strict=True)
+        ]
+        self._close("the weights given", self._of(aggregator, updates), want)
+
+    @after(_DETERMINISM)
+    def test_linear_means_that_the_result_for_a_sum_is_the_sum_of_results(self) -> None:
+        aggregator = self._declaring("linear")
+        ones, others = ([_update(client + shift) for client in range(_CLIENTS)] for shift in (0, 100))
+        sums = [
+            [a + b for a, b in zip(one, other, strict=True)] for one, other in zip(ones, others, strict=True)
+        ]
+        want = [
+            np.asarray(a) + np.asarray(b)
+            for a, b in zip(self._of(aggregator, ones), self._of(aggregator, others), strict=True)
+        ]
+        self._close("the sum of two updates from every client", self._of(aggregator, sums), want)
+
+    @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
+    def test_safe_for_secure_aggregation_means_that_merging_is_adding(self) -> None:
+        aggregator = self._declaring("secure_aggregation_safe")
+        zero = aggregator.zero(_SPECS)
+        left, right = (_accumulate(aggregator, zero, clients) for clients in (range(2), range(2, _CLIENTS)))
+        leaves = zip(*map(tf.nest.flatten, (aggregator.merge(left, right), left, right)), strict=True)
+        for position, (merged, one, other) in enumerate(leaves):
+            expect.same_bits(f"tensor {position} of two accumulators merged", merged, one + other)
+
+    @after(_DETERMINISM)
+    def test_bounded_sensitivity_means_that_large_updates_do_not_give_a_large_result(self) -> None:
+        aggregator = self._declaring("bounded_sensitivity")
+        norms = []
+        for scale in (1e3, 1e6):
+            updates = [[scale * x for x in _update(client)] for client in range(_CLIENTS)]
+            result = [np.asarray(x, np.float64) for x in self._of(aggregator, updates)]
+            norms.append(np.sqrt(sum(float((x * x).sum()) for x in result)))
+        expect.that(
+            norms[1] <= norms[0] * (1 + self.merge_tolerance * expect.eps(np.float32)),
+            f"updates 1000 times as large give a result of norm {norms[1]:.4g} instead of {norms[0]:.4g}",
+        )
+
     @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
     def test_a_graph_computes_what_eager_execution_does(self) -> None:
         """Each function in a graph of its own, as in a process."""
@@ -152,6 +199,21 @@ class AggregatorSuite(Suite, abc.ABC):
         want, _ = eager.finish(eager.merge(left, right), state)
         got, _ = finish(merge(add(zero, *_message(0, 1.0)), add(zero, *_message(1, 1.0))), state)
         _same("in graphs", got, want)
+
+    def _declaring(self, capability: str) -> Aggregator:
+        aggregator = self.make_aggregator()
+        if not getattr(aggregator.capabilities, capability):
+            raise NotApplicable(f"it does not declare {capability}")
+        return aggregator
+
+    def _of(self, aggregator: Aggregator, updates: Sequence[Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
+        """The result for these updates; the first client has weight 1, the next 2, and so on."""
+        accumulator = aggregator.zero(_SPECS)
+        for number, update in enumerate(updates, start=1):
+            buffers, _ = _MODEL.encode(update, _MODEL.init_state(), tf.constant(0))
+            weight = tf.constant(number, tf.float32)
+            accumulator = aggregator.accumulate(accumulator, Update(_MODEL, buffers), weight)
+        return aggregator.finish(accumulator, aggregator.init_state(_SPECS))[0]
 
     def _round(self, aggregator: Aggregator, clients: int, scale: float = 1.0) -> Sequence[tf.Tensor]:
         accumulator = _accumulate(aggregator, aggregator.zero(_SPECS), range(clients), scale)
@@ -171,11 +233,14 @@ def _accumulate(aggregator: Aggregator, accumulator: Any, clients: range, scale:
     return accumulator
 
 
+def _update(client: int) -> list[tf.Tensor]:
+    return [tensors.tensor("normal", spec, seed=client) for spec in _SPECS]
+
+
 @functools.cache
 def _message(client: int, scale: float) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
     """What a client sends, and its weight; made once."""
-    update = [tensors.tensor("normal", spec, seed=client) for spec in _SPECS]
-    buffers, _ = _MODEL.encode(update, _MODEL.init_state(), tf.constant(0))
+    buffers, _ = _MODEL.encode(_update(client), _MODEL.init_state(), tf.constant(0))
     return buffers, tf.constant(scale * (client + 1), tf.float32)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_contract import ContractChecks
+from fedplug.testing.encoder_declarations import DeclarationChecks
 from fedplug.testing.encoder_graphs import GraphChecks
 from fedplug.testing.encoder_wire import WireChecks
 
 __all__ = ["EncoderSuite"]
 
 
-class EncoderSuite(GraphChecks, WireChecks, CapabilityChecks, ContractChecks):
+class EncoderSuite(GraphChecks, WireChecks, DeclarationChecks, CapabilityChecks, ContractChecks):
     """What `fedplug.encoders.base.Encoder` promises, check by check.
 
     An author writes, in a test module::

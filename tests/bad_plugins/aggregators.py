@@ -12,18 +12,27 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug.aggregators import Mean
+from fedplug.spec import Capabilities
 
 
-class NameWithSpaces(Mean):
+class Quiet(Mean):
+    """Declares nothing."""
+
+    @property
+    def capabilities(self):
+        return Capabilities()
+
+
+class NameWithSpaces(Quiet):
     name: ClassVar[str] = "the mean"
 
 
-class ForgetsItsConfig(Mean):
+class ForgetsItsConfig(Quiet):
     def get_config(self):
         return {"weights": ("examples", "uniform")[self.weights_by_examples]}
 
 
-class AccumulatorInDouble(Mean):
+class AccumulatorInDouble(Quiet):
     def merge(self, left, right):
         merged = super().merge(left, right)
         return {**merged, "weight": tf.cast(merged["weight"], tf.float64)}
@@ -32,36 +41,36 @@ class AccumulatorInDouble(Mean):
         return super().finish({**accumulator, "weight": tf.cast(accumulator["weight"], tf.float32)}, state)
 
 
-class StateGrows(Mean):
+class StateGrows(Quiet):
     def finish(self, accumulator, state):
         update, state = super().finish(accumulator, state)
         return update, (*state, tf.constant(1))
 
 
-class FlatUpdate(Mean):
+class FlatUpdate(Quiet):
     def finish(self, accumulator, state):
         update, state = super().finish(accumulator, state)
         return tuple(tf.reshape(value, [-1]) for value in update), state
 
 
-class NanForNobody(Mean):
+class NanForNobody(Quiet):
     def finish(self, accumulator, state):
         return tuple(s / tf.cast(accumulator["weight"], s.dtype) for s in accumulator["sums"]), state
 
 
-class AddsNoise(Mean):
+class AddsNoise(Quiet):
     def finish(self, accumulator, state):
         update, state = super().finish(accumulator, state)
         return tuple(value * (1 + tf.random.uniform([], dtype=value.dtype)) for value in update), state
 
 
-class SendsZeros(Mean):
+class SendsZeros(Quiet):
     def finish(self, accumulator, state):
         update, state = super().finish(accumulator, state)
         return tuple(tf.zeros_like(value) for value in update), state
 
 
-class RemembersOnSelf(Mean):
+class RemembersOnSelf(Quiet):
     rounds = 0
 
     def finish(self, accumulator, state):
@@ -70,7 +79,7 @@ class RemembersOnSelf(Mean):
         return tuple(value / self.rounds for value in update), state
 
 
-class AddsInPlace(Mean):
+class AddsInPlace(Quiet):
     def accumulate(self, accumulator, update, weight):
         if tf.executing_eagerly() and accumulator["weight"] > 0:
             place = np.asarray(memoryview(accumulator["sums"][1]))
@@ -78,27 +87,80 @@ class AddsInPlace(Mean):
         return super().accumulate(accumulator, update, weight)
 
 
-class KeepsTheLast(Mean):
+class KeepsTheLast(Quiet):
     """Merging forgets whoever is on the left."""
 
     def merge(self, left, right):
         return right
 
 
-class Absolute(Mean):
+class Absolute(Quiet):
     """Divides by the weights plus one."""
 
     def finish(self, accumulator, state):
         return super().finish({**accumulator, "weight": accumulator["weight"] + 1}, state)
 
 
-class EagerOnly(Mean):
+class EagerOnly(Quiet):
     def finish(self, accumulator, state):
         update, state = super().finish(accumulator, state)
         return update if tf.executing_eagerly() else tuple(2 * value for value in update), state
 
 
-GOOD = [Mean]
+class ClippedMean(Mean):
+    """Shortens every update to a norm of 1, and is not linear any more."""
+
+    @property
+    def capabilities(self):
+        return Capabilities(secure_aggregation_safe=True, linear=True, bounded_sensitivity=True)
+
+    def accumulate(self, accumulator, update, weight):
+        decoded = update.decode()
+        squares = [tf.reduce_sum(tf.square(tf.cast(x, tf.float64))) for x in decoded]
+        factor = 1 / tf.maximum(1.0, tf.cast(tf.sqrt(tf.add_n(squares)), tf.float32))
+        sums = tuple(
+            s + x * tf.cast(weight * factor, x.dtype)
+            for s, x in zip(accumulator["sums"], decoded, strict=True)
+        )
+        return {"sums": sums, "weight": accumulator["weight"] + weight}
+
+
+class Clipped(ClippedMean):
+    """Without a flaw."""
+
+    @property
+    def capabilities(self):
+        return Capabilities(bounded_sensitivity=True)
+
+
+class ClaimsItsMeanIsUnbiased(Clipped):
+    @property
+    def capabilities(self):
+        return Capabilities(unbiased=True, bounded_sensitivity=True)
+
+
+class MergesWithMaximum(Mean):
+    """Keeps the largest weight, which no sum can tell."""
+
+    def zero(self, specs):
+        return {**super().zero(specs), "largest": tf.zeros([], tf.float32)}
+
+    def accumulate(self, accumulator, update, weight):
+        total = super().accumulate(accumulator, update, weight)
+        return {**total, "largest": tf.maximum(accumulator["largest"], weight)}
+
+    def merge(self, left, right):
+        merged = super().merge(left, right)
+        return {**merged, "largest": tf.maximum(left["largest"], right["largest"])}
+
+
+class ClaimsToBound(Mean):
+    @property
+    def capabilities(self):
+        return Capabilities(bounded_sensitivity=True)
+
+
+GOOD = [Mean, Clipped]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
@@ -113,5 +175,12 @@ BAD = [
     ("test_its_arguments_are_not_changed", AddsInPlace),
     ("test_merging_accumulators_of_neighbours_is_like_one_accumulator", KeepsTheLast),
     ("test_doubling_all_weights_changes_nothing", Absolute),
+    ("test_unbiased_means_the_weighted_mean", ClaimsItsMeanIsUnbiased),
+    ("test_linear_means_that_the_result_for_a_sum_is_the_sum_of_results", ClippedMean),
+    ("test_safe_for_secure_aggregation_means_that_merging_is_adding", MergesWithMaximum),
+    (
+        "test_bounded_sensitivity_means_that_large_updates_do_not_give_a_large_result",
+        ClaimsToBound,
+    ),
     ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
 ]

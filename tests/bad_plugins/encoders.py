@@ -62,7 +62,7 @@ class Grid(Whole):
 
     @property
     def capabilities(self):
-        return Capabilities(unbiased=True)
+        return Capabilities(unbiased=True, needs_seed=True)
 
     def init_state(self, spec):
         return {}
@@ -146,7 +146,7 @@ class LosesTheSign(Grid):
 
     @property
     def capabilities(self):
-        return Capabilities()
+        return Capabilities(needs_seed=True)
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -189,13 +189,13 @@ class UndeclaredState(Whole):
 class DeclaresStateItHasNot(Grid):
     @property
     def capabilities(self):
-        return Capabilities(unbiased=True, needs_client_state=True)
+        return Capabilities(unbiased=True, needs_seed=True, needs_client_state=True)
 
 
 class StateNeverWritten(Grid):
     @property
     def capabilities(self):
-        return Capabilities(unbiased=True, needs_client_state=True)
+        return Capabilities(unbiased=True, needs_seed=True, needs_client_state=True)
 
     def init_state(self, spec):
         return {"memory": tf.zeros(spec.shape, spec.dtype)}
@@ -228,7 +228,7 @@ class NotLinear(Grid):
 
     @property
     def capabilities(self):
-        return Capabilities(unbiased=True, linear=True)
+        return Capabilities(unbiased=True, needs_seed=True, linear=True)
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -241,11 +241,58 @@ class NotLinear(Grid):
         return {**super().from_wire(body, spec), "count": tf.ones([], spec.dtype)}
 
 
-class Biased(Grid):
-    """Rounds to nearest and calls it unbiased."""
+class UndeclaredSeed(Grid):
+    @property
+    def capabilities(self):
+        return Capabilities(unbiased=True)
+
+
+class TellsWhetherThereIsAny(Whole):
+    """Sends the tensor as it is, and in the clear whether it is zero."""
+
+    wire_id: ClassVar[str] = "flagged/1"
+
+    @property
+    def capabilities(self):
+        return Capabilities(linear=True, secure_aggregation_safe=True)
+
+    def init_state(self, spec):
+        return {}
 
     def encode(self, x, state, round_num):
-        return {"values": tf.round(x)}, {}
+        return {"values": x, "any": tf.reduce_any(x != 0)}, {}
+
+    def to_wire(self, payload, spec):
+        flag = tf.cast(tf.reshape(payload["any"], [1]), tf.uint8)
+        return tf.concat([flag, super().to_wire(payload, spec)], axis=0)
+
+    def from_wire(self, body, spec):
+        with require((tf.size(body) > 0) & (body[0] <= 1), "a payload begins with 0 or 1"):
+            flag = tf.identity(body[0]) > 0
+        return {**super().from_wire(body[1:], spec), "any": flag}
+
+
+class RoundsUp(Whole):
+    """Claims that what it sends is never larger than what it was given."""
+
+    @property
+    def capabilities(self):
+        return Capabilities(needs_client_state=True, bounded_sensitivity=True)
+
+
+class ClaimsADtype(Whole):
+    def encode(self, x, state, round_num):
+        if x.dtype == tf.bfloat16:
+            raise TypeError("bfloat16 is too coarse")
+        return super().encode(x, state, round_num)
+
+
+class Biased(Grid):
+    """Rounds up too rarely and calls it unbiased."""
+
+    def encode(self, x, state, round_num):
+        noise = tf.random.stateless_uniform(x.shape, [0, round_num], dtype=tf.float64)
+        return {"values": tf.cast(tf.floor(tf.cast(x, tf.float64) + noise**2), x.dtype)}, {}
 
 
 class LongWireId(Whole):
@@ -377,6 +424,10 @@ BAD = [
     ("test_lossless_means_bit_for_bit", NotLossless),
     ("test_linear_means_that_payloads_may_be_summed", NotLinear),
     ("test_unbiased_means_that_the_mean_over_rounds_is_the_input", Biased),
+    ("test_it_needs_a_seed_exactly_if_the_round_makes_a_difference", UndeclaredSeed),
+    ("test_safe_for_secure_aggregation_means_that_only_sums_tell_of_the_data", TellsWhetherThereIsAny),
+    ("test_bounded_sensitivity_means_that_no_norm_grows", RoundsUp),
+    ("test_every_dtype_it_declares_goes_there_and_back", ClaimsADtype),
     ("test_its_wire_id_names_a_frozen_layout", LongWireId),
     ("test_its_wire_id_names_a_frozen_layout", UnnumberedWireId),
     ("test_what_is_sent_is_received", LossyWire),

@@ -11,6 +11,7 @@ from fedplug.encoders import Payload, Quantizer, bit_packing, blocks, tensor_byt
 from fedplug.encoders.arithmetic import check_seed, widened
 from fedplug.encoders.checks import require
 from fedplug.errors import ConfigError
+from fedplug.spec import Capabilities
 from fedplug_eden import codebook, hadamard
 
 __all__ = ["Eden"]
@@ -63,6 +64,11 @@ class Eden(Quantizer):
         check_seed("eden", seed)
         self._bits = bits
         self._seed = seed
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Random rotations; all but unbiased, see the class."""
+        return Capabilities(needs_seed=True)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
