@@ -56,13 +56,13 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
   places.reserve(static_cast<std::size_t>(lines));
   std::size_t c = 0;
   std::int64_t chunk_begin = 0;  // of chunk c, in the row of all elements
+  // Strata are not whole numbers wide: 32 bits are behind the binary point.
+  const std::int64_t stratum = (n << 32) / lines;
   for (std::int64_t line = 0; line < lines; ++line) {
-    const std::int64_t stratum = n * line / lines;
-    const std::int64_t width = n * (line + 1) / lines - stratum;
+    const auto random = static_cast<std::int64_t>(
+        Scramble(static_cast<std::uint64_t>(line)) >> 48);
     const std::int64_t place =
-        stratum +
-        static_cast<std::int64_t>(Scramble(static_cast<std::uint64_t>(line)) %
-                                  static_cast<std::uint64_t>(width));
+        (line * stratum + (stratum >> 16) * random) >> 32;
     while (place >= chunk_begin + chunks[c].end - chunks[c].begin) {
       chunk_begin += chunks[c].end - chunks[c].begin;
       ++c;
@@ -100,8 +100,8 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
 // REQUIRES: 0 < k < n
 // SHAPE:    keys[count], room[count], whose contents are lost
 template <typename T>
-Band<T> BandFromSample(const FloatBitsOf<T>* keys, std::int64_t count,
-                       std::int64_t k, std::int64_t n, FloatBitsOf<T>* room) {
+Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
+                       std::int64_t n, FloatBitsOf<T>* room) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   const double share = static_cast<double>(k) / static_cast<double>(n);
   const double rank = share * static_cast<double>(count);
@@ -114,23 +114,38 @@ Band<T> BandFromSample(const FloatBitsOf<T>* keys, std::int64_t count,
   constexpr int kBinBits = 12;
   constexpr int kShift = kKeyBits<T> - kBinBits;
   std::array<std::int32_t, 1 << kBinBits> histogram{};
-  for (std::int64_t i = 0; i < count; ++i) ++histogram[keys[i] >> kShift];
+  std::size_t last_bin = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::size_t bin = keys[i] >> kShift;
+    ++histogram[bin];
+    last_bin = std::max(last_bin, bin);
+  }
   const auto bin_at = [&](std::int64_t rank_wanted) {
-    std::size_t bin = histogram.size() - 1;
+    std::size_t bin = last_bin;
     std::int64_t above = 0;
     while (bin > 0 && above + histogram[bin] < rank_wanted) {
       above += histogram[bin--];
     }
     return std::pair(bin, above);
   };
+  const std::size_t lowest_bin =
+      lower_rank <= count ? bin_at(lower_rank).first : 0;
+  std::int64_t kept = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    room[kept] = keys[i];
+    kept += (keys[i] >> kShift) >= lowest_bin;
+  }
   const auto key_at = [&](std::int64_t rank_wanted) {
     const auto [bin, above] = bin_at(rank_wanted);
-    std::int64_t kept = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      room[kept] = keys[i];
-      kept += (keys[i] >> kShift) == bin;
+    std::int64_t in_bin = 0;
+    for (std::int64_t i = 0; i < kept; ++i) {
+      keys[in_bin] = room[i];
+      in_bin += (room[i] >> kShift) == bin;
     }
-    return FindRank(room, kept, rank_wanted - above).key;
+    return FindRank(keys, in_bin, rank_wanted - above,
+                    static_cast<FloatBitsOf<T>>(bin << kShift),
+                    static_cast<FloatBitsOf<T>>((bin + 1) << kShift))
+        .key;
   };
   Band<T> band{0, kInfinity};
   if (upper_rank >= 1) {
@@ -140,7 +155,7 @@ Band<T> BandFromSample(const FloatBitsOf<T>* keys, std::int64_t count,
 
   // A key that is itself a part of all elements (zero, mostly) is not worth
   // collecting: the first few of them will do.
-  const auto at_lo = std::count(keys, keys + count, band.lo);
+  const auto at_lo = std::count(room, room + kept, band.lo);
   if (at_lo > count / 64) {
     band.edge = band.lo;
     band.lo = static_cast<FloatBitsOf<T>>(band.lo + 1);

@@ -1,5 +1,5 @@
-// The exact key at a rank, by radix: a histogram of the leading bits that
-// differ, then the same inside the one bin that matters.
+// The exact key at a rank, by radix: a histogram of the leading bits of the
+// range that the keys are in, then the same inside the one bin that matters.
 #ifndef FEDPLUG_CORE_TOPK_RANK_H_
 #define FEDPLUG_CORE_TOPK_RANK_H_
 
@@ -16,38 +16,37 @@ struct Ranked {
   std::int64_t above;  // how many keys are larger
 };
 
+// How many bits a number needs: none for 0.
+template <typename Bits>
+int BitWidth(Bits number) {
+  return number == 0 ? 0 : 64 - __builtin_clzll(number);
+}
+
 // The rank-th largest of the keys, counted from 1.
 //
-// REQUIRES: 1 <= rank <= count
+// REQUIRES: 1 <= rank <= count; all keys are in [lo, hi)
 // SHAPE:    keys[count], whose contents are lost
 // COST:     two reads of all keys and one write of those in the chosen bin;
-//           again for those, 11 bits further down
+//           again for those, up to 11 bits further down
 template <typename Bits>
-Ranked<Bits> FindRank(Bits* keys, std::int64_t count, std::int64_t rank) {
-  constexpr int kDigitBits = 11;
-  constexpr std::int64_t kFew = 256;  // below this a histogram costs more
+Ranked<Bits> FindRank(Bits* keys, std::int64_t count, std::int64_t rank,
+                      Bits lo, Bits hi) {
+  constexpr int kMostDigitBits = 11;
+  constexpr std::int64_t kFew = 64;  // below this a histogram costs more
   std::int64_t above = 0;
-  while (count > kFew) {
-    std::uint64_t all = ~std::uint64_t{0};
-    std::uint64_t any = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      all &= keys[i];
-      any |= keys[i];
-    }
-    const std::uint64_t differing = all ^ any;
-    if (differing == 0) return {keys[0], above};
-    int width = 0;
-    while (width < 64 && (differing >> width) != 0) ++width;
-    const int shift = std::max(0, width - kDigitBits);
-    constexpr std::uint64_t kMask = (1u << kDigitBits) - 1;
-    const auto digit_of = [shift](Bits key) {
-      return static_cast<std::size_t>((std::uint64_t{key} >> shift) & kMask);
+  int width = BitWidth(static_cast<Bits>(hi - lo - 1));
+  while (count > kFew && width > 0) {
+    // About one bin for each key: more would only take longer to walk.
+    const int digit_bits = std::min(
+        {kMostDigitBits, width, BitWidth(static_cast<std::uint64_t>(count))});
+    const int shift = width - digit_bits;
+    const auto digit_of = [lo, shift](Bits key) {
+      return static_cast<std::size_t>(static_cast<Bits>(key - lo) >> shift);
     };
-    // Bits above `width` are the same in all keys; inside the mask they only
-    // say which part of the histogram is used.
-    std::array<std::uint32_t, kMask + 1> histogram{};
+    std::array<std::uint32_t, 1u << kMostDigitBits> histogram;
+    std::size_t digit = (std::size_t{1} << digit_bits) - 1;
+    std::fill_n(histogram.begin(), digit + 1, 0u);
     for (std::int64_t i = 0; i < count; ++i) ++histogram[digit_of(keys[i])];
-    std::size_t digit = kMask;
     for (; rank > histogram[digit]; --digit) {
       rank -= histogram[digit];
       above += histogram[digit];
@@ -59,7 +58,10 @@ Ranked<Bits> FindRank(Bits* keys, std::int64_t count, std::int64_t rank) {
       kept += digit_of(key) == digit;
     }
     count = kept;
+    lo = static_cast<Bits>(lo + (static_cast<Bits>(digit) << shift));
+    width = shift;
   }
+  if (width == 0) return {lo, above};
   std::nth_element(keys, keys + (rank - 1), keys + count, std::greater<>());
   const Bits key = keys[rank - 1];
   const auto larger = std::count_if(keys, keys + (rank - 1),

@@ -229,10 +229,12 @@ Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   row_splits[0] = 0;
+  std::int64_t total = 0;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     if (Status status = CheckSizes(tensors[t].n, ks[t]); !status.ok()) {
       return OfTensor(t, status);
     }
+    total += tensors[t].n;
     row_splits[t + 1] = row_splits[t] + std::min(ks[t], tensors[t].n);
   }
   const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
@@ -250,21 +252,30 @@ Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
     selection.Run(values + row_splits[t], indices + row_splits[t]);
     dropped += selection.dropped();
   };
-  std::vector<std::size_t> small;
-  std::int64_t in_small = 0;
+  // A tensor that many threads share makes them meet several times; one thread
+  // to a tensor needs no meeting, as long as no tensor is a large part of all.
+  const std::int64_t most_for_one_thread =
+      std::max(topk::kOneThread, total / (4 * parallel.MaxThreads()));
+  std::vector<std::size_t> alone;
+  std::int64_t in_alone = 0;
   for (std::size_t t = 0; t < updates.size(); ++t) {
-    if (updates[t].n >= topk::kOneThread) {
+    if (updates[t].n > most_for_one_thread) {
       select(t, parallel);
     } else {
-      small.push_back(t);
-      in_small += updates[t].n;
+      alone.push_back(t);
+      in_alone += updates[t].n;
     }
   }
+  // The large ones first, so that the threads end together.
+  std::stable_sort(alone.begin(), alone.end(),
+                   [&](std::size_t a, std::size_t b) {
+                     return updates[a].n > updates[b].n;
+                   });
   Serial serial;
-  Parallel& threads = in_small < topk::kOneThread ? serial : parallel;
-  threads.Run(static_cast<int>(small.size()), [&](int s) {
-    Serial alone;
-    select(small[static_cast<std::size_t>(s)], alone);
+  Parallel& threads = in_alone < topk::kOneThread ? serial : parallel;
+  threads.Run(static_cast<int>(alone.size()), [&](int task) {
+    Serial one_thread;
+    select(alone[static_cast<std::size_t>(task)], one_thread);
   });
   *non_finite = dropped;
   return {};

@@ -106,6 +106,7 @@ Status TopKResidualOfAll(const std::vector<TensorUpdate<T>>& tensors,
 // REQUIRES: as TopKResidual for each tensor
 // SHAPE:    ks[tensors]; values, indices: the sum of min(ks[t], n of t);
 //           row_splits[tensors + 1]
+// THREADS:  one thread to a tensor, unless it is a large part of all
 // COST:     that of TopKResidual for each; in place under kError, reading
 //           everything once more
 template <typename T>

@@ -398,7 +398,8 @@ class Selection {
       for (const ChunkState& state : states_) {
         end = std::copy_n(band_keys_ + state.band_start, state.in_band, end);
       }
-      const Ranked<Bits> last = FindRank(keys, in_band, wanted);
+      const Ranked<Bits> last =
+          FindRank(keys, in_band, wanted, band.lo, band.hi);
       from_ = static_cast<Bits>(last.key + 1);
       ties = wanted - last.above;
     }
