@@ -95,12 +95,14 @@ class RunConfig:
     Attributes:
         name: In the table, the plot and the metrics; unique.
         encoder: An expression such as ``"topk(0.01)"``.
+        broadcast_encoder: The same for the way to the clients; empty for the model as it is.
         aggregator: An expression such as ``"mean"``.
         min_size: Tensors with fewer elements are sent as they are.
     """
 
     name: str
     encoder: str = "identity"
+    broadcast_encoder: str = ""
     aggregator: str = "mean"
     min_size: int = 64
 

@@ -29,6 +29,7 @@ class Summary(NamedTuple):
         accuracy: Test accuracy, mean of the last rounds.
         uplink: Bytes sent per client and round, mean over the payloads of all rounds.
         ratio: Size of the update as it is, divided by ``uplink``.
+        downlink: Bytes received per client and round, mean over the clients of all rounds.
         seconds: Per round, median; NaN when no round was timed.
         nonfinite: Updates that were dropped.
     """
@@ -37,6 +38,7 @@ class Summary(NamedTuple):
     accuracy: float
     uplink: float
     ratio: float
+    downlink: float
     seconds: float
     nonfinite: int
 
@@ -51,6 +53,7 @@ def summarize(name: str, rows: Rows, dense_bytes: int) -> Summary:
         accuracy=float(np.mean([row["test_accuracy"] for row in rows[-FINAL_ROUNDS:]])),
         uplink=uplink,
         ratio=dense_bytes / uplink,
+        downlink=sum(row["downlink_bytes"] for row in rows) / sum(row["clients"] for row in rows),
         seconds=float(np.median(timed)) if timed else float("nan"),
         nonfinite=sum(row["nonfinite_updates"] for row in rows),
     )
@@ -58,14 +61,23 @@ def summarize(name: str, rows: Rows, dense_bytes: int) -> Summary:
 
 def table(summaries: Sequence[Summary]) -> str:
     """The summaries as aligned text."""
-    heads = ("run", "accuracy", "uplink bytes", "ratio to", "seconds", "dropped")
-    units = ("", f"last {FINAL_ROUNDS} rounds", "/client/round", "dense", "/round", "updates")
+    heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "seconds", "dropped")
+    units = (
+        "",
+        f"last {FINAL_ROUNDS} rounds",
+        "/client/round",
+        "dense",
+        "/client/round",
+        "/round",
+        "updates",
+    )
     cells = [
         (
             s.name,
             f"{s.accuracy:.4f}",
             f"{s.uplink:,.0f}",
             f"{s.ratio:.1f}x",
+            f"{s.downlink:,.0f}",
             f"{s.seconds:.3f}",
             f"{s.nonfinite}",
         )

@@ -36,10 +36,10 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
             valid.
         StoreError: The folder cannot be written, or its store is damaged.
     """
-    processes = {run.name: (run.encoder, run.aggregator) for run in config.runs}
-    for encoder, aggregator in processes.values():
-        fedplug.encoder(encoder)
-        fedplug.aggregator(aggregator)
+    for run in config.runs:
+        fedplug.encoder(run.encoder)
+        fedplug.encoder(run.broadcast_encoder or "identity")
+        fedplug.aggregator(run.aggregator)
     images = load_digits(config.data, config.seed)
     folder = _claim(runs_dir / config.name, config)
     log = MetricsLog(folder / "metrics.jsonl")
@@ -84,6 +84,7 @@ def _train_one(
             "test_accuracy": accuracy,
             "train_loss": float(metrics["client_work"]["train"]["loss"]),
             "uplink_bytes": int(aggregated["uplink_bytes"]),
+            "downlink_bytes": int(metrics["distributor"]["downlink_bytes"]),
             "clients": int(aggregated["clients"]),
             "payloads": int(aggregated["payloads"]),
             "nonfinite_updates": int(aggregated["nonfinite_updates"]),
@@ -113,6 +114,7 @@ def _trainer(config: ExperimentConfig, run: RunConfig, images: FederatedImages, 
         _optimizer(config.client_optimizer),
         _optimizer(config.server_optimizer),
         encoder=run.encoder,
+        broadcast_encoder=run.broadcast_encoder or None,
         aggregator=run.aggregator,
         min_size=run.min_size,
     )

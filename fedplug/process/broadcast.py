@@ -27,7 +27,13 @@ from fedplug.process.encoded_aggregation import model_encoder
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.parts import as_encoder
 
-__all__ = ["EncodedBroadcast", "build_distributor", "build_encoded_broadcast", "build_encoded_distributor"]
+__all__ = [
+    "EncodedBroadcast",
+    "build_catch_up_distributor",
+    "build_distributor",
+    "build_encoded_broadcast",
+    "build_encoded_distributor",
+]
 
 _NEVER = -1
 
@@ -147,6 +153,40 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
         init_client=trace(init_client),
         catch_up=trace(catch_up, tff.TensorType(np.int64), message_type),
     )
+
+
+def build_catch_up_distributor(parts: EncodedBroadcast) -> Any:
+    """An encoded broadcast to clients that remember how far they heard, for processes with client states.
+
+    A `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of type
+    ``(<S@SERVER,V@SERVER,{int64}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
+    measurements=<downlink_bytes=int64>@SERVER,positions={int64}@CLIENTS>)``.
+    """
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        return tff.federated_eval(parts.init, tff.SERVER)
+
+    @tff.federated_computation(
+        initialize.type_signature.result,
+        tff.FederatedType(parts.receive.type_signature.result, tff.SERVER),
+        tff.FederatedType(np.int64, tff.CLIENTS),
+    )
+    def next_fn(state: Any, value: Any, positions: Any) -> Any:
+        published = tff.federated_map(parts.publish, (value, state))
+        message = tff.federated_broadcast(published.message)
+        heard = tff.federated_map(parts.catch_up, (positions, message))
+        # What a client holds once it has caught up with the round before is what the server sent then.
+        received = tff.federated_map(parts.receive, (tff.federated_broadcast(state.sent), message))
+        measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(heard.downlink_bytes))
+        return collections.OrderedDict(
+            state=published.state,
+            result=received,
+            measurements=tff.federated_zip(measurements),
+            positions=heard.position,
+        )
+
+    return tff.templates.IterativeProcess(initialize, next_fn, next_is_multi_arg=True)
 
 
 def build_encoded_distributor(

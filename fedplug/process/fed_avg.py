@@ -17,6 +17,12 @@ import tensorflow_federated as tff
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.process.broadcast import (
+    EncodedBroadcast,
+    build_catch_up_distributor,
+    build_distributor,
+    build_encoded_broadcast,
+)
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.parts import as_aggregator, as_encoder
@@ -63,6 +69,7 @@ def build_weighted_fed_avg(
     server_optimizer: Any = None,
     *,
     encoder: Encoder | str | None = None,
+    broadcast_encoder: Encoder | str | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -74,9 +81,14 @@ def build_weighted_fed_avg(
     A round: the server's model goes to the clients; each trains on its data; the difference is encoded
     together with what that client kept from earlier rounds; the server adds the payloads up, averages and
     applies its optimizer. The metrics are
-    ``<distributor=...,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
-    payloads=int32,nonfinite_updates=int32>,finalizer=...>``; uplink bytes are the lengths of the buffers
-    sent.
+    ``<distributor=<downlink_bytes=int64>,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
+    payloads=int32,nonfinite_updates=int32>,finalizer=...>``; bytes are those of all clients of the round,
+    uplink the lengths of the buffers sent, downlink those of the model or of the messages it came in.
+
+    With ``broadcast_encoder`` the clients train on the model as sent, see
+    `fedplug.process.broadcast.EncodedBroadcast`; a client's state is then
+    ``<encoder=C,broadcast=int64>``, where the latter says how far it heard the server, so that one that
+    missed rounds is sent what it takes to catch up, and no more.
 
     A client whose update has a NaN or an infinity sends nothing, is counted in ``nonfinite_updates``, and
     keeps its state. So does, uncounted, a client without examples.
@@ -87,6 +99,7 @@ def build_weighted_fed_avg(
         client_optimizer: A `tff.learning.optimizers.Optimizer`.
         server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
         encoder: An encoder, an expression such as ``"topk(0.01)"``, or None for none.
+        broadcast_encoder: The same for the way to the clients.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``: the fused ops where the current runtime can load them, else their plain-TF
             twins, with equal results; or ``"fused"`` or ``"reference"``.
@@ -96,6 +109,7 @@ def build_weighted_fed_avg(
             several times cheaper than TFF's default in the in-process runtime.
 
     Raises:
+        CapabilityError: ``broadcast_encoder`` leaves out more than it is given.
         ConfigError: An expression is not valid, or the model has tensors of unknown shape.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: Arguments of the wrong types, as in TFF.
@@ -115,14 +129,27 @@ def build_weighted_fed_avg(
     update_type = template.update_type
     model = model_encoder(chosen_encoder, update_type, min_size)
     parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
+    broadcast = None
+    if broadcast_encoder is not None:
+        downlink_model = model_encoder(as_encoder(broadcast_encoder), template.weights_type, min_size)
+        broadcast = build_encoded_broadcast(template.weights_type, downlink_model, chosen_lowering)
+        template.distributor = build_catch_up_distributor(broadcast)
     initialize = _build_initialize(template, parts)
-    next_fn = _build_next(template, parts, initialize.type_signature.result)
+    initialize_client = _build_initialize_client(parts, broadcast)
+    next_fn = _build_next(
+        template,
+        parts,
+        initialize.type_signature.result,
+        initialize_client.type_signature.result,
+        catches_up=broadcast is not None,
+    )
     return assemble_process(
         "fedplug.process.build_weighted_fed_avg",
         initialize,
         next_fn,
-        initialize_client=parts.init_client,
+        initialize_client=initialize_client,
         encoder=model,
+        broadcast_encoder=broadcast and broadcast.encoder,
         aggregator=chosen_aggregator,
         update_type=update_type,
         lowering=chosen_lowering,
@@ -136,6 +163,7 @@ def assemble_process(
     *,
     initialize_client: Any,
     encoder: ModelEncoder,
+    broadcast_encoder: ModelEncoder | None = None,
     aggregator: Aggregator,
     update_type: Any,
     lowering: str,
@@ -148,6 +176,7 @@ def assemble_process(
         next_fn: As `StatefulClientsProcess.next`.
         initialize_client: ``( -> C)``.
         encoder: Of the model's update.
+        broadcast_encoder: Of the server's model; None where it is sent as it is.
         aggregator: Of the updates.
         update_type: The TFF type of an update.
         lowering: ``"fused"`` or ``"reference"``.
@@ -161,6 +190,7 @@ def assemble_process(
     signature = {
         "process": name,
         "encoder": encoder.get_config(),
+        "broadcast_encoder": broadcast_encoder and broadcast_encoder.get_config(),
         "aggregator": {"name": aggregator.name, "config": aggregator.get_config()},
         "update": str(update_type),
         "server_state": str(state_type),
@@ -184,7 +214,7 @@ class _Template:
         self.initial_weights = initial_weights
         self.weights_type = initial_weights.type_signature.result
         self.update_type = self.weights_type.trainable
-        self.distributor = tff.learning.templates.build_broadcast_process(self.weights_type)
+        self.distributor = build_distributor(self.weights_type)
         self.client_work = client_work
         self.finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
             server_optimizer, self.weights_type
@@ -244,8 +274,26 @@ def _build_initialize(template: _Template, parts: EncodedAggregation) -> Any:
     return initialize
 
 
-def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any) -> Any:
-    client_state_type = parts.init_client.type_signature.result
+def _build_initialize_client(parts: EncodedAggregation, broadcast: EncodedBroadcast | None) -> Any:
+    if broadcast is None:
+        return parts.init_client
+
+    @tff.tensorflow.computation
+    def initialize_client() -> Any:
+        return collections.OrderedDict(encoder=parts.init_client(), broadcast=broadcast.init_client())
+
+    return initialize_client
+
+
+def _build_next(
+    template: _Template,
+    parts: EncodedAggregation,
+    state_type: Any,
+    client_state_type: Any,
+    *,
+    catches_up: bool,
+) -> Any:
+    encoder_state_type = parts.init_client.type_signature.result
     client_result_type = template.client_work.next.type_signature.result.result.member
 
     @tff.tensorflow.computation(template.data_type)
@@ -253,7 +301,7 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
         return dataset.take(1).reduce(False, lambda _, batch: True)
 
     @tff.tensorflow.computation(
-        client_result_type, np.bool_, client_state_type, parts.instruct.type_signature.result
+        client_result_type, np.bool_, encoder_state_type, parts.instruct.type_signature.result
     )
     def encode(result: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
         # TFF's client work replaces a non-finite update by zeros of weight zero; a client that has data and
@@ -272,7 +320,13 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
-        distributed = template.distributor.next(state.distributor, state.global_model_weights)
+        sent = (state.distributor, state.global_model_weights)
+        if catches_up:
+            encoder_states = client_states["encoder"]
+            distributed = template.distributor.next(*sent, client_states["broadcast"])
+        else:
+            encoder_states = client_states
+            distributed = template.distributor.next(*sent)
         trained = template.client_work.next(state.client_work, distributed.result, client_data)
         instructions = tff.federated_map(parts.instruct, state.aggregator)
         encoded = tff.federated_map(
@@ -280,7 +334,7 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
             (
                 trained.result,
                 tff.federated_map(has_data, client_data),
-                client_states,
+                encoder_states,
                 tff.federated_broadcast(instructions),
             ),
         )
@@ -302,10 +356,15 @@ def _build_next(template: _Template, parts: EncodedAggregation, state_type: Any)
             aggregator=aggregated.measurements,
             finalizer=finalized.measurements,
         )
+        next_client_states = encoded.state
+        if catches_up:
+            next_client_states = tff.federated_zip(
+                collections.OrderedDict(encoder=encoded.state, broadcast=distributed.positions)
+            )
         return collections.OrderedDict(
             state=tff.federated_zip(next_state),
             metrics=tff.federated_zip(metrics),
-            client_states=encoded.state,
+            client_states=next_client_states,
         )
 
     return next_fn

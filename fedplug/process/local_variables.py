@@ -19,6 +19,7 @@ from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
+from fedplug.process.broadcast import build_distributor
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.fed_avg import StatefulClientsProcess, assemble_process
 from fedplug.process.lowering import choose_lowering
@@ -96,10 +97,13 @@ def build_local_variables_fed_avg(
         tff.learning.optimizers.build_sgdm(1.0) if server_optimizer is None else server_optimizer,
         model.global_type,
     )
-    initialize = _build_initialize(model, parts, finalizer)
+    distributor = build_distributor(model.global_type)
+    initialize = _build_initialize(model, parts, distributor, finalizer)
     initialize_client = _build_initialize_client(model, parts)
     client_state_type = initialize_client.type_signature.result
-    next_fn = _build_next(model, parts, train, finalizer, initialize.type_signature.result, client_state_type)
+    next_fn = _build_next(
+        model, parts, distributor, train, finalizer, initialize.type_signature.result, client_state_type
+    )
     return assemble_process(
         "fedplug.process.build_local_variables_fed_avg",
         initialize,
@@ -211,12 +215,12 @@ def _build_train(
     return train
 
 
-def _build_initialize(model: _Model, parts: EncodedAggregation, finalizer: Any) -> Any:
+def _build_initialize(model: _Model, parts: EncodedAggregation, distributor: Any, finalizer: Any) -> Any:
     @tff.federated_computation
     def initialize() -> Any:
         state = tff.learning.templates.LearningAlgorithmState(
             global_model_weights=tff.federated_eval(model.initial_global, tff.SERVER),
-            distributor=tff.federated_value((), tff.SERVER),
+            distributor=distributor.initialize(),
             client_work=tff.federated_value((), tff.SERVER),
             aggregator=tff.federated_eval(parts.init_server, tff.SERVER),
             finalizer=finalizer.initialize(),
@@ -237,6 +241,7 @@ def _build_initialize_client(model: _Model, parts: EncodedAggregation) -> Any:
 def _build_next(
     model: _Model,
     parts: EncodedAggregation,
+    distributor: Any,
     train: Any,
     finalizer: Any,
     state_type: Any,
@@ -276,11 +281,12 @@ def _build_next(
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
+        distributed = distributor.next(state.distributor, state.global_model_weights)
         instructions = tff.federated_map(parts.instruct, state.aggregator)
         done = tff.federated_map(
             work,
             (
-                tff.federated_broadcast(state.global_model_weights),
+                distributed.result,
                 client_data,
                 client_states,
                 tff.federated_broadcast(instructions),
@@ -291,13 +297,13 @@ def _build_next(
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_state = tff.learning.templates.LearningAlgorithmState(
             global_model_weights=finalized.result,
-            distributor=state.distributor,
+            distributor=distributed.state,
             client_work=state.client_work,
             aggregator=aggregated.state,
             finalizer=finalized.state,
         )
         metrics = collections.OrderedDict(
-            distributor=tff.federated_value((), tff.SERVER),
+            distributor=distributed.measurements,
             client_work=tff.federated_map(
                 train_metrics, (tff.federated_sum(done.loss), tff.federated_sum(done.num_examples))
             ),

@@ -10,6 +10,7 @@ ROWS = [
         "round": i + 1,
         "test_accuracy": accuracy,
         "uplink_bytes": 200,
+        "downlink_bytes": 6000,
         "clients": 3,
         "payloads": 2,
         "nonfinite_updates": 1,
@@ -21,13 +22,15 @@ ROWS = [
 
 def test_a_summary_averages_the_last_rounds_and_the_payloads_that_were_sent() -> None:
     summary = report.summarize("a", ROWS, dense_bytes=1000)
-    assert summary == report.Summary("a", accuracy=0.75, uplink=100.0, ratio=10.0, seconds=0.5, nonfinite=15)
+    assert summary == report.Summary(
+        "a", accuracy=0.75, uplink=100.0, ratio=10.0, downlink=2000.0, seconds=0.5, nonfinite=15
+    )
 
 
 def test_the_table_has_a_line_per_run_and_aligned_columns() -> None:
     lines = report.table([report.summarize(name, ROWS, 1000) for name in ("a", "a longer name")]).splitlines()
     assert len(lines) == 5
-    assert lines[3].split() == ["a", "0.7500", "100", "10.0x", "0.500", "15"]
+    assert lines[3].split() == ["a", "0.7500", "100", "10.0x", "2,000", "0.500", "15"]
     assert lines[3].index("0.7500") == lines[4].index("0.7500")
 
 

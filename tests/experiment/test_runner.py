@@ -25,6 +25,7 @@ name = "dense"
 [[runs]]
 name = "sparse"
 encoder = "topk(0.05)"
+broadcast_encoder = "topk(0.1)"
 """
 
 
@@ -68,6 +69,7 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
         for name in ("dense", "sparse")
     }
     assert by_run["dense"][0]["uplink_bytes"] > 9 * by_run["sparse"][0]["uplink_bytes"]
+    assert by_run["dense"][2]["downlink_bytes"] > 1.5 * by_run["sparse"][2]["downlink_bytes"]
 
 
 def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:
@@ -77,8 +79,9 @@ def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -
         experiment.main(config, tmp_path / "runs")
 
 
-def test_an_unknown_encoder_is_told_before_anything_is_written(config, tmp_path) -> None:
-    config.write_text(CONFIG.replace("topk(0.05)", "topp(0.05)"), encoding="utf-8")
+@pytest.mark.parametrize("change", ["topk(0.05)", "topk(0.1)"])
+def test_an_unknown_encoder_is_told_before_anything_is_written(config, tmp_path, change) -> None:
+    config.write_text(CONFIG.replace(change, f"topp{change[4:]}"), encoding="utf-8")
     with pytest.raises(UnknownNameError, match="did you mean 'topk'"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()

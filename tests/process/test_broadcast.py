@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 import fedplug
 from fedplug.errors import CapabilityError, ComputationError
-from fedplug.process import build_encoded_distributor
+from fedplug.process import build_encoded_distributor, build_weighted_fed_avg
 from fedplug.process.broadcast import build_distributor, build_encoded_broadcast
 from fedplug.process.encoded_aggregation import model_encoder
 from fedplug.runtime import use_runtime
@@ -170,3 +170,64 @@ def test_a_plain_distributor_counts_the_bytes_of_the_model_as_it_is() -> None:
         return process.next(process.initialize(), value).measurements
 
     assert send(model(0), [1, 2, 3])["downlink_bytes"] == 3 * DENSE
+
+
+@pytest.fixture(scope="module")
+def two_way(model_fn, sgd):
+    with use_runtime("inprocess"):
+        return build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)", broadcast_encoder="topk(0.1)")
+
+
+def test_averaging_with_a_broadcast_encoder_counts_both_ways_and_keeps_how_far_clients_heard(
+    two_way, dataset
+) -> None:
+    state, new = two_way.initialize(), two_way.initialize_client()
+    first = two_way.next(state, [dataset(1), dataset(2)], [new, new])
+    both = first["client_states"]
+    second = two_way.next(first["state"], [dataset(1)], [both[0]])
+    third = two_way.next(
+        second["state"], [dataset(1), dataset(2), dataset(3)], [*second["client_states"], both[1], new]
+    )
+    down = [int(output["metrics"]["distributor"]["downlink_bytes"]) for output in (first, second, third)]
+    whole, short = down[0] // 2, down[1]
+    assert short < whole / 3
+    latest = int(third["state"].distributor["position"]) - int(second["state"].distributor["position"])
+    assert down[2] == latest + (short + latest) + whole  # one that was there, one that missed one, a new one
+    assert len({int(client["broadcast"]) for client in third["client_states"]}) == 1
+    assert third["metrics"]["aggregator"]["uplink_bytes"] > 0
+
+
+def test_clients_train_on_the_model_as_sent(two_way, model_fn, sgd, dataset) -> None:
+    """What it learns is what the client of a plain process learns that starts from there."""
+    plain = build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)")
+    new = two_way.initialize_client()
+    state = two_way.next(two_way.initialize(), [dataset(1)], [new])["state"]
+    ours = two_way.next(state, [dataset(2)], [new])
+    start = plain.initialize()
+    start = tff.learning.templates.LearningAlgorithmState(
+        ours["state"].distributor["sent"],
+        distributor=start.distributor,
+        client_work=start.client_work,
+        aggregator=start.aggregator,
+        finalizer=start.finalizer,
+    )
+    theirs = plain.next(start, [dataset(2)], [plain.initialize_client()])
+    for before, after, base, result in zip(
+        *(s.global_model_weights.trainable for s in (state, ours["state"], start, theirs["state"])),
+        strict=True,
+    ):
+        np.testing.assert_allclose(np.subtract(after, before), np.subtract(result, base), atol=1e-6)
+
+
+def test_a_broadcast_encoder_that_sends_everything_changes_nothing(model_fn, sgd, dataset) -> None:
+    """The sums of differences differ from the model in the last bits only."""
+    results = []
+    for encoder in (None, "identity"):
+        process = build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoder)
+        state, clients = process.initialize(), [process.initialize_client()]
+        for _ in range(3):
+            output = process.next(state, [dataset(1)], clients)
+            state, clients = output["state"], output["client_states"]
+        results.append([np.asarray(w) for w in state.global_model_weights.trainable])
+    for plain, encoded in zip(*results, strict=True):
+        np.testing.assert_allclose(plain, encoded, atol=1e-6)
