@@ -28,6 +28,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "topk(0.3)",
                 "topk(count=5)",
                 "topk(0.3, error_feedback=False)",
+                "topk(linear(0.3, 0.1, 2), scope='model')",
             ),
         ),
         EncoderSpec(
@@ -44,6 +45,12 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug.encoders.threshold:Threshold",
             summary="the entries of at least some magnitude, with error feedback",
             examples=("threshold(0.5)",),
+        ),
+        EncoderSpec(
+            name="approx_topk",
+            target="fedplug.encoders.approx_topk:ApproxTopK",
+            summary="about k of the largest entries, by a threshold from a sample, with error feedback",
+            examples=("approx_topk(0.3, sample=0.5)",),
         ),
         EncoderSpec(
             name="dgc",
@@ -110,6 +117,18 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug.encoders.index_coders:Shortest",
             summary="the shortest of rice, bitpack and bitmap, the last stage of a pipeline",
             examples=("topk(0.3) | shortest",),
+        ),
+        EncoderSpec(
+            name="rules",
+            target="fedplug.encoders.rules:Rules",
+            summary="another encoder for other tensors of a model, by name, size and dtype",
+            examples=("rules({'*': 'topk(0.3)'})",),
+        ),
+        EncoderSpec(
+            name="budget",
+            target="fedplug.encoders.budget:Budget",
+            summary="as much as a number of bytes for each client and round allows",
+            examples=("budget('topk(0.3)', 2000)",),
         ),
         EncoderSpec(
             name="pipeline",

@@ -1,17 +1,24 @@
-"""Encoders: each compresses one tensor at a time, functionally. The contract is in `base`."""
+"""Encoders: each compresses one tensor at a time, functionally. The contract is in `base`.
+
+What encodes a whole model, tensor by tensor in different ways, is a `WholeModel`.
+"""
 
 from __future__ import annotations
 
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.budget import Budget
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.pipeline import Pipeline
 from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.rules import Rule, Rules
 from fedplug.encoders.sparsifier import Selection, Sparsifier
 from fedplug.encoders.topk import TopK
+from fedplug.encoders.whole_model import WholeModel
 
 __all__ = [
+    "Budget",
     "Encoder",
     "Identity",
     "IndexCoder",
@@ -19,8 +26,11 @@ __all__ = [
     "Payload",
     "Pipeline",
     "Quantizer",
+    "Rule",
+    "Rules",
     "Selection",
     "Sparsifier",
     "State",
     "TopK",
+    "WholeModel",
 ]

@@ -6,8 +6,8 @@ Knows TensorFlow tensors; must not know TFF, stores or where an encoder will run
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
 
 import tensorflow as tf
 
@@ -63,6 +63,38 @@ class Encoder(Part):
         Returns:
             The payload and the next state, which has the structure, shapes and dtypes of ``state``.
         """
+
+    def encode_together(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> list[tuple[Payload, State]]:
+        """Compresses all tensors of a model that this encoder is for. Default: each by itself.
+
+        An encoder that looks at all of them, to share entries out for instance, overrides it. Each is still
+        decoded by itself.
+
+        Args:
+            xs: As for `encode`, one or more.
+            states: One for each.
+            round_num: As for `encode`.
+
+        Returns:
+            What `encode` returns, for each tensor.
+        """
+        return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
+
+    @property
+    def adjustable(self) -> bool:
+        """Whether `at_rate` changes how much is sent, so that a budget can be kept. Default: no."""
+        return False
+
+    def at_rate(self, rate: tf.Tensor) -> Self:
+        """This encoder, for one round sending ``rate`` times as much as configured, as nearly as it can.
+
+        Args:
+            rate: float32 scalar, above 0; so the result belongs to a graph, and has no configuration.
+        """
+        del rate
+        return self
 
     @abc.abstractmethod
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:

@@ -10,14 +10,15 @@ from fedplug import ops
 from fedplug.encoders.base import State
 from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.sparse_form import scatter_add
-from fedplug.encoders.sparsifier import Selection, Sparsifier
+from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.errors import ConfigError
+from fedplug.schedules import Exponential, Schedule
 from fedplug.spec import Capabilities
 
 __all__ = ["DGC"]
 
 
-class DGC(Sparsifier):
+class DGC(CountingSparsifier):
     """Adds updates up with momentum, sends the largest sums, and forgets the momentum of what was sent.
 
     With the client's ``u`` and ``v``: ``u' = momentum u + x`` and ``v' = v + u'`` (momentum correction); the
@@ -39,23 +40,27 @@ class DGC(Sparsifier):
     name: ClassVar[str] = "dgc"
     wire_id: ClassVar[str] = "sparse+raw/1+rice/1"
 
-    def __init__(self, fraction: float, *, momentum: float = 0.9, warmup_rounds: int = 0) -> None:
+    def __init__(self, fraction: float | Schedule, *, momentum: float = 0.9, warmup_rounds: int = 0) -> None:
         """Makes the encoder.
 
         Args:
-            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is sent.
+            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is sent. Or a
+                schedule of such numbers.
             momentum: 0 to below 1; with 0 this is `TopK`.
-            warmup_rounds: In which more is sent; 0 or more.
+            warmup_rounds: In which more is sent; 0 or more, and 0 with a schedule, which has its own way.
 
         Raises:
             ConfigError: One of them is out of range.
         """
-        KeptEntries("dgc", fraction, None)
+        plain = KeptEntries("dgc", fraction, None)
         if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum < 1:
             raise ConfigError(f"dgc momentum is {momentum!r}; it must be at least 0 and below 1")
         if isinstance(warmup_rounds, bool) or not isinstance(warmup_rounds, int) or warmup_rounds < 0:
             raise ConfigError(f"dgc warmup_rounds is {warmup_rounds!r}; it must be a whole number, 0 or more")
-        self._fraction = fraction
+        if warmup_rounds and not isinstance(plain.fraction, int | float):
+            raise ConfigError("dgc has both warmup_rounds and a schedule; put the warm-up into the schedule")
+        self._plain = plain
+        self._kept = KeptEntries("dgc", _warmup(plain.fraction, warmup_rounds), None)
         self._momentum = momentum
         self._warmup_rounds = warmup_rounds
 
@@ -67,16 +72,14 @@ class DGC(Sparsifier):
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {
-            "fraction": self._fraction,
+            **self._plain.get_config(),
             "momentum": self._momentum,
             "warmup_rounds": self._warmup_rounds,
         }
 
     def entries(self, spec: tf.TensorSpec) -> list[int]:
         """How many are sent in each round of the warm-up, and from then on."""
-        steps = self._warmup_rounds + 1
-        fractions = [self._fraction ** (step / steps) for step in range(1, steps)] + [self._fraction]
-        return [KeptEntries("dgc", fraction, None).of(spec) for fraction in fractions]
+        return self._kept.in_each_round(spec.shape.num_elements())
 
     def init_state(self, spec: tf.TensorSpec) -> State:
         """``{"momentum": u, "unsent": v}``, zeros of the tensor's shape and dtype."""
@@ -84,8 +87,7 @@ class DGC(Sparsifier):
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
-        entries = self.entries(tf.TensorSpec(x.shape, x.dtype))
-        count = tf.gather(entries, tf.clip_by_value(round_num, 0, self._warmup_rounds))
+        count = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
         momentum = tf.constant(self._momentum, x.dtype) * state["momentum"] + x
         chosen = ops.topk_residual(momentum, state["unsent"], count)
         flat = tf.tensor_scatter_nd_update(
@@ -97,3 +99,7 @@ class DGC(Sparsifier):
     def give_back(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
         """What a later stage loses is unsent; it does not gather momentum."""
         return {**state, "unsent": scatter_add(state["unsent"], lost, indices)}
+
+
+def _warmup(fraction: Any, rounds: int) -> Any:
+    return Exponential(fraction ** (1 / (rounds + 1)), fraction, rounds) if rounds else fraction

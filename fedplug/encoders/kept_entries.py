@@ -1,28 +1,39 @@
-"""How many entries of a tensor a sparsifier keeps: a fraction, or a count. Must not know which ones."""
+"""How many entries of a tensor a sparsifier keeps, in which round. Must not know which ones."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
 from fedplug.errors import ConfigError
+from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["KeptEntries"]
 
 
 @dataclass(frozen=True)
 class KeptEntries:
-    """Exactly one of ``fraction`` and ``count`` is given; ``encoder`` is the name for errors.
+    """A fraction of the elements, which may change with the round, or a count.
+
+    Attributes:
+        encoder: Its name, for errors.
+        fraction: Above 0 and at most 1, or a schedule of such numbers, or what `as_schedule` reads.
+        count: A whole number of at least 1. Exactly one of the two is given.
+        rate: Scalar, above 0, by which what they say is multiplied; see `Encoder.at_rate`.
 
     Raises:
         ConfigError: Neither or both are given, or the one given is out of range.
     """
 
     encoder: str
-    fraction: float | None
+    fraction: float | Schedule | str | Mapping[str, Any] | None
     count: int | None
+    rate: tf.Tensor | None = None
 
     def __post_init__(self) -> None:
         name, fraction, count = self.encoder, self.fraction, self.count
@@ -30,22 +41,68 @@ class KeptEntries:
             raise ConfigError(
                 f"{name} takes either a fraction or a count, for instance {name}(0.01) or {name}(count=100)"
             )
-        if fraction is not None and not (_is_number(fraction) and 0 < fraction <= 1):
-            raise ConfigError(f"{name} fraction is {fraction!r}; it must be above 0 and at most 1")
+        if fraction is not None:
+            if isinstance(fraction, str | Mapping):
+                object.__setattr__(self, "fraction", _schedule(name, fraction))
+            for value in self._fractions():
+                if not (_is_number(value) and 0 < value <= 1):
+                    raise ConfigError(f"{name} fraction is {value!r}; it must be above 0 and at most 1")
         if count is not None and not (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
             raise ConfigError(f"{name} count is {count!r}; it must be a whole number of at least 1")
 
-    def get_config(self) -> dict[str, float | int | None]:
-        """The one argument that was given."""
-        return {"count": self.count} if self.fraction is None else {"fraction": self.fraction}
+    def _fractions(self) -> list[Any]:
+        """Of each round up to the one from which on it stays as it is."""
+        if isinstance(self.fraction, Schedule):
+            return list(self.fraction.values())
+        return [self.fraction]
 
-    def of(self, spec: tf.TensorSpec) -> int:
-        """Of n elements ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``."""
-        size: int = spec.shape.num_elements()
+    def get_config(self) -> dict[str, Any]:
+        """The one argument that was given."""
         if self.fraction is None:
-            assert self.count is not None
-            return min(size, self.count)
-        return min(size, max(1, math.floor(self.fraction * size + 0.5)))
+            return {"count": self.count}
+        fraction = self.fraction
+        return {"fraction": schedule_config(fraction) if isinstance(fraction, Schedule) else fraction}
+
+    def at_rate(self, rate: tf.Tensor) -> KeptEntries:
+        """As many times ``rate``."""
+        return dataclasses.replace(self, rate=rate)
+
+    def of(self, spec: tf.TensorSpec, round_num: tf.Tensor | int = 0) -> int | tf.Tensor:
+        """How many of a tensor's elements; see `of_size`."""
+        return self.of_size(spec.shape.num_elements(), round_num)
+
+    def of_size(self, size: int, round_num: tf.Tensor | int = 0) -> int | tf.Tensor:
+        """Of n elements ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``.
+
+        A number where that is known while a graph is built, else an int32 scalar.
+        """
+        if self.rate is None:
+            counts = self.in_each_round(size)
+            return counts[0] if len(counts) == 1 else tf.gather(counts, _within(round_num, counts))
+        wanted = self._wanted(size)
+        entries = tf.gather(tf.constant(wanted, tf.float64), _within(round_num, wanted))
+        entries = tf.minimum(tf.floor(entries * tf.cast(self.rate, tf.float64) + 0.5), float(size))
+        return tf.minimum(tf.maximum(tf.cast(entries, tf.int32), 1), size)
+
+    def in_each_round(self, size: int) -> list[int]:
+        """How many in each round up to the one from which on it stays as it is, at rate 1."""
+        return [min(size, max(1, math.floor(entries + 0.5))) for entries in self._wanted(size)]
+
+    def _wanted(self, size: int) -> list[float]:
+        if self.count is not None:
+            return [float(self.count)]
+        return [fraction * size for fraction in self._fractions()]
+
+
+def _schedule(encoder: str, fraction: str | Mapping[str, Any]) -> Schedule:
+    try:
+        return as_schedule(fraction)
+    except ConfigError as error:
+        raise ConfigError(f"{encoder} fraction is {fraction!r}: {error}") from error
+
+
+def _within(round_num: tf.Tensor | int, table: list[Any]) -> tf.Tensor:
+    return tf.clip_by_value(round_num, 0, len(table) - 1)
 
 
 def _is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""An encoder for a whole model: a per-tensor encoder where it is worth it, wire buffers in and out.
+"""An encoder for a given model: an encoder per tensor where it is worth it, wire buffers in and out.
 
 Knows TensorFlow; must not know TFF: `fedplug.process` lifts these functions into federated computations.
 """
@@ -10,9 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug import wire
 from fedplug.encoders import framing
+from fedplug.encoders.arithmetic import mean_magnitude
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.budget import Budget, error
 from fedplug.encoders.identity import Identity
+from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 
@@ -24,26 +28,33 @@ Buffers = tuple[tf.Tensor, ...]
 States = tuple[State, ...]
 Control = Mapping[str, tf.Tensor]
 
+_ERROR = ("squared_error", "squared_norm")
+
 
 class ModelEncoder:
-    """Applies one encoder to each tensor of a model; small ones, and those not of floats, are left alone.
+    """Applies an encoder to each tensor of a model; small ones, and those not of floats, are left alone.
 
     A model is a flat sequence of tensors, known by their `tf.TensorSpec`s. What leaves a client is one buffer
     per tensor: the container of `fedplug.wire`, so that its length is the number of bytes on the wire.
     """
 
     def __init__(
-        self, encoder: Encoder, specs: Sequence[tf.TensorSpec], *, min_size: int = DEFAULT_MIN_SIZE
+        self,
+        encoder: Encoder | WholeModel,
+        specs: Sequence[tf.TensorSpec],
+        *,
+        min_size: int = DEFAULT_MIN_SIZE,
     ) -> None:
         """Makes an encoder for models of the given specs.
 
         Args:
-            encoder: Applied to every floating-point tensor of at least ``min_size`` elements.
-            specs: Of the model's tensors, in order; shapes fully known.
+            encoder: For every floating-point tensor of at least ``min_size`` elements, or what says which.
+            specs: Of the model's tensors, in order; shapes fully known; names, where rules go by them.
             min_size: In elements; smaller tensors are sent as they are.
 
         Raises:
-            ConfigError: ``min_size`` is no whole number of at least 0, or a shape is not fully known.
+            ConfigError: ``min_size`` is no whole number of at least 0, a shape is not fully known, or the
+                encoder does not fit the model.
         """
         if not isinstance(min_size, int) or isinstance(min_size, bool) or min_size < 0:
             raise ConfigError(f"min_size is {min_size!r}; it must be a whole number of elements, 0 or more")
@@ -55,22 +66,39 @@ class ModelEncoder:
         self.encoder = encoder
         self.min_size = min_size
         self.specs = tuple(specs)
-        self.encoders = tuple(encoder if self._is_encoded(spec) else Identity() for spec in specs)
+        assigned = encoder.assign(specs) if isinstance(encoder, WholeModel) else [encoder] * len(specs)
+        as_it_is = Identity()
+        self.encoders = tuple(
+            chosen if self._is_encoded(spec) else as_it_is
+            for chosen, spec in zip(assigned, specs, strict=True)
+        )
+        self._budget = encoder if isinstance(encoder, Budget) else None
+        if self._budget is not None:
+            self._budget.require_feasible(self.fixed_bytes)
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Of a client's buffers, whatever is sent: containers, and tensors that go as they are."""
+        return sum(
+            len(wire.pack(b"", encoder.wire_id, spec.dtype.name, spec.shape.as_list()))
+            + (spec.shape.num_elements() * spec.dtype.size if isinstance(encoder, Identity) else 0)
+            for encoder, spec in zip(self.encoders, self.specs, strict=True)
+        )
 
     def _is_encoded(self, spec: tf.TensorSpec) -> bool:
         return bool(spec.dtype.is_floating) and spec.shape.num_elements() >= self.min_size
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the per-tensor encoder."""
+        """Those of the encoder."""
         return self.encoder.capabilities
 
     def get_config(self) -> dict[str, Any]:
-        """What decides the bytes: the encoder, its configuration and wire id, and the size rule."""
+        """What decides the bytes: the encoder, its configuration, each tensor's wire id, the size rule."""
         return {
             "encoder": self.encoder.name,
             "config": self.encoder.get_config(),
-            "wire_id": self.encoder.wire_id,
+            "wire_ids": [encoder.wire_id for encoder in self.encoders],
             "min_size": self.min_size,
         }
 
@@ -81,8 +109,11 @@ class ModelEncoder:
         )
 
     def init_control(self) -> Control:
-        """What steers the encoder in the first round; kept by the server, told to the clients."""
-        return {}
+        """What steers the encoder in the first round; kept by the server, told to the clients.
+
+        With a budget ``{"rate": float32}``, else nothing.
+        """
+        return {} if self._budget is None else {"rate": tf.constant(1.0)}
 
     def next_control(self, control: Control, measured: Mapping[str, tf.Tensor]) -> Control:
         """What steers the encoder in the next round.
@@ -90,10 +121,40 @@ class ModelEncoder:
         Args:
             control: That of this round.
             measured: ``uplink_bytes`` (int64) and ``payloads`` (int32) of this round: the bytes of all
-                buffers, and how many clients sent some.
+                buffers, and how many clients sent some; and the sums of what `report` says.
         """
-        del measured
-        return control
+        if self._budget is None:
+            return control
+        return {"rate": self._budget.next_rate(control["rate"], measured, self.fixed_bytes)}
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The names of what `report` says: with a budget of an error what that is made of, else nothing."""
+        return _ERROR if self._budget is not None and self._budget.nmse is not None else ()
+
+    def report(
+        self, xs: Sequence[tf.Tensor], buffers: Sequence[tf.Tensor], next_states: Sequence[State]
+    ) -> dict[str, tf.Tensor]:
+        """What the server is told of an update beside its buffers; float32 scalars, to be added up.
+
+        Args:
+            xs: What was given to `encode`.
+            buffers: What it returned.
+            next_states: What it returned.
+        """
+        if not self.reported:
+            return {}
+        squares = [
+            _squares(x, sent, state)
+            for x, sent, state in zip(xs, self.decode(buffers), next_states, strict=True)
+            if x.dtype.is_floating
+        ]
+        sums = (tf.add_n(list(parts)) for parts in zip(*squares, strict=True))
+        return dict(zip(_ERROR, sums, strict=True))
+
+    def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """What a round's metrics tell of the steering; float32 scalars. Arguments as for `next_control`."""
+        return {**control, "nmse": error(measured)} if self.reported else dict(control)
 
     def encode(
         self,
@@ -113,14 +174,26 @@ class ModelEncoder:
         Returns:
             The wire buffers, a uint8 vector per tensor, and the next states.
         """
-        del control
-        buffers: list[tf.Tensor] = []
-        next_states: list[State] = []
-        for encoder, spec, x, state in zip(self.encoders, self.specs, xs, states, strict=True):
-            payload, next_state = encoder.encode(tf.ensure_shape(x, spec.shape), state, round_num)
-            buffers.append(framing.frame(encoder.to_wire(payload, spec), encoder.wire_id, spec))
-            next_states.append(_like(state, next_state, encoder))
-        return tuple(buffers), tuple(next_states)
+        rate = control["rate"] if control else None
+        buffers: dict[int, tf.Tensor] = {}
+        next_states: dict[int, State] = {}
+        for encoder, places in self._shared():
+            mine = [tf.ensure_shape(xs[place], self.specs[place].shape) for place in places]
+            adjusted = encoder if rate is None else encoder.at_rate(rate)
+            encoded = adjusted.encode_together(mine, [states[place] for place in places], round_num)
+            for place, (payload, next_state) in zip(places, encoded, strict=True):
+                spec = self.specs[place]
+                buffers[place] = framing.frame(encoder.to_wire(payload, spec), encoder.wire_id, spec)
+                next_states[place] = _like(states[place], next_state, encoder)
+        order = range(len(self.specs))
+        return tuple(buffers[place] for place in order), tuple(next_states[place] for place in order)
+
+    def _shared(self) -> list[tuple[Encoder, list[int]]]:
+        """Each encoder with the places of its tensors; two that are equal are still two."""
+        places: dict[int, list[int]] = {}
+        for place, encoder in enumerate(self.encoders):
+            places.setdefault(id(encoder), []).append(place)
+        return [(self.encoders[mine[0]], mine) for mine in places.values()]
 
     def decode(self, buffers: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """The dense tensors; hostile buffers raise `tf.errors.InvalidArgumentError`."""
@@ -151,6 +224,17 @@ class ModelEncoder:
             encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
             for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
         ]
+
+
+def _squares(x: tf.Tensor, sent: tf.Tensor, next_state: State) -> tuple[tf.Tensor, tf.Tensor]:
+    """``||a - sent||^2`` and ``||a||^2``; with a residual a is what is sent and what is left together."""
+    lost = tf.cast(next_state.get("residual", x - sent), tf.float64)
+    return _square(lost), _square(lost + tf.cast(sent, tf.float64))
+
+
+def _square(x: tf.Tensor) -> tf.Tensor:
+    mean = mean_magnitude(tf.reshape(x * x, [-1]))  # a sum whose order does not depend on threads
+    return tf.cast(mean * tf.cast(tf.size(x), x.dtype), tf.float32)
 
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:

@@ -1,26 +1,28 @@
 """Pipelines: ``sparsifier | quantizer | index coder`` as one encoder.
 
-Knows the contracts of the stages and the registry, by which their names are read back; must not know any
-particular stage but the defaults, nor TFF.
+Knows the contracts of the stages; must not know any particular stage but the defaults, nor TFF.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
-from fedplug import manager, wire
+from fedplug import wire
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.index_coders import Rice
 from fedplug.encoders.quantizer import Quantizer
 from fedplug.encoders.raw import Raw
+from fedplug.encoders.reading import as_part, part_config
 from fedplug.encoders.sparse_form import SparseEncoder, SparseForm
-from fedplug.encoders.sparsifier import Sparsifier
+from fedplug.encoders.sparsifier import Selection, Sparsifier
 from fedplug.encoders.topk import TopK
+from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.spec import Capabilities
 
@@ -62,10 +64,10 @@ class Pipeline(SparseEncoder):
             ConfigError: A configuration cannot be read, or together they have too long a wire id.
             UnknownNameError: No such stage.
         """
-        parts = [_read(stage) for stage in stages]
+        parts = [as_part(stage) for stage in stages]
         _check_order(parts)
         self._stages = parts
-        self._sparsifier = next(part for part in parts if isinstance(part, Sparsifier))
+        self._sparsifier: Sparsifier = next(part for part in parts if isinstance(part, Sparsifier))
         self._form = SparseForm(
             next((part for part in parts if isinstance(part, Quantizer)), Raw()),
             next((part for part in parts if isinstance(part, IndexCoder)), self._sparsifier.index_coder),
@@ -77,9 +79,9 @@ class Pipeline(SparseEncoder):
             )
 
     @classmethod
-    def compose(cls, parts: Sequence[Any]) -> Encoder:
+    def compose(cls, parts: Sequence[Any]) -> Encoder | WholeModel:
         """What these stages mean together: a single encoder is itself, everything else a pipeline."""
-        if len(parts) == 1 and isinstance(parts[0], Encoder):
+        if len(parts) == 1 and isinstance(parts[0], Encoder | WholeModel):
             return parts[0]
         return cls(parts)
 
@@ -107,7 +109,7 @@ class Pipeline(SparseEncoder):
 
     def get_config(self) -> dict[str, Any]:
         """The stages that were given, by name and configuration."""
-        return {"stages": [{"name": part.name, "config": part.get_config()} for part in self._stages]}
+        return {"stages": [part_config(part) for part in self._stages]}
 
     def init_state(self, spec: tf.TensorSpec) -> State:
         """The sparsifier's."""
@@ -115,21 +117,33 @@ class Pipeline(SparseEncoder):
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
         """See the class, and `SparseForm` for the payload."""
-        chosen = self._sparsifier.select(x, state, round_num)
+        return self._as_payload(x, self._sparsifier.select(x, state, round_num), round_num)
+
+    def encode_together(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> list[tuple[Payload, State]]:
+        """What the sparsifier chooses from all of them, each as a payload of its own."""
+        selections = self._sparsifier.select_together(xs, states, round_num)
+        return [self._as_payload(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
+
+    def _as_payload(self, x: tf.Tensor, chosen: Selection, round_num: tf.Tensor) -> tuple[Payload, State]:
         payload = self._form.payload(chosen.values, chosen.indices, x.shape.num_elements(), round_num)
         lost = chosen.values - self._form.values(payload, x.dtype)
         return payload, self._sparsifier.give_back(chosen.state, lost, chosen.indices)
 
+    @property
+    def adjustable(self) -> bool:
+        """As the sparsifier is."""
+        return self._sparsifier.adjustable
+
+    def at_rate(self, rate: tf.Tensor) -> Self:
+        """With the sparsifier at that rate."""
+        adjusted = copy.copy(self)
+        adjusted._sparsifier = self._sparsifier.at_rate(rate)
+        return adjusted
+
     def __repr__(self) -> str:
         return " | ".join(map(repr, self._stages))
-
-
-def _read(stage: Stage | Mapping[str, Any]) -> Any:
-    if not isinstance(stage, Mapping):
-        return stage
-    if not {"name"} <= set(stage) <= {"name", "config"}:
-        raise ConfigError(f"a stage of a pipeline is {dict(stage)!r}; it must have a name and a config")
-    return manager.resolve("encoder", stage["name"]).from_config(stage.get("config", {}))
 
 
 def _check_order(parts: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule
 from fedplug.spec import Capabilities
 
-__all__ = ["RandomK", "Seeded"]
+__all__ = ["RandomK", "Seeded", "draw"]
 
 _CODE_BYTES = 8
 
@@ -103,7 +103,7 @@ class RandomK(CountingSparsifier):
         """See the class."""
         size = x.shape.num_elements()
         count = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
-        indices = _draw(self._seed, round_num, count, size)
+        indices = draw(self._seed, round_num, count, size)
         if not self._error_feedback:
             begins = _begins(count, size)
             values = widened(tf.gather(tf.reshape(x, [-1]), indices))
@@ -141,7 +141,7 @@ class Seeded(IndexCoder):
             return tensor_bytes.to_bytes(tf.stack([tf.constant(self._seed), round_num]))
 
     def _drawn(self, round_num: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
-        return _draw(self._seed, round_num, count, size)
+        return draw(self._seed, round_num, count, size)
 
     def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
         """Draws the indices again; refuses another length and negative numbers."""
@@ -149,7 +149,7 @@ class Seeded(IndexCoder):
             of_length(code, _CODE_BYTES, "the seed and round of indices"), tf.int32
         )
         with require(tf.reduce_all(words >= 0), "the seed or round of indices is not valid"):
-            return _draw(words[0], tf.identity(words[1]), count, size)
+            return draw(words[0], tf.identity(words[1]), count, size)
 
 
 def _begins(count: tf.Tensor | int, size: int) -> tf.Tensor:
@@ -158,7 +158,7 @@ def _begins(count: tf.Tensor | int, size: int) -> tf.Tensor:
     return tf.range(count + 1) * size // tf.maximum(count, 1)
 
 
-def _draw(seed: tf.Tensor | int, round_num: tf.Tensor, count: tf.Tensor | int, size: int) -> tf.Tensor:
+def draw(seed: tf.Tensor | int, round_num: tf.Tensor, count: tf.Tensor | int, size: int) -> tf.Tensor:
     """One index of each run; strictly ascending, int32 ``[count]``."""
     begins = _begins(count, size)
     noise = shared_noise(count, seed, round_num)

@@ -7,17 +7,20 @@ TensorFlow tensors; must not know TFF or pipelines.
 from __future__ import annotations
 
 import abc
-from typing import NamedTuple
+import copy
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import tensorflow as tf
 
 from fedplug.encoders.base import Payload, State
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.index_coders import Rice
+from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.raw import Raw
 from fedplug.encoders.sparse_form import SparseEncoder, SparseForm, scatter_add
 
-__all__ = ["Selection", "Sparsifier"]
+__all__ = ["CountingSparsifier", "Selection", "Sparsifier"]
 
 
 class Selection(NamedTuple):
@@ -51,6 +54,12 @@ class Sparsifier(SparseEncoder):
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """Chooses entries of ``x``; arguments as for `encode`."""
 
+    def select_together(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> list[Selection]:
+        """Chooses entries of all tensors that share this encoder. Default: of each by itself."""
+        return [self.select(x, state, round_num) for x, state in zip(xs, states, strict=True)]
+
     def give_back(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
         """The next state when a later stage loses something of the values selected.
 
@@ -70,6 +79,35 @@ class Sparsifier(SparseEncoder):
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
         """The selection as a payload; see `SparseForm`."""
-        selection = self.select(x, state, round_num)
-        size = x.shape.num_elements()
+        return self.as_payload(self.select(x, state, round_num), x.shape.num_elements(), round_num)
+
+    def encode_together(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> list[tuple[Payload, State]]:
+        """The selections as payloads."""
+        selections = self.select_together(xs, states, round_num)
+        return [
+            self.as_payload(selection, x.shape.num_elements(), round_num)
+            for selection, x in zip(selections, xs, strict=True)
+        ]
+
+    def as_payload(self, selection: Selection, size: int, round_num: tf.Tensor) -> tuple[Payload, State]:
+        """The payload and the next state of what was chosen from a tensor of ``size`` elements."""
         return self.form.payload(selection.values, selection.indices, size, round_num), selection.state
+
+
+class CountingSparsifier(Sparsifier):
+    """A sparsifier that is told how many entries to keep, so that a budget can tell it another number."""
+
+    _kept: KeptEntries
+
+    @property
+    def adjustable(self) -> bool:
+        """Yes."""
+        return True
+
+    def at_rate(self, rate: tf.Tensor) -> Self:
+        """Keeps ``rate`` times as many entries."""
+        adjusted = copy.copy(self)
+        adjusted._kept = self._kept.at_rate(rate)
+        return adjusted

@@ -9,6 +9,7 @@ from fedplug.encoders.index_coders import Rice
 from fedplug.encoders.pipeline import Pipeline
 from fedplug.encoders.sign import Sign
 from fedplug.encoders.topk import TopK
+from fedplug.schedules import Schedule
 
 __all__ = ["STC"]
 
@@ -31,10 +32,15 @@ class STC(Pipeline):
     name: ClassVar[str] = "stc"
 
     def __init__(
-        self, fraction: float | None = None, *, count: int | None = None, error_feedback: bool = True
+        self,
+        fraction: float | Schedule | None = None,
+        *,
+        count: int | None = None,
+        error_feedback: bool = True,
+        scope: str = "tensor",
     ) -> None:
         """Arguments and errors as for `TopK`."""
-        self._topk = TopK(fraction, count=count, error_feedback=error_feedback)
+        self._topk = TopK(fraction, count=count, error_feedback=error_feedback, scope=scope)
         super().__init__([self._topk, Sign(), Rice()])
 
     def get_config(self) -> dict[str, Any]:

@@ -57,6 +57,13 @@ class TestThreshold(FamilySuite):
     expression = "threshold(0.5)"
 
 
+class TestApproxTopK(FamilySuite):
+    golden = None  # as for dgc below
+    conservation_tolerance = 0.0
+    expression = "approx_topk(0.3, sample=0.5)"
+    check_tff = True
+
+
 class TestDGC(FamilySuite):
     golden = None  # its layout is that of threshold, whose payloads are kept
     expression = "dgc(0.3, warmup_rounds=2)"
@@ -75,6 +82,12 @@ class PipelineSuite(FamilySuite):
 
 class TestTopKQSGDRice(PipelineSuite):
     expression = "topk(0.3) | qsgd(8, block_size=16) | rice"
+    check_tff = True
+
+
+class TestScheduledTopKOfModel(PipelineSuite):
+    conservation_tolerance = 0.0
+    expression = "topk(linear(0.3, 0.1, 2), scope='model')"
     check_tff = True
 
 

@@ -1,0 +1,152 @@
+"""A budget for what a client sends in a round, kept by feedback from what was sent. Must not know TFF."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.reading import as_part, part_config
+from fedplug.encoders.whole_model import WholeModel
+from fedplug.errors import CapabilityError, ConfigError
+from fedplug.spec import Capabilities
+
+__all__ = ["Budget"]
+
+_LARGEST_STEP = 8.0
+_RATES = (1e-6, 1e6)
+
+
+class Budget(WholeModel):
+    """Sends as much as a number of bytes or an error allows, whatever the data are like.
+
+    The encoder's own fractions or counts are where it begins, and how they stand to each other stays as it
+    is; a rate, the same for all clients, multiplies them from round to round. With
+    ``topk(..., scope="model")`` how many entries each tensor sends follows from the update as well: of all
+    ways to spend the bytes the one that loses least.
+
+    After a round in which the mean payload had b bytes, f of them fixed (headers, and tensors sent as they
+    are), the rate is multiplied by ``(budget - f) / (b - f)``, which the next round needs if bytes grow in
+    proportion to entries. They nearly do, so the mean payload is within 2 % of the budget from the third
+    round on. With ``nmse`` the rate is multiplied by ``(1 - nmse) / (1 - measured)``: the energy sent grows
+    with the entries, but never faster than they do, so the step never goes too far. No step is larger than
+    8 or smaller than 1/8, and a tensor of which anything is sent sends one entry at least.
+
+    The normalised mean squared error is ``sum ||a - sent||^2 / sum ||a||^2`` over the clients of a round,
+    where a is the update, with error feedback together with what earlier rounds left.
+
+    The rate is part of the server's state: a restarted run goes on with it.
+    """
+
+    name: ClassVar[str] = "budget"
+
+    def __init__(
+        self,
+        encoder: Encoder | WholeModel | str | Mapping[str, Any],
+        bytes_per_client: int | None = None,
+        *,
+        nmse: float | None = None,
+    ) -> None:
+        """Exactly one of ``bytes_per_client`` and ``nmse`` is given.
+
+        Args:
+            encoder: What is adjusted: an encoder, `Rules`, or an expression. Of its parts those with a
+                fraction or a count can be.
+            bytes_per_client: That a client sends in a round, on average: all buffers of its update.
+            nmse: The normalised mean squared error of what is sent, above 0 and below 1.
+
+        Raises:
+            CapabilityError: It is one encoder, and that always sends the same.
+            ConfigError: Neither or both are given, or something is out of range.
+        """
+        inner = as_part(encoder)
+        if not isinstance(inner, Encoder | WholeModel) or isinstance(inner, Budget):
+            raise ConfigError(f"a budget is for an encoder or rules, such as 'topk(0.01)', not for {inner!r}")
+        if (bytes_per_client is None) == (nmse is None):
+            raise ConfigError(
+                "a budget takes either bytes_per_client or nmse, for instance budget('topk(0.01)', 20000)"
+            )
+        if bytes_per_client is not None and not (
+            isinstance(bytes_per_client, int)
+            and not isinstance(bytes_per_client, bool)
+            and bytes_per_client >= 1
+        ):
+            raise ConfigError(
+                f"budget bytes_per_client is {bytes_per_client!r}; it must be a whole number, 1 up"
+            )
+        if nmse is not None and not (isinstance(nmse, float) and 0 < nmse < 1 and math.isfinite(nmse)):
+            raise ConfigError(f"budget nmse is {nmse!r}; it must be above 0 and below 1")
+        if isinstance(inner, Encoder):
+            _require_adjustable([inner])
+        self.encoder: Encoder | WholeModel = inner
+        self.bytes_per_client = bytes_per_client
+        self.nmse = nmse
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the encoder."""
+        return self.encoder.capabilities
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that were given."""
+        config: dict[str, Any] = {"encoder": part_config(self.encoder)}
+        if self.nmse is not None:
+            return {**config, "nmse": self.nmse}
+        return {**config, "bytes_per_client": self.bytes_per_client}
+
+    def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
+        """As without a budget."""
+        if isinstance(self.encoder, Encoder):
+            return [self.encoder] * len(specs)
+        assigned = self.encoder.assign(specs)
+        _require_adjustable(assigned)
+        return assigned
+
+    def require_feasible(self, fixed_bytes: int) -> None:
+        """Refuses a model of which more is fixed than the budget has.
+
+        Raises:
+            ConfigError: It is so; the message says how much.
+        """
+        if self.bytes_per_client is not None and self.bytes_per_client <= fixed_bytes:
+            raise ConfigError(
+                f"a budget of {self.bytes_per_client} bytes leaves nothing to adjust: headers, and tensors "
+                f"that are sent as they are, take {fixed_bytes} bytes of it"
+            )
+
+    def next_rate(self, rate: tf.Tensor, measured: Mapping[str, tf.Tensor], fixed_bytes: int) -> tf.Tensor:
+        """The rate of the next round; without payloads that of this one.
+
+        Args:
+            rate: Of this round; float32 scalar.
+            measured: ``uplink_bytes`` and ``payloads`` of this round, and with ``nmse`` the sums
+                ``squared_error`` and ``squared_norm``.
+            fixed_bytes: Of each payload, whatever the rate.
+        """
+        payloads = tf.cast(measured["payloads"], tf.float64)
+        if self.nmse is not None:
+            wanted = tf.constant(1 - self.nmse, tf.float64)
+            got = 1 - tf.cast(error(measured), tf.float64)
+        else:
+            assert self.bytes_per_client is not None
+            wanted = tf.constant(self.bytes_per_client - fixed_bytes, tf.float64)
+            got = tf.cast(measured["uplink_bytes"], tf.float64) / tf.maximum(payloads, 1.0) - fixed_bytes
+        step = tf.clip_by_value(wanted / tf.maximum(got, 1e-9), 1 / _LARGEST_STEP, _LARGEST_STEP)
+        following = tf.clip_by_value(tf.cast(rate, tf.float64) * step, *_RATES)
+        return tf.where(payloads > 0, tf.cast(following, tf.float32), rate)
+
+
+def error(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """The normalised mean squared error of a round; 0 where nothing was to be sent. float32 scalar."""
+    return tf.math.divide_no_nan(measured["squared_error"], measured["squared_norm"])
+
+
+def _require_adjustable(encoders: Sequence[Encoder]) -> None:
+    if not any(encoder.adjustable for encoder in encoders):
+        raise CapabilityError(
+            f"a budget cannot be kept by {encoders[0]!r}, which always sends the same; use an encoder with a "
+            "fraction, such as topk(0.01), perhaps in a pipeline: \"topk(0.01, scope='model') | qsgd(8)\""
+        )

@@ -1,0 +1,121 @@
+"""Rules: which tensor gets which encoder, what is refused, and the way through JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fedplug
+from fedplug.encoders import Identity, ModelEncoder, Rule, Rules, TopK
+from fedplug.errors import ConfigError, UnknownNameError
+
+SPECS = [
+    tf.TensorSpec([500, 8], tf.float32, name="embedding/table"),
+    tf.TensorSpec([80, 10], tf.float32, name="dense/kernel"),
+    tf.TensorSpec([100], tf.bfloat16, name="dense/bias"),
+    tf.TensorSpec([10], tf.float32, name="dense_1/bias"),
+]
+BY_NAME = {"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.1)"}
+
+
+def test_the_first_rule_whose_pattern_matches_the_name_counts():
+    assert Rules(BY_NAME).assign(SPECS) == [TopK(0.001), TopK(0.1), Identity(), Identity()]
+
+
+def test_rules_look_at_size_and_dtype_too():
+    rules = [
+        {"dtype": "bfloat16", "encoder": "qsgd(4)"},
+        {"min_elements": 1000, "encoder": "topk(0.01)"},
+        {"match": "*/kernel", "max_elements": 1000, "encoder": "topk(0.1) | qsgd(8)"},
+    ]
+    expected = ["topk(0.01)", "topk(0.1) | qsgd(8)", "qsgd(4)", "identity"]
+    assert Rules(rules).assign(SPECS) == [fedplug.encoder(text) for text in expected]
+
+
+def test_a_tensor_without_a_rule_goes_as_it_is():
+    assert Rules({"dense/kernel": "topk(0.1)"}).assign(SPECS)[0] == Identity()
+
+
+def test_small_tensors_and_integers_go_as_they_are_whatever_the_rules():
+    specs = [tf.TensorSpec([10], tf.float32, name="a"), tf.TensorSpec([100], tf.int32, name="b")]
+    assert ModelEncoder(Rules({"*": "topk(0.1)"}), specs).encoders == (Identity(), Identity())
+
+
+def test_a_whole_model_is_encoded_by_its_rules():
+    model = ModelEncoder(Rules(BY_NAME), SPECS)
+    xs = [tf.cast(np.random.default_rng(0).normal(size=spec.shape), spec.dtype) for spec in SPECS]
+    buffers, states = model.encode(xs, model.init_state(), tf.constant(0))
+    decoded = model.decode(buffers)
+    assert [int(np.count_nonzero(tensor)) for tensor in decoded[:2]] == [4, 80]
+    for x, d, state in zip(xs, decoded, states, strict=True):
+        np.testing.assert_array_equal(d + state.get("residual", tf.zeros_like(x)), x)
+    assert model.get_config()["wire_ids"] == ["topk/1", "topk/1", "identity/1", "identity/1"]
+
+
+def test_together_they_promise_what_each_of_them_does():
+    assert Rules({"a": "topk(0.1)", "b": "identity"}).capabilities.needs_client_state
+    assert Rules({"a": "qsgd(4)", "b": "identity"}).capabilities.unbiased
+    assert not Rules({"a": "qsgd(4)", "b": "sign"}).capabilities.unbiased
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [BY_NAME, [{"min_elements": 9, "max_elements": 99, "dtype": "float32", "encoder": "topk(0.1) | sign"}]],
+)
+def test_rules_go_through_json_and_come_back_equal(rules):
+    made = Rules(rules)
+    config = json.loads(json.dumps(fedplug.to_config(made)))
+    assert fedplug.from_config(config) == made
+    assert fedplug.encoder(repr(made)) == made
+    assert Rules({"*": "identity"}) != made
+
+
+def test_a_rule_for_no_tensor_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"'dense/kernal' matches no tensor.*did you mean 'dense/kernel'"):
+        Rules({"dense/kernal": "identity"}).assign(SPECS)
+    with pytest.raises(ConfigError, match=r"'emb_\*' matches no tensor of the model; known: dense/bias, "):
+        Rules({"emb_*": "identity"}).assign(SPECS)
+
+
+def test_a_rule_that_comes_too_late_names_the_tensors_it_was_for():
+    with pytest.raises(ConfigError, match=r"'\*/bias' comes too late: earlier ones take 'dense/bias', 'den"):
+        Rules({"*": "topk(0.1)", "*/bias": "identity"}).assign(SPECS)
+
+
+def test_a_rule_whose_size_fits_nothing_is_told_so():
+    with pytest.raises(ConfigError, match="none of its size and dtype"):
+        Rules([{"match": "*/bias", "min_elements": 1000, "encoder": "identity"}]).assign(SPECS)
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({}, "the rules are"),
+        ("topk(0.1)", "the rules are"),
+        ([], "the rules are"),
+        (["topk(0.1)"], "is no rule"),
+        ([{"match": "*"}], "names no encoder"),
+        ({"*": "tpok(0.1)"}, "did you mean 'topk'"),
+        ({"*": BY_NAME}, "must have a name and a config"),
+        ({"*": None}, "encoder of a rule is None"),
+        ({"": "identity"}, "match of a rule is ''"),
+        ([{"min_elements": -1, "encoder": "identity"}], "min_elements of a rule is -1"),
+        ([{"max_elements": 1.5, "encoder": "identity"}], "max_elements of a rule is 1.5"),
+        ([{"dtype": "int32", "encoder": "identity"}], "dtype of a rule is 'int32'"),
+    ],
+)
+def test_rules_that_are_not_valid_are_refused(rules, message):
+    with pytest.raises(ConfigError, match=message):
+        Rules(rules)
+
+
+def test_an_unknown_key_of_a_rule_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean 'match'"):
+        Rules([{"macth": "*", "encoder": "identity"}])
+
+
+def test_a_rule_may_be_an_object():
+    assert Rules([Rule(TopK(0.1), "a*")]) == Rules({"a*": "topk(0.1)"})

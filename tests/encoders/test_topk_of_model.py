@@ -1,0 +1,119 @@
+"""`topk(..., scope="model")`: the tensors that share it are one, and each still travels by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedplug
+from fedplug import ops
+from fedplug.encoders import ModelEncoder, Rules, TopK
+from fedplug.errors import ConfigError
+
+ROUND = tf.constant(0)
+SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=4)
+
+
+@pytest.fixture(params=["fused", "reference"], autouse=True, scope="module")
+def _lowering(request):
+    with ops.use_lowering(request.param):
+        yield
+
+
+def model_of(encoder, shapes, dtype=tf.float32):
+    specs = [tf.TensorSpec(shape, dtype, name=f"t{place}") for place, shape in enumerate(shapes)]
+    return ModelEncoder(encoder, specs, min_size=0)
+
+
+def update(model, seed=0):
+    rng = np.random.default_rng(seed)
+    return [tf.constant(rng.integers(-9, 9, spec.shape), spec.dtype) for spec in model.specs]
+
+
+@settings(deadline=None, max_examples=25)
+@given(sizes=SIZES, count=st.integers(1, 40), seed=st.integers(0, 99))
+def test_the_largest_entries_of_all_tensors_are_sent_and_the_others_kept(sizes, count, seed):
+    model = model_of(TopK(count=count, scope="model"), [[size] for size in sizes])
+    xs = update(model, seed)
+    buffers, states = model.encode(xs, model.init_state(), ROUND)
+    sent = np.concatenate(model.decode(buffers))
+    flat = np.concatenate(xs)
+    largest = sorted(range(flat.size), key=lambda i: (-abs(flat[i]), i))[:count]
+    np.testing.assert_array_equal(np.flatnonzero(sent), [i for i in sorted(largest) if flat[i]])
+    np.testing.assert_array_equal(sent + np.concatenate([s["residual"] for s in states]), flat)
+
+
+def test_a_fraction_is_of_all_elements():
+    model = model_of(TopK(0.1, scope="model"), [[90], [10, 11]])
+    buffers, _ = model.encode(update(model), model.init_state(), ROUND)
+    assert sum(int(np.count_nonzero(tensor)) for tensor in model.decode(buffers)) == 20
+
+
+def test_a_tensor_of_small_numbers_may_send_nothing_until_its_turn_comes():
+    model = model_of(TopK(count=1, scope="model"), [[2], [2]])
+    states, received = model.init_state(), []
+    for x in ([tf.constant([5.0, 3.0]), tf.constant([1.0, 2.0])], *[[tf.zeros(2), tf.zeros(2)]] * 3):
+        buffers, states = model.encode(x, states, ROUND)
+        received.append([tensor.numpy().tolist() for tensor in model.decode(buffers)])
+    assert received == [
+        [[5.0, 0.0], [0.0, 0.0]],
+        [[0.0, 3.0], [0.0, 0.0]],
+        [[0.0, 0.0], [0.0, 2.0]],
+        [[0.0, 0.0], [1.0, 0.0]],
+    ]
+
+
+def test_it_loses_less_than_the_same_share_of_every_tensor():
+    shapes = [[400], [400]]
+    rng = np.random.default_rng(0)
+    xs = [tf.constant(rng.normal(scale=scale, size=400), tf.float32) for scale in (1, 10)]
+
+    def lost(encoder):
+        model = model_of(encoder, shapes)
+        decoded = model.decode(model.encode(xs, model.init_state(), ROUND)[0])
+        return sum(float(tf.reduce_sum((x - d) ** 2)) for x, d in zip(xs, decoded, strict=True))
+
+    assert lost(TopK(0.1, scope="model")) < 0.8 * lost(TopK(0.1))
+
+
+def test_later_stages_work_on_what_was_chosen_from_all():
+    pipeline = fedplug.encoder("topk(count=6, scope='model') | qsgd(8) | rice")
+    model = model_of(pipeline, [[20], [20]])
+    xs = update(model)
+    buffers, states = model.encode(xs, model.init_state(), ROUND)
+    decoded = model.decode(buffers)
+    assert sum(int(np.count_nonzero(tensor)) for tensor in decoded) == 6
+    for x, d, state in zip(xs, decoded, states, strict=True):
+        np.testing.assert_allclose(d + state["residual"], x, atol=1e-5)
+
+
+def test_each_rule_has_entries_of_its_own():
+    shared = TopK(count=3, scope="model")
+    model = model_of(Rules({"t[01]": shared, "t2": TopK(count=3, scope="model")}), [[20], [20], [20]])
+    decoded = model.decode(model.encode(update(model), model.init_state(), ROUND)[0])
+    counts = [int(np.count_nonzero(tensor)) for tensor in decoded]
+    assert (counts[0] + counts[1], counts[2]) == (3, 3)
+
+
+def test_what_is_sent_can_be_read_as_any_top_k():
+    model = model_of(TopK(count=5, scope="model"), [[20], [20]])
+    buffers, _ = model.encode(update(model), model.init_state(), ROUND)
+    reader = model_of(TopK(0.01), [[20], [20]])
+    for mine, theirs in zip(model.decode(buffers), reader.decode(buffers), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_tensors_of_several_dtypes_are_refused():
+    model = ModelEncoder(
+        TopK(0.1, scope="model"), [tf.TensorSpec([99], tf.float32), tf.TensorSpec([99], tf.bfloat16)]
+    )
+    with pytest.raises(ConfigError, match="of bfloat16 and float32; give each dtype a rule"):
+        model.encode([tf.zeros([99]), tf.zeros([99], tf.bfloat16)], model.init_state(), ROUND)
+
+
+def test_an_unknown_scope_is_refused():
+    with pytest.raises(ConfigError, match="topk scope is 'layer'; it must be one of tensor, model"):
+        TopK(0.1, scope="layer")
