@@ -1,10 +1,23 @@
+// Two ways to the same register.
+//
 // Slicing-by-8: eight bytes a step through eight tables, table t holding the
 // effect of a byte that is followed by t zero bytes. Source: Kounavis & Berry,
 // "A systematic approach to building high performance software-based CRC
 // generators", ISCC 2005.
+//
+// Folding, where the processor multiplies polynomials: 64 bytes a step, as four
+// remainders of 128 bits that are moved over the bytes between them. Source:
+// Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+// Instruction", Intel 2009.
 #include "core/crc32.h"
 
 #include <array>
+
+#include "core/simd.h"
+
+#if FEDPLUG_SIMD_X86
+#include <immintrin.h>
+#endif
 
 namespace fedplug {
 namespace {
@@ -34,10 +47,8 @@ constexpr Tables MakeTables() {
 
 constexpr Tables kTables = MakeTables();
 
-}  // namespace
-
-std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes) {
-  std::uint32_t crc = 0xffffffffu;
+std::uint32_t UpdateBySlicing(std::uint32_t crc, const std::uint8_t* data,
+                              std::int64_t bytes) {
   for (; bytes >= kSlices; bytes -= kSlices, data += kSlices) {
     crc = kTables[7][data[0] ^ (crc & 0xff)] ^
           kTables[6][data[1] ^ ((crc >> 8) & 0xff)] ^
@@ -48,7 +59,84 @@ std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes) {
   for (; bytes > 0; --bytes, ++data) {
     crc = (crc >> 8) ^ kTables[0][(crc ^ *data) & 0xff];
   }
-  return ~crc;
+  return crc;
+}
+
+#if FEDPLUG_SIMD_X86
+
+#define FEDPLUG_TARGET_PCLMUL __attribute__((target("pclmul,sse4.1")))
+
+constexpr std::int64_t kFolded = 64;
+
+// x^power modulo the polynomial, in the mirrored order of bits that the
+// checksum uses, one place up as the product of two mirrored numbers is one
+// place short.
+constexpr long long MirroredPower(int power) {
+  std::uint32_t remainder = 0x80000000u;
+  for (int i = 0; i < power; ++i) {
+    remainder = (remainder >> 1) ^ ((remainder & 1) != 0 ? kPolynomial : 0);
+  }
+  return static_cast<long long>(std::uint64_t{remainder} << 1);
+}
+
+// Moves a remainder of 128 bits over `kBits` bits of message: its two halves
+// times x^kBits, the earlier half being 64 bits further away.
+template <int kBits>
+FEDPLUG_TARGET_PCLMUL __m128i Fold(__m128i remainder, __m128i message) {
+  const __m128i powers =
+      _mm_set_epi64x(MirroredPower(kBits - 32), MirroredPower(kBits + 32));
+  const __m128i earlier = _mm_clmulepi64_si128(remainder, powers, 0x00);
+  const __m128i later = _mm_clmulepi64_si128(remainder, powers, 0x11);
+  return _mm_xor_si128(_mm_xor_si128(earlier, later), message);
+}
+
+FEDPLUG_TARGET_PCLMUL __m128i Load(const std::uint8_t* data) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
+}
+
+// REQUIRES: bytes >= kFolded
+FEDPLUG_TARGET_PCLMUL std::uint32_t UpdateByFolding(std::uint32_t crc,
+                                                    const std::uint8_t* data,
+                                                    std::int64_t bytes) {
+  // Adding the register to the first bytes is the same as beginning with it.
+  __m128i first =
+      _mm_xor_si128(Load(data), _mm_cvtsi32_si128(static_cast<int>(crc)));
+  __m128i second = Load(data + 16);
+  __m128i third = Load(data + 32);
+  __m128i fourth = Load(data + 48);
+  for (data += kFolded, bytes -= kFolded; bytes >= kFolded;
+       data += kFolded, bytes -= kFolded) {
+    first = Fold<512>(first, Load(data));
+    second = Fold<512>(second, Load(data + 16));
+    third = Fold<512>(third, Load(data + 32));
+    fourth = Fold<512>(fourth, Load(data + 48));
+  }
+  const __m128i all =
+      Fold<128>(Fold<128>(Fold<128>(first, second), third), fourth);
+  std::array<std::uint8_t, 16> rest;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(rest.data()), all);
+  return UpdateBySlicing(UpdateBySlicing(0, rest.data(), 16), data, bytes);
+}
+
+bool CanFold() {
+  SimdLevel level;
+  static const bool can = FindSimdLevel(&level).ok() &&
+                          level != SimdLevel::kBaseline &&
+                          __builtin_cpu_supports("pclmul");
+  return can;
+}
+
+#endif
+
+}  // namespace
+
+std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes) {
+#if FEDPLUG_SIMD_X86
+  if (bytes >= kFolded && CanFold()) {
+    return ~UpdateByFolding(0xffffffffu, data, bytes);
+  }
+#endif
+  return ~UpdateBySlicing(0xffffffffu, data, bytes);
 }
 
 }  // namespace fedplug

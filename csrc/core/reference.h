@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/float16.h"
+#include "core/value_code.h"
 
 namespace fedplug::reference {
 
@@ -45,6 +46,17 @@ std::vector<std::uint8_t> EncodeIndices(
 std::optional<std::vector<std::int32_t>> DecodeIndices(
     const std::vector<std::uint8_t>& code, std::int64_t count,
     std::int64_t size);
+
+// One value after the other, one bit after the other.
+template <typename T>
+std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
+                                       const ValueCode& code,
+                                       std::uint64_t seed);
+
+// What EncodeValues(values, ...) stands for: each value rounded to its level.
+template <typename T>
+std::vector<T> QuantizedValues(const std::vector<T>& values,
+                               const ValueCode& code, std::uint64_t seed);
 
 // Bit by bit.
 std::uint32_t Crc32(const std::vector<std::uint8_t>& data);

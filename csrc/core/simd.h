@@ -16,6 +16,9 @@
 #define FEDPLUG_SIMD_X86 0
 #endif
 
+// For a loop that is compiled with the instruction set of whoever calls it.
+#define FEDPLUG_ALWAYS_INLINE inline __attribute__((always_inline))
+
 namespace fedplug {
 
 enum class SimdLevel { kBaseline, kAvx2, kAvx512 };

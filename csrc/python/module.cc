@@ -8,6 +8,7 @@ namespace fedplug::python {
 void RegisterTopKResidual(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
+void RegisterValueCode(pybind11::module_& module);
 void RegisterChecksum(pybind11::module_& module);
 void RegisterSystem(pybind11::module_& module);
 
@@ -18,6 +19,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterTopKResidual(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
+  fedplug::python::RegisterValueCode(module);
   fedplug::python::RegisterChecksum(module);
   fedplug::python::RegisterSystem(module);
 }

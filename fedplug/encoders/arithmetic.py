@@ -11,7 +11,7 @@ from fedplug import ops
 from fedplug.encoders import tensor_bytes
 from fedplug.errors import ConfigError
 
-__all__ = ["check_seed", "mean_magnitude", "private_noise", "shared_noise", "widened"]
+__all__ = ["check_seed", "mean_magnitude", "noise_seed", "private_noise", "shared_noise", "widened"]
 
 _MAX_SEED = 2**31 - 1
 
@@ -84,10 +84,15 @@ def private_noise(values: tf.Tensor, seed: int, round_num: tf.Tensor) -> tf.Tens
     return _philox(tf.size(values), seed, round_num, content, tf.float32)
 
 
+def noise_seed(seed: tf.Tensor | int, round_num: tf.Tensor) -> tf.Tensor:
+    """Seed and round in one, ``2^32 seed + round``; int64 scalar. The generator takes two such seeds."""
+    high = tf.bitwise.left_shift(tf.cast(seed, tf.int64), tf.constant(32, tf.int64))
+    return high + tf.cast(round_num, tf.int64)
+
+
 def _philox(
     count: tf.Tensor | int, seed: tf.Tensor | int, round_num: tf.Tensor, content: tf.Tensor, dtype: tf.DType
 ) -> tf.Tensor:
-    # Two seeds of 64 bits. TensorFlow would choose the generator by device, if it were not told.
-    high = tf.bitwise.left_shift(tf.cast(seed, tf.int64), tf.constant(32, tf.int64))
-    key = tf.stack([high + tf.cast(round_num, tf.int64), content])
+    # TensorFlow would choose the generator by device, if it were not told.
+    key = tf.stack([noise_seed(seed, round_num), content])
     return tf.random.stateless_uniform(tf.reshape(count, [1]), key, dtype=dtype, alg="philox")

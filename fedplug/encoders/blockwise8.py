@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from fedplug.encoders import blocks, tensor_bytes
 from fedplug.encoders.arithmetic import widened
-from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import of_length, require
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 
 __all__ = ["Blockwise8"]
 
@@ -18,7 +18,7 @@ _HEADER_BYTES = 1
 _LEVELS = 127
 
 
-class Blockwise8(Quantizer):
+class Blockwise8(CompiledQuantizer):
     """``round(127 x / scale)`` as int8, where ``scale`` is the block's largest magnitude; ties to even.
 
     Blocks keep an outlier's harm to its neighbours. Not random, so the error (below ``scale / 254``) is the
@@ -53,34 +53,39 @@ class Blockwise8(Quantizer):
         """The argument."""
         return {"block_size": self._block_size}
 
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
+    @property
+    def value_code(self) -> Mapping[str, Any]:
+        """See `fedplug.ops.encode_values`."""
+        return {"form": "blockwise8", "block_size": self._block_size}
+
+    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"levels": int8[n] in [-127, 127], "scales": dtype[blocks]}``."""
         del round_num
         relative, scales = blocks.relative_to_scales(widened(values), self._block_size)
         levels = tf.cast(tf.round(relative * _LEVELS), tf.int8)
         return {"levels": levels, "scales": tf.cast(scales, values.dtype)}
 
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
         """``scale * (level / 127)``."""
-        scales = widened(payload["scales"])
-        relative = blocks.evenly_spaced(payload["levels"], _LEVELS, scales.dtype)
+        scales = widened(parts["scales"])
+        relative = blocks.evenly_spaced(parts["levels"], _LEVELS, scales.dtype)
         return tf.cast(blocks.times_scales(relative, scales, self._block_size), dtype)
 
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
+    def pack(self, parts: Parts) -> tf.Tensor:
         """See the class."""
-        scales, levels = tensor_bytes.to_bytes(payload["scales"]), tensor_bytes.to_bytes(payload["levels"])
+        scales, levels = tensor_bytes.to_bytes(parts["scales"]), tensor_bytes.to_bytes(parts["levels"])
         return tf.concat([self._header(), scales, levels], axis=0)
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another block size or length, scales that are not valid, and the level -128."""
         levels_at = _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
-        data = of_length(data, levels_at + count, "the bytes of a blockwise8 payload")
+        code = of_length(code, levels_at + count, "the bytes of a blockwise8 payload")
         with require(
-            tf.reduce_all(data[:_HEADER_BYTES] == self._header()),
+            tf.reduce_all(code[:_HEADER_BYTES] == self._header()),
             f"a blockwise8 payload was not made with block_size={self._block_size}",
         ):
-            scales = blocks.scales_from_bytes(data[_HEADER_BYTES:levels_at], dtype, "a blockwise8 payload")
-        levels = tensor_bytes.from_bytes(data[levels_at:], tf.int8)
+            scales = blocks.scales_from_bytes(code[_HEADER_BYTES:levels_at], dtype, "a blockwise8 payload")
+        levels = tensor_bytes.from_bytes(code[levels_at:], tf.int8)
         with require(tf.reduce_all(levels >= -_LEVELS), "a blockwise8 payload holds a level of -128"):
             return {"levels": tf.identity(levels), "scales": scales}
 

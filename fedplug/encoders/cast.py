@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from fedplug.encoders import tensor_bytes
-from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import of_length, require
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 
 __all__ = ["BFloat16", "Float16"]
 
 
-class _Cast(Quantizer):
+class _Cast(CompiledQuantizer):
     """Rounds to the nearest number of another format, ties to even; what is too large becomes the largest."""
 
     dtype: ClassVar[tf.DType]
@@ -23,28 +23,33 @@ class _Cast(Quantizer):
         """No arguments."""
         return {}
 
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
+    @property
+    def value_code(self) -> Mapping[str, Any]:
+        """See `fedplug.ops.encode_values`."""
+        return {"form": self.name}
+
+    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"values": the format's [n]}``."""
         del round_num
         narrow = tf.cast(values, self.dtype)
         largest = tf.cast(tf.sign(values), self.dtype) * self.dtype.max
         return {"values": tf.where(tf.math.is_inf(narrow), largest, narrow)}
 
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
         """The values in the tensor's dtype; what is too large for that becomes its largest."""
-        values = tf.cast(payload["values"], dtype)
-        largest = tf.cast(tf.sign(payload["values"]), dtype) * dtype.max
+        values = tf.cast(parts["values"], dtype)
+        largest = tf.cast(tf.sign(parts["values"]), dtype) * dtype.max
         return tf.where(tf.math.is_inf(values), largest, values)
 
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
+    def pack(self, parts: Parts) -> tf.Tensor:
         """Little-endian."""
-        return tensor_bytes.to_bytes(payload["values"])
+        return tensor_bytes.to_bytes(parts["values"])
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another length and values that are not finite."""
         del dtype
-        data = of_length(data, count * self.dtype.size, f"the bytes of a {self.name} payload")
-        values = tensor_bytes.from_bytes(data, self.dtype)
+        code = of_length(code, count * self.dtype.size, f"the bytes of a {self.name} payload")
+        values = tensor_bytes.from_bytes(code, self.dtype)
         with require(
             tf.reduce_all(tf.math.is_finite(values)), f"a {self.name} payload holds no finite number"
         ):

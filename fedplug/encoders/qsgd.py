@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from fedplug.encoders import bit_packing, blocks, tensor_bytes
 from fedplug.encoders.arithmetic import check_seed, private_noise, widened
-from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import require
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 
@@ -21,7 +21,7 @@ _MIN_BITS, _MAX_BITS = 2, 8
 _WHAT = "the codes of a qsgd payload"
 
 
-class QSGD(Quantizer):
+class QSGD(CompiledQuantizer):
     """Rounds every element at random to one of ``2 L + 1`` evenly spaced levels, ``L = 2^(bits-1) - 1``.
 
     With the block's largest magnitude as ``scale`` and ``y = L x / scale``, the level is ``floor(y)`` or
@@ -63,7 +63,7 @@ class QSGD(Quantizer):
         check_seed("qsgd", seed)
         self._bits = bits
         self._block_size = block_size
-        self._seed = seed
+        self.seed = seed
         self._levels = 2 ** (bits - 1) - 1
 
     @property
@@ -73,40 +73,45 @@ class QSGD(Quantizer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
-        return {"bits": self._bits, "block_size": self._block_size, "seed": self._seed}
+        return {"bits": self._bits, "block_size": self._block_size, "seed": self.seed}
 
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
+    @property
+    def value_code(self) -> Mapping[str, Any]:
+        """See `fedplug.ops.encode_values`."""
+        return {"form": "qsgd", "bits": self._bits, "block_size": self._block_size}
+
+    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"levels": int8[n] in [-L, L], "scales": dtype[blocks]}``."""
         relative, scales = blocks.relative_to_scales(widened(values), self._block_size)
         exact = relative * self._levels
         below = tf.floor(exact)
-        noise = tf.cast(private_noise(values, self._seed, round_num), exact.dtype)
+        noise = tf.cast(private_noise(values, self.seed, round_num), exact.dtype)
         levels = below + tf.cast(noise < exact - below, exact.dtype)
         return {"levels": tf.cast(levels, tf.int8), "scales": tf.cast(scales, values.dtype)}
 
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
         """``scale * (level / L)``."""
-        scales = widened(payload["scales"])
-        relative = blocks.evenly_spaced(payload["levels"], self._levels, scales.dtype)
+        scales = widened(parts["scales"])
+        relative = blocks.evenly_spaced(parts["levels"], self._levels, scales.dtype)
         return tf.cast(blocks.times_scales(relative, scales, self._block_size), dtype)
 
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
+    def pack(self, parts: Parts) -> tf.Tensor:
         """See the class."""
-        codes = tf.cast(tf.cast(payload["levels"], tf.int16) + self._levels, tf.uint8)
-        scales = tensor_bytes.to_bytes(payload["scales"])
+        codes = tf.cast(tf.cast(parts["levels"], tf.int16) + self._levels, tf.uint8)
+        scales = tensor_bytes.to_bytes(parts["scales"])
         return tf.concat([self._header(), scales, bit_packing.pack(codes, self._bits)], axis=0)
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another configuration or length, scales that are not valid, and levels beyond L."""
         codes_at = _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
-        with require(tf.size(data) >= codes_at, "a qsgd payload is too short to hold its scales"):
-            data = tf.identity(data)
+        with require(tf.size(code) >= codes_at, "a qsgd payload is too short to hold its scales"):
+            code = tf.identity(code)
         with require(
-            tf.reduce_all(data[:_HEADER_BYTES] == self._header()),
+            tf.reduce_all(code[:_HEADER_BYTES] == self._header()),
             f"a qsgd payload was not made with bits={self._bits} and block_size={self._block_size}",
         ):
-            scales = blocks.scales_from_bytes(data[_HEADER_BYTES:codes_at], dtype, "a qsgd payload")
-        codes = bit_packing.unpack(data[codes_at:], count, self._bits, _WHAT)
+            scales = blocks.scales_from_bytes(code[_HEADER_BYTES:codes_at], dtype, "a qsgd payload")
+        codes = bit_packing.unpack(code[codes_at:], count, self._bits, _WHAT)
         with require(tf.reduce_all(codes <= 2 * self._levels), f"{_WHAT} hold a level that does not exist"):
             return {"levels": tf.cast(tf.cast(codes, tf.int16) - self._levels, tf.int8), "scales": scales}
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from fedplug.encoders import bit_packing, blocks, tensor_bytes
 from fedplug.encoders.arithmetic import mean_magnitude
-from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import require
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 from fedplug.errors import ConfigError
 
 __all__ = ["Sign"]
 
 
-class Sign(Quantizer):
+class Sign(CompiledQuantizer):
     """``mean(|x|) * sign(x)``, where ``sign(0) = +1``: of all vectors of one magnitude the nearest to ``x``.
 
     Sources: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy,
@@ -50,25 +50,30 @@ class Sign(Quantizer):
         """The argument."""
         return {"error_feedback": self.error_feedback}
 
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
+    @property
+    def value_code(self) -> Mapping[str, Any]:
+        """See `fedplug.ops.encode_values`."""
+        return {"form": "sign"}
+
+    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"positive": bool[n], "scale": dtype scalar}``."""
         del round_num
         return {"positive": values >= 0, "scale": mean_magnitude(values)}
 
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
         """``scale`` where positive, ``-scale`` elsewhere."""
         del dtype
-        return tf.where(payload["positive"], payload["scale"], -payload["scale"])
+        return tf.where(parts["positive"], parts["scale"], -parts["scale"])
 
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
+    def pack(self, parts: Parts) -> tf.Tensor:
         """See the class."""
-        bits = bit_packing.pack(tf.cast(payload["positive"], tf.uint8), bits=1)
-        return tf.concat([tensor_bytes.to_bytes(payload["scale"]), bits], axis=0)
+        bits = bit_packing.pack(tf.cast(parts["positive"], tf.uint8), bits=1)
+        return tf.concat([tensor_bytes.to_bytes(parts["scale"]), bits], axis=0)
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another length, a scale that is not valid, and unused bits that are set."""
-        with require(tf.size(data) >= dtype.size, "a sign payload is too short to hold its scale"):
-            data = tf.identity(data)
-        scales = blocks.scales_from_bytes(data[: dtype.size], dtype, "a sign payload")
-        bits = bit_packing.unpack(data[dtype.size :], count, bits=1, what="the bits of a sign payload")
+        with require(tf.size(code) >= dtype.size, "a sign payload is too short to hold its scale"):
+            code = tf.identity(code)
+        scales = blocks.scales_from_bytes(code[: dtype.size], dtype, "a sign payload")
+        bits = bit_packing.unpack(code[dtype.size :], count, bits=1, what="the bits of a sign payload")
         return {"positive": bits == 1, "scale": scales[0]}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from fedplug.encoders import blocks, tensor_bytes
 from fedplug.encoders.arithmetic import check_seed, private_noise, widened
-from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import of_length, require
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 from fedplug.spec import Capabilities
 
 __all__ = ["TernGrad"]
@@ -20,7 +20,7 @@ _PLACES = (1, 3, 9, 27, 81)
 _WHAT = "the bytes of a terngrad payload"
 
 
-class TernGrad(Quantizer):
+class TernGrad(CompiledQuantizer):
     """``sign(x)`` with probability ``|x| / scale``, else zero; ``scale`` is the tensor's largest magnitude.
 
     The random numbers follow from seed, round and values (see `fedplug.encoders.arithmetic.private_noise`):
@@ -50,7 +50,7 @@ class TernGrad(Quantizer):
             ConfigError: It is out of range.
         """
         check_seed("terngrad", seed)
-        self._seed = seed
+        self.seed = seed
 
     @property
     def capabilities(self) -> Capabilities:
@@ -59,34 +59,39 @@ class TernGrad(Quantizer):
 
     def get_config(self) -> dict[str, Any]:
         """The argument."""
-        return {"seed": self._seed}
+        return {"seed": self.seed}
 
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
+    @property
+    def value_code(self) -> Mapping[str, Any]:
+        """See `fedplug.ops.encode_values`."""
+        return {"form": "terngrad"}
+
+    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"signs": int8[n] in [-1, 1], "scale": dtype scalar}``."""
         wide = widened(values)
         scale = tf.reduce_max(tf.concat([tf.abs(wide), tf.zeros([1], wide.dtype)], axis=0))
-        noise = tf.cast(private_noise(values, self._seed, round_num), wide.dtype)
+        noise = tf.cast(private_noise(values, self.seed, round_num), wide.dtype)
         chosen = noise < tf.math.divide_no_nan(tf.abs(wide), scale)
         signs = tf.where(chosen, tf.sign(wide), tf.zeros_like(wide))
         return {"signs": tf.cast(signs, tf.int8), "scale": tf.cast(scale, values.dtype)}
 
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
         """``scale * sign``."""
-        return tf.cast(payload["signs"], dtype) * payload["scale"]
+        return tf.cast(parts["signs"], dtype) * parts["scale"]
 
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
+    def pack(self, parts: Parts) -> tf.Tensor:
         """See the class."""
-        trits = payload["signs"] + 1
+        trits = parts["signs"] + 1
         filled = tf.pad(trits, [[0, -tf.size(trits) % _TRITS]], constant_values=1)
         rows = tf.reshape(tf.cast(filled, tf.int32), [-1, _TRITS])
         packed = tf.cast(tf.reduce_sum(rows * _PLACES, axis=1), tf.uint8)
-        return tf.concat([tensor_bytes.to_bytes(payload["scale"]), packed], axis=0)
+        return tf.concat([tensor_bytes.to_bytes(parts["scale"]), packed], axis=0)
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another length, a scale that is not valid, and bytes that stand for no five signs."""
-        data = of_length(data, dtype.size + (count + _TRITS - 1) // _TRITS, _WHAT)
-        scales = blocks.scales_from_bytes(data[: dtype.size], dtype, "a terngrad payload")
-        packed = tf.cast(data[dtype.size :], tf.int32)
+        code = of_length(code, dtype.size + (count + _TRITS - 1) // _TRITS, _WHAT)
+        scales = blocks.scales_from_bytes(code[: dtype.size], dtype, "a terngrad payload")
+        packed = tf.cast(code[dtype.size :], tf.int32)
         trits = tf.reshape(packed[:, tf.newaxis] // _PLACES % 3, [-1])
         valid = tf.reduce_all(packed < 3**_TRITS) & tf.reduce_all(trits[count:] == 1)
         with require(valid, f"{_WHAT} stand for no signs"):

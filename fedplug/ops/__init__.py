@@ -13,15 +13,19 @@ from fedplug.ops.index_code import decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.scatter import scatter_decode_add
 from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
+from fedplug.ops.value_code import ValueForm, decode_values, encode_values
 
 __all__ = [
     "Lowering",
     "TopK",
     "TopKOfAll",
+    "ValueForm",
     "available",
     "crc32",
     "decode_indices",
+    "decode_values",
     "encode_indices",
+    "encode_values",
     "op_library",
     "resolve_lowering",
     "scatter_decode_add",

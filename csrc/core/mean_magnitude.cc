@@ -1,0 +1,136 @@
+// The halving is done to all the terms of a strip of the last level at once:
+// level l of the sum is [sizes[l]], and its element i is element i of the level
+// below plus element i + sizes[l]. So a strip needs no more memory than one
+// buffer per level, and strips are independent.
+#include "core/mean_magnitude.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/float_bits.h"
+#include "core/float_environment.h"
+#include "core/tiles.h"
+
+namespace fedplug {
+namespace {
+
+// Elements of a strip: a buffer of them for each of 20 levels fits a
+// second-level cache.
+constexpr std::int64_t kStrip = 512;
+
+// The level at which strips end; what is left is added by one thread.
+constexpr std::int64_t kLastLevel = 1 << 12;
+
+constexpr std::int64_t kSmallestShare = 1 << 16;
+
+double Magnitude(float value) { return static_cast<double>(std::abs(value)); }
+double Magnitude(double value) { return std::abs(value); }
+double Magnitude(Half value) { return Magnitude(ToFloat(value)); }
+double Magnitude(BFloat16 value) { return Magnitude(ToFloat(value)); }
+
+void Round(double value, float* rounded) {
+  *rounded = static_cast<float>(value);
+}
+void Round(double value, double* rounded) { *rounded = value; }
+void Round(double value, Half* rounded) {
+  *rounded = ToHalf(static_cast<float>(value));
+}
+void Round(double value, BFloat16* rounded) {
+  *rounded = ToBFloat16(static_cast<float>(value));
+}
+
+// The largest finite number.
+template <typename T>
+T Largest() {
+  const auto bits = static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity - 1);
+  T value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+std::int64_t HalfOf(std::int64_t size) { return (size + 1) / 2; }
+
+template <typename T>
+class Halving {
+ public:
+  Halving(const T* values, std::int64_t n)
+      : values_(values), factor_(1.0 / static_cast<double>(n)), sizes_{n} {
+    while (sizes_.back() > kLastLevel) sizes_.push_back(HalfOf(sizes_.back()));
+  }
+
+  std::int64_t terms() const { return sizes_.back(); }
+
+  // Elements first .. first + width of the last level.
+  // SHAPE: sum[width], spare[spare()]
+  void Strip(std::int64_t first, std::int64_t width, double* spare,
+             double* sum) const {
+    Add(sizes_.size() - 1, first, width, spare, sum);
+  }
+
+  std::int64_t spare() const {
+    return static_cast<std::int64_t>(sizes_.size()) * kStrip;
+  }
+
+ private:
+  void Add(std::size_t level, std::int64_t first, std::int64_t width,
+           double* spare, double* sum) const {
+    if (level == 0) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        sum[i] = Magnitude(values_[first + i]) * factor_;
+      }
+      return;
+    }
+    Add(level - 1, first, width, spare, sum);
+    const std::int64_t second = first + sizes_[level];
+    const std::int64_t pairs = std::min(width, sizes_[level - 1] - second);
+    if (pairs <= 0) return;
+    Add(level - 1, second, pairs, spare + kStrip, spare);
+    for (std::int64_t i = 0; i < pairs; ++i) sum[i] += spare[i];
+  }
+
+  const T* values_;
+  double factor_;
+  std::vector<std::int64_t> sizes_;
+};
+
+}  // namespace
+
+template <typename T>
+T MeanMagnitude(const T* values, std::int64_t n, Parallel& parallel) {
+  if (n == 0) return T{};
+  const DefaultFloatEnvironment environment;
+  const Halving<T> halving(values, n);
+  std::vector<double> terms(static_cast<std::size_t>(halving.terms()));
+  const std::int64_t strips = (halving.terms() + kStrip - 1) / kStrip;
+  const int tiles = static_cast<int>(
+      std::min<std::int64_t>(strips, TileCount(n, kSmallestShare, parallel)));
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment task_environment;
+    std::vector<double> spare(static_cast<std::size_t>(halving.spare()));
+    const Range mine = TileOf(strips, tiles, t);
+    for (std::int64_t s = mine.begin; s < mine.end; ++s) {
+      const std::int64_t first = s * kStrip;
+      halving.Strip(first, std::min(kStrip, halving.terms() - first),
+                    spare.data(), terms.data() + first);
+    }
+  });
+  for (std::int64_t left = halving.terms(); left > 1;) {
+    const std::int64_t half = HalfOf(left);
+    for (std::int64_t i = 0; i < left - half; ++i) {
+      const auto low = static_cast<std::size_t>(i);
+      terms[low] += terms[low + static_cast<std::size_t>(half)];
+    }
+    left = half;
+  }
+  T mean;
+  Round(std::min(terms[0], Magnitude(Largest<T>())), &mean);
+  return mean;
+}
+
+template float MeanMagnitude(const float*, std::int64_t, Parallel&);
+template double MeanMagnitude(const double*, std::int64_t, Parallel&);
+template Half MeanMagnitude(const Half*, std::int64_t, Parallel&);
+template BFloat16 MeanMagnitude(const BFloat16*, std::int64_t, Parallel&);
+
+}  // namespace fedplug

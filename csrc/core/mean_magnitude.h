@@ -1,0 +1,27 @@
+// The mean of |x| in one fixed order of additions, which depends on n alone, so
+// that threads, vector width and plain-TensorFlow twins give the same bits.
+#ifndef FEDPLUG_CORE_MEAN_MAGNITUDE_H_
+#define FEDPLUG_CORE_MEAN_MAGNITUDE_H_
+
+#include <cstdint>
+
+#include "core/parallel.h"
+
+namespace fedplug {
+
+// Each magnitude times 1 / n in double; then the upper half of the terms (the
+// smaller one where they are odd) is added to the lower half, until one is
+// left. At most the largest finite number of T; 0 for n = 0.
+//
+// REQUIRES: 0 <= n < 2^31; every value is finite. T is float, double, Half or
+//           BFloat16
+// SHAPE:    values[n]
+// THREADS:  uses `parallel`; the result does not depend on the number of
+//           threads
+// COST:     reads sizeof(T) bytes per element
+template <typename T>
+T MeanMagnitude(const T* values, std::int64_t n, Parallel& parallel);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_MEAN_MAGNITUDE_H_

@@ -1,0 +1,281 @@
+// A tensor is cut into units, whole blocks and whole chunks, which threads take
+// one after the other. In a unit come first its scales, if it has its own; then
+// each chunk is widened, turned into levels and packed without leaving the
+// cache. Decoding goes the same way back, and checks a chunk before using it.
+#include "core/value_code.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <string>
+
+#include "core/crc32.h"
+#include "core/float_bits.h"
+#include "core/float_environment.h"
+#include "core/mean_magnitude.h"
+#include "core/philox.h"
+#include "core/value_cast.h"
+#include "core/value_job.h"
+#include "core/value_layout.h"
+#include "core/value_loops.h"
+#include "core/value_packing.h"
+
+namespace fedplug {
+namespace {
+
+using value_loops::kChunk;
+using value_loops::WideOf;
+
+Status Corrupt(const std::string& what) {
+  return {StatusCode::kDataLoss, "value code: " + what};
+}
+
+// The key of the largest magnitude of values[n].
+template <typename T>
+FloatBitsOf<WideOf<T>> LargestKey(const Job<T>& job, const T* values,
+                                  std::int64_t n) {
+  WideChunk<T> wide;
+  FloatBitsOf<WideOf<T>> largest = 0;
+  for (std::int64_t at = 0; at < n; at += kChunk) {
+    const std::int64_t length = std::min(kChunk, n - at);
+    job.convert.widen(values + at, length, wide.data());
+    largest = std::max(largest, job.level_loops.largest(wide.data(), length));
+  }
+  return largest;
+}
+
+// The scales of the blocks of a unit.
+template <typename T>
+bool EncodeScales(const Job<T>& job, const T* values, std::int64_t first,
+                  std::int64_t n, std::uint8_t* data) {
+  const std::int64_t size = job.layout.block;
+  for (std::int64_t at = first; at < first + n; at += size) {
+    const auto key =
+        LargestKey(job, values + at, std::min(size, first + n - at));
+    if (!IsFiniteKey<WideOf<T>>(key)) return false;
+    WriteScale(job, FromKey<WideOf<T>>(key), at / size, data);
+  }
+  return true;
+}
+
+// The scale of all values.
+template <typename T>
+bool EncodeScale(const Job<T>& job, const T* values, Parallel& parallel,
+                 std::uint8_t* data) {
+  using Wide = WideOf<T>;
+  if (job.code.form == ValueForm::kSign) {
+    const T mean = MeanMagnitude(values, job.count, parallel);
+    Wide wide;
+    job.convert.widen(&mean, 1, &wide);
+    WriteScale(job, wide, 0, data);
+    return true;  // EncodeChunk looks whether all are finite
+  }
+  std::atomic<FloatBitsOf<Wide>> largest{0};
+  ForEachUnit(
+      job.count, kSmallestShare, parallel,
+      [&](std::int64_t first, std::int64_t n) {
+        const auto key = LargestKey(job, values + first, n);
+        auto seen = largest.load();
+        while (key > seen && !largest.compare_exchange_weak(seen, key)) {
+        }
+        return true;
+      });
+  if (!IsFiniteKey<Wide>(largest)) return false;
+  WriteScale(job, FromKey<Wide>(largest), 0, data);
+  return true;
+}
+
+// The levels of a chunk of finite values.
+template <typename T>
+void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
+                  std::int64_t n, const Philox& philox,
+                  const std::uint8_t* data, std::uint8_t* levels) {
+  using Wide = WideOf<T>;
+  const auto& loops = job.level_loops;
+  if (job.code.form == ValueForm::kSign) return loops.signs(wide, n, levels);
+  std::array<float, kChunk> noise;
+  if (job.layout.at_random) {
+    job.bit_loops.noise(philox, first / Philox::kWords,
+                        (n + Philox::kWords - 1) / Philox::kWords,
+                        noise.data());
+  }
+  const int top = job.layout.top;
+  ForEachRun(
+      job, data, first, n,
+      [&](std::int64_t i, std::int64_t length, Wide scale) {
+        if (scale == 0) {
+          std::fill_n(levels + i, length, static_cast<std::uint8_t>(top));
+        } else if (job.code.form == ValueForm::kBlockwise8) {
+          loops.nearest(wide + i, length, scale, top, levels + i);
+        } else if (job.code.form == ValueForm::kQsgd) {
+          loops.at_random(wide + i, noise.data() + i, length, scale, top,
+                          levels + i);
+        } else {
+          loops.ternary(wide + i, noise.data() + i, length, scale, levels + i);
+        }
+      });
+}
+
+template <typename T>
+bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
+                  Parallel& parallel, std::uint8_t* data) {
+  const ValueLayout& layout = job.layout;
+  std::copy_n(layout.header.begin(), layout.header_bytes, data);
+  if (!layout.per_block && !EncodeScale(job, values, parallel, data)) {
+    return false;
+  }
+  const std::uint64_t content =
+      layout.at_random ? Crc32(reinterpret_cast<const std::uint8_t*>(values),
+                               job.count * static_cast<std::int64_t>(sizeof(T)))
+                       : 0;
+  const Philox philox(seed, content);
+  const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
+    WideChunk<T> wide;
+    job.convert.widen(values + first, n, wide.data());
+    if (!IsFiniteKey<WideOf<T>>(job.level_loops.largest(wide.data(), n))) {
+      return false;
+    }
+    LevelChunk levels;
+    PackedChunk packed;
+    EncodeLevels(job, wide.data(), first, n, philox, data, levels.data());
+    PackLevels(job.code.form, layout, job.bit_loops, n, &levels, &packed);
+    std::copy_n(packed.begin(), layout.LevelBytes(n),
+                data + layout.levels_at + layout.LevelBytes(first));
+    return true;
+  };
+  return ForEachUnit(job.count, layout.Unit(), parallel,
+                     [&](std::int64_t first, std::int64_t n) {
+                       return (!layout.per_block ||
+                               EncodeScales(job, values, first, n, data)) &&
+                              ForEachChunk(layout, first, n, encode_chunk);
+                     });
+}
+
+template <typename T>
+bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
+                  Parallel& parallel, T* values) {
+  const ValueLayout& layout = job.layout;
+  const auto decode_chunk = [&](std::int64_t first, std::int64_t n) {
+    LevelChunk levels;
+    PackedChunk packed;
+    packed.fill(0);
+    std::copy_n(data + layout.levels_at + layout.LevelBytes(first),
+                layout.LevelBytes(n), packed.begin());
+    if (!UnpackLevels(job.code.form, layout, job.bit_loops, n, packed,
+                      &levels)) {
+      return false;
+    }
+    WideChunk<T> wide;
+    ForEachRun(job, data, first, n,
+               [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+                 job.level_loops.times_scale(levels.data() + i, length,
+                                             layout.top, scale,
+                                             wide.data() + i);
+               });
+    job.convert.narrow(wide.data(), n, values + first);
+    return true;
+  };
+  return ForEachUnit(job.count, layout.Unit(), parallel,
+                     [&](std::int64_t first, std::int64_t n) {
+                       return ForEachChunk(layout, first, n, decode_chunk);
+                     });
+}
+
+template <typename T>
+Status RefuseNonFinite(const T* values, std::int64_t count,
+                       std::int64_t* non_finite) {
+  std::int64_t first = -1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (IsFinite(values[i])) continue;
+    first = first < 0 ? i : first;
+    ++*non_finite;
+  }
+  return {StatusCode::kNonFinite,
+          std::to_string(*non_finite) + " of " + std::to_string(count) +
+              " values are NaN or infinite, the first at position " +
+              std::to_string(first)};
+}
+
+template <typename T>
+Status CheckScales(const Job<T>& job, const std::uint8_t* data) {
+  for (std::int64_t block = 0; block < job.layout.scales; ++block) {
+    const WideOf<T> scale = ReadScale(job, data, block);
+    if (!IsFinite(scale) || !(scale >= 0)) {
+      return Corrupt("scale " + std::to_string(block) +
+                     " is negative or not finite");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+template <typename T>
+Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
+                    std::uint64_t seed, Parallel& parallel, std::uint8_t* data,
+                    std::int64_t* non_finite) {
+  *non_finite = 0;
+  SimdLevel level;
+  if (Status status = CheckValueCode(code, count); !status.ok()) return status;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  const DefaultFloatEnvironment environment;
+  const Job<T> job(code, count, level);
+  bool finite;
+  switch (code.form) {
+    case ValueForm::kFloat16:
+      finite = EncodeCast<Half>(job, values, parallel, data);
+      break;
+    case ValueForm::kBFloat16:
+      finite = EncodeCast<BFloat16>(job, values, parallel, data);
+      break;
+    default:
+      finite = EncodeScaled(job, values, seed, parallel, data);
+  }
+  return finite ? Status() : RefuseNonFinite(values, count, non_finite);
+}
+
+template <typename T>
+Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
+                    std::int64_t count, const ValueCode& code,
+                    Parallel& parallel, T* values) {
+  constexpr auto kValueBytes = static_cast<std::int64_t>(sizeof(T));
+  SimdLevel level;
+  if (Status status = CheckValueBytes(data, bytes, count, code, kValueBytes);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  const DefaultFloatEnvironment environment;
+  const Job<T> job(code, count, level);
+  if (Status status = CheckScales(job, data); !status.ok()) return status;
+  bool valid;
+  switch (code.form) {
+    case ValueForm::kFloat16:
+      valid = DecodeCast<Half>(job, data, parallel, values);
+      break;
+    case ValueForm::kBFloat16:
+      valid = DecodeCast<BFloat16>(job, data, parallel, values);
+      break;
+    default:
+      valid = DecodeScaled(job, data, parallel, values);
+  }
+  return valid ? Status()
+               : Corrupt(
+                     "a level or value does not exist, or unused bits are "
+                     "set");
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                           \
+  template Status EncodeValues(const T*, std::int64_t, const ValueCode&, \
+                               std::uint64_t, Parallel&, std::uint8_t*,  \
+                               std::int64_t*);                           \
+  template Status DecodeValues(const std::uint8_t*, std::int64_t,        \
+                               std::int64_t, const ValueCode&, Parallel&, T*)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug

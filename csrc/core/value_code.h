@@ -1,0 +1,109 @@
+// The forms in which payloads carry values in fewer bits: the counterpart of
+// index_code.h. What leaves the encoder is ready to be sent.
+//
+// All forms but the two casts write a value as a level times a scale:
+//   header    0 to 2 bytes that repeat the configuration
+//   scales    T, little-endian: of each block of `block_size` values, or of all
+//   levels    of every value, packed without gaps
+//
+//   form        header           scale              levels, packed as
+//   kFloat16    -                -                  the value as binary16
+//   kBFloat16   -                -                  the value as bfloat16
+//   kBlockwise8 log2 block_size  largest in block   round(127 x / s), int8
+//   kQsgd       bits, log2 block_size  as above     L x / s at random, + L
+//   kTernGrad   -                largest of all     sign(x) or 0 at random
+//   kSign       -                mean magnitude     1 where x >= 0, else 0
+//
+// "Largest" means the largest magnitude, L is 2^(bits-1) - 1, and rounding is
+// to nearest, ties to even. "At random" rounds down, or up with the probability
+// of what is cut off (kTernGrad: the sign, with probability |x| / s), by noise
+// from Philox with the seeds (`seed`, CRC-32 of the values). Levels of b bits
+// are one after the other, lowest bit first, and unused bits are 0; those of
+// kTernGrad are five a byte, the sum of (level + 1) * 3^i, filled up with
+// level 0. 16-bit values are widened to float first; quotients, products and
+// casts are each rounded once.
+//
+// Sources: the docstrings of the encoders of these names in fedplug/encoders.
+#ifndef FEDPLUG_CORE_VALUE_CODE_H_
+#define FEDPLUG_CORE_VALUE_CODE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "core/parallel.h"
+#include "core/status.h"
+
+namespace fedplug {
+
+enum class ValueForm {
+  kFloat16,
+  kBFloat16,
+  kBlockwise8,
+  kQsgd,
+  kTernGrad,
+  kSign
+};
+
+struct ValueCode {
+  ValueForm form;
+  int bits = 8;                 // kQsgd: 2 to 8
+  std::int64_t block_size = 1;  // kQsgd, kBlockwise8: a power of two <= 2^20
+};
+
+// By its name: "float16", "bfloat16", "blockwise8", "qsgd", "terngrad" or
+// "sign"; false when it is none of them.
+bool FindValueForm(const std::string& name, ValueForm* form);
+
+// Refuses bits and block sizes that are out of range for the form, and counts
+// that are not in [0, 2^31).
+Status CheckValueCode(const ValueCode& code, std::int64_t count = 0);
+
+// How many bytes `count` values take, each of `value_bytes` before.
+//
+// REQUIRES: CheckValueCode(code) is ok; 0 <= count < 2^31; value_bytes is 2, 4
+//           or 8
+std::int64_t ValueCodeBytes(const ValueCode& code, std::int64_t count,
+                            std::int64_t value_bytes);
+
+// Refuses what CheckValueCode does, and bytes that have another header
+// (kDataLoss) or another length than `count` values have: to be asked before
+// memory is taken for the values.
+//
+// SHAPE: data[bytes]
+Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
+                       std::int64_t count, const ValueCode& code,
+                       std::int64_t value_bytes);
+
+// Writes `values` in the form `code` says. T is float, double, Half or
+// BFloat16. Values that are NaN or infinite are refused (kNonFinite) and
+// counted in *non_finite; `data` then holds anything.
+//
+// REQUIRES: 0 <= count < 2^31 (checked); `data` does not overlap `values`
+// SHAPE:    values[count], data[ValueCodeBytes(code, count, sizeof(T))]
+// THREADS:  uses `parallel`; the result does not depend on the number of
+//           threads, nor on the SIMD level
+// COST:     reads sizeof(T) bytes per element once; once more for the checksum
+//           (forms at random) and for a scale of all values
+template <typename T>
+Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
+                    std::uint64_t seed, Parallel& parallel, std::uint8_t* data,
+                    std::int64_t* non_finite);
+
+// The inverse, for bytes that nobody vouches for: refuses (kDataLoss) what
+// EncodeValues does not write with this code for so many values: another
+// length or header, scales that are negative or not finite, levels that do not
+// exist, unused bits that are set, casts that are not finite. So what is
+// decoded is finite. `values` then holds anything.
+//
+// REQUIRES: 0 <= count < 2^31 (checked); `data` does not overlap `values`
+// SHAPE:    data[bytes], values[count]
+// THREADS:  as EncodeValues
+// COST:     reads each byte once, writes sizeof(T) bytes per element
+template <typename T>
+Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
+                    std::int64_t count, const ValueCode& code,
+                    Parallel& parallel, T* values);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_VALUE_CODE_H_

@@ -1,0 +1,267 @@
+// Every loop is written once, and inlined into one function per SIMD level: the
+// baseline and AVX2, which already waits for memory.
+#include "core/value_loops.h"
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#if FEDPLUG_SIMD_X86
+#include <immintrin.h>
+#endif
+
+namespace fedplug::value_loops {
+namespace {
+
+template <typename T>
+using Integer = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE FloatBitsOf<T> LargestLoop(const T* x, std::int64_t n) {
+  // As signed integers, which every instruction set can compare: a key has no
+  // sign bit.
+  Integer<T> largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto key = static_cast<Integer<T>>(MagnitudeKey(x[i]));
+    largest = key > largest ? key : largest;
+  }
+  return static_cast<FloatBitsOf<T>>(largest);
+}
+
+float Wide(float x) { return x; }
+double Wide(double x) { return x; }
+float Wide(Half x) { return ToFloat(x); }
+float Wide(BFloat16 x) { return ToFloat(x); }
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void WidenLoop(const T* x, std::int64_t n,
+                                     WideOf<T>* wide) {
+  for (std::int64_t i = 0; i < n; ++i) wide[i] = Wide(x[i]);
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE T Nearest(WideOf<T> x) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return ToHalf(x);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return ToBFloat16(x);
+  } else {
+    return x;
+  }
+}
+
+// Infinity is the number after the largest one, sign aside.
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void InfinityToLargest(std::int64_t n, T* x) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const bool infinite = MagnitudeKey(x[i]) == FloatTraits<T>::kInfinity;
+    const auto bits = static_cast<FloatBitsOf<T>>(ToBits(x[i]) - infinite);
+    std::memcpy(&x[i], &bits, sizeof(bits));
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void NarrowLoop(const WideOf<T>* wide, std::int64_t n,
+                                      T* x) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = Nearest<T>(wide[i]);
+  InfinityToLargest(n, x);
+}
+
+// To nearest, ties to even, for |x| < 2^22: beyond 1.5 * 2^23 (double: 2^52)
+// numbers have no fraction left.
+template <typename T>
+FEDPLUG_ALWAYS_INLINE T RoundToEven(T x) {
+  constexpr T kNoFraction = sizeof(T) == 4 ? T(0x1.8p23) : T(0x1.8p52);
+  return (x + kNoFraction) - kNoFraction;
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void NearestLoop(const T* x, std::int64_t n, T scale,
+                                       int top, std::uint8_t* levels) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T level = RoundToEven(x[i] / scale * whole);
+    levels[i] = static_cast<std::uint8_t>(static_cast<int>(level) + top);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const float* noise,
+                                        std::int64_t n, T scale, int top,
+                                        std::uint8_t* levels) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T exact = x[i] / scale * whole;
+    const int toward_zero = static_cast<int>(exact);
+    const int below = toward_zero - (exact < static_cast<T>(toward_zero));
+    const T cut_off = exact - static_cast<T>(below);
+    const int up = static_cast<T>(noise[i]) < cut_off;
+    levels[i] = static_cast<std::uint8_t>(below + up + top);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void TernaryLoop(const T* x, const float* noise,
+                                       std::int64_t n, T scale,
+                                       std::uint8_t* levels) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const int chosen = static_cast<T>(noise[i]) < std::abs(x[i]) / scale;
+    const int sign = (x[i] > 0) - (x[i] < 0);
+    levels[i] = static_cast<std::uint8_t>(1 + (sign & -chosen));
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void SignsLoop(const T* x, std::int64_t n,
+                                     std::uint8_t* levels) {
+  for (std::int64_t i = 0; i < n; ++i) levels[i] = x[i] >= 0;
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(const std::uint8_t* levels,
+                                          std::int64_t n, int top, T scale,
+                                          T* x) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    x[i] = scale * (static_cast<T>(int{levels[i]} - top) / whole);
+  }
+}
+
+FEDPLUG_ALWAYS_INLINE void NoiseLoop(const Philox& philox,
+                                     std::int64_t first_draw,
+                                     std::int64_t draws, float* noise) {
+  philox.Uniform(first_draw, draws, noise);
+}
+
+// Bytes of b bits each, eight in a word: neighbours are moved together, first
+// pairs, then pairs of pairs. `Pull` is the way back.
+FEDPLUG_ALWAYS_INLINE std::uint64_t PushTogether(std::uint64_t x, int bits) {
+  x = (x & 0x00ff00ff00ff00ffu) | ((x & 0xff00ff00ff00ff00u) >> (8 - bits));
+  x = (x & 0x0000ffff0000ffffu) |
+      ((x & 0xffff0000ffff0000u) >> (16 - 2 * bits));
+  return (x & 0x00000000ffffffffu) |
+         ((x & 0xffffffff00000000u) >> (32 - 4 * bits));
+}
+
+FEDPLUG_ALWAYS_INLINE std::uint64_t LowBits(int count) {
+  return (std::uint64_t{1} << count) - 1;
+}
+
+FEDPLUG_ALWAYS_INLINE std::uint64_t PullApart(std::uint64_t x, int bits) {
+  const std::uint64_t four = LowBits(4 * bits);
+  x = (x & four) | ((x & (four << 4 * bits)) << (32 - 4 * bits));
+  const std::uint64_t two = LowBits(2 * bits) * 0x0000000100000001u;
+  x = (x & two) | ((x & (two << 2 * bits)) << (16 - 2 * bits));
+  const std::uint64_t one = LowBits(bits) * 0x0001000100010001u;
+  return (x & one) | ((x & (one << bits)) << (8 - bits));
+}
+
+FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,
+                                    int bits, std::uint8_t* packed) {
+  for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
+    std::uint64_t word;
+    std::memcpy(&word, levels + i, sizeof(word));
+    word = PushTogether(word, bits);
+    std::memcpy(packed, &word, sizeof(word));
+  }
+}
+
+FEDPLUG_ALWAYS_INLINE void UnpackLoop(const std::uint8_t* packed,
+                                      std::int64_t n, int bits,
+                                      std::uint8_t* levels) {
+  for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
+    std::uint64_t word;
+    std::memcpy(&word, packed, sizeof(word));
+    word = PullApart(word, bits);
+    std::memcpy(levels + i, &word, sizeof(word));
+  }
+}
+
+// A loop compiled for the processors everything is built for.
+template <auto kLoop, typename Result, typename... Arguments>
+Result Baseline(Arguments... arguments) {
+  return kLoop(arguments...);
+}
+
+#if FEDPLUG_SIMD_X86
+// The same loop compiled for AVX2.
+template <auto kLoop, typename Result, typename... Arguments>
+FEDPLUG_TARGET_AVX2 Result Avx2(Arguments... arguments) {
+  return kLoop(arguments...);
+}
+
+#define FEDPLUG_TARGET_F16C __attribute__((target("avx2,f16c")))
+
+FEDPLUG_TARGET_F16C void WidenHalfs(const Half* x, std::int64_t n,
+                                    float* wide) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i bits =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
+    _mm256_storeu_ps(wide + i, _mm256_cvtph_ps(bits));
+  }
+  WidenLoop(x + i, n - i, wide + i);
+}
+
+FEDPLUG_TARGET_F16C void NarrowToHalfs(const float* wide, std::int64_t n,
+                                       Half* x) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i rounded =
+        _mm256_cvtps_ph(_mm256_loadu_ps(wide + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(x + i), rounded);
+  }
+  InfinityToLargest(i, x);
+  NarrowLoop(wide + i, n - i, x + i);
+}
+#endif
+
+}  // namespace
+
+template <typename T>
+ConvertLoops<T> ConvertLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    if constexpr (std::is_same_v<T, Half>) {
+      if (__builtin_cpu_supports("f16c")) return {WidenHalfs, NarrowToHalfs};
+    }
+    return {Avx2<WidenLoop<T>>, Avx2<NarrowLoop<T>>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<WidenLoop<T>>, Baseline<NarrowLoop<T>>};
+}
+
+template <typename T>
+LevelLoops<T> LevelLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {Avx2<LargestLoop<T>>,  Avx2<NearestLoop<T>>,
+            Avx2<AtRandomLoop<T>>, Avx2<TernaryLoop<T>>,
+            Avx2<SignsLoop<T>>,    Avx2<TimesScaleLoop<T>>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<LargestLoop<T>>,  Baseline<NearestLoop<T>>,
+          Baseline<AtRandomLoop<T>>, Baseline<TernaryLoop<T>>,
+          Baseline<SignsLoop<T>>,    Baseline<TimesScaleLoop<T>>};
+}
+
+BitLoops BitLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {Avx2<NoiseLoop>, Avx2<PackLoop>, Avx2<UnpackLoop>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<NoiseLoop>, Baseline<PackLoop>, Baseline<UnpackLoop>};
+}
+
+template ConvertLoops<float> ConvertLoopsFor(SimdLevel);
+template ConvertLoops<double> ConvertLoopsFor(SimdLevel);
+template ConvertLoops<Half> ConvertLoopsFor(SimdLevel);
+template ConvertLoops<BFloat16> ConvertLoopsFor(SimdLevel);
+template LevelLoops<float> LevelLoopsFor(SimdLevel);
+template LevelLoops<double> LevelLoopsFor(SimdLevel);
+
+}  // namespace fedplug::value_loops

@@ -1,0 +1,87 @@
+// The inner loops of the value codes, over a chunk of a tensor that stays in
+// the first-level cache. Written plainly, for the compiler to vectorise; each
+// is compiled for every SIMD level, with equal results. They know numbers,
+// levels and bits, but neither the forms nor threads.
+#ifndef FEDPLUG_CORE_VALUE_LOOPS_H_
+#define FEDPLUG_CORE_VALUE_LOOPS_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/float_bits.h"
+#include "core/philox.h"
+#include "core/simd.h"
+
+namespace fedplug::value_loops {
+
+// The most elements in a chunk.
+inline constexpr std::int64_t kChunk = 1024;
+
+// Packed levels are written and read eight bytes at a time: buffers for them
+// have this many bytes to spare.
+inline constexpr std::int64_t kPackedSlack = 8;
+
+// In which arithmetic is done: double stays, everything else becomes float.
+template <typename T>
+using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// T is float, double, Half or BFloat16.
+template <typename T>
+struct ConvertLoops {
+  void (*widen)(const T* x, std::int64_t n, WideOf<T>* wide);
+
+  // To nearest, ties to even; what is too large becomes the largest number.
+  void (*narrow)(const WideOf<T>* wide, std::int64_t n, T* x);
+};
+
+// T is float or double.
+template <typename T>
+struct LevelLoops {
+  // The largest magnitude, as a key (see float_bits.h), which also tells
+  // whether all are finite.
+  FloatBitsOf<T> (*largest)(const T* x, std::int64_t n);
+
+  // level + `top` for every x / scale, which must be in [-1, 1]: the level
+  // `top` stands for the whole scale.
+  // REQUIRES: scale > 0; 0 < top <= 127
+  void (*nearest)(const T* x, std::int64_t n, T scale, int top,
+                  std::uint8_t* levels);
+  void (*at_random)(const T* x, const float* noise, std::int64_t n, T scale,
+                    int top, std::uint8_t* levels);
+  // The same for levels -1, 0 and 1 (`top` is 1), of which the noise chooses
+  // the sign or 0.
+  void (*ternary)(const T* x, const float* noise, std::int64_t n, T scale,
+                  std::uint8_t* levels);
+  // 1 where x >= 0, else 0.
+  void (*signs)(const T* x, std::int64_t n, std::uint8_t* levels);
+
+  // x = scale * ((level - top) / top)
+  void (*times_scale)(const std::uint8_t* levels, std::int64_t n, int top,
+                      T scale, T* x);
+};
+
+struct BitLoops {
+  // See Philox::Uniform.
+  void (*noise)(const Philox& philox, std::int64_t first_draw,
+                std::int64_t draws, float* noise);
+
+  // Bits of every level, eight levels at a time; the first is in the lowest
+  // bits. 1 <= bits <= 8.
+  // SHAPE: levels[n rounded up to 8], packed[bits bytes for eight of them,
+  //        + kPackedSlack]
+  void (*pack)(const std::uint8_t* levels, std::int64_t n, int bits,
+               std::uint8_t* packed);
+  void (*unpack)(const std::uint8_t* packed, std::int64_t n, int bits,
+                 std::uint8_t* levels);
+};
+
+// REQUIRES: IsSupported(level)
+template <typename T>
+ConvertLoops<T> ConvertLoopsFor(SimdLevel level);
+template <typename T>
+LevelLoops<T> LevelLoopsFor(SimdLevel level);
+BitLoops BitLoopsFor(SimdLevel level);
+
+}  // namespace fedplug::value_loops
+
+#endif  // FEDPLUG_CORE_VALUE_LOOPS_H_

@@ -1,0 +1,87 @@
+// The value codes for NumPy arrays.
+#include <string>
+
+#include "core/value_code.h"
+#include "python/arrays.h"
+#include "python/threads.h"
+
+namespace fedplug::python {
+namespace {
+
+ValueCode ToValueCode(const std::string& form, int bits,
+                      std::int64_t block_size) {
+  ValueCode code;
+  if (!FindValueForm(form, &code.form)) {
+    ThrowArgumentError("no value code is called '" + form +
+                       "'; there are float16, bfloat16, blockwise8, qsgd, "
+                       "terngrad and sign");
+  }
+  code.bits = bits;
+  code.block_size = block_size;
+  ThrowUnlessOk(CheckValueCode(code));
+  return code;
+}
+
+py::array_t<std::uint8_t> Encode(const py::object& values_object,
+                                 const std::string& form, int bits,
+                                 std::int64_t block_size, std::int64_t seed) {
+  const Flat values = FloatArray(values_object, "values");
+  const ValueCode code = ToValueCode(form, bits, block_size);
+  ThrowUnlessOk(CheckValueCode(code, values.size));
+  Parallel& threads = Threads();
+  const std::int64_t value_bytes = values.array.itemsize();
+  py::array_t<std::uint8_t> data(
+      ValueCodeBytes(code, values.size, value_bytes));
+  std::uint8_t* const bytes = data.mutable_data();
+  Status status;
+  std::int64_t non_finite = 0;
+  WithFloatType(values.dtype, [&](auto zero) {
+    const auto* const read = values.Read<decltype(zero)>();
+    const py::gil_scoped_release release;
+    status =
+        EncodeValues(read, values.size, code, static_cast<std::uint64_t>(seed),
+                     threads, bytes, &non_finite);
+  });
+  ThrowUnlessOk(status, non_finite);
+  return data;
+}
+
+void Decode(const py::object& data_object, const py::object& out,
+            const std::string& form, int bits, std::int64_t block_size) {
+  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
+  Flat values = FloatArray(out, "out", Access::kWrite);
+  RequireDisjoint(data, "data", values, "out");
+  const ValueCode code = ToValueCode(form, bits, block_size);
+  Parallel& threads = Threads();
+  Status status;
+  WithFloatType(values.dtype, [&](auto zero) {
+    auto* const write = values.Write<decltype(zero)>();
+    const py::gil_scoped_release release;
+    status = DecodeValues(data.Read<std::uint8_t>(), data.size, values.size,
+                          code, threads, write);
+  });
+  ThrowUnlessOk(status);
+}
+
+void CheckBytes(const py::object& data_object, std::int64_t count,
+                const std::string& form, int bits, std::int64_t block_size,
+                std::int64_t value_bytes) {
+  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
+  ThrowUnlessOk(CheckValueBytes(data.Read<std::uint8_t>(), data.size, count,
+                                ToValueCode(form, bits, block_size),
+                                value_bytes));
+}
+
+}  // namespace
+
+void RegisterValueCode(py::module_& module) {
+  module.def("encode_values", &Encode, py::arg("values"), py::arg("form"),
+             py::arg("bits"), py::arg("block_size"), py::arg("seed"));
+  module.def("decode_values", &Decode, py::arg("data"), py::arg("out"),
+             py::arg("form"), py::arg("bits"), py::arg("block_size"));
+  module.def("check_value_bytes", &CheckBytes, py::arg("data"),
+             py::arg("count"), py::arg("form"), py::arg("bits"),
+             py::arg("block_size"), py::arg("value_bytes"));
+}
+
+}  // namespace fedplug::python

@@ -1,0 +1,159 @@
+// The value codes against the reference, and against damaged bytes.
+#include "core/value_code.h"
+
+#include "core/philox.h"
+#include "core/reference.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+const ValueCode kCodes[] = {
+    {ValueForm::kFloat16},          {ValueForm::kBFloat16},
+    {ValueForm::kTernGrad},         {ValueForm::kSign},
+    {ValueForm::kBlockwise8, 8, 1}, {ValueForm::kBlockwise8, 8, 256},
+    {ValueForm::kQsgd, 2, 16},      {ValueForm::kQsgd, 3, 1},
+    {ValueForm::kQsgd, 5, 512},     {ValueForm::kQsgd, 7, 2048},
+    {ValueForm::kQsgd, 8, 4},
+};
+
+constexpr Fill kFiniteFills[] = {Fill::kNormal, Fill::kFewLevels, Fill::kZeros,
+                                 Fill::kDenormal, Fill::kAnyFinite};
+
+template <typename T>
+std::vector<std::uint8_t> Encoded(const std::vector<T>& values,
+                                  const ValueCode& code, std::uint64_t seed,
+                                  Parallel& parallel) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const auto bytes = ValueCodeBytes(code, count, sizeof(T));
+  Buffer<T> input(values, 1);
+  Buffer<std::uint8_t> output(
+      std::vector<std::uint8_t>(static_cast<std::size_t>(bytes)), 3);
+  std::int64_t non_finite = -1;
+  const Status status = EncodeValues<T>(input.data(), count, code, seed,
+                                        parallel, output.data(), &non_finite);
+  EXPECT_EQ(status.message(), "");
+  EXPECT_EQ(non_finite, 0);
+  return output.ToVector();
+}
+
+template <typename T>
+Status Decode(const std::vector<std::uint8_t>& bytes, const ValueCode& code,
+              Parallel& parallel, std::vector<T>* values) {
+  Buffer<std::uint8_t> input(bytes, 5);
+  return DecodeValues<T>(input.data(), static_cast<std::int64_t>(bytes.size()),
+                         static_cast<std::int64_t>(values->size()), code,
+                         parallel, values->data());
+}
+
+TEST(Philox, GivesThePublishedVectors) {
+  const Philox::Words zeros = Philox::Draw({0, 0, 0, 0}, {0, 0});
+  EXPECT_TRUE((zeros == Philox::Words{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu,
+                                      0x9b00dbd8u}));
+  const Philox::Words ones =
+      Philox::Draw({0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu},
+                   {0xffffffffu, 0xffffffffu});
+  EXPECT_TRUE((ones == Philox::Words{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u,
+                                     0x6d5451fdu}));
+}
+
+TEST(ValueCode, EqualsTheReferenceThereAndBack) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(1);
+    ThreadPool three(3);
+    for (const std::int64_t n : {0, 1, 7, 8, 1000, 1024, 1025, 5003}) {
+      for (const Fill fill : kFiniteFills) {
+        const auto values = RandomVector<T>(n, fill, random);
+        for (const ValueCode& code : kCodes) {
+          SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
+                       std::to_string(static_cast<int>(fill)) + ", form " +
+                       std::to_string(static_cast<int>(code.form)) + ", bits " +
+                       std::to_string(code.bits));
+          const auto seed = static_cast<std::uint64_t>(random());
+          const auto bytes = Encoded(values, code, seed, three);
+          ASSERT_EQ(bytes, reference::EncodeValues(values, code, seed));
+          std::vector<T> back(values.size());
+          EXPECT_EQ(Decode(bytes, code, three, &back).message(), "");
+          ASSERT_EQ(BitsOf(back),
+                    BitsOf(reference::QuantizedValues(values, code, seed)));
+        }
+      }
+    }
+  });
+}
+
+TEST(ValueCode, DoesNotDependOnTheNumberOfThreads) {
+  Random random(2);
+  const auto values = RandomVector<float>(300001, Fill::kNormal, random);
+  for (const ValueCode& code : kCodes) {
+    Serial one;
+    ThreadPool four(4);
+    EXPECT_EQ(Encoded(values, code, 3, one), Encoded(values, code, 3, four));
+  }
+}
+
+TEST(ValueCode, RefusesValuesThatAreNotFinite) {
+  Random random(3);
+  Serial serial;
+  for (const ValueCode& code : kCodes) {
+    auto values = RandomVector<float>(3000, Fill::kNormal, random);
+    values[1234] = std::numeric_limits<float>::infinity();
+    values[2345] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<std::uint8_t> bytes(
+        static_cast<std::size_t>(ValueCodeBytes(code, 3000, 4)));
+    std::int64_t non_finite = 0;
+    const Status status = EncodeValues<float>(
+        values.data(), 3000, code, 0, serial, bytes.data(), &non_finite);
+    EXPECT_TRUE(status.code() == StatusCode::kNonFinite);
+    EXPECT_EQ(non_finite, 2);
+    EXPECT_EQ(status.message(),
+              "2 of 3000 values are NaN or infinite, the first at position "
+              "1234");
+  }
+}
+
+TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
+  Serial serial;
+  const std::vector<float> values = {1.0f, -2.0f, 0.5f};
+  std::vector<float> back(3);
+  const auto refused = [&](const ValueCode& code, std::size_t at,
+                           std::uint8_t byte) {
+    auto bytes = Encoded(values, code, 0, serial);
+    bytes[at] = byte;
+    return Decode(bytes, code, serial, &back).code() == StatusCode::kDataLoss;
+  };
+  for (const ValueCode& code : kCodes) {
+    auto bytes = Encoded(values, code, 0, serial);
+    bytes.push_back(0);
+    EXPECT_FALSE(Decode(bytes, code, serial, &back).ok());
+    bytes.resize(bytes.size() - 2);
+    EXPECT_FALSE(Decode(bytes, code, serial, &back).ok());
+  }
+  const ValueCode qsgd = {ValueForm::kQsgd, 3, 4};
+  EXPECT_TRUE(refused(qsgd, 0, 4));     // other bits
+  EXPECT_TRUE(refused(qsgd, 1, 3));     // another block size
+  EXPECT_TRUE(refused(qsgd, 5, 0xbf));  // a negative scale
+  EXPECT_TRUE(refused(qsgd, 6, 0x07));  // the level 7, beyond 2 * 3
+  EXPECT_TRUE(refused(qsgd, 7, 0x02));  // a bit after the last level
+  EXPECT_TRUE(refused({ValueForm::kBlockwise8, 8, 4}, 5, 0x80));  // -128
+  EXPECT_TRUE(refused({ValueForm::kTernGrad}, 4, 243));
+  EXPECT_TRUE(refused({ValueForm::kTernGrad}, 4, 0));  // fillers are not 0
+  EXPECT_TRUE(refused({ValueForm::kSign}, 3, 0x7f));   // a scale like no other
+  EXPECT_TRUE(refused({ValueForm::kSign}, 4, 0x0f));   // one bit too many
+  EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));   // infinity
+  EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));  // NaN
+}
+
+TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
+  EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 1, 4}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 9, 4}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 8, 3}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kBlockwise8, 8, 1 << 21}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, -1).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, std::int64_t{1} << 31).ok());
+  EXPECT_TRUE(CheckValueCode({ValueForm::kSign, 99, 3}, 5).ok());
+}
+
+}  // namespace
+}  // namespace fedplug::testing

@@ -1,0 +1,84 @@
+// Declares Fedplug>EncodeValues and Fedplug>DecodeValues: types, shapes,
+// documentation. The layout of a code is described in core/value_code.h. Must
+// not know how it is computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status EncodeValuesShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &ignored));
+  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status DecodeValuesShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
+  DimensionHandle count;
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
+  c->set_output(0, c->Vector(count));
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>EncodeValues")
+    .Input("values: T")
+    .Input("seed: int64")
+    .Output("code: uint8")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Attr(
+        "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
+        "'sign'}")
+    .Attr("bits: int = 8")
+    .Attr("block_size: int = 1")
+    .SetShapeFn(EncodeValuesShape)
+    .Doc(R"doc(
+Quantizes and packs a vector: the bytes that travel.
+
+Errors (InvalidArgument): a value is NaN or infinite; `bits` or `block_size` are out of range for the form.
+
+values: Shape [n].
+seed: For forms that round at random: the first of the two seeds of the noise. The other one is the checksum of the
+values. Shape [].
+code: Shape [b]; b follows from n, T and the attributes.
+form: The layout, see core/value_code.h.
+bits: Of each level, for 'qsgd'.
+block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
+)doc");
+
+REGISTER_OP("Fedplug>DecodeValues")
+    .Input("code: uint8")
+    .Input("count: int64")
+    .Output("values: T")
+    .Attr("T: {half, bfloat16, float, double}")
+    .Attr(
+        "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
+        "'sign'}")
+    .Attr("bits: int = 8")
+    .Attr("block_size: int = 1")
+    .SetShapeFn(DecodeValuesShape)
+    .Doc(R"doc(
+The inverse of Fedplug>EncodeValues with the same attributes, for bytes that nobody vouches for.
+
+Memory is asked for only after the code was found to have the length that `count` values take.
+
+Errors (InvalidArgument): the bytes are not what Fedplug>EncodeValues writes for so many values; `bits` or `block_size`
+are out of range for the form.
+
+code: Shape [b].
+count: Below 2^31. Shape [].
+values: Finite. Shape [count].
+form: The layout, see core/value_code.h.
+bits: Of each level, for 'qsgd'.
+block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
+)doc");
+
+}  // namespace
+}  // namespace fedplug

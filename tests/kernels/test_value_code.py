@@ -1,0 +1,99 @@
+"""The value codes on NumPy arrays."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels
+
+DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+FORMS = [
+    {"form": "float16"},
+    {"form": "bfloat16"},
+    {"form": "blockwise8", "block_size": 16},
+    {"form": "qsgd", "bits": 4, "block_size": 64},
+    {"form": "terngrad"},
+    {"form": "sign"},
+]
+forms = pytest.mark.parametrize("options", FORMS, ids=lambda options: options["form"])
+
+
+def normal(n=1000, dtype=np.float32):
+    return np.random.default_rng(0).standard_normal(n).astype(dtype)
+
+
+@forms
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_what_is_decoded_is_near_what_was_encoded(options, dtype):
+    x = normal(dtype=dtype)
+    back = kernels.decode_values(kernels.encode_values(x, **options), len(x), dtype=dtype, **options)
+    wide, original = back.astype(np.float64), x.astype(np.float64)
+    assert back.dtype == dtype
+    assert np.dot(wide, original) > 0.5 * np.linalg.norm(wide) * np.linalg.norm(original) * (x.size > 0)
+    assert np.isfinite(wide).all()
+
+
+@forms
+@settings(max_examples=40, deadline=None)
+@given(code=st.binary(max_size=60), count=st.integers(-1, 70))
+def test_any_bytes_are_refused_or_finite(options, code, count):
+    data = np.frombuffer(code, np.uint8)
+    try:
+        values = kernels.decode_values(data, count, **options)
+    except (errors.PayloadError, errors.ArgumentError):
+        return
+    assert values.shape == (count,)
+    assert np.isfinite(values).all()
+
+
+def test_one_bit_values_are_laid_out_as_documented():
+    code = kernels.encode_values(np.float32([1, -1, 0, -2, 1, 1, 1, 1, -4]), "sign")
+    assert code[:4].view(np.float32)[0] == np.float32(12 / 9)
+    assert list(code[4:]) == [0b11110101, 0]
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_one_others():
+    x = normal()
+    same = [kernels.encode_values(x, "qsgd", bits=3, seed=5).tobytes() for _ in range(2)]
+    assert same[0] == same[1] != kernels.encode_values(x, "qsgd", bits=3, seed=6).tobytes()
+
+
+def test_values_may_be_decoded_into_memory_that_is_there():
+    x, out = normal(), np.empty((10, 100), np.float32)
+    code = kernels.encode_values(x, "blockwise8")
+    assert kernels.decode_values(code, 1000, "blockwise8", out=out) is out
+    np.testing.assert_array_equal(out.ravel(), kernels.decode_values(code, 1000, "blockwise8"))
+
+
+def test_values_that_are_not_finite_are_counted():
+    with pytest.raises(errors.NonFiniteError, match="2 of 3 values are NaN or infinite") as error:
+        kernels.encode_values(np.float32([np.nan, 0, np.inf]), "sign")
+    assert error.value.count == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kernels.encode_values(normal(), "zip"), "no value code is called 'zip'; there are float16"),
+        (lambda: kernels.encode_values(normal(), "qsgd", bits=1), r"bits = 1 is not in \[2, 8\]"),
+        (lambda: kernels.encode_values(normal()[::2], "sign"), "not C-contiguous"),
+        (lambda: kernels.encode_values(np.arange(3), "sign"), "values has dtype int64"),
+        (lambda: kernels.decode_values(np.zeros(4, np.uint8), -1, "sign"), "count = -1 is not in"),
+        (
+            lambda: kernels.decode_values(np.zeros(4, np.uint8), 2, "float16", out=np.zeros(3, np.float32)),
+            "out has 3 elements of float32; it must have 2 of float32",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_refused(call, message):
+    with pytest.raises(errors.ArgumentError, match=message):
+        call()
+
+
+def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them():
+    with pytest.raises(errors.PayloadError, match="2147483647 values take 4294967294 bytes, not 3"):
+        kernels.decode_values(np.zeros(3, np.uint8), 2**31 - 1, "float16")
