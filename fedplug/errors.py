@@ -11,6 +11,7 @@ from collections.abc import Iterable
 __all__ = [
     "ArgumentError",
     "CapabilityError",
+    "CapabilityWarning",
     "ComputationError",
     "ConfigError",
     "CorruptStoreError",
@@ -54,6 +55,10 @@ class UnknownNameError(ConfigError):
 
 class CapabilityError(FedplugError):
     """Parts were stacked in a way their declared capabilities forbid."""
+
+
+class CapabilityWarning(UserWarning):
+    """Parts were stacked in a way that works, but rarely well."""
 
 
 class PluginError(FedplugError):

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import manager
 from fedplug.errors import ConfigError, StoreError
 from fedplug.process import structures
 from fedplug.process.fed_avg import StatefulClientsProcess
@@ -85,6 +86,7 @@ class Trainer:
                 f"clients, {len(self._datasets)}"
             )
         self._seed = seed
+        self._process_id = process_id
         self._states = (store or MemoryStore()).open_process(process_id, process.signature)
         self._state_type = process.initialize.type_signature.result.member
         self._client_state_type = process.initialize_client.type_signature.result
@@ -114,7 +116,10 @@ class Trainer:
             )
         state = self.process.initialize()
         self._states.commit(
-            0, client_states={}, server_state=_to_arrays(state, self._state_type), metadata={}
+            0,
+            client_states={},
+            server_state=_to_arrays(state, self._state_type),
+            metadata={"made_of": self.process.made_of},
         )
         return state
 
@@ -160,6 +165,7 @@ class Trainer:
             )
         states = list(self.client_states(ids).values())
         output = self.process.next(state, [client.dataset for client in client_data], states)
+        metrics = _to_json(output["metrics"])
         self._states.commit(
             round_num,
             client_states={
@@ -167,7 +173,14 @@ class Trainer:
                 for client_id, client_state in zip(ids, output["client_states"], strict=True)
             },
             server_state=_to_arrays(output["state"], self._state_type),
-            metadata={"metrics": _to_json(output["metrics"])},
+            metadata={"metrics": metrics, "made_of": self.process.made_of},
+        )
+        manager.notify(
+            "fedplug_round_finished",
+            process=self.process,
+            process_id=self._process_id,
+            round_num=round_num,
+            metrics=metrics,
         )
         return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
 

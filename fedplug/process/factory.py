@@ -11,7 +11,7 @@ from fedplug.aggregators.base import Aggregator
 from fedplug.aggregators.mean import Mean
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
-from fedplug.errors import CapabilityError
+from fedplug.process import stack_rules
 from fedplug.process.encoded_aggregation import build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
 
@@ -37,6 +37,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
 
         Raises:
             ConfigError: The type holds something else than tensors of known shapes.
+            CapabilityError: The parts do not go together with each other or with this type.
             TypeError: The weight is not a float32 scalar.
         """
         if weight_type != tff.TensorType(np.float32):
@@ -44,6 +45,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
                 f"the weight must be a float32 scalar, as TFF's client weights are; got {weight_type}"
             )
         encoder = model_encoder(self._encoder, value_type, self._min_size)
+        stack_rules.check(stack_rules.Stack.of(encoder, self._aggregator, keeps_client_state=False))
         parts = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
 
         @tff.tensorflow.computation(value_type, np.float32, parts.instruct.type_signature.result)
@@ -93,12 +95,10 @@ def build_aggregation_factory(
         CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
-    if encoder.capabilities.needs_client_state:
-        raise CapabilityError(
-            f"{encoder!r} keeps state on each client, and a TFF aggregation process has no place for it; "
-            "build the whole process with fedplug.process.build_weighted_fed_avg(encoder=...), or use the "
-            "encoder without error feedback, for instance topk(0.01, error_feedback=False)"
-        )
+    stack = stack_rules.Stack(
+        encoders=((encoder, frozenset()),), aggregator=aggregator or Mean(), keeps_client_state=False
+    )
+    stack_rules.check(stack, warn=False)  # the factory itself warns, when it knows the tensors
     return EncodedAggregationFactory(
         encoder, aggregator or Mean(), lowering=choose_lowering(lowering), min_size=min_size
     )

@@ -14,9 +14,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import manager, provenance
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.process import stack_rules
 from fedplug.process.broadcast import (
     EncodedBroadcast,
     build_catch_up_distributor,
@@ -42,6 +44,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         signature: What a store compares before it lends its states to this process; JSON values only.
         dense_bytes: Of one model update as it is, without any encoding or header.
         lowering: ``"fused"`` or ``"reference"``.
+        made_of: The parts with the distribution and version each came from, see `fedplug.provenance`.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         signature: dict[str, Any],
         dense_bytes: int,
         lowering: str,
+        made_of: list[dict[str, str]],
     ) -> None:
         super().__init__(initialize, next_fn, next_is_multi_arg=True)
         self.initialize_client = initialize_client
@@ -61,6 +65,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         self.signature = signature
         self.dense_bytes = dense_bytes
         self.lowering = lowering
+        self.made_of = made_of
 
 
 def build_weighted_fed_avg(
@@ -109,7 +114,8 @@ def build_weighted_fed_avg(
             several times cheaper than TFF's default in the in-process runtime.
 
     Raises:
-        CapabilityError: ``broadcast_encoder`` leaves out more than it is given.
+        CapabilityError: The parts do not go together with each other or with the model, see
+            `fedplug.process.stack_rules`, or ``broadcast_encoder`` leaves out more than it is given.
         ConfigError: An expression is not valid, or the model has tensors of unknown shape.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: Arguments of the wrong types, as in TFF.
@@ -128,6 +134,7 @@ def build_weighted_fed_avg(
     )
     update_type = template.update_type
     model = model_encoder(chosen_encoder, update_type, min_size)
+    stack_rules.check(stack_rules.Stack.of(model, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
     broadcast = None
     if broadcast_encoder is not None:
@@ -187,6 +194,10 @@ def assemble_process(
     def get_model_weights(state: Any) -> Any:
         return state.global_model_weights
 
+    made_of = [
+        *provenance.records("encoder", encoder.encoder.name, encoder.get_config()),
+        *provenance.records("aggregator", aggregator.name, aggregator.get_config()),
+    ]
     signature = {
         "process": name,
         "encoder": encoder.get_config(),
@@ -195,8 +206,9 @@ def assemble_process(
         "update": str(update_type),
         "server_state": str(state_type),
         "client_state": str(initialize_client.type_signature.result),
+        "distributions": provenance.distributions(made_of),
     }
-    return StatefulClientsProcess(
+    process = StatefulClientsProcess(
         initialize,
         next_fn,
         initialize_client=initialize_client,
@@ -204,7 +216,10 @@ def assemble_process(
         signature=signature,
         dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
         lowering=lowering,
+        made_of=made_of,
     )
+    manager.notify("fedplug_process_built", process=process)
+    return process
 
 
 class _Template:

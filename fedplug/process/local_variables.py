@@ -19,6 +19,7 @@ from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
+from fedplug.process import stack_rules
 from fedplug.process.broadcast import build_distributor
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.fed_avg import StatefulClientsProcess, assemble_process
@@ -89,6 +90,7 @@ def build_local_variables_fed_avg(
     model = _Model(model_fn, loss_fn)
     trainable_type = model.global_type.trainable
     encoding = model_encoder(chosen_encoder, trainable_type, min_size)
+    stack_rules.check(stack_rules.Stack.of(encoding, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(trainable_type, encoding, chosen_aggregator, chosen_lowering)
     train = _build_train(
         model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples

@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 import json
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fedplug import provenance
 from fedplug.errors import StoreError, StoreMismatchError
 
 __all__ = ["check_round", "check_signature", "check_text", "to_json"]
@@ -60,11 +61,19 @@ def check_signature(where: str, process_id: str, stored: str, asked: Mapping[str
     )
     if found:
         more = "; ..." if len(found) > _SHOWN else ""
+        missing = provenance.not_installed(json.loads(stored).get("distributions", ()))
         raise StoreMismatchError(
             f"{where} holds process {process_id!r} with another signature: "
             f"{'; '.join(found[:_SHOWN])}{more}; "
+            f"{_installing(missing)}"
             "go back to the stored configuration, or use another process id or another store"
         )
+
+
+def _installing(missing: Iterable[str]) -> str:
+    return "".join(
+        f"it was made with {name}, which is not installed: `pip install {name}`; " for name in missing
+    )
 
 
 def _differences(stored: Any, asked: Any, path: str = "") -> Iterator[str]:
