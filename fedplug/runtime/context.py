@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from fedplug.runtime.clients import ClientPool
+from fedplug.runtime.event_loop import LoopThread
 from fedplug.runtime.executor import Compile, InProcessExecutorFactory, Program, compile_program
 from fedplug.runtime.tff_internals import transform_args, transform_result
 
@@ -127,10 +128,7 @@ class InProcessSyncContext(tff.framework.SyncContext):
 
     def __init__(self, context: InProcessAsyncContext) -> None:
         self._context = context
-        self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=_run_loop, args=[self._loop], name="fedplug-loop", daemon=True)
-        thread.start()
-        self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
+        self._loop = LoopThread()
 
     @property
     def executor_factory(self) -> tff.framework.ExecutorFactory:
@@ -140,26 +138,8 @@ class InProcessSyncContext(tff.framework.SyncContext):
     def invoke(self, comp: Any, arg: Any) -> Any:
         """Runs a computation; raises what the asynchronous context raises."""
         self._context.refuse_after_fork()
-        call = asyncio.run_coroutine_threadsafe(self._context.invoke(comp, arg), self._loop)
-        try:
-            return call.result()
-        except BaseException:
-            call.cancel()  # Ctrl-C: the clients under way are stopped, the context stays usable
-            raise
+        return self._loop.run(self._context.invoke(comp, arg))
 
     def close(self) -> None:
         """Ends the context's thread; it cannot be used any more."""
-        self._stop()
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    loop.call_soon_threadsafe(loop.stop)
-    if thread is not threading.current_thread():
-        thread.join()
+        self._loop.close()

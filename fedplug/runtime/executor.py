@@ -20,6 +20,7 @@ from fedplug.errors import ComputationError
 from fedplug.runtime.clients import ClientPool
 from fedplug.runtime.plans import computation_name, plan
 from fedplug.runtime.rounds import Round
+from fedplug.runtime.tensorflow_graphs import naming_missing_ops
 from fedplug.runtime.tff_internals import Executor, ExecutorValue, computation_pb2
 from fedplug.runtime.values import ingest, materialize
 
@@ -54,7 +55,8 @@ def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
         LoweringError: It holds something that cannot run in this process.
         OpLibraryError: It holds an op that no library loaded in this process provides.
     """
-    compiled = tff.backends.native.desugar_and_transform_to_native(computation)
+    with naming_missing_ops():
+        compiled = tff.backends.native.desugar_and_transform_to_native(computation)
     return Program(
         type_signature=computation.type_signature,
         name=computation_name(computation),

@@ -5,19 +5,22 @@ Must not know the in-process runtime.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError, WorkerError
+from fedplug.runtime.event_loop import LoopThread
 from fedplug.runtime.tff_internals import transform_args, transform_result
 from fedplug.runtime.worker import Worker
 
 __all__ = ["NativeContext", "create_native_execution_context", "custom_ops_of"]
 
-_MAX_RESTARTS = 3
+_MAX_DEATHS = 3  # in a row
 
 
 def custom_ops_of(computation: tff.framework.ConcreteComputation) -> list[str]:
@@ -32,6 +35,7 @@ def create_native_execution_context(
     max_concurrent_clients: int | None = None,
     default_num_clients: int = 0,
     start_timeout: float = 60.0,
+    max_worker_mib: int | None = None,
 ) -> NativeContext:
     """Returns a context on TFF's stock worker, which starts at the first computation.
 
@@ -39,27 +43,36 @@ def create_native_execution_context(
         max_concurrent_clients: How many calls of one computation run at a time; no limit, if None.
         default_num_clients: The number of clients of a computation whose arguments do not tell.
         start_timeout: Seconds until the worker must answer.
+        max_worker_mib: The worker grows from round to round; one that holds more resident memory than this
+            (MiB) when no computation runs is replaced before the next. It is never replaced, if None.
     """
-    return NativeContext(max_concurrent_clients, default_num_clients, start_timeout)
+    workers = _Workers(
+        lambda: Worker(max_concurrent_clients, start_timeout),
+        float("inf") if max_worker_mib is None else max_worker_mib,
+    )
+    return NativeContext(workers, default_num_clients)
 
 
-class NativeContext(tff.framework.SyncExecutionContext):
-    """TFF's context on a worker of its own; custom ops do not run there."""
+class NativeContext(tff.framework.SyncContext):
+    """TFF's context on a worker of its own; custom ops do not run there.
+
+    TFF runs a computation anew when the connection to the worker is lost; computations are functions, so the
+    result is that of an undisturbed run.
+    """
 
     runs_custom_ops = False
 
-    def __init__(
-        self, max_concurrent_clients: int | None, default_num_clients: int, start_timeout: float
-    ) -> None:
-        self._workers = _Workers(max_concurrent_clients, start_timeout)
+    def __init__(self, workers: _Workers, default_num_clients: int) -> None:
+        self._workers = workers
+        self._loop = LoopThread()
 
         def executor(cardinalities: tff.framework.CardinalitiesType) -> Any:
             cardinalities.setdefault(tff.CLIENTS, default_num_clients)
-            remote = tff.framework.RemoteExecutor(self._workers.running().stub)
+            remote = tff.framework.RemoteExecutor(workers.running().stub)
             remote.set_cardinalities(cardinalities)
             return remote
 
-        super().__init__(
+        self._context = tff.framework.AsyncExecutionContext(
             tff.framework.ResourceManagingExecutorFactory(executor),
             _compile,
             transform_args=transform_args,
@@ -67,36 +80,88 @@ class NativeContext(tff.framework.SyncExecutionContext):
         )
 
     @property
+    def executor_factory(self) -> tff.framework.ExecutorFactory:
+        """The executor factory, as TFF's contexts show it."""
+        return self._context.executor_factory
+
+    @property
     def worker(self) -> Worker | None:
         """The worker, if one was started."""
         return self._workers.current
 
+    def invoke(self, comp: Any, arg: Any) -> Any:
+        """Runs a computation.
+
+        Raises:
+            LoweringError: It holds custom ops.
+            WorkerError: The worker does not start, or dies again and again.
+            TypeError: The argument does not fit; the text is TFF's.
+        """
+        with self._workers.in_use():
+            try:
+                return self._loop.run(self._context.invoke(comp, arg))
+            except KeyboardInterrupt:
+                self._workers.stop()  # the loop waits for the worker, whatever becomes of the call
+                raise
+
     def close(self) -> None:
         """Ends the worker."""
-        self._workers.close()
+        self._workers.stop()
+        self._loop.close()
 
 
 class _Workers:
-    """The worker of a context: started when needed, replaced when it died."""
+    """The worker of a context: started when needed, replaced when it died or has grown too large.
 
-    def __init__(self, max_concurrent_calls: int | None, start_timeout: float) -> None:
-        self._options = (max_concurrent_calls, start_timeout)
-        self._starting = threading.Lock()
-        self._starts = 0
+    Args:
+        start: Starts a worker.
+        max_mib: Resident memory above which it is replaced between two computations.
+    """
+
+    def __init__(self, start: Callable[[], Worker], max_mib: float) -> None:
+        self._start = start
+        self._max_mib = max_mib
+        self._changing = threading.Lock()
+        self._calls = 0  # under way
+        self._deaths = 0  # since a computation ended well
         self.current: Worker | None = None
 
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keeps the worker from being replaced for its size during a computation."""
+        with self._changing:
+            if not self._calls and self.current is not None and self.current.resident_mib > self._max_mib:
+                self.current.stop()
+                self.current = None
+            self._calls += 1
+        try:
+            yield
+            self._deaths = 0
+        finally:
+            with self._changing:
+                self._calls -= 1
+
     def running(self) -> Worker:
-        with self._starting:
-            if self.current is None or not self.current.alive:
-                if self._starts > _MAX_RESTARTS:
-                    raise WorkerError(f"TFF's worker died {self._starts} times; it is not started again")
-                self._starts += 1
-                self.current = Worker(*self._options)
+        """Returns a worker that is alive as far as one can tell."""
+        with self._changing:
+            if self.current is not None and not self.current.alive:
+                self.current = None
+                self._deaths += 1
+            if self._deaths > _MAX_DEATHS:
+                raise WorkerError(
+                    f"TFF's worker died {self._deaths} times in a row and is not started again; "
+                    "perhaps the computation needs more memory than there is"
+                )
+            if self.current is None:
+                self.current = self._start()
             return self.current
 
-    def close(self) -> None:
-        if self.current is not None:
-            self.current.stop()
+    def stop(self) -> None:
+        """Ends the worker; the next computation gets a new one."""
+        with self._changing:
+            if self.current is not None:
+                self.current.stop()
+                self.current = None
 
 
 def _compile(computation: Any) -> Any:

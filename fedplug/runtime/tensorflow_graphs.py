@@ -32,7 +32,7 @@ from fedplug.errors import OpLibraryError
 from fedplug.runtime.graph_rewrites import make_private, node_of
 from fedplug.runtime.tff_internals import computation_pb2
 
-__all__ = ["Cancellation", "GraphFunction", "load"]
+__all__ = ["Cancellation", "GraphFunction", "load", "naming_missing_ops"]
 
 # TFF's compiler has optimized the graph once; TensorFlow's own pass would do it again for every copy. Set on
 # the call, so that the rest of the program keeps its settings.
@@ -74,6 +74,24 @@ class Cancellation:
         finally:
             with self._changing:
                 self._running.discard(manager)
+
+
+@contextlib.contextmanager
+def naming_missing_ops() -> Iterator[None]:
+    """Says what to do where TensorFlow does not know an op.
+
+    Raises:
+        OpLibraryError: No library loaded in this process provides an op of a graph that the block takes in.
+    """
+    try:
+        yield
+    except (ValueError, tf.errors.NotFoundError) as error:
+        if "Op type not registered" not in str(error):
+            raise
+        raise OpLibraryError(
+            f"{str(error).splitlines()[0]}; load the library that provides it into this process first "
+            "(tf.load_op_library, or import the package that does), then run it again"
+        ) from error
 
 
 Shape = tuple[int | None, ...] | None
@@ -170,15 +188,8 @@ class GraphFunction:
         name = f"fedplug_{next(_names)}"
         private = make_private(self._source, self._results, self._initialize_op, f"{name}_")
         with tf.Graph().as_default() as graph:
-            try:
+            with naming_missing_ops():
                 tf.graph_util.import_graph_def(private.graph_def, name="")
-            except (ValueError, tf.errors.NotFoundError) as error:
-                if "Op type not registered" not in str(error):
-                    raise
-                raise OpLibraryError(
-                    f"{str(error).splitlines()[0]}; load the library that provides it into this process "
-                    "first (tf.load_op_library, or import the package that does), then run it again"
-                ) from error
             present = {node.name for node in private.graph_def.node}
             # The session token, where the graph reads it, is fed like one more parameter.
             feeds = [*self._parameters, self._session_token]

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
-import sys
-import textwrap
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.errors import ComputationError, LoweringError, UnknownNameError, WorkerError
+from fedplug.errors import ComputationError, LoweringError, UnknownNameError
 from fedplug.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
-from fedplug.runtime.native import create_native_execution_context, custom_ops_of
+from fedplug.runtime.native import custom_ops_of
 from fedplug.runtime.tff_internals import computation_pb2
 
 F32, I32 = np.float32, np.int32
@@ -223,30 +216,6 @@ def test_contexts_nest(inprocess):
     other.close()
 
 
-@pytest.fixture
-def _ctrl_c_is_heard():
-    """A job that a shell put into the background, as CI may be, starts with this signal ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_ctrl_c_is_heard")
-def test_ctrl_c_ends_a_round_and_leaves_the_context_usable(inprocess):
-    endless = tff.tensorflow.computation(
-        lambda x: tf.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i + 1, 0), [x]), I32
-    )
-    program = tff.federated_computation(
-        lambda values: tff.federated_map(endless, values), tff.FederatedType(I32, tff.CLIENTS)
-    )
-    ctrl_c = threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT])
-    with tff.framework.get_context_stack().install(inprocess):
-        ctrl_c.start()
-        with pytest.raises(KeyboardInterrupt):
-            program([1] * 10)
-        assert total([1, 2]) == 5
-
-
 def test_a_context_refuses_to_work_after_a_fork(inprocess):
     with tff.framework.get_context_stack().install(inprocess):
         assert add_one(1) == 2
@@ -258,65 +227,6 @@ def test_a_context_refuses_to_work_after_a_fork(inprocess):
                 os._exit(0 if "made before a fork()" in str(error) else 1)
             os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-def wait_until_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 30
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not is_running(pid)
-
-
-def test_the_worker_ends_with_the_runtime():
-    with use_runtime("native") as handle:
-        assert total([1]) == 2
-        pid = handle.context.worker.pid
-        assert is_running(pid)
-    assert wait_until_gone(pid)
-
-
-def test_no_worker_outlives_a_program_that_is_killed():
-    program = """
-        import sys
-        from fedplug.runtime.worker import Worker
-        worker = Worker(None, start_timeout=60)
-        print(worker.pid, flush=True)
-        sys.stdin.readline()
-        """
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2]) as process:
-        worker = int(process.stdout.readline())
-        assert is_running(worker)
-        process.kill()
-    assert wait_until_gone(worker)
-
-
-def test_a_worker_that_was_killed_is_replaced():
-    with use_runtime("native") as handle:
-        assert total([1, 2]) == 5
-        first = handle.context.worker.pid
-        os.kill(first, signal.SIGKILL)
-        assert total([3, 4]) == 9
-        assert handle.context.worker.pid != first
-
-
-def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone():
-    context = create_native_execution_context(start_timeout=0.0)
-    with (
-        tff.framework.get_context_stack().install(context),
-        pytest.raises(WorkerError, match=r"did not answer within 0.0 s; raise start_timeout"),
-    ):
-        total([1])
-    assert context.worker is None
 
 
 def test_federated_programs_run_on_the_asynchronous_context():

@@ -1,0 +1,53 @@
+"""An event loop in a thread of its own: synchronous code runs coroutines, also inside a running loop.
+
+Must not know TFF or what the coroutines do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Coroutine
+from typing import Any
+
+__all__ = ["LoopThread"]
+
+
+class LoopThread:
+    """A running event loop; it ends with the object."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=_run_loop, args=[self._loop], name="fedplug-loop", daemon=True)
+        thread.start()
+        self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Returns the coroutine's result; any thread but the loop's own may call this.
+
+        An exception in the calling thread, such as Ctrl-C, cancels the coroutine and is raised at once.
+        """
+        call = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return call.result()
+        except BaseException:
+            call.cancel()
+            raise
+
+    def close(self) -> None:
+        """Ends the loop and its thread; again does nothing."""
+        self._stop()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _stop_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    if thread is not threading.current_thread():
+        thread.join()
