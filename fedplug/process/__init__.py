@@ -9,6 +9,7 @@ from fedplug.process.broadcast import build_distributor, build_encoded_distribut
 from fedplug.process.constraints import constrain_weights
 from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
 from fedplug.process.fed_avg import StatefulClientsProcess, build_weighted_fed_avg
+from fedplug.process.keras_models import from_keras, to_keras
 from fedplug.process.local_variables import build_local_variables_fed_avg
 from fedplug.process.lowering import choose_lowering
 
@@ -22,4 +23,6 @@ __all__ = [
     "build_weighted_fed_avg",
     "choose_lowering",
     "constrain_weights",
+    "from_keras",
+    "to_keras",
 ]

@@ -1,0 +1,123 @@
+"""Keras models into a federated training and out of it, weights and all.
+
+Knows Keras and TFF's functional models; must not know any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ConfigError
+
+__all__ = ["from_keras", "to_keras"]
+
+
+def from_keras(
+    keras_model: tf.keras.Model,
+    loss: tf.keras.losses.Loss,
+    input_spec: Any,
+    metrics: Sequence[Callable[[], tf.keras.metrics.Metric]] = (),
+) -> Any:
+    """A `tff.learning.models.FunctionalModel` that begins with the weights of a Keras model.
+
+    Its layers are cloned in TFF's graphs, and not all can be: this refuses those that cannot, where
+    `tff.learning.models.functional_model_from_keras` fails later or, for nested models, mixes up the weights.
+    `to_keras` is the way back.
+
+    Args:
+        keras_model: Built; sequential or functional, not compiled or as good as. It is not changed.
+        loss: Of the model's output.
+        input_spec: As for `tff.learning.models.from_keras_model`.
+        metrics: Functions that make a metric each, for the training metrics beside the loss.
+
+    Raises:
+        ConfigError: The model has no weights yet, or has a layer that cannot be cloned; the message names it
+            and what to use instead.
+    """
+    _check(keras_model)
+    try:
+        model = tff.learning.models.functional_model_from_keras(
+            keras_model, loss, input_spec, metrics_constructor=list(metrics) or None
+        )
+        _trace(model, input_spec)
+    except Exception as error:  # whatever Keras raises on the way
+        reason = str(error).strip().rpartition("\n")[2].strip()
+        raise ConfigError(
+            f"the Keras model {keras_model.name!r} cannot be built again in a graph: {reason}; use a "
+            "sequential or functional model of layers that create all their weights when they are built"
+        ) from error
+    if not _same(model.initial_weights[0], keras_model.trainable_weights):
+        raise ConfigError(
+            f"the Keras model {keras_model.name!r} has its weights in another order when it is built again, "
+            "as happens with a model inside a model; put the layers of the inner one into the outer"
+        )
+    return model
+
+
+def to_keras(keras_model: tf.keras.Model, weights: Any) -> tf.keras.Model:
+    """A plain Keras model of the given layers with trained weights; to evaluate, to save, to generate with.
+
+    A new one, as Keras leaves models that were made before TFF built a graph unable to read or save their
+    weights until another model is made.
+
+    Args:
+        keras_model: Given to `from_keras`, or one like it. It is not changed.
+        weights: A `tff.learning.models.ModelWeights`, for instance ``state.global_model_weights``.
+
+    Raises:
+        ConfigError: The weights are those of another model.
+    """
+    tf.keras.Sequential()  # makes Keras whole again, see above
+    model = tf.keras.models.clone_model(keras_model)
+    found = [np.asarray(weight) for weight in weights.trainable]
+    wanted = [tuple(variable.shape) for variable in model.trainable_weights]
+    if [array.shape for array in found] != wanted:
+        raise ConfigError(
+            f"the weights have shapes {[array.shape for array in found]}, and the Keras model "
+            f"{keras_model.name!r} has {wanted}; give the model that the training began with"
+        )
+    for variable, array in zip(model.trainable_weights, found, strict=True):
+        variable.assign(array)
+    return model
+
+
+def _check(keras_model: tf.keras.Model) -> None:
+    if not isinstance(keras_model, tf.keras.Model) or not keras_model.built:
+        raise ConfigError(f"expected a Keras model that is built and so has weights, found {keras_model!r}")
+    for layer in keras_model.submodules:
+        if isinstance(layer, tf.keras.layers.BatchNormalization):
+            raise ConfigError(
+                f"layer {layer.name!r} ({type(layer).__name__}) changes weights that are not trained, which "
+                "has no meaning when clients are averaged; use GroupNormalization or LayerNormalization"
+            )
+        if isinstance(layer, tf.keras.layers.RNN) and layer.stateful:
+            raise ConfigError(
+                f"layer {layer.name!r} ({type(layer).__name__}) keeps state from batch to batch; make it "
+                "with stateful=False"
+            )
+    if keras_model.non_trainable_weights:
+        names = ", ".join(weight.name for weight in keras_model.non_trainable_weights)
+        raise ConfigError(
+            f"the weights {names} are not trainable; set trainable = True on their layers, as all weights of "
+            "the model are averaged"
+        )
+
+
+def _trace(model: Any, input_spec: Any) -> None:
+    """Fails where TFF will, but now."""
+    with tf.Graph().as_default():
+        weights = tf.nest.map_structure(tf.convert_to_tensor, model.initial_weights)
+        x = tf.nest.map_structure(
+            lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape), input_spec[0]
+        )
+        model.predict_on_batch(weights, x, training=True)
+
+
+def _same(arrays: Sequence[Any], variables: Sequence[Any]) -> bool:
+    pairs = zip(arrays, variables, strict=True)
+    return all(np.array_equal(array, variable) for array, variable in pairs)
