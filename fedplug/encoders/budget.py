@@ -28,12 +28,12 @@ class Budget(WholeModel):
     ``topk(..., scope="model")`` how many entries each tensor sends follows from the update as well: of all
     ways to spend the bytes the one that loses least.
 
-    After a round in which the mean payload had b bytes, f of them fixed (headers, and tensors sent as they
-    are), the rate is multiplied by ``(budget - f) / (b - f)``, which the next round needs if bytes grow in
-    proportion to entries. They nearly do, so the mean payload is within 2 % of the budget from the third
-    round on. With ``nmse`` the rate is multiplied by ``(1 - nmse) / (1 - measured)``: the energy sent grows
-    with the entries, but never faster than they do, so the step never goes too far. No step is larger than
-    8 or smaller than 1/8, and a tensor of which anything is sent sends one entry at least.
+    After a round in which the mean payload had b bytes, f of them fixed (headers, and tensors whose encoders
+    always send the same), the rate is multiplied by ``(budget - f) / (b - f)``, which the next round needs if
+    bytes grow in proportion to entries. They nearly do, so that the mean payload is within 2 % of the budget
+    after four rounds. With ``nmse`` the rate is multiplied by ``(1 - nmse) / (1 - measured)``: the energy
+    sent grows with the entries, but never faster than they do, so the step never goes too far. No step is
+    larger than 8 or smaller than 1/8, and a tensor of which anything is sent sends one entry at least.
 
     The normalised mean squared error is ``sum ||a - sent||^2 / sum ||a||^2`` over the clients of a round,
     where a is the update, with error feedback together with what earlier rounds left.
@@ -117,14 +117,13 @@ class Budget(WholeModel):
                 f"that are sent as they are, take {fixed_bytes} bytes of it"
             )
 
-    def next_rate(self, rate: tf.Tensor, measured: Mapping[str, tf.Tensor], fixed_bytes: int) -> tf.Tensor:
+    def next_rate(self, rate: tf.Tensor, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """The rate of the next round; without payloads that of this one.
 
         Args:
             rate: Of this round; float32 scalar.
-            measured: ``uplink_bytes`` and ``payloads`` of this round, and with ``nmse`` the sums
-                ``squared_error`` and ``squared_norm``.
-            fixed_bytes: Of each payload, whatever the rate.
+            measured: ``uplink_bytes``, ``adjustable_bytes`` and ``payloads`` of this round, and with ``nmse``
+                the sums ``squared_error`` and ``squared_norm``.
         """
         payloads = tf.cast(measured["payloads"], tf.float64)
         if self.nmse is not None:
@@ -132,8 +131,10 @@ class Budget(WholeModel):
             got = 1 - tf.cast(error(measured), tf.float64)
         else:
             assert self.bytes_per_client is not None
-            wanted = tf.constant(self.bytes_per_client - fixed_bytes, tf.float64)
-            got = tf.cast(measured["uplink_bytes"], tf.float64) / tf.maximum(payloads, 1.0) - fixed_bytes
+            adjustable = tf.cast(measured["adjustable_bytes"], tf.float64)
+            fixed = tf.cast(measured["uplink_bytes"], tf.float64) - adjustable
+            wanted = self.bytes_per_client * payloads - fixed
+            got = adjustable
         step = tf.clip_by_value(wanted / tf.maximum(got, 1e-9), 1 / _LARGEST_STEP, _LARGEST_STEP)
         following = tf.clip_by_value(tf.cast(rate, tf.float64) * step, *_RATES)
         return tf.where(payloads > 0, tf.cast(following, tf.float32), rate)

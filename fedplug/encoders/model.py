@@ -80,10 +80,22 @@ class ModelEncoder:
     def fixed_bytes(self) -> int:
         """Of a client's buffers, whatever is sent: containers, and tensors that go as they are."""
         return sum(
-            len(wire.pack(b"", encoder.wire_id, spec.dtype.name, spec.shape.as_list()))
+            _container_bytes(encoder, spec)
             + (spec.shape.num_elements() * spec.dtype.size if isinstance(encoder, Identity) else 0)
             for encoder, spec in zip(self.encoders, self.specs, strict=True)
         )
+
+    def adjustable_bytes(self, buffers: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Of a client's buffers, the bytes that a budget can change; int64 scalar.
+
+        These are the bodies of the payloads of encoders that can be adjusted.
+        """
+        bodies = [
+            tf.size(buffer, tf.int64) - _container_bytes(encoder, spec)
+            for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
+            if encoder.adjustable
+        ]
+        return tf.add_n(bodies) if bodies else tf.zeros([], tf.int64)
 
     def _is_encoded(self, spec: tf.TensorSpec) -> bool:
         return bool(spec.dtype.is_floating) and spec.shape.num_elements() >= self.min_size
@@ -120,12 +132,13 @@ class ModelEncoder:
 
         Args:
             control: That of this round.
-            measured: ``uplink_bytes`` (int64) and ``payloads`` (int32) of this round: the bytes of all
-                buffers, and how many clients sent some; and the sums of what `report` says.
+            measured: Of this round ``uplink_bytes`` (int64), the bytes of all buffers; ``adjustable_bytes``
+                (int64), the sum of `adjustable_bytes`; ``payloads`` (int32), how many clients sent some; and
+                the sums of what `report` says.
         """
         if self._budget is None:
             return control
-        return {"rate": self._budget.next_rate(control["rate"], measured, self.fixed_bytes)}
+        return {"rate": self._budget.next_rate(control["rate"], measured)}
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -224,6 +237,10 @@ class ModelEncoder:
             encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
             for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
         ]
+
+
+def _container_bytes(encoder: Encoder, spec: tf.TensorSpec) -> int:
+    return len(wire.pack(b"", encoder.wire_id, spec.dtype.name, spec.shape.as_list()))
 
 
 def _squares(x: tf.Tensor, sent: tf.Tensor, next_state: State) -> tuple[tf.Tensor, tf.Tensor]:

@@ -12,6 +12,7 @@ from fedplug.process.fed_avg import StatefulClientsProcess, build_weighted_fed_a
 from fedplug.process.keras_models import from_keras, to_keras
 from fedplug.process.local_variables import build_local_variables_fed_avg
 from fedplug.process.lowering import choose_lowering
+from fedplug.process.names import variable_names
 
 __all__ = [
     "EncodedAggregationFactory",
@@ -23,6 +24,7 @@ __all__ = [
     "build_weighted_fed_avg",
     "choose_lowering",
     "constrain_weights",
+    "variable_names",
     "from_keras",
     "to_keras",
 ]

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import ops
-from fedplug.encoders.base import Encoder
+from fedplug.encoders.budget import Budget
 from fedplug.encoders.checks import require
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
@@ -25,7 +25,7 @@ from fedplug.errors import CapabilityError
 from fedplug.process import structures, tracing
 from fedplug.process.encoded_aggregation import model_encoder
 from fedplug.process.lowering import choose_lowering
-from fedplug.process.parts import as_encoder
+from fedplug.process.parts import AnyEncoder, as_encoder
 
 __all__ = [
     "EncodedBroadcast",
@@ -81,10 +81,14 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
         lowering: ``"fused"`` or ``"reference"``.
 
     Raises:
-        CapabilityError: The encoder leaves out more than it is given.
+        CapabilityError: The encoder leaves out more than it is given, or is a budget.
     """
     trace = functools.partial(tracing.trace, lowering)
     whole = ModelEncoder(Identity(), encoder.specs, min_size=0)
+    if isinstance(encoder.encoder, Budget):
+        raise CapabilityError(
+            f"{encoder.encoder!r} cannot encode a broadcast: it follows what clients sent; use its encoder alone"
+        )
     _check_contraction(encoder, lowering)
 
     def init() -> Any:
@@ -191,7 +195,7 @@ def build_catch_up_distributor(parts: EncodedBroadcast) -> Any:
 
 def build_encoded_distributor(
     value_type: Any,
-    encoder: Encoder | str,
+    encoder: AnyEncoder,
     *,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -205,7 +209,7 @@ def build_encoded_distributor(
 
     Args:
         value_type: Of what is distributed, for instance the type of the model's weights.
-        encoder: An encoder or an expression; see the module on which ones.
+        encoder: An encoder, an expression or rules; see the module on which ones.
         lowering: As in `build_weighted_fed_avg`.
         min_size: Tensors with fewer elements are sent as they are.
 

@@ -7,6 +7,7 @@ and by the stateless aggregation factory (`factory`); knows neither.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,14 @@ import tensorflow_federated as tff
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.whole_model import WholeModel
+from fedplug.errors import ConfigError
 from fedplug.process import structures, tracing
 
 __all__ = ["EncodedAggregation", "build_encoded_aggregation", "model_encoder"]
 
-_COUNTERS = ("uplink_bytes", "clients", "payloads", "nonfinite_updates")
+_MEASUREMENTS = ("uplink_bytes", "clients", "payloads", "nonfinite_updates")
+_COUNTERS = (*_MEASUREMENTS, "adjustable_bytes")
 
 
 class EncodedAggregation(NamedTuple):
@@ -29,10 +33,11 @@ class EncodedAggregation(NamedTuple):
     S is ``<round_num=int32,control=K,inner=...>``: the round, what steers the encoder (see
     `ModelEncoder.init_control`; empty for most), and the aggregator's own state.
 
-    The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool>``; the measurements
+    The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool,report=...>``, the
+    report being what `ModelEncoder.report` says, nothing for most encoders; the measurements
     are ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes
     of all buffers, how many clients took part, how many sent a payload, and how many had a NaN or an
-    infinity.
+    infinity; and what `ModelEncoder.metrics` says, for most encoders nothing.
 
     Attributes:
         init_client: ``( -> C)``
@@ -57,13 +62,26 @@ class EncodedAggregation(NamedTuple):
     finish: Any
 
 
-def model_encoder(encoder: Encoder, value_type: Any, min_size: int) -> ModelEncoder:
+def model_encoder(
+    encoder: Encoder | WholeModel, value_type: Any, min_size: int, names: Sequence[str] | None = None
+) -> ModelEncoder:
     """An encoder for values of a TFF type.
 
+    Args:
+        encoder: For every tensor, or what says which for which.
+        value_type: A tensor or a structure of tensors.
+        min_size: Tensors with fewer elements are sent as they are.
+        names: Of the tensors, for rules; default: their paths in the type, as of `structures.paths`.
+
     Raises:
-        ConfigError: The type is not a tensor or a structure of tensors of known shapes.
+        ConfigError: The type is not a tensor or a structure of tensors of known shapes, or there is not a
+            name for each of them.
     """
-    specs = [tf.TensorSpec(t.shape, t.dtype) for t in structures.tensor_types(value_type)]
+    types = structures.tensor_types(value_type)
+    names = structures.paths(value_type) if names is None else names
+    if len(names) != len(types):
+        raise ConfigError(f"there are {len(names)} names for {len(types)} tensors: {', '.join(names)}")
+    specs = [tf.TensorSpec(t.shape, t.dtype, name) for t, name in zip(types, names, strict=True)]
     return ModelEncoder(encoder, specs, min_size=min_size)
 
 
@@ -81,18 +99,30 @@ def build_encoded_aggregation(
     trace = functools.partial(tracing.trace, lowering)
     specs = encoder.specs
 
+    def no_report() -> dict[str, tf.Tensor]:
+        return {key: tf.zeros([], tf.float32) for key in encoder.reported}
+
     def init_client() -> Any:
         return encoder.init_state()
 
     def encode(value: Any, weight: tf.Tensor, state: Any, instructions: Any) -> Any:
         update = structures.flatten(value, value_type)
         finite = tf.reduce_all([_all_finite(x) for x in update] + [tf.math.is_finite(weight)])
-        buffers, next_state = tf.cond(
-            finite & (weight > 0),
-            lambda: encoder.encode(update, state, instructions["round_num"], instructions["control"]),
-            lambda: (tuple(tf.zeros([0], tf.uint8) for _ in specs), state),
-        )
-        return {"message": {"buffers": buffers, "weight": weight, "finite": finite}, "state": next_state}
+
+        def sent() -> Any:
+            buffers, next_state = encoder.encode(
+                update, state, instructions["round_num"], instructions["control"]
+            )
+            return buffers, encoder.report(update, buffers, next_state), next_state
+
+        def nothing() -> Any:
+            return tuple(tf.zeros([0], tf.uint8) for _ in specs), no_report(), state
+
+        buffers, report, next_state = tf.cond(finite & (weight > 0), sent, nothing)
+        return {
+            "message": {"buffers": buffers, "weight": weight, "finite": finite, "report": report},
+            "state": next_state,
+        }
 
     def init_server() -> Any:
         return {
@@ -105,8 +135,9 @@ def build_encoded_aggregation(
         return {"round_num": state["round_num"], "control": state["control"]}
 
     def zero() -> Any:
-        counters = {key: tf.constant(0, tf.int64 if key == "uplink_bytes" else tf.int32) for key in _COUNTERS}
-        return {"inner": aggregator.zero(specs), **counters}
+        dtypes = [tf.int64 if key.endswith("_bytes") else tf.int32 for key in _COUNTERS]
+        counters = {key: tf.zeros([], dtype) for key, dtype in zip(_COUNTERS, dtypes, strict=True)}
+        return {"inner": aggregator.zero(specs), **counters, "report": no_report()}
 
     def accumulate(accumulator: Any, message: Any) -> Any:
         size = tf.add_n([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
@@ -123,24 +154,37 @@ def build_encoded_aggregation(
             "clients": accumulator["clients"] + 1,
             "payloads": accumulator["payloads"] + tf.cast(size > 0, tf.int32),
             "nonfinite_updates": accumulator["nonfinite_updates"] + tf.cast(~message["finite"], tf.int32),
+            "adjustable_bytes": accumulator["adjustable_bytes"]
+            + tf.where(size > 0, encoder.adjustable_bytes(message["buffers"]), 0),
+            "report": add(accumulator["report"], message["report"]),
         }
+
+    def add(left: Any, right: Any) -> dict[str, tf.Tensor]:
+        return {key: left[key] + right[key] for key in encoder.reported}
 
     def merge(left: Any, right: Any) -> Any:
         counters = {key: left[key] + right[key] for key in _COUNTERS}
-        return {"inner": aggregator.merge(left["inner"], right["inner"]), **counters}
+        return {
+            "inner": aggregator.merge(left["inner"], right["inner"]),
+            **counters,
+            "report": add(left["report"], right["report"]),
+        }
 
     def finish(accumulator: Any, state: Any) -> Any:
         update, inner = aggregator.finish(accumulator["inner"], state["inner"])
-        measurements = {key: accumulator[key] for key in _COUNTERS}
+        measured = {**{key: accumulator[key] for key in _COUNTERS}, **accumulator["report"]}
         next_state = {
             "round_num": state["round_num"] + 1,
-            "control": encoder.next_control(state["control"], measurements),
+            "control": encoder.next_control(state["control"], measured),
             "inner": inner,
         }
         return {
             "value": structures.unflatten(update, value_type),
             "state": next_state,
-            "measurements": measurements,
+            "measurements": {
+                **{key: measured[key] for key in _MEASUREMENTS},
+                **encoder.metrics(state["control"], measured),
+            },
         }
 
     client_init = trace(init_client)

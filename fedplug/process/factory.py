@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from fedplug.aggregators.base import Aggregator
 from fedplug.aggregators.mean import Mean
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.whole_model import WholeModel
 from fedplug.process import stack_rules
 from fedplug.process.encoded_aggregation import build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
+from fedplug.process.parts import AnyEncoder, as_encoder
 
 __all__ = ["EncodedAggregationFactory", "build_aggregation_factory"]
 
@@ -26,11 +29,20 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
     measurements=M@SERVER>)``.
     """
 
-    def __init__(self, encoder: Encoder, aggregator: Aggregator, *, lowering: str, min_size: int) -> None:
+    def __init__(
+        self,
+        encoder: Encoder | WholeModel,
+        aggregator: Aggregator,
+        *,
+        lowering: str,
+        min_size: int,
+        names: Sequence[str] | None,
+    ) -> None:
         self._encoder = encoder
         self._aggregator = aggregator
         self._lowering = lowering
         self._min_size = min_size
+        self._names = names
 
     def create(self, value_type: Any, weight_type: Any) -> Any:
         """Builds the aggregation process for values of ``value_type``.
@@ -44,7 +56,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
             raise TypeError(
                 f"the weight must be a float32 scalar, as TFF's client weights are; got {weight_type}"
             )
-        encoder = model_encoder(self._encoder, value_type, self._min_size)
+        encoder = model_encoder(self._encoder, value_type, self._min_size, self._names)
         stack_rules.check(stack_rules.Stack.of(encoder, self._aggregator, keeps_client_state=False))
         parts = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
 
@@ -76,29 +88,33 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
 
 
 def build_aggregation_factory(
-    encoder: Encoder,
+    encoder: AnyEncoder,
     aggregator: Aggregator | None = None,
     *,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
+    names: Sequence[str] | None = None,
 ) -> EncodedAggregationFactory:
     """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own federated averaging.
 
     Args:
         encoder: One that needs no client state, for instance ``fedplug.get_encoder("topk", fraction=0.01,
-            error_feedback=False)``.
+            error_feedback=False)``; or an expression, or rules.
         aggregator: Default: the weighted mean.
         lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.process.lowering`.
         min_size: Tensors with fewer elements are sent as they are.
+        names: By which rules tell the tensors apart, for instance ``variable_names(model_fn).trainable``;
+            default: their paths in the type of the values, which for a model are their places.
 
     Raises:
         CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
+    chosen = as_encoder(encoder)
     stack = stack_rules.Stack(
-        encoders=((encoder, frozenset()),), aggregator=aggregator or Mean(), keeps_client_state=False
+        encoders=((chosen, frozenset()),), aggregator=aggregator or Mean(), keeps_client_state=False
     )
     stack_rules.check(stack, warn=False)  # the factory itself warns, when it knows the tensors
     return EncodedAggregationFactory(
-        encoder, aggregator or Mean(), lowering=choose_lowering(lowering), min_size=min_size
+        chosen, aggregator or Mean(), lowering=choose_lowering(lowering), min_size=min_size, names=names
     )

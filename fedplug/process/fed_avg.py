@@ -16,7 +16,6 @@ import tensorflow_federated as tff
 
 from fedplug import manager, provenance
 from fedplug.aggregators.base import Aggregator
-from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.process import stack_rules
 from fedplug.process.broadcast import (
@@ -27,7 +26,8 @@ from fedplug.process.broadcast import (
 )
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
-from fedplug.process.parts import as_aggregator, as_encoder
+from fedplug.process.names import variable_names
+from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
 
 __all__ = ["StatefulClientsProcess", "assemble_process", "build_weighted_fed_avg"]
 
@@ -73,8 +73,8 @@ def build_weighted_fed_avg(
     client_optimizer: Any,
     server_optimizer: Any = None,
     *,
-    encoder: Encoder | str | None = None,
-    broadcast_encoder: Encoder | str | None = None,
+    encoder: AnyEncoder | None = None,
+    broadcast_encoder: AnyEncoder | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -103,7 +103,8 @@ def build_weighted_fed_avg(
             `tff.learning.models.VariableModel`, or a `tff.learning.models.FunctionalModel`.
         client_optimizer: A `tff.learning.optimizers.Optimizer`.
         server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
-        encoder: An encoder, an expression such as ``"topk(0.01)"``, or None for none.
+        encoder: An encoder; an expression such as ``"topk(0.01)"``; rules such as ``{"*/bias": "identity",
+            "*": "topk(0.01)"}``, which go by `variable_names`; or None for none.
         broadcast_encoder: The same for the way to the clients.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``: the fused ops where the current runtime can load them, else their plain-TF
@@ -133,12 +134,16 @@ def build_weighted_fed_avg(
         loop_implementation or tff.learning.LoopImplementation.DATASET_ITERATOR,
     )
     update_type = template.update_type
-    model = model_encoder(chosen_encoder, update_type, min_size)
+    names = variable_names(model_fn)
+    model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
     stack_rules.check(stack_rules.Stack.of(model, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
     broadcast = None
     if broadcast_encoder is not None:
-        downlink_model = model_encoder(as_encoder(broadcast_encoder), template.weights_type, min_size)
+        all_names = [*names.trainable, *names.non_trainable]
+        downlink_model = model_encoder(
+            as_encoder(broadcast_encoder), template.weights_type, min_size, all_names
+        )
         broadcast = build_encoded_broadcast(template.weights_type, downlink_model, chosen_lowering)
         template.distributor = build_catch_up_distributor(broadcast)
     initialize = _build_initialize(template, parts)

@@ -16,7 +16,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
-from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
 from fedplug.process import stack_rules
@@ -24,7 +23,8 @@ from fedplug.process.broadcast import build_distributor
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.fed_avg import StatefulClientsProcess, assemble_process
 from fedplug.process.lowering import choose_lowering
-from fedplug.process.parts import as_aggregator, as_encoder
+from fedplug.process.names import names_of
+from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
 
 __all__ = ["build_local_variables_fed_avg"]
 
@@ -39,7 +39,7 @@ def build_local_variables_fed_avg(
     server_optimizer: Any = None,
     *,
     local_epochs: int = 1,
-    encoder: Encoder | str | None = None,
+    encoder: AnyEncoder | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -89,7 +89,7 @@ def build_local_variables_fed_avg(
     chosen_lowering = choose_lowering(lowering)
     model = _Model(model_fn, loss_fn)
     trainable_type = model.global_type.trainable
-    encoding = model_encoder(chosen_encoder, trainable_type, min_size)
+    encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names)
     stack_rules.check(stack_rules.Stack.of(encoding, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(trainable_type, encoding, chosen_aggregator, chosen_lowering)
     train = _build_train(
@@ -139,6 +139,7 @@ class _Model:
         with tf.Graph().as_default():
             model = model_fn()
             self.data_type = tff.SequenceType(tff.types.tensorflow_to_type(model.input_spec))
+            self.global_names = names_of(_Reconstruction.get_global_variables(model)).trainable
             for kind in ("global", "local"):
                 if not getattr(model, f"{kind}_trainable_variables"):
                     raise ConfigError(

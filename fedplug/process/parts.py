@@ -5,20 +5,29 @@ Must not know any process.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from fedplug.aggregators.base import Aggregator
 from fedplug.aggregators.mean import Mean
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
+from fedplug.encoders.rules import Rules
+from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import ConfigError
 
-__all__ = ["as_aggregator", "as_encoder"]
+__all__ = ["AnyEncoder", "as_aggregator", "as_encoder"]
 
 
-def as_encoder(encoder: Encoder | str | None) -> Encoder:
+AnyEncoder = Encoder | WholeModel | str | Mapping[str, Any] | Sequence[Any]
+"""An encoder, an expression, or rules: encoders by patterns of names, or a list; see `Rules`."""
+
+
+def as_encoder(encoder: AnyEncoder | None) -> Encoder | WholeModel:
     """The encoder that is meant; None is the one that sends everything.
 
     Raises:
-        ConfigError: It is neither an encoder nor a valid expression.
+        ConfigError: It is neither an encoder nor a valid expression nor valid rules.
     """
     if encoder is None:
         return Identity()
@@ -26,9 +35,12 @@ def as_encoder(encoder: Encoder | str | None) -> Encoder:
         from fedplug import encoder as parse_encoder
 
         return parse_encoder(encoder)
-    if not isinstance(encoder, Encoder):
+    if isinstance(encoder, Mapping | list | tuple):
+        return Rules(encoder)
+    if not isinstance(encoder, Encoder | WholeModel):
         raise ConfigError(
-            f"encoder must be an Encoder or an expression such as 'topk(0.01)', found {encoder!r}"
+            "encoder must be an Encoder, an expression such as 'topk(0.01)', or rules such as "
+            f"{{'*/bias': 'identity', '*': 'topk(0.01)'}}, found {encoder!r}"
         )
     return encoder
 

@@ -1,0 +1,122 @@
+"""The rule a budget steers by, and what it can steer; that it holds is tested with whole processes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fedplug
+from fedplug.encoders import Budget, ModelEncoder, TopK
+from fedplug.errors import CapabilityError, ConfigError
+
+SPECS = [tf.TensorSpec([1000], tf.float32, name="kernel"), tf.TensorSpec([10], tf.float32, name="bias")]
+ROUND = tf.constant(0)
+
+
+def model_of(budget):
+    return ModelEncoder(budget, SPECS)
+
+
+def next_rate(budget, fixed, adjustable, payloads, rate=1.0):
+    """After a round in which all payloads together had so many bytes."""
+    measured = {
+        "uplink_bytes": tf.constant(fixed + adjustable, tf.int64),
+        "adjustable_bytes": tf.constant(adjustable, tf.int64),
+        "payloads": tf.constant(payloads),
+    }
+    return float(model_of(budget).next_control({"rate": tf.constant(rate)}, measured)["rate"])
+
+
+def sent(model, rate):
+    xs = [tf.constant(np.random.default_rng(0).normal(size=spec.shape), tf.float32) for spec in SPECS]
+    buffers, _ = model.encode(xs, model.init_state(), ROUND, {"rate": tf.constant(rate)})
+    return int(np.count_nonzero(model.decode(buffers)[0]))
+
+
+def test_the_rate_multiplies_the_entries_of_what_has_some():
+    for text in ("topk(0.01)", "topk(count=10)", "randomk(0.01)", "dgc(0.01)", "stc(0.01)"):
+        model = model_of(Budget(text, 1000))
+        assert [sent(model, rate) for rate in (0.001, 1.0, 2.5, 1e6)] == [1, 10, 25, 1000], text
+
+
+def test_the_next_rate_is_what_the_bytes_that_are_not_fixed_ask_for():
+    budget = Budget("topk(0.01)", 1000)
+    assert next_rate(budget, fixed=3 * 400, adjustable=3 * 200, payloads=3) == 3.0
+    assert next_rate(budget, fixed=2 * 400, adjustable=2 * 600, payloads=2, rate=5.0) == 5.0
+
+
+def test_fixed_are_containers_and_what_goes_as_it_is():
+    model = model_of(Budget(TopK(count=1), 1000))
+    xs = [tf.zeros(spec.shape) for spec in SPECS]
+    buffers, _ = model.encode(xs, model.init_state(), ROUND)
+    assert sum(map(len, buffers)) == model.fixed_bytes + int(model.adjustable_bytes(buffers))
+    assert 4 + 4 + 1 <= int(model.adjustable_bytes(buffers)) < 12  # count, value, index code
+
+
+def test_no_step_is_larger_than_eight_and_without_payloads_there_is_none():
+    budget = Budget("topk(0.01)", 1000)
+    assert next_rate(budget, fixed=100, adjustable=0, payloads=1) == 8.0
+    assert next_rate(budget, fixed=100, adjustable=10**9, payloads=1) == 0.125
+    assert next_rate(budget, fixed=2000, adjustable=100, payloads=1) == 0.125
+    assert next_rate(budget, fixed=0, adjustable=0, payloads=0, rate=3.0) == 3.0
+
+
+def test_the_error_that_is_reported_is_what_is_not_sent():
+    model = model_of(Budget("topk(0.1)", nmse=0.1))
+    xs = [tf.constant(np.random.default_rng(0).normal(size=spec.shape), tf.float32) for spec in SPECS]
+    states = model.init_state()
+    for _ in range(2):
+        a = xs[0] + states[0]["residual"]
+        buffers, states = model.encode(xs, states, ROUND)
+        report = model.report(xs, buffers, states)
+        lost = a - model.decode(buffers)[0]
+        assert float(report["squared_error"]) == pytest.approx(float(tf.reduce_sum(lost**2)), rel=1e-5)
+        total = float(tf.reduce_sum(a**2) + tf.reduce_sum(xs[1] ** 2))
+        assert float(report["squared_norm"]) == pytest.approx(total, rel=1e-5)
+    assert model_of(Budget("topk(0.1)", 1000)).report(xs, buffers, states) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "budget('topk(0.01)', 1000)",
+        "budget(\"rules({'*': 'stc(0.1)'})\", nmse=0.5)",
+    ],
+)
+def test_a_budget_goes_through_json_and_comes_back_equal(text):
+    budget = fedplug.encoder(text)
+    config = json.loads(json.dumps(fedplug.to_config(budget)))
+    assert fedplug.from_config(config) == budget
+    assert fedplug.encoder(repr(budget)) == budget
+
+
+@pytest.mark.parametrize("text", ["qsgd(8)", "identity", "threshold(1)", "threshold(1) | qsgd(8)"])
+def test_what_always_sends_the_same_cannot_keep_a_budget(text):
+    with pytest.raises(CapabilityError, match=r"always sends the same; use an encoder with a fraction"):
+        Budget(text, 1000)
+    with pytest.raises(CapabilityError, match="always sends the same"):
+        model_of(Budget({"name": "rules", "config": {"rules": {"*": text}}}, 1000))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "either bytes_per_client or nmse"),
+        ({"bytes_per_client": 10, "nmse": 0.1}, "either bytes_per_client or nmse"),
+        ({"bytes_per_client": 0}, "bytes_per_client is 0"),
+        ({"bytes_per_client": 1.5}, "bytes_per_client is 1.5"),
+        ({"nmse": 1.0}, "nmse is 1.0"),
+        ({"nmse": 0}, "nmse is 0"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        Budget("topk(0.01)", **arguments)
+
+
+def test_a_budget_of_a_budget_is_refused():
+    with pytest.raises(ConfigError, match="a budget is for an encoder or rules"):
+        Budget("budget('topk(0.1)', 100)", 1000)
