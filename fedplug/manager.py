@@ -1,111 +1,34 @@
-"""Finds plugins, asks each by itself what it brings, and resolves names to classes on first use.
+"""Resolves names to classes on first use, and tells observers. What is installed is `loader`'s business.
 
-A plugin that breaks becomes an entry of the catalogue with the reason; it never stops another one. Must not
-import NumPy, TensorFlow or any part: parts are strings until `resolve`.
+Must not import NumPy, TensorFlow or any part: parts are strings until `resolve`.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-import inspect
 import logging
-import os
-import re
-import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import pluggy
-
-from fedplug import hookspecs, op_libraries
-from fedplug.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, Status, settle_clashes
-from fedplug.errors import OpLibraryError, PluginError, UnknownNameError, nearest
-from fedplug.spec import (
-    AggregatorSpec,
-    EncoderSpec,
-    ObserverSpec,
-    OpLibrarySpec,
-    PartSpec,
-    ScheduleSpec,
-    Spec,
-    StoreSpec,
-)
+from fedplug.catalog import Catalog, Entry
+from fedplug.errors import PluginError, UnknownNameError
+from fedplug.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
+from fedplug.sources import API, GROUP, install_command, own_version
+from fedplug.spec import PartSpec
 
 __all__ = [
     "ALLOW_VARIABLE",
     "API",
     "GROUP",
     "KINDS",
+    "OBSERVED",
     "TRACE_VARIABLE",
     "catalog",
     "find",
     "load",
     "notify",
+    "own_version",
     "resolve",
 ]
-
-API = 1
-"""The number of the plugin contract: the hooks, the specs and the base classes they name."""
-
-GROUP = f"fedplug.v{API}"
-"""The entry-point group of plugins for this contract."""
-
-ALLOW_VARIABLE = "FEDPLUG_PLUGINS"
-"""Environment variable: distributions to load, separated by commas. Unset: all. Empty: only the built-ins."""
-
-TRACE_VARIABLE = "FEDPLUG_TRACE"
-"""Environment variable: if not empty, one line on standard error for every plugin that is looked at."""
-
-KINDS: dict[str, tuple[str, type[Spec]]] = {
-    "encoder": ("fedplug_encoders", EncoderSpec),
-    "aggregator": ("fedplug_aggregators", AggregatorSpec),
-    "schedule": ("fedplug_schedules", ScheduleSpec),
-    "store": ("fedplug_stores", StoreSpec),
-    "op_library": ("fedplug_op_libraries", OpLibrarySpec),
-}
-"""For each kind of part the hook that declares it and the spec the hook returns."""
-
-OBSERVED = {"process_built": "fedplug_process_built", "round_finished": "fedplug_round_finished"}
-"""For each thing that can be observed the hook that is called."""
-
-_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Source:
-    """Where a plugin comes from; importing it is `load`'s business."""
-
-    name: str
-    distribution: str
-    version: str
-    load: Callable[[], Any]
-    api: int = API
-    builtin: bool = False
-
-    def entry(self, kind: str, name: str, **facts: Any) -> Entry:
-        return Entry(
-            kind=kind,
-            name=name,
-            distribution=self.distribution,
-            version=self.version,
-            builtin=self.builtin,
-            **facts,
-        )
-
-    def problem(
-        self, reason: str, fix: str, *, status: Status = "broken", kind: str = PLUGIN, name: str | None = None
-    ) -> Entry:
-        return self.entry(kind, name or self.name, status=status, reason=reason, fix=fix)
-
-    @property
-    def repair(self) -> str:
-        return (
-            f"`pip install --upgrade {self.distribution}` or `pip uninstall {self.distribution}`, "
-            "or tell its authors"
-        )
 
 
 def find(kind: str, name: str) -> Entry:
@@ -132,9 +55,10 @@ def resolve(kind: str, name: str) -> type[Any]:
     try:
         return entry.spec.resolve()
     except PluginError as error:
+        command = install_command(entry.distribution, error.__cause__)
+        command = command or f"`pip install --force-reinstall {entry.distribution}`"
         raise PluginError(
-            f"{kind} {error}; reinstall {entry.origin} with what it depends on: "
-            f"`pip install --force-reinstall {entry.distribution}`"
+            f"{kind} {error}; install {entry.origin} with what it depends on: {command}"
         ) from error.__cause__
 
 
@@ -157,195 +81,3 @@ def notify(hook: str, **facts: Any) -> None:
 def catalog() -> Catalog:
     """What is installed; looked up once per process."""
     return load()
-
-
-def load() -> Catalog:
-    """Looks up and asks every installed plugin, the built-in parts first, then by name of distribution."""
-    manager = pluggy.PluginManager("fedplug")
-    manager.add_hookspecs(hookspecs)
-    allowed = _allowed(os.environ.get(ALLOW_VARIABLE))
-    entries: list[Entry] = []
-    observers: list[Observer] = []
-    for source in [_builtin(), *_installed()]:
-        started = time.perf_counter()
-        found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
-        entries.extend(found)
-        if os.environ.get(TRACE_VARIABLE):
-            _trace(source, found, time.perf_counter() - started)
-    return Catalog(tuple(settle_clashes(entries)), tuple(observers))
-
-
-def _trace(source: _Source, found: list[Entry], seconds: float) -> None:
-    parts = ", ".join(f"{entry.kind} {entry.name} {entry.status}" for entry in found)
-    where = f"{source.distribution} {source.version} ({source.name})"
-    print(f"fedplug: {where}: {1e3 * seconds:.1f} ms: {parts or 'nothing'}", file=sys.stderr)
-
-
-def _builtin() -> _Source:
-    def load() -> Any:
-        return importlib.import_module("fedplug.builtin")
-
-    return _Source(name="builtin", distribution="fedplug", version=own_version(), load=load, builtin=True)
-
-
-def own_version() -> str:
-    try:
-        return importlib.metadata.version("fedplug")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree that was never installed
-        return "0+source"
-
-
-def _installed() -> list[_Source]:
-    everything = importlib.metadata.entry_points()
-    sources = []
-    for group in everything.groups:
-        if match := re.fullmatch(r"fedplug\.v(\d+)", group):
-            sources += [_source(point, int(match[1])) for point in everything.select(group=group)]
-    # A distribution that also serves this contract is compatible; what else it serves is not our concern.
-    served = {source.distribution for source in sources if source.api == API}
-    sources = [source for source in sources if source.api == API or source.distribution not in served]
-    return sorted(sources, key=lambda source: (source.distribution, source.name, source.api))
-
-
-def _source(point: importlib.metadata.EntryPoint, api: int) -> _Source:
-    return _Source(
-        name=point.name,
-        distribution=(point.dist and point.dist.name) or "(unknown distribution)",
-        version=(point.dist and point.dist.version) or "(unknown version)",
-        load=point.load,
-        api=api,
-    )
-
-
-def _allowed(value: str | None) -> frozenset[str] | None:
-    if value is None:
-        return None
-    return frozenset(_normalized(item) for item in value.split(",") if item.strip())
-
-
-def _normalized(distribution: str) -> str:
-    """As the package index compares names: Foo_bar is foo-bar."""
-    return re.sub(r"[-_.]+", "-", distribution.strip()).lower()
-
-
-def _obstacles(source: _Source, allowed: frozenset[str] | None) -> list[Entry]:
-    """Why a plugin is not even imported; empty when it may be."""
-    if source.builtin:
-        return []
-    if source.api != API:
-        older = source.distribution if source.api < API else "fedplug"
-        reason = f"made for plugin contract v{source.api}, this fedplug speaks v{API}"
-        return [source.problem(reason, f"`pip install --upgrade {older}`", status="incompatible")]
-    if allowed is not None and _normalized(source.distribution) not in allowed:
-        reason = f"not named in {ALLOW_VARIABLE}"
-        return [source.problem(reason, "add it there or unset the variable", status="disabled")]
-    return []
-
-
-def _ask(manager: pluggy.PluginManager, source: _Source, observers: list[Observer]) -> Iterator[Entry]:
-    """Imports one plugin, calls each of its declaring hooks by itself, and adds its observers."""
-    try:
-        plugin = source.load()
-        strays = list(_strays(manager, plugin))
-        manager.register(plugin, name=f"{source.distribution}:{source.name}")
-    except (Exception, SystemExit) as error:  # whatever a plugin does on import, the others must work
-        yield source.problem(f"cannot be imported: {_short(error)}", source.repair)
-        return
-    for stray in strays:
-        yield source.problem(stray, source.repair)
-    hooks = 0
-    for kind, (hook, spec_type) in KINDS.items():
-        for implementation in _implementations(manager, hook, plugin):
-            hooks += 1
-            yield from _call(source, kind, hook, spec_type, implementation.function)
-    for name, hook in OBSERVED.items():
-        for implementation in _implementations(manager, hook, plugin):
-            hooks += 1
-            observers.append(_observer(source, hook, implementation))
-            yield source.entry(OBSERVER, name, spec=_observer_spec(name, implementation))
-    if not hooks and not strays:
-        yield source.problem(f"implements no hook; known hooks: {', '.join(sorted(_HOOKS))}", source.repair)
-
-
-def _implementations(manager: pluggy.PluginManager, hook: str, plugin: Any) -> list[pluggy.HookImpl]:
-    return [each for each in getattr(manager.hook, hook).get_hookimpls() if each.plugin is plugin]
-
-
-def _observer(source: _Source, hook: str, implementation: pluggy.HookImpl) -> Observer:
-    return Observer(
-        hook=hook,
-        origin=f"{source.distribution} {source.version}",
-        function=implementation.function,
-        arguments=tuple(implementation.argnames),
-    )
-
-
-def _observer_spec(name: str, implementation: pluggy.HookImpl) -> ObserverSpec:
-    function = implementation.function
-    summary = next(iter((inspect.getdoc(function) or "").splitlines()), "")
-    return ObserverSpec(name=name, target=f"{function.__module__}:{function.__name__}", summary=summary)
-
-
-def _strays(manager: pluggy.PluginManager, plugin: Any) -> Iterator[str]:
-    """The functions that look like hooks and would never be called."""
-    for name in dir(plugin):
-        options = manager.parse_hookimpl_opts(plugin, name)
-        if options is not None:
-            hook = options.get("specname") or name
-            if hook not in _HOOKS:
-                yield f"implements the unknown hook {hook!r}; {nearest(hook, _HOOKS)}"
-        elif name.startswith("fedplug_") and inspect.isroutine(getattr(plugin, name)):
-            if name in _HOOKS:
-                yield f"its function {name!r} is not marked with @hookimpl, so it is no hook"
-            else:
-                yield f"has a function {name!r}, which is the name of no hook; {nearest(name, _HOOKS)}"
-
-
-def _call(
-    source: _Source, kind: str, hook: str, spec_type: type[Spec], function: Callable[[], Any]
-) -> Iterator[Entry]:
-    """Calls one hook implementation and judges what it returns, item by item."""
-    wanted = spec_type.__name__
-    try:
-        declared = function()
-    except (Exception, SystemExit) as error:
-        yield source.problem(f"its hook {hook} raised {_short(error)}", source.repair)
-        return
-    if not isinstance(declared, list | tuple):
-        got = type(declared).__name__
-        yield source.problem(f"its hook {hook} returned a {got}, not a list of {wanted}", source.repair)
-        return
-    for item in declared:
-        if isinstance(item, spec_type):
-            yield (
-                _op_library(source, item)
-                if isinstance(item, OpLibrarySpec)
-                else source.entry(kind, item.name, spec=item)
-            )
-        elif isinstance(item, Spec):  # in the wrong hook, but its name is known
-            reason = f"its hook {hook} returned the {type(item).__name__} {item.name!r}, not a {wanted}"
-            yield source.problem(reason, source.repair, kind=kind, name=item.name)
-        else:
-            yield source.problem(f"its hook {hook} returned {item!r}, not a {wanted}", source.repair)
-
-
-def _op_library(source: _Source, spec: OpLibrarySpec) -> Entry:
-    """The entry of an op library: usable only if it is there and was built for the installed TensorFlow."""
-    package, _, file = spec.target.partition(":")
-    try:
-        path = op_libraries.find(op_libraries.folders_of(package), file)
-        installed = op_libraries.installed_tensorflow()
-        if installed is not None:
-            op_libraries.require_built_for(path, installed)
-    except OpLibraryError as error:
-        fix = op_libraries.rebuild(source.distribution)
-        return source.entry(
-            "op_library", spec.name, spec=spec, status="incompatible", reason=str(error), fix=fix
-        )
-    return source.entry("op_library", spec.name, spec=spec)
-
-
-def _short(error: BaseException) -> str:
-    """One line, with the type, for reasons in a list."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"

@@ -28,14 +28,21 @@ def install(tmp_path, monkeypatch, fresh_catalog):
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def make(
-        distribution: str, source: str, *, version: str = "1.0", groups: tuple[str, ...] = (manager.GROUP,)
+        distribution: str,
+        source: str,
+        *,
+        version: str = "1.0",
+        groups: tuple[str, ...] = (manager.GROUP,),
+        metadata: str = "",
+        extras: str = "",
     ):
         module = distribution.replace("-", "_")
         (tmp_path / f"{module}.py").write_text(textwrap.dedent(source))
         info = tmp_path / f"{module}-{version}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
-        lines = [f"[{group}]\n{module} = {module}\n" for group in groups]
+        head = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        (info / "METADATA").write_text(head + metadata)
+        lines = [f"[{group}]\n{module} = {module}{extras}\n" for group in groups]
         (info / "entry_points.txt").write_text("\n".join(lines))
         made.append(module)
         fresh_catalog.cache_clear()

@@ -97,14 +97,6 @@ def op_library():
     ops.op_library.cache_clear()
 
 
-def test_its_ops_are_loaded_when_they_are_asked_for(package, op_library):
-    from fedplug import ops
-    from fedplug.ops import _loader
-
-    shutil.copy(_loader.find_library(ops.__path__), package / "_ops.so")
-    assert callable(op_library("acme_ops").fedplug_crc32)
-
-
 @pytest.mark.usefixtures("package")
 def test_a_damaged_one_is_our_error_with_the_command_that_builds_it_anew(op_library):
     with pytest.raises(OpLibraryError, match=r"cannot be loaded(.|\n)*--no-binary acme-codec acme-codec"):

@@ -74,6 +74,32 @@ def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):
         manager.resolve("encoder", "acme_codec")
 
 
+EXTRA = "Requires-Dist: fast-codes>=2; extra == 'fast'\n"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "extras", "fix"),
+    [
+        ("Provides-Extra: fast\n" + EXTRA, "", "`pip install --upgrade 'acme-codec[fast]'`"),
+        ("Requires-Dist: fast_codes>=2\n", "", "`pip install --upgrade 'acme-codec'`"),
+        ("", " [fast]", "`pip install 'acme-codec[fast]'`"),
+    ],
+)
+def test_a_missing_extra_is_named_in_the_command_that_installs_it(install, metadata, extras, fix):
+    install("acme-codec", "import fast_codes", metadata=metadata, extras=extras)
+    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert "No module named 'fast_codes'" in entry.reason
+    assert entry.fix == fix
+    assert_the_rest_works()
+
+
+def test_a_part_that_misses_an_extra_says_so_when_it_is_asked_for(install_encoder, tmp_path):
+    (tmp_path / "acme_needy.py").write_text("import fast_codes\n")
+    install_encoder("acme-codec", "acme", "acme_needy:Acme", metadata=EXTRA)
+    with pytest.raises(PluginError, match=r"pip install --upgrade 'acme-codec\[fast\]'"):
+        manager.resolve("encoder", "acme")
+
+
 def test_an_unknown_name_points_at_plugins_that_could_not_be_asked(install):
     install("acme-codec", "raise RuntimeError('boom')")
     with pytest.raises(UnknownNameError, match=r"these plugins have problems.*acme-codec 1\.0"):
