@@ -149,9 +149,28 @@ FEDPLUG_TARGET_AVX2 inline void Take(__m256 sum, __m256i keys, __m256i indices,
   Store(cursor->values + cursor->count, Pack(a, listed));
   Store(cursor->indices + cursor->count, Pack(indices, listed));
   cursor->count += __builtin_popcount(listed);
-  const unsigned in_band = listed ^ MaskOf(is_above);
-  Store(cursor->band_keys + cursor->in_band, Pack(keys, in_band));
-  cursor->in_band += __builtin_popcount(in_band);
+}
+
+// Collects the band from the entries listed since `begin`, which are fewer than
+// the elements they came from.
+FEDPLUG_TARGET_AVX2 inline void CollectBand(const Band<float>& band,
+                                            std::int64_t begin,
+                                            SplitCursor<float>* cursor) {
+  if (band.lo == band.hi) return;
+  const Bounds bounds = Broadcast(band);
+  std::int64_t j = begin;
+  for (; j + kLanes <= cursor->count; j += kLanes) {
+    const __m256i keys = KeysOf(_mm256_loadu_ps(cursor->values + j));
+    const unsigned in_band =
+        0xff ^ MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_hi));
+    Store(cursor->band_keys + cursor->in_band, Pack(keys, in_band));
+    cursor->in_band += __builtin_popcount(in_band);
+  }
+  for (; j < cursor->count; ++j) {
+    const std::uint32_t key = MagnitudeKey(cursor->values[j]);
+    cursor->band_keys[cursor->in_band] = key;
+    cursor->in_band += key < band.hi;
+  }
 }
 
 FEDPLUG_TARGET_AVX2 std::uint32_t SplitSparse(
@@ -181,6 +200,7 @@ FEDPLUG_TARGET_AVX2 std::uint32_t SplitSparse(
     Take(a, KeysOf(a), _mm256_add_epi32(first, _mm256_set1_epi32(hits[h])),
          bounds, out, &at);
   }
+  CollectBand(band, cursor->count, &at);
   const std::uint32_t rest =
       SplitBlock(delta + i, residual_in + i, residual_out + i, n - i,
                  first_index + static_cast<std::int32_t>(i), band, &at);
@@ -205,6 +225,7 @@ FEDPLUG_TARGET_AVX2 std::uint32_t SplitDense(
     Take(a, keys, indices, bounds, residual_out + i, &at);
     indices = _mm256_add_epi32(indices, _mm256_set1_epi32(kLanes));
   }
+  CollectBand(band, cursor->count, &at);
   const std::uint32_t rest =
       SplitBlock(delta + i, residual_in + i, residual_out + i, n - i,
                  first_index + static_cast<std::int32_t>(i), band, &at);

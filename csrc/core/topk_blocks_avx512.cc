@@ -129,19 +129,33 @@ FEDPLUG_TARGET_AVX512 std::uint32_t Survey(const float* delta,
   return _mm512_reduce_max_epu32(largest);
 }
 
-// Appends the lanes of `listed`; those not in `above` are in the band.
-FEDPLUG_TARGET_AVX512 inline void List(__m512 a, __m512i keys, __m512i indices,
-                                       __mmask16 listed, __mmask16 above,
+// Appends the lanes of `listed`.
+FEDPLUG_TARGET_AVX512 inline void List(__m512 a, __m512i indices,
+                                       __mmask16 listed,
                                        SplitCursor<float>* cursor) {
   _mm512_storeu_ps(cursor->values + cursor->count,
                    _mm512_maskz_compress_ps(listed, a));
   _mm512_storeu_si512(cursor->indices + cursor->count,
                       _mm512_maskz_compress_epi32(listed, indices));
-  const auto in_band = static_cast<__mmask16>(listed ^ above);
-  _mm512_storeu_si512(cursor->band_keys + cursor->in_band,
-                      _mm512_maskz_compress_epi32(in_band, keys));
-  cursor->in_band += __builtin_popcount(in_band);
   cursor->count += __builtin_popcount(listed);
+}
+
+// Collects the band from the entries listed since `begin`, which are fewer than
+// the elements they came from.
+FEDPLUG_TARGET_AVX512 inline void CollectBand(const Band<float>& band,
+                                              std::int64_t begin,
+                                              SplitCursor<float>* cursor) {
+  if (band.lo == band.hi) return;
+  const __m512i hi = _mm512_set1_epi32(static_cast<int>(band.hi));
+  for (std::int64_t j = begin; j < cursor->count; j += kLanes) {
+    const __mmask16 live = FrontLanes(cursor->count - j);
+    const __m512i keys =
+        KeysOf(_mm512_maskz_loadu_ps(live, cursor->values + j));
+    const auto in_band = static_cast<__mmask16>(live & ~AtLeast(keys, hi));
+    _mm512_storeu_si512(cursor->band_keys + cursor->in_band,
+                        _mm512_maskz_compress_epi32(in_band, keys));
+    cursor->in_band += __builtin_popcount(in_band);
+  }
 }
 
 // The rest of a block that whole vectors leave over.
@@ -154,7 +168,7 @@ FEDPLUG_TARGET_AVX512 inline std::uint32_t SplitFront(
   const __m512i keys = KeysOf(a);
   const __mmask16 above = AtLeast(keys, bounds.hi) & live;
   _mm512_mask_storeu_ps(residual_out, live, WithoutLanes(a, above));
-  List(a, keys, indices, AtLeast(keys, bounds.lo) & live, above, cursor);
+  List(a, indices, AtLeast(keys, bounds.lo) & live, cursor);
   return _mm512_reduce_max_epu32(keys);
 }
 
@@ -188,8 +202,8 @@ FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
     const __m512i keys = KeysOf(a);
     const __mmask16 above = AtLeast(keys, bounds.hi);
     _mm512_storeu_ps(out, WithoutLanes(a, above));
-    List(a, keys, _mm512_add_epi32(first, _mm512_set1_epi32(hits[h])),
-         AtLeast(keys, bounds.lo), above, &at);
+    List(a, _mm512_add_epi32(first, _mm512_set1_epi32(hits[h])),
+         AtLeast(keys, bounds.lo), &at);
   }
   std::uint32_t rest = 0;
   if (i < n) {
@@ -199,6 +213,7 @@ FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
                        first, _mm512_set1_epi32(static_cast<std::int32_t>(i))),
                    bounds, &at);
   }
+  CollectBand(band, cursor->count, &at);
   *cursor = at;
   return std::max(rest, _mm512_reduce_max_epu32(largest));
 }
@@ -220,7 +235,7 @@ FEDPLUG_TARGET_AVX512 std::uint32_t SplitDense(
     largest = _mm512_max_epu32(largest, keys);
     const __mmask16 above = AtLeast(keys, bounds.hi);
     _mm512_storeu_ps(residual_out + i, WithoutLanes(a, above));
-    List(a, keys, indices, AtLeast(keys, bounds.lo), above, &at);
+    List(a, indices, AtLeast(keys, bounds.lo), &at);
     indices = _mm512_add_epi32(indices, _mm512_set1_epi32(kLanes));
   }
   std::uint32_t rest = 0;
@@ -228,6 +243,7 @@ FEDPLUG_TARGET_AVX512 std::uint32_t SplitDense(
     rest = SplitFront(delta + i, residual_in + i, residual_out + i, n - i,
                       indices, bounds, &at);
   }
+  CollectBand(band, cursor->count, &at);
   *cursor = at;
   return std::max(rest, _mm512_reduce_max_epu32(largest));
 }

@@ -22,6 +22,7 @@
 #include "core/scratch.h"
 #include "core/tiles.h"
 #include "core/topk_band.h"
+#include "core/topk_entries.h"
 #include "core/topk_residual.h"
 
 namespace fedplug::topk {
@@ -305,11 +306,10 @@ class Selection {
     ForEachChunk([&](ChunkState& state) {
       const std::int64_t end_of_ties = ListedEndOfTies(state);
       const auto below = static_cast<Bits>(from_ - 1);
-      T* value = values + state.first_entry;
-      std::int32_t* index = indices + state.first_entry;
-      SiftListed(state, 0, end_of_ties, below, band.hi, &value, &index);
-      SiftListed(state, end_of_ties, state.listed, from_, band.hi, &value,
-                 &index);
+      EntryWriter<T> entries(values + state.first_entry,
+                             indices + state.first_entry, state.chosen);
+      SiftListed(state, 0, end_of_ties, below, band.hi, &entries);
+      SiftListed(state, end_of_ties, state.listed, from_, band.hi, &entries);
       ClearSource(UpdateOf(state), indices, state);
     });
   }
@@ -329,20 +329,17 @@ class Selection {
   // above. Those below `hi` still are in the residual, and leave it: they are
   // far apart there and seldom in the cache, so that they are asked for ahead.
   void SiftListed(const ChunkState& state, std::int64_t begin, std::int64_t end,
-                  Bits from, Bits hi, T** value, std::int32_t** index) const {
+                  Bits from, Bits hi, EntryWriter<T>* entries) const {
     constexpr std::int64_t kAhead = 24;
-    std::array<T, kBlock + kSlack> block_values;
-    std::array<std::int32_t, kBlock + kSlack> block_indices;
     std::array<std::int32_t, kBlock + kSlack> leaving;
     T* const residual = UpdateOf(state).residual_out;
     ForEachBlock(begin, end, [&](std::int64_t at, std::int64_t count) {
-      SiftCursor<T> cursor{block_values.data(), block_indices.data(),
+      SiftCursor<T> cursor{entries->values(), entries->indices(),
                            leaving.data()};
       kernels_.sift(listed_values_ + state.start + at,
                     listed_indices_ + state.start + at, count, from, hi,
                     &cursor);
-      *value = std::copy_n(block_values.data(), cursor.count, *value);
-      *index = std::copy_n(block_indices.data(), cursor.count, *index);
+      entries->Advance(cursor.count);
       for (std::int64_t j = 0; j < cursor.in_band + kAhead; ++j) {
         if (j < cursor.in_band) {
           __builtin_prefetch(residual + leaving[static_cast<std::size_t>(j)],
@@ -431,17 +428,14 @@ class Selection {
     ForEachChunk([&](ChunkState& state) {
       const Chunk& chunk = state.chunk;
       const std::int64_t boundary = EndOfTies(state);
-      std::array<T, kBlock + kSlack> block_values;
-      std::array<std::int32_t, kBlock + kSlack> block_indices;
       std::array<Bits, kSlack> no_band;
-      T* value = values + state.first_entry;
-      std::int32_t* index = indices + state.first_entry;
-      SplitCursor<T> cursor{block_values.data(), block_indices.data(),
+      EntryWriter<T> entries(values + state.first_entry,
+                             indices + state.first_entry, state.chosen);
+      SplitCursor<T> cursor{entries.values(), entries.indices(),
                             no_band.data()};
       const auto flush = [&] {
-        value = std::copy_n(block_values.data(), cursor.count, value);
-        index = std::copy_n(block_indices.data(), cursor.count, index);
-        cursor.count = 0;
+        entries.Advance(cursor.count);
+        cursor = {entries.values(), entries.indices(), no_band.data()};
       };
       const auto below = static_cast<Bits>(from_ - 1);
       state.dropped = 0;
