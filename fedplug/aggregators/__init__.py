@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.aggregators.mean import Mean
+from fedplug.aggregators.sum import Sum
 
-__all__ = ["Aggregator", "Mean", "Update"]
+__all__ = ["Aggregator", "Mean", "Sum", "Update"]

@@ -130,7 +130,7 @@ class StageEncoder(Encoder):
         decoded = stage.decode(
             encoded,
             {**decode_params, **sent},
-            num_summands=payload.get(_SUMMANDS),
+            num_summands=tf.cast(payload[_SUMMANDS], tf.int32) if _SUMMANDS in payload else None,
             shape=spec.shape if stage.decode_needs_input_shape else None,
         )
         if decoded.dtype != spec.dtype:
@@ -150,8 +150,8 @@ class StageEncoder(Encoder):
         return self._with_summands(payload)
 
     def _with_summands(self, payload: dict[str, tf.Tensor]) -> Payload:
-        """A payload that may be summed counts in how many it is a sum of; not sent, as it then is 1."""
-        return {**payload, _SUMMANDS: tf.constant(1)} if self._capabilities.linear else payload
+        """A payload that may be summed counts of how many it is the sum; it is not sent, as it then is 1."""
+        return {**payload, _SUMMANDS: tf.constant(1.0)} if self._capabilities.linear else payload
 
     def _stage(self, spec: tf.TensorSpec) -> Any:
         arguments = {**self._arguments, "spec": spec} if self._takes_spec else self._arguments

@@ -10,21 +10,28 @@ from fedplug.process.constraints import constrain_weights
 from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
 from fedplug.process.fed_avg import StatefulClientsProcess, build_weighted_fed_avg
 from fedplug.process.keras_models import from_keras, to_keras
+from fedplug.process.linear_sum import build_linear_sum_factory
 from fedplug.process.local_variables import build_local_variables_fed_avg
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import variable_names
+from fedplug.process.sum_factory import build_sum_factory
+from fedplug.process.transform import Transform, TransformFactory
 
 __all__ = [
     "EncodedAggregationFactory",
     "StatefulClientsProcess",
+    "Transform",
+    "TransformFactory",
     "build_aggregation_factory",
     "build_distributor",
     "build_encoded_distributor",
+    "build_linear_sum_factory",
     "build_local_variables_fed_avg",
+    "build_sum_factory",
     "build_weighted_fed_avg",
     "choose_lowering",
     "constrain_weights",
-    "variable_names",
     "from_keras",
     "to_keras",
+    "variable_names",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedplug.aggregators import Mean
+from fedplug.aggregators import Mean, Sum
 from fedplug.testing import AggregatorSuite
 
 
@@ -14,3 +14,10 @@ class TestMean(AggregatorSuite):
 class TestUniformMean(AggregatorSuite):
     def make_aggregator(self):
         return Mean(weights="uniform")
+
+
+class TestSum(AggregatorSuite):
+    weights_are_relative = False
+
+    def make_aggregator(self):
+        return Sum()

@@ -1,4 +1,4 @@
-"""Compressing the way down too saves most of its bytes and costs little accuracy, though clients skip rounds."""
+"""Compressing the way down too saves most of its bytes and costs little accuracy; clients skip rounds."""
 
 from __future__ import annotations
 

@@ -1,0 +1,53 @@
+"""The weighted sum: what a mean is made of, for processes that divide elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.aggregators.base import Aggregator, Update
+from fedplug.spec import Capabilities
+
+__all__ = ["Sum"]
+
+
+class Sum(Aggregator):
+    """``sum(w_c * update_c)`` over the clients of a round; every client weighs 1 in federated averaging.
+
+    The server holds one dense accumulator per tensor, however many clients there are, and a sparse payload
+    touches only its own entries.
+    """
+
+    name: ClassVar[str] = "sum"
+
+    @property
+    def weights_by_examples(self) -> bool:
+        """No: a sum of updates times numbers of examples is no update."""
+        return False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Linear; no mean, so not unbiased for one."""
+        return Capabilities(linear=True, secure_aggregation_safe=True)
+
+    def get_config(self) -> dict[str, Any]:
+        """No arguments."""
+        return {}
+
+    def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
+        """Zeros, a tuple of one tensor per spec."""
+        return tuple(tf.zeros(spec.shape, spec.dtype) for spec in specs)
+
+    def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
+        """Adds ``weight * update``."""
+        return update.add_to(accumulator, weight)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Adds."""
+        return tuple(a + b for a, b in zip(left, right, strict=True))
+
+    def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
+        """The sums."""
+        return accumulator, state
