@@ -45,11 +45,13 @@ __all__ = [
     "encode_indices",
     "encode_values",
     "num_threads",
+    "pack_container",
     "scatter_decode_add",
     "simd_level",
     "topk_momentum",
     "topk_residual",
     "topk_residual_many",
+    "unpack_container",
 ]
 
 OnNonFinite: TypeAlias = Literal["error", "drop"]
@@ -320,6 +322,39 @@ def decode_values(
         )
     _kernels.decode_values(data, values, form, bits, block_size)
     return values
+
+
+def pack_container(body: ByteBuffer, wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
+    """Puts the container of :mod:`fedplug.wire` around an encoder's bytes.
+
+    Args:
+        body: Any C-contiguous buffer; its bytes are taken as they lie.
+        wire_id: Names the layout of the body; 1 to 32 ASCII characters.
+        dtype: Of the tensor that was encoded, by its NumPy name.
+        shape: Of the tensor that was encoded; at most 32 dimensions, each below 2**32.
+
+    Raises:
+        ArgumentError: ``body`` is not C-contiguous.
+        PayloadError: The wire id, dtype or shape has no place in the format.
+    """
+    return _kernels.pack_container(body, wire_id, dtype, list(shape))
+
+
+def unpack_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], bytes]:
+    """Reads what :func:`pack_container` wrote. Every byte is treated as hostile.
+
+    Args:
+        buffer: Any C-contiguous buffer.
+
+    Returns:
+        ``(wire_id, dtype, shape, body)``.
+
+    Raises:
+        ArgumentError: ``buffer`` is not C-contiguous.
+        PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is
+            wrong.
+    """
+    return _kernels.unpack_container(buffer)
 
 
 def crc32(data: ByteBuffer) -> int:

@@ -17,18 +17,23 @@ offset size       field
 ...    4          CRC-32 (as in zlib) of everything before it
 ====== ========== =====================================================
 
-Must not import TensorFlow, NumPy or the compiled core: another program should be able to copy the idea from
-here.
+Containers are written and read by the compiled core. The header alone is also written here, as graphs have it
+for a constant and must be buildable where the core is not.
+
+Must not import TensorFlow.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fedplug.errors import PayloadError
+
+if TYPE_CHECKING:
+    from fedplug.kernels import ByteBuffer
 
 __all__ = [
     "CHECKSUM_BYTES",
@@ -60,12 +65,9 @@ DTYPE_CODES = {
     "uint64": 12,
     "bool": 13,
 }
-_DTYPE_NAMES = {code: name for name, code in DTYPE_CODES.items()}
 MAX_WIRE_ID = 32
 _MAX_RANK = 32
 _FIXED = struct.Struct("<4sBBBB")
-_LENGTH = struct.Struct("<Q")
-_CHECKSUM = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
@@ -108,51 +110,24 @@ def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
     return fixed + encoded_id + struct.pack(f"<{len(shape)}I", *shape)
 
 
-def pack(body: bytes, wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
+def pack(body: ByteBuffer, wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
     """A whole container around ``body``.
 
     Raises:
         PayloadError: As for `header`.
     """
-    content = header(wire_id, dtype, shape) + _LENGTH.pack(len(body)) + body
-    return content + _CHECKSUM.pack(zlib.crc32(content))
+    from fedplug import kernels
+
+    return kernels.pack_container(body, wire_id, dtype, shape)
 
 
-def unpack(buffer: bytes) -> Container:
+def unpack(buffer: ByteBuffer) -> Container:
     """Reads a container; every byte is treated as hostile.
 
     Raises:
         PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is
             wrong.
     """
-    if len(buffer) < _FIXED.size:
-        raise PayloadError(
-            f"a payload of {len(buffer)} bytes is truncated; its header alone takes {_FIXED.size}"
-        )
-    magic, version, dtype_code, id_length, rank = _FIXED.unpack_from(buffer)
-    if magic != MAGIC:
-        raise PayloadError(f"not a fedplug payload: it starts with {magic!r} instead of {MAGIC!r}")
-    if version != VERSION:
-        raise PayloadError(f"payload format {version} is not known here; this fedplug reads format {VERSION}")
-    if not 1 <= id_length <= MAX_WIRE_ID or rank > _MAX_RANK:
-        raise PayloadError(f"payload header is corrupt: wire id of {id_length} characters, rank {rank}")
-    body_at = _FIXED.size + id_length + 4 * rank + _LENGTH.size
-    if len(buffer) < body_at + CHECKSUM_BYTES:
-        raise PayloadError(f"a payload of {len(buffer)} bytes is truncated; its header announces more")
-    (length,) = _LENGTH.unpack_from(buffer, body_at - _LENGTH.size)
-    if len(buffer) != body_at + length + CHECKSUM_BYTES:
-        raise PayloadError(
-            f"a payload of {len(buffer)} bytes does not have the length its header announces, "
-            f"{body_at + length + CHECKSUM_BYTES}"
-        )
-    (checksum,) = _CHECKSUM.unpack_from(buffer, body_at + length)
-    if checksum != zlib.crc32(buffer[: body_at + length]):
-        raise PayloadError("payload checksum is wrong: the bytes were changed on the way")
-    if dtype_code not in _DTYPE_NAMES:
-        raise PayloadError(f"payload dtype code {dtype_code} is not known here")
-    try:
-        wire_id = buffer[_FIXED.size : _FIXED.size + id_length].decode("ascii")
-    except UnicodeDecodeError as error:
-        raise PayloadError("payload wire id is not ASCII") from error
-    shape = struct.unpack_from(f"<{rank}I", buffer, _FIXED.size + id_length)
-    return Container(wire_id, _DTYPE_NAMES[dtype_code], shape, buffer[body_at : body_at + length])
+    from fedplug import kernels
+
+    return Container(*kernels.unpack_container(buffer))

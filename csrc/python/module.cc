@@ -9,6 +9,7 @@ void RegisterTopKResidual(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
+void RegisterContainer(pybind11::module_& module);
 void RegisterChecksum(pybind11::module_& module);
 void RegisterSystem(pybind11::module_& module);
 
@@ -20,6 +21,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
   fedplug::python::RegisterValueCode(module);
+  fedplug::python::RegisterContainer(module);
   fedplug::python::RegisterChecksum(module);
   fedplug::python::RegisterSystem(module);
 }

@@ -20,8 +20,11 @@ _LENGTH_BYTES = 8
 
 def frame(body: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
     """Wraps ``body`` as ``wire.pack(body, wire_id, dtype, shape)`` does; both are uint8 vectors."""
+    header = _header(wire_id, spec)
+    if ops.resolve_lowering() == "fused":
+        return ops.frame(body, header)
     length = tensor_bytes.to_bytes(tf.size(body, tf.int64))
-    content = tf.concat([_header(wire_id, spec), length, body], axis=0)
+    content = tf.concat([_constant(header), length, body], axis=0)
     return tf.concat([content, _checksum(content)], axis=0)
 
 
@@ -32,7 +35,10 @@ def unframe(buffer: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
         tf.errors.InvalidArgumentError: When the graph runs: the buffer is truncated, for another encoder,
             dtype or shape, or its checksum is wrong.
     """
-    expected = _header(wire_id, spec)
+    header = _header(wire_id, spec)
+    if ops.resolve_lowering() == "fused":
+        return ops.unframe(buffer, header)
+    expected = _constant(header)
     body_at = expected.shape[0] + _LENGTH_BYTES
     name = f"{wire_id} payload for a {spec.dtype.name} tensor of shape {spec.shape}"
     with require(tf.size(buffer) >= body_at + wire.CHECKSUM_BYTES, f"a {name} is truncated"):
@@ -50,8 +56,12 @@ def unframe(buffer: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
         return content[body_at:]
 
 
-def _header(wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
-    return tf.constant(list(wire.header(wire_id, spec.dtype.name, spec.shape.as_list())), tf.uint8)
+def _header(wire_id: str, spec: tf.TensorSpec) -> bytes:
+    return wire.header(wire_id, spec.dtype.name, spec.shape.as_list())
+
+
+def _constant(header: bytes) -> tf.Tensor:
+    return tf.constant(list(header), tf.uint8)
 
 
 def _checksum(content: tf.Tensor) -> tf.Tensor:

@@ -1,5 +1,7 @@
 """The compiled kernels on tensors, each beside a twin made of plain TensorFlow ops that gives the same bits.
 
+The twins of value codes and containers are with those who use them, in `fedplug.encoders`.
+
 Functional: arguments are never changed. Nothing here is differentiable. Importing this package loads no
 shared object; the op library is loaded when the first fused op is built. Must not know TFF, encoders or
 stores.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 from fedplug.ops._loader import op_library
 from fedplug.ops.checksum import crc32
+from fedplug.ops.container import frame, unframe
 from fedplug.ops.index_code import decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.scatter import scatter_decode_add
@@ -26,10 +29,12 @@ __all__ = [
     "decode_values",
     "encode_indices",
     "encode_values",
+    "frame",
     "op_library",
     "resolve_lowering",
     "scatter_decode_add",
     "topk_residual",
     "topk_residual_of_all",
+    "unframe",
     "use_lowering",
 ]

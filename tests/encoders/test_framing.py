@@ -59,3 +59,12 @@ def test_a_payload_for_something_else_is_refused(wire_id: str, dtype: str, shape
     buffer = as_tensor(wire.pack(b"body", wire_id, dtype, shape))
     with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another tensor"):
         framing.unframe(buffer, "topk/1", SPEC)
+
+
+def test_a_graph_with_an_unknown_number_of_bytes_frames_and_unframes() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
+    def there_and_back(body: tf.Tensor) -> tf.Tensor:
+        return framing.unframe(framing.frame(body, "topk/1", SPEC), "topk/1", SPEC)
+
+    for body in (b"", b"x", bytes(range(256)) * 40):
+        assert there_and_back(as_tensor(body)).numpy().tobytes() == body

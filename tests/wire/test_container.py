@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +62,34 @@ def test_random_bytes_are_refused(buffer: bytes) -> None:
         wire.unpack(buffer)
 
 
+def read_as_documented(buffer: bytes) -> wire.Container:
+    """docs/wire-format.md, word by word."""
+    id_length, rank = buffer[6], buffer[7]
+    shape_at = 8 + id_length
+    body_at = shape_at + 4 * rank + 8
+    length = int.from_bytes(buffer[body_at - 8 : body_at], "little")
+    assert buffer[:5] == b"FPLG\x01"
+    assert len(buffer) == body_at + length + 4
+    assert int.from_bytes(buffer[-4:], "little") == zlib.crc32(buffer[:-4])
+    dtypes = {code: name for name, code in wire.DTYPE_CODES.items()}
+    shape = [int.from_bytes(buffer[shape_at + 4 * i :][:4], "little") for i in range(rank)]
+    wire_id = buffer[8:shape_at].decode("ascii")
+    return wire.Container(wire_id, dtypes[buffer[5]], tuple(shape), buffer[body_at : body_at + length])
+
+
+@given(st.binary(max_size=300), WIRE_IDS, DTYPES, SHAPES)
+def test_another_program_can_read_it(body: bytes, wire_id: str, dtype: str, shape: tuple[int, ...]) -> None:
+    packed = wire.pack(body, wire_id, dtype, shape)
+    assert read_as_documented(packed) == wire.Container(wire_id, dtype, shape, body)
+    assert packed.startswith(wire.header(wire_id, dtype, shape))
+
+
+@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
+def test_any_contiguous_buffer_can_be_packed_and_unpacked(kind: Callable[[bytes], Any]) -> None:
+    packed = wire.pack(kind(b"body"), "topk/1", "float32", (2,))
+    assert wire.unpack(kind(packed)).body == b"body"
+
+
 def test_a_later_version_is_refused_by_name() -> None:
     packed = bytearray(wire.pack(b"", "topk/1", "float32", ()))
     packed[4] = 2
@@ -83,3 +114,5 @@ def test_what_has_no_place_in_the_format_is_refused(
 ) -> None:
     with pytest.raises(PayloadError, match=message):
         wire.header(wire_id, dtype, shape)
+    with pytest.raises(PayloadError, match=message):
+        wire.pack(b"", wire_id, dtype, shape)

@@ -1,0 +1,78 @@
+// The container every payload travels in.
+//
+// Layout, all integers little-endian and unsigned:
+//   offset   size  field
+//   0        4     magic, "FPLG"
+//   4        1     format version, 1
+//   5        1     dtype of the tensor that was encoded, 1 to 13, see DTypeName
+//   6        1     w, the length of the wire id, 1 to 32
+//   7        1     r, the rank of the tensor, 0 to 32
+//   8        w     wire id, ASCII: names the layout of the body
+//   8 + w    4 r   dimensions of the tensor
+//   ...      8     length of the body
+//   ...            body
+//   ...      4     CRC-32 (zlib) of everything before it
+// What comes before the body's length is called the header: it is the same for
+// all payloads of one tensor under one encoder.
+#ifndef FEDPLUG_CORE_CONTAINER_H_
+#define FEDPLUG_CORE_CONTAINER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+
+namespace fedplug {
+
+// NumPy's name of a dtype code, "float32" for 1; null where there is none.
+const char* DTypeName(int code);
+
+// The inverse; 0 where there is none.
+int DTypeCode(const std::string& name);
+
+struct ContainerHeader {
+  std::string wire_id;
+  int dtype = 0;  // its code
+  std::vector<std::uint32_t> shape;
+};
+
+// Refuses (kInvalidArgument) a header that has no place in the format.
+Status EncodeHeader(const ContainerHeader& header,
+                    std::vector<std::uint8_t>* bytes);
+
+// How many bytes a container of such a header and body takes.
+std::int64_t ContainerBytes(std::int64_t header_bytes, std::int64_t body_bytes);
+
+// REQUIRES: `header` is from EncodeHeader; `data` overlaps neither
+// SHAPE:    header[header_bytes], body[body_bytes],
+//           data[ContainerBytes(header_bytes, body_bytes)]
+// THREADS:  the caller's only
+// COST:     reads the body twice, the second time from the cache if it fits;
+//           writes it once
+void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
+                    const std::uint8_t* body, std::int64_t body_bytes,
+                    std::uint8_t* data);
+
+// The part of a container that is the body.
+struct BodyRange {
+  std::int64_t begin = 0;
+  std::int64_t bytes = 0;
+};
+
+// Reads a container that nobody vouches for; refuses (kDataLoss) one that is
+// not whole, of another format, or has another checksum.
+//
+// SHAPE:    data[bytes]
+// COST:     reads every byte once
+Status ReadContainer(const std::uint8_t* data, std::int64_t bytes,
+                     ContainerHeader* header, BodyRange* body);
+
+// The same, and refuses every other header than the one expected.
+Status ReadContainerOf(const std::uint8_t* header, std::int64_t header_bytes,
+                       const std::uint8_t* data, std::int64_t bytes,
+                       BodyRange* body);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CONTAINER_H_
