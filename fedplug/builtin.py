@@ -148,11 +148,6 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
             target="fedplug.aggregators.mean:Mean",
             summary="the weighted mean of the clients' updates",
         ),
-        AggregatorSpec(
-            name="sum",
-            target="fedplug.aggregators.sum:Sum",
-            summary="the sum of the clients' updates",
-        ),
     ]
 
 
