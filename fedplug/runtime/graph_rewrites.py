@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from fedplug.runtime.reduce_loops import iterate_reductions, loop_output
+from fedplug.runtime.reduce_loops import draws_on, iterate_reductions, loop_output
 
 __all__ = ["PrivateGraph", "make_private", "node_of"]
 
@@ -35,8 +35,8 @@ class PrivateGraph:
     Attributes:
         graph_def: The graph; its library functions carry the given prefix.
         fetches: The tensors to fetch, as asked for, after merged nodes were replaced.
-        one_shot: It holds state without an anonymous form (queues, named iterators): a copy may run only
-            once.
+        one_shot: It holds state without an anonymous form (queues, named iterators, random ops with seeds,
+            which draw on): a copy may run only once.
         exclusive: It holds tf.data kernels, each of which owns one background thread: a copy shared by
             concurrent callers would run them one after another.
     """
@@ -75,7 +75,7 @@ def make_private(
     fetches = [loop_output(name, loops) for name in fetches]
     replaced = _merge_shared_handles(private)
     fetches = [_replace(name, replaced) for name in fetches]
-    one_shot = _privatize_state(private, prefix)
+    one_shot = _privatize_state(private, prefix) or any(map(draws_on, _all_nodes(private)))
     if initialize_op:
         _run_after_initializer(private, initialize_op)
     _forget_missing_colocations(private)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
-__all__ = ["iterate_reductions", "loop_output"]
+__all__ = ["draws_on", "iterate_reductions", "loop_output"]
 
 _VARIANT = tf.variant.as_datatype_enum
 _RESOURCE = tf.resource.as_datatype_enum
@@ -53,13 +53,17 @@ def loop_output(source: str, loops: dict[str, str]) -> str:
     return f"^{loops[node]}" if control else f"{loops[node]}:{int(index or 0) + 2}"
 
 
+def draws_on(node: tf.compat.v1.NodeDef) -> bool:
+    """Whether a node is a random op with a seed, whose state lives in the kernel: it goes on where it was."""
+    return any(seed in node.attr and node.attr[seed].i for seed in ("seed", "seed2"))
+
+
 def _draws_random_numbers(node: tf.compat.v1.NodeDef, functions: dict[str, function_pb2.FunctionDef]) -> bool:
     """Whether a node, or a function it calls, holds random ops with seeds.
 
-    Their state lives in the kernel: with an instance of the function per run, every run draws the same
-    numbers.
+    With an instance of the function per run, as the data set has it, every run draws the same numbers.
     """
-    if any(seed in node.attr and node.attr[seed].i for seed in ("seed", "seed2")):
+    if draws_on(node):
         return True
     called = {node.op} | {
         reference.name for attr in node.attr.values() for reference in (attr.func, *attr.list.func)

@@ -121,8 +121,20 @@ def ingest(value: Any, type_spec: tff.Type) -> Any:
     raise TypeError(f"a value of type {type_spec} cannot be passed to a computation, found {type(value)}")
 
 
+# Kinds of NumPy's types that TFF takes Python's scalars for.
+_KINDS = {bool: "b", int: "iu", float: "f"}
+
+
+def _is_scalar_of(value: Any, type_spec: tff.TensorType) -> bool:
+    """Whether TFF takes a Python scalar for a value of the type; it looks at what it is worth, too."""
+    of_kind = type_spec.dtype.kind in _KINDS.get(type(value), "") and type_spec.shape == ()
+    return of_kind and bool(np.can_cast(value, type_spec.dtype))
+
+
 def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
-    if not (
+    if _is_scalar_of(value, type_spec):
+        value = type_spec.dtype.type(value)
+    elif not (
         isinstance(value, np.ndarray | np.generic)
         and value.dtype.type is type_spec.dtype.type
         and tf.TensorShape(type_spec.shape).is_compatible_with(value.shape)

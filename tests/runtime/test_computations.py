@@ -45,6 +45,21 @@ def test_every_dtype_goes_in_and_comes_out(same_on_both, dtype, value):
     same_on_both(lambda: tff.tensorflow.computation(lambda x: tf.identity(x), dtype)(value))
 
 
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int64, np.float16, F32, np.float64])
+@pytest.mark.parametrize("value", [True, 0, -1, 127, 128, 2**63, 0.1, 1e300, float("nan"), -float("inf")])
+def test_scalars_of_python_are_taken_as_by_the_stock_runtime(inprocess, native, dtype, value):
+    echo = tff.tensorflow.computation(lambda x: tf.identity(x), dtype)
+    outcomes = []
+    for context in (inprocess, native):
+        with tff.framework.get_context_stack().install(context):
+            try:
+                result = echo(value)
+                outcomes.append((type(result), str(result)))
+            except TypeError as error:
+                outcomes.append((TypeError, str(error)))
+    assert outcomes[0] == outcomes[1]
+
+
 @pytest.mark.parametrize("shape", [(0,), (3,), (2, 3), (1, 0, 2)])
 @pytest.mark.parametrize("declared", ["known", "unknown size", "unknown rank"])
 def test_every_shape_goes_in_and_comes_out(same_on_both, shape, declared):

@@ -100,6 +100,36 @@ def test_rule_1_two_handles_of_one_variable_stay_one_variable():
     assert written_through_one_and_read_through_the_other() == 7.0
 
 
+def test_rule_1_seeded_random_numbers_begin_anew_in_every_call_of_every_client():
+    @tff.tensorflow.computation(I32)
+    def draw(n):
+        one_by_one = tf.while_loop(
+            lambda i, _: i < n,
+            lambda i, total: (i + 1, total * 10 + tf.random.uniform([], 0, 9, tf.int64, seed=3)),
+            [0, tf.constant(0, tf.int64)],
+            parallel_iterations=1,
+        )[1]
+        return one_by_one, tf.random.normal([2], seed=5)
+
+    @tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
+    def program(values):
+        return tff.federated_map(draw, values)
+
+    digits, numbers = draw(10)
+    assert len(set(str(digits))) > 3  # within a call they go on
+    for own_digits, own_numbers in [draw(10), *program([10] * 8)]:
+        assert own_digits == digits
+        np.testing.assert_array_equal(own_numbers, numbers)
+
+
+def test_rule_1_random_numbers_without_a_seed_differ_from_client_to_client():
+    draw = tff.tensorflow.computation(lambda: tf.random.uniform([]))
+    program = tff.federated_computation(
+        lambda values: tff.federated_eval(draw, tff.CLIENTS), tff.FederatedType(I32, tff.CLIENTS)
+    )
+    assert len(set(program([0] * 8))) == 8
+
+
 def test_rule_2_library_functions_of_one_name_and_two_bodies_live_side_by_side():
     @tff.tensorflow.computation(tff.TensorType(F32, [2]))
     def doubled(x):
