@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "process": {"aggregators", "api", "encoders", "errors", "manager", "ops", "provenance", "spec"},
     "runtime": {"errors", "ops"},
     "trainer": {"api", "encoders", "errors", "manager", "process", "runtime", "spec", "stores"},
-    "compat": {"encoders", "errors", "spec"},
+    "compat": {"encoders", "errors", "process", "spec"},
     # what stands on top
     "experiment": {
         "aggregators",
