@@ -19,6 +19,7 @@ from fedplug.errors import ConfigError, StoreError
 from fedplug.experiment import report, task
 from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig
 from fedplug.experiment.digits import FederatedImages, load_digits
+from fedplug.experiment.made_of import MadeOf
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.trainer import Trainer
 
@@ -28,18 +29,21 @@ __all__ = ["run_experiment"]
 def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     """Runs or resumes an experiment in ``runs_dir/<name>/`` and reports.
 
-    The folder holds ``config.json``, ``metrics.jsonl``, ``table.txt``, ``accuracy.png`` and ``state/``, the
-    store.
+    The folder holds ``config.json``, ``made_of.json``, ``metrics.jsonl``, ``table.txt``, ``accuracy.png`` and
+    ``state/``, the store.
 
     Raises:
         ConfigError: The folder holds an experiment with other settings, or an encoder expression is not
             valid.
+        PluginError: A part that an earlier run of this folder was made with is not installed any more.
         StoreError: The folder cannot be written, or its store is damaged.
     """
+    made_of = MadeOf(runs_dir / config.name / "made_of.json")
     for run in config.runs:
-        fedplug.encoder(run.encoder)
-        fedplug.encoder(run.broadcast_encoder or "identity")
-        fedplug.aggregator(run.aggregator)
+        with made_of.naming_what_is_missing(run.name):
+            fedplug.encoder(run.encoder)
+            fedplug.encoder(run.broadcast_encoder or "identity")
+            fedplug.aggregator(run.aggregator)
     images = load_digits(config.data, config.seed)
     folder = _claim(runs_dir / config.name, config)
     log = MetricsLog(folder / "metrics.jsonl")
@@ -48,6 +52,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         fedplug.open_store(_store_url(config.store, folder)) as store,
     ):
         trainers = {run.name: _trainer(config, run, images, store) for run in config.runs}
+        made_of.write({name: trainer.process.made_of for name, trainer in trainers.items()})
         log.keep_up_to({name: trainer.last_round or 0 for name, trainer in trainers.items()})
         _train(config, trainers, task.Evaluator(config, images.test), log)
     dense_bytes = {name: trainer.process.dense_bytes for name, trainer in trainers.items()}

@@ -199,8 +199,13 @@ def assemble_process(
     def get_model_weights(state: Any) -> Any:
         return state.global_model_weights
 
+    encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
     made_of = [
-        *provenance.records("encoder", encoder.encoder.name, encoder.get_config()),
+        *(
+            record
+            for each in encoders
+            for record in provenance.records("encoder", each.encoder.name, each.get_config())
+        ),
         *provenance.records("aggregator", aggregator.name, aggregator.get_config()),
     ]
     signature = {

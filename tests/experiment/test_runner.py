@@ -62,7 +62,7 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     experiment.main(config, tmp_path / "resumed")
     assert "sparse" in capsys.readouterr().out
     assert len(rows(tmp_path / "resumed/small")) == 6
-    for name in ("config.json", "metrics.jsonl", "table.txt", "accuracy.png", "state"):
+    for name in ("config.json", "made_of.json", "metrics.jsonl", "table.txt", "accuracy.png", "state"):
         assert (tmp_path / "resumed/small" / name).exists()
     by_run = {
         name: [r for r in rows(tmp_path / "resumed/small") if r["run"] == name]

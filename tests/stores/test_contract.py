@@ -74,6 +74,12 @@ def test_another_signature_is_refused_naming_what_differs_and_what_to_do(store, 
     assert "\n" not in message
 
 
+def test_a_store_made_with_a_distribution_that_is_gone_says_what_to_install(store):
+    store.open_process("a", {"encoder": "gone", "distributions": ["gone-codec"]})
+    with pytest.raises(StoreMismatchError, match=r"`pip install gone-codec`"):
+        store.open_process("a", {"encoder": "topk", "distributions": []})
+
+
 def test_only_the_first_differences_of_a_signature_are_shown(store):
     store.open_process("p", {f"k{i}": "v" * 1000 for i in range(100)})
     with pytest.raises(StoreMismatchError) as caught:

@@ -8,6 +8,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
+from fedplug import manager
+from fedplug.catalog import Catalog, Observer
 from fedplug.errors import ConfigError, StoreError, StoreMismatchError
 from fedplug.stores import open_store
 from fedplug.trainer import ClientDataset, Trainer
@@ -105,6 +107,26 @@ def test_the_metrics_of_the_last_round_are_kept(process, client_data) -> None:
     trainer.run(2)
     assert trainer.last_metrics["aggregator"]["clients"] == 2
     assert trainer.last_metrics["aggregator"]["uplink_bytes"] > 0
+
+
+def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observers(
+    process, client_data, monkeypatch
+) -> None:
+    told = []
+    observer = Observer(
+        hook="fedplug_round_finished",
+        origin="acme-watch 1.0",
+        function=lambda **facts: told.append(facts),
+        arguments=("process_id", "round_num", "metrics"),
+    )
+    monkeypatch.setattr(manager, "catalog", lambda: Catalog((), (observer,)))
+    trainer = Trainer(process, client_data, clients_per_round=2, process_id="mine")
+    trainer.run(2)
+    assert [(facts["process_id"], facts["round_num"]) for facts in told] == [("mine", 1), ("mine", 2)]
+    assert told[-1]["metrics"] == trainer.last_metrics
+    kept = trainer._states.metadata["made_of"]
+    assert [(part["kind"], part["name"]) for part in kept] == [("encoder", "topk"), ("aggregator", "mean")]
+    assert kept == process.made_of
 
 
 def test_a_failed_commit_leaves_the_previous_round_and_can_be_tried_again(
