@@ -9,6 +9,7 @@ from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.budget import Budget
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.index_coder import IndexCoder
+from fedplug.encoders.link import LinkReport, link_report
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.pipeline import Pipeline
 from fedplug.encoders.quantizer import Quantizer
@@ -22,6 +23,7 @@ __all__ = [
     "Encoder",
     "Identity",
     "IndexCoder",
+    "LinkReport",
     "ModelEncoder",
     "Payload",
     "Pipeline",
@@ -33,4 +35,5 @@ __all__ = [
     "State",
     "TopK",
     "WholeModel",
+    "link_report",
 ]

@@ -30,8 +30,8 @@ class ApproxTopK(CountingSparsifier):
     are taken. Zeros are never sent. With error feedback the others wait on the client:
     ``decode(payload) + residual' == a`` bit for bit.
 
-    The exact `TopK` costs about the same where the compiled op runs; what a sample saves is the sort that
-    plain TensorFlow needs for it (lowering "reference").
+    Where the compiled op runs, the exact `TopK` is the faster one; what a sample saves is the sort that plain
+    TensorFlow needs for it (lowering "reference", for the stock runtime).
 
     Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018 (arXiv 1712.01887), section 5:
     a threshold from 0.1 to 1 % of the gradient, and a second selection among the first where that lets too

@@ -49,6 +49,7 @@ class Budget(WholeModel):
         bytes_per_client: int | None = None,
         *,
         nmse: float | None = None,
+        megabits_per_second: float | None = None,
     ) -> None:
         """Exactly one of ``bytes_per_client`` and ``nmse`` is given.
 
@@ -57,6 +58,8 @@ class Budget(WholeModel):
                 fraction or a count can be.
             bytes_per_client: That a client sends in a round, on average: all buffers of its update.
             nmse: The normalised mean squared error of what is sent, above 0 and below 1.
+            megabits_per_second: Of the link from a client to the server; given that, a process that is built
+                with this budget warns where compressing takes longer than it saves, see `link_report`.
 
         Raises:
             CapabilityError: It is one encoder, and that always sends the same.
@@ -79,11 +82,17 @@ class Budget(WholeModel):
             )
         if nmse is not None and not (isinstance(nmse, float) and 0 < nmse < 1 and math.isfinite(nmse)):
             raise ConfigError(f"budget nmse is {nmse!r}; it must be above 0 and below 1")
+        speed = megabits_per_second
+        if speed is not None and (
+            isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 < speed < math.inf
+        ):
+            raise ConfigError(f"budget megabits_per_second is {speed!r}; it must be above 0")
         if isinstance(inner, Encoder):
             _require_adjustable([inner])
         self.encoder: Encoder | WholeModel = inner
         self.bytes_per_client = bytes_per_client
         self.nmse = nmse
+        self.megabits_per_second = megabits_per_second
 
     @property
     def capabilities(self) -> Capabilities:
@@ -92,10 +101,15 @@ class Budget(WholeModel):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        config: dict[str, Any] = {"encoder": part_config(self.encoder)}
-        if self.nmse is not None:
-            return {**config, "nmse": self.nmse}
-        return {**config, "bytes_per_client": self.bytes_per_client}
+        given = {
+            "bytes_per_client": self.bytes_per_client,
+            "nmse": self.nmse,
+            "megabits_per_second": self.megabits_per_second,
+        }
+        return {
+            "encoder": part_config(self.encoder),
+            **{key: value for key, value in given.items() if value is not None},
+        }
 
     def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
         """As without a budget."""

@@ -77,6 +77,16 @@ class ModelEncoder:
             self._budget.require_feasible(self.fixed_bytes)
 
     @property
+    def target_bytes(self) -> int | None:
+        """What a budget wants a client's buffers to have; None without such a budget."""
+        return None if self._budget is None else self._budget.bytes_per_client
+
+    @property
+    def megabits_per_second(self) -> float | None:
+        """The speed of a client's link, where a budget tells it."""
+        return None if self._budget is None else self._budget.megabits_per_second
+
+    @property
     def fixed_bytes(self) -> int:
         """Of a client's buffers, whatever is sent: containers, and tensors that go as they are."""
         return sum(

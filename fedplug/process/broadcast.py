@@ -87,7 +87,8 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
     whole = ModelEncoder(Identity(), encoder.specs, min_size=0)
     if isinstance(encoder.encoder, Budget):
         raise CapabilityError(
-            f"{encoder.encoder!r} cannot encode a broadcast: it follows what clients sent; use its encoder alone"
+            f"{encoder.encoder!r} cannot encode a broadcast: it follows what clients sent; use the encoder "
+            "without a budget"
         )
     _check_contraction(encoder, lowering)
 

@@ -7,6 +7,7 @@ and by the stateless aggregation factory (`factory`); knows neither.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,9 +17,10 @@ import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.link import link_report
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.whole_model import WholeModel
-from fedplug.errors import ConfigError
+from fedplug.errors import CapabilityWarning, ConfigError
 from fedplug.process import structures, tracing
 
 __all__ = ["EncodedAggregation", "build_encoded_aggregation", "model_encoder"]
@@ -96,6 +98,7 @@ def build_encoded_aggregation(
         aggregator: How the server combines the updates.
         lowering: ``"fused"`` or ``"reference"``, for every custom op in the graphs.
     """
+    _warn_if_it_does_not_pay(encoder, lowering)
     trace = functools.partial(tracing.trace, lowering)
     specs = encoder.specs
 
@@ -211,6 +214,13 @@ def build_encoded_aggregation(
         merge=trace(merge, accumulator_type, accumulator_type),
         finish=trace(finish, accumulator_type, server_state_type),
     )
+
+
+def _warn_if_it_does_not_pay(encoder: ModelEncoder, lowering: str) -> None:
+    if encoder.megabits_per_second is not None:
+        report = link_report(encoder, encoder.megabits_per_second, lowering=lowering)
+        if not report.pays:
+            warnings.warn(str(report), CapabilityWarning, stacklevel=4)
 
 
 def _all_finite(x: tf.Tensor) -> tf.Tensor:

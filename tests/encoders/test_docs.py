@@ -11,8 +11,9 @@ import pytest
 from fedplug import manager
 
 ROOT = Path(__file__).parents[2]
-NAMES = [name for name in manager.catalog().names("encoder") if name != "pipeline"]
-EXAMPLES = {"topk": [0.1], "randomk": [0.1], "stc": [0.1], "dgc": [0.1], "threshold": [1]}
+WHOLE_MODELS = ["rules", "budget"]
+NAMES = [n for n in manager.catalog().names("encoder") if n not in ["pipeline", *WHOLE_MODELS]]
+EXAMPLES = {"threshold": [1], **{n: [0.1] for n in ("topk", "randomk", "approx_topk", "stc", "dgc")}}
 
 
 def row(name):
@@ -28,6 +29,19 @@ def test_the_page_has_the_wire_id_and_the_arguments_of_every_encoder(name):
     part = manager.resolve("encoder", name)
     assert wire_id == part(*EXAMPLES.get(name, ())).wire_id
     assert re.findall(r"[(,] *(\w+)", signature) == list(inspect.signature(part).parameters)
+
+
+@pytest.mark.parametrize("name", WHOLE_MODELS)
+def test_the_page_has_the_arguments_of_what_encodes_a_whole_model(name):
+    text = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
+    (signature,) = re.findall(rf"^\| `({name}\([^`]*)` \|", text, flags=re.MULTILINE)
+    made = manager.resolve("encoder", name)
+    assert re.findall(r"[(,] *(\w+)", signature) == list(inspect.signature(made).parameters)
+
+
+def test_the_code_on_the_page_runs():
+    text = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
+    exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), {})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,118 @@
+"""Whether it pays to compress for a link of a given speed, measured on this machine. Must not know TFF."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.encoders.identity import Identity
+from fedplug.encoders.model import ModelEncoder
+
+__all__ = ["LinkReport", "link_report"]
+
+_REPEATS = 5
+_MEGABIT_BYTES = 1e6 / 8
+
+
+@dataclass(frozen=True)
+class LinkReport:
+    """What a client's update takes with an encoder, and as it is.
+
+    Attributes:
+        megabits_per_second: Of the link.
+        encode_seconds: Of the encoder, from tensors to buffers.
+        sent_bytes: Of its buffers.
+        plain_seconds: What it takes to make buffers of the tensors as they are.
+        plain_bytes: Of those buffers.
+    """
+
+    megabits_per_second: float
+    encode_seconds: float
+    sent_bytes: int
+    plain_seconds: float
+    plain_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """To encode and to send."""
+        return self.encode_seconds + self._transfer(self.sent_bytes)
+
+    @property
+    def seconds_as_it_is(self) -> float:
+        """To send without an encoder."""
+        return self.plain_seconds + self._transfer(self.plain_bytes)
+
+    @property
+    def pays(self) -> bool:
+        """Whether the encoder saves time."""
+        return self.seconds < self.seconds_as_it_is
+
+    @property
+    def pays_below(self) -> float:
+        """The speed in megabits a second below which it saves time; infinite where encoding costs nothing."""
+        extra = self.encode_seconds - self.plain_seconds
+        saved = max(self.plain_bytes - self.sent_bytes, 0) / _MEGABIT_BYTES
+        return saved / extra if extra > 0 else float("inf")
+
+    def _transfer(self, size: int) -> float:
+        return size / (self.megabits_per_second * _MEGABIT_BYTES)
+
+    def __str__(self) -> str:
+        verdict = "pays" if self.pays else "does not pay"
+        encoding, sending, plain = (
+            f"{1e3 * seconds:.3g} ms"
+            for seconds in (self.encode_seconds, self._transfer(self.sent_bytes), self.seconds_as_it_is)
+        )
+        return (
+            f"compression {verdict} on a link of {self.megabits_per_second:g} Mbit/s: encoding takes "
+            f"{encoding} here and sending {self.sent_bytes} bytes {sending}; the {self.plain_bytes} bytes of "
+            f"the update as it is take {plain}; it pays below {self.pays_below:.3g} Mbit/s"
+        )
+
+
+def link_report(
+    model: ModelEncoder, megabits_per_second: float, *, lowering: str | None = None
+) -> LinkReport:
+    """Measures the encoder on normally distributed numbers, as the median of a few runs.
+
+    A client's processor may be slower than this machine's, and then it pays less.
+
+    Args:
+        model: For the model in question.
+        megabits_per_second: Of the link from a client to the server, above 0.
+        lowering: Of the ops; see `fedplug.ops.use_lowering`.
+    """
+    with ops.use_lowering(lowering or "auto"):
+        encode_seconds, sent_bytes = _measure(model)
+        plain_seconds, plain_bytes = _measure(ModelEncoder(Identity(), model.specs))
+    return LinkReport(
+        megabits_per_second=megabits_per_second,
+        encode_seconds=encode_seconds,
+        sent_bytes=sent_bytes if model.target_bytes is None else model.target_bytes,
+        plain_seconds=plain_seconds,
+        plain_bytes=plain_bytes,
+    )
+
+
+def _measure(model: ModelEncoder) -> tuple[float, int]:
+    """Seconds and bytes of a client's first round."""
+    xs = [_normal(spec, seed) for seed, spec in enumerate(model.specs)]
+    states, round_num = model.init_state(), tf.constant(0)
+    encode = tf.function(lambda xs, states: model.encode(xs, states, round_num)[0], autograph=False)
+    buffers = encode(xs, states)
+    times = []
+    for _ in range(_REPEATS):
+        begin = time.perf_counter()
+        buffers = encode(xs, states)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times), sum(len(buffer) for buffer in buffers)
+
+
+def _normal(spec: tf.TensorSpec, seed: int) -> tf.Tensor:
+    if not spec.dtype.is_floating:
+        return tf.zeros(spec.shape, spec.dtype)
+    return tf.cast(tf.random.stateless_normal(spec.shape, [seed, 0]), spec.dtype)
