@@ -27,7 +27,7 @@ from fedplug.runtime.ray.worker import Worker
 from fedplug.runtime.rounds import Round
 from fedplug.runtime.values import materialize
 
-__all__ = ["RayContext", "create_ray_execution_context"]
+__all__ = ["RayContext", "create_ray_execution_context", "start_worker"]
 
 
 def create_ray_execution_context(
@@ -80,15 +80,17 @@ def create_ray_execution_context(
         workers = int(ray.cluster_resources().get("CPU", 1)) // clients_at_a_time
     if workers < 1:
         raise ConfigError(f"there must be at least one worker, found {workers!r}")
-    actor = ray.remote(Worker).options(num_cpus=clients_at_a_time, max_restarts=0, max_concurrency=2)
     limits = Limits(start_timeout=start_timeout, task_timeout=slice_timeout, retries=retries)
-    handed_out = Workers(workers, lambda: actor.remote(clients_at_a_time, worker_setup), limits)
-    return RayContext(
-        Cluster(handed_out, clients_per_slice, skip_lost=on_lost == "skip"),
-        hand_out=hand_out_handles if client_results == "handles" else _hand_out_values,
-        default_num_clients=default_num_clients,
-        connected=connected,
-    )
+    pool = Workers(workers, functools.partial(start_worker, clients_at_a_time, worker_setup), limits)
+    cluster = Cluster(pool, clients_per_slice, skip_lost=on_lost == "skip")
+    return RayContext(cluster, client_results, default_num_clients, connected)
+
+
+def start_worker(clients_at_a_time: int = 1, setup: Callable[[], Any] | None = None) -> Any:
+    """Returns an actor that is a `Worker`; it may still be starting."""
+    # Two threads, so that `stop` is heard while `run` runs. Dead workers are replaced here, not by Ray.
+    actor = ray.remote(Worker).options(num_cpus=clients_at_a_time, max_restarts=0, max_concurrency=2)
+    return actor.remote(clients_at_a_time, setup)
 
 
 class RayContext(InProcessSyncContext):
@@ -96,21 +98,18 @@ class RayContext(InProcessSyncContext):
 
     Args:
         cluster: The cluster.
-        hand_out: How results are handed out.
+        client_results: `"values"` or `"handles"`.
         default_num_clients: The number of clients of a computation whose arguments do not tell.
         connected: Whether the connection to the cluster is ours to end.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        hand_out: Callable[[Any, tff.Type, int], Any],
-        default_num_clients: int,
-        connected: bool,
+        self, cluster: Cluster, client_results: str, default_num_clients: int, connected: bool
     ) -> None:
         self._cluster = cluster
         self._connected = connected
         rounds = create_round_threads()
+        hand_out = hand_out_handles if client_results == "handles" else _hand_out_values
         factory = InProcessExecutorFactory(
             ClientPool(), rounds, default_num_clients, take_in=take_in, hand_out=hand_out
         )
@@ -163,5 +162,7 @@ def _connect(address: str | None) -> bool:
         return False
     # Without it Ray warns about a change to come in how it hides GPUs, and then makes it.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # A task that fails has several results; of all but one Ray would print that nobody looked at the error.
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     ray.init(address=address, include_dashboard=False, log_to_driver=False)
     return True

@@ -136,8 +136,9 @@ class Workers:
     def close(self) -> None:
         """Ends the workers."""
         self._closed = True
-        for worker in self._workers:
-            ray.kill(worker.actor)
+        if ray.is_initialized():
+            for worker in self._workers:
+                ray.kill(worker.actor)
 
     def look_after(self) -> None:
         """Gives up workers that take too long, and replaces those that were given up.
@@ -169,9 +170,10 @@ class Workers:
         """Gives a task to an idle worker; returns whether there was one."""
         if not self._idle:
             return False
-        worker = self._idle.popleft()
-        worker.task, worker.number, worker.since = task, next(self._numbers), time.monotonic()
-        ended, *worker.taken = task.submit(worker.actor, worker.number)
+        worker, number = self._idle[0], next(self._numbers)
+        ended, *taken = task.submit(worker.actor, number)
+        self._idle.popleft()  # not before: what cannot be pickled raises an error and keeps no worker busy
+        worker.task, worker.number, worker.taken, worker.since = task, number, taken, time.monotonic()
         self._watch(worker, ended)
         return True
 
@@ -269,7 +271,8 @@ class _Run:
             self._finish(task)
         elif isinstance(error, ray.exceptions.ObjectLostError):
             self._count_failure(task, error)
-            self._redo_maker(task, error)
+            if not task.lost:
+                self._redo_needs(task, error)
         elif isinstance(error, ray.exceptions.RayTaskError):
             raise error.cause from error
         else:
@@ -292,23 +295,15 @@ class _Run:
         task.lost = True
         self._finish(task)
 
-    def _redo_maker(self, task: Task, error: ray.exceptions.ObjectLostError) -> None:
-        """Lets the task whose result was lost run again."""
-        lost = _cause(error).object_ref_hex
+    def _redo_needs(self, task: Task, error: BaseException) -> None:
+        """Lets those whose results a task needs run again; which result was lost is not known."""
+        if not task.needs:
+            raise WorkerError(
+                f"{task.label}: a value that it was given as a handle is lost with the machine that held it; "
+                "give it the value itself, for instance from a store"
+            ) from error
         for need in task.needs:
-            if lost in {
-                reference.hex() for reference in (need.result, *need.others) if reference is not None
-            }:
-                need.done, need.result = False, None
-                return
-        raise WorkerError(
-            f"{task.label}: a value that it was given as a handle is lost with the machine that held it; "
-            "give it the value itself, for instance from a store"
-        ) from error
-
-
-def _cause(error: BaseException) -> Any:
-    return error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
+            need.done, need.result = False, None
 
 
 def _text(error: BaseException | str) -> str:

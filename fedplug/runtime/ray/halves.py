@@ -45,12 +45,12 @@ def halves_of(name: str, value: Block) -> Halves | None:
     """
     uri, total = uri_of(value), f"{name}/total"
     if uri == "federated_aggregate":
-        return _aggregate(total, *_arguments(value))
+        return _aggregate(total, value)
     if uri in _SUMS:
         kind = value.type_signature.member
         return Halves(value, _adder(kind), total, _at_server(total, kind))
     if uri == "federated_secure_modular_sum":
-        return _modular_sum(total, *_arguments(value))
+        return _modular_sum(total, value)
     return None
 
 
@@ -60,67 +60,73 @@ def call(function: Block, *arguments: Block) -> Block:
     return tff.framework.Call(function, tff.framework.Struct(list(zip(names, arguments, strict=True))))
 
 
-def _arguments(value: Block) -> list[Block]:
+def _arguments(value: Block) -> tuple[list[Block], list[tff.Type]]:
+    """Returns the arguments of an intrinsic, and the types it takes them as, which may be wider."""
     if not isinstance(value.argument, tff.framework.Struct):
         raise CannotCutError
-    return [part for _, part in tff.structure.iter_elements(value.argument)]
+    kinds = [kind for _, kind in tff.structure.iter_elements(value.function.type_signature.parameter)]
+    return [part for _, part in tff.structure.iter_elements(value.argument)], kinds
+
+
+def _server(member: tff.Type) -> tff.FederatedType:
+    return tff.FederatedType(member, tff.SERVER)
 
 
 def _at_server(name: str, member: tff.Type) -> Block:
-    return tff.framework.Reference(name, tff.FederatedType(member, tff.SERVER))
-
-
-def _intrinsic(uri: str, member: tff.Type, *arguments: Block) -> Block:
-    """Returns the call of an intrinsic whose result is at the server."""
-    kinds = [argument.type_signature for argument in arguments]
-    signature = tff.FunctionType(
-        kinds[0] if len(kinds) == 1 else kinds, tff.FederatedType(member, tff.SERVER)
-    )
-    intrinsic = tff.framework.Intrinsic(uri, signature)
-    return tff.framework.Call(intrinsic, *arguments) if len(kinds) == 1 else call(intrinsic, *arguments)
+    return tff.framework.Reference(name, _server(member))
 
 
 def _apply(function: Block, total: str, kind: tff.Type) -> Block:
-    return _intrinsic("federated_apply", function.type_signature.result, function, _at_server(total, kind))
+    """Returns `function`, applied at the server to the merged accumulator."""
+    result = _server(function.type_signature.result)
+    signature = tff.FunctionType([function.type_signature, _server(kind)], result)
+    return call(tff.framework.Intrinsic("federated_apply", signature), function, _at_server(total, kind))
 
 
-def _aggregate(
-    total: str, clients: Block, zero: Block, accumulate: Block, merge: Block, report: Block
-) -> Halves:
+def _aggregate(total: str, value: Block) -> Halves:
+    (*arguments, report), (*kinds, _) = _arguments(value)
+    merge = arguments[-1]
     if looks_up(merge):
         raise CannotCutError
-    kind = merge.type_signature.result
+    kind = kinds[-1].result
     as_it_is = tff.framework.Lambda(total, kind, tff.framework.Reference(total, kind))
-    partial = _intrinsic("federated_aggregate", kind, clients, zero, accumulate, merge, as_it_is)
+    signature = tff.FunctionType([*kinds, as_it_is.type_signature], _server(kind))
+    partial = call(tff.framework.Intrinsic("federated_aggregate", signature), *arguments, as_it_is)
     return Halves(partial, lambda a, b: call(merge, a, b), total, _apply(report, total, kind))
+
+
+def _modular_sum(total: str, value: Block) -> Halves:
+    """A sum, of whose total the driver takes the modulus."""
+    (clients, modulus), (clients_kind, _) = _arguments(value)
+    kind = clients_kind.member
+
+    @tff.tensorflow.computation(kind, modulus.type_signature)
+    def modulo(number: Any, moduli: Any) -> Any:
+        leaves, divisors = _leaves(number), _leaves(moduli)
+        divisors = divisors * len(leaves) if len(divisors) == 1 else divisors
+        rest = [tf.math.floormod(x, tf.cast(m, x.dtype)) for x, m in zip(leaves, divisors, strict=True)]
+        return _like(number, rest)
+
+    reference = tff.framework.Reference(total, kind)
+    of_total = tff.framework.Lambda(total, kind, call(modulo.to_building_block(), reference, modulus))
+    signature = tff.FunctionType(clients_kind, _server(kind))
+    partial = tff.framework.Call(tff.framework.Intrinsic("federated_sum", signature), clients)
+    return Halves(partial, _adder(kind), total, _apply(of_total, total, kind))
 
 
 def _adder(kind: tff.Type) -> Callable[[Block, Block], Block]:
     @tff.tensorflow.computation(kind, kind)
     def add(a: Any, b: Any) -> Any:
-        return tf.nest.map_structure(tf.add, a, b)
+        return _like(a, [x + y for x, y in zip(_leaves(a), _leaves(b), strict=True)])
 
     return lambda a, b: call(add.to_building_block(), a, b)
-
-
-def _modular_sum(total: str, clients: Block, modulus: Block) -> Halves:
-    """A sum, of whose total the driver takes the modulus."""
-    kind = clients.type_signature.member
-
-    @tff.tensorflow.computation(kind, modulus.type_signature)
-    def modulo(value: Any, moduli: Any) -> Any:
-        leaves, divisors = _leaves(value), _leaves(moduli)
-        divisors = divisors * len(leaves) if len(divisors) == 1 else divisors
-        rest = [tf.math.floormod(x, tf.cast(m, x.dtype)) for x, m in zip(leaves, divisors, strict=True)]
-        return tff.structure.pack_sequence_as(tff.structure.from_container((value,), recursive=True), rest)[0]
-
-    of_total = tff.framework.Lambda(
-        total, kind, call(modulo.to_building_block(), tff.framework.Reference(total, kind), modulus)
-    )
-    partial = _intrinsic("federated_sum", kind, clients)
-    return Halves(partial, _adder(kind), total, _apply(of_total, total, kind))
 
 
 def _leaves(value: Any) -> list[tf.Tensor]:
     """Returns the tensors of a value in TFF's order."""
     return list(tff.structure.flatten(tff.structure.from_container((value,), recursive=True)))
+
+
+def _like(value: Any, leaves: list[tf.Tensor]) -> Any:
+    """Returns a value of the structure of `value`."""
+    return tff.structure.pack_sequence_as(tff.structure.from_container((value,), recursive=True), leaves)[0]

@@ -6,8 +6,6 @@ so results do not depend on the workers. Must not know building blocks, nor how 
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,8 +62,7 @@ class Cluster:
         self.workers = workers
         self._clients_per_slice = clients_per_slice
         self._skip_lost = skip_lost
-        self._names = itertools.count()
-        self._programs: dict[str, Shared] = {}
+        self._programs: dict[bytes, Shared] = {}
 
     def run(self, staged: Staged, argument: Any, round_: Round) -> Any:
         """Runs a computation; values that differ from client to client come as `ClientValues`.
@@ -111,7 +108,7 @@ class Cluster:
     ) -> dict[int, Task]:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
         given = tuple(to_portable(names[name], kind) for name, kind in stage.inputs)
-        inputs = Shared(f"inputs {next(self._names)}", [ray.put(given)])
+        inputs = _share(given)
         program = self._program(stage.run)
         tasks: dict[int, Task] = {}
         for number, clients in slices.items():
@@ -207,10 +204,14 @@ class Cluster:
                 self.workers.run([task], _check(round_))
 
     def _program(self, serialized: bytes) -> Shared:
-        name = hashlib.sha256(serialized).hexdigest()
-        if name not in self._programs:
-            self._programs[name] = Shared(name, [ray.put(serialized)])
-        return self._programs[name]
+        if serialized not in self._programs:
+            self._programs[serialized] = _share(serialized)
+        return self._programs[serialized]
+
+
+def _share(value: Any) -> Shared:
+    reference = ray.put(value)
+    return Shared(reference.hex(), [reference])
 
 
 def _at(argument: Any, path: tuple[int, ...]) -> Any:

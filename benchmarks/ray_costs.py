@@ -1,0 +1,215 @@
+"""Measures what a round on a Ray cluster costs: workers' time per client, the driver's per slice, and bytes.
+
+Knows the runtime from outside, but for two places it watches: what the driver hands to Ray, and how long a
+worker has a slice. Used by `benchmarks.ray_scaling`.
+"""
+
+from __future__ import annotations
+
+import collections
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+CLASSES, FEATURES, EXAMPLES = 10, 64, 45
+SLICE = 8
+
+
+@dataclass
+class Costs:
+    """What was measured; seconds and bytes.
+
+    Attributes:
+        client: Of one client in its slice, as the driver sees it, transfer included; a sample.
+        merge: Of one merge of accumulators, likewise; a sample.
+        driver_round: The driver's processor time for a round, whatever its size.
+        driver_slice: And for every slice.
+        round_bytes: What the driver sends and receives once a round.
+        slice_bytes: What it sends with every slice.
+    """
+
+    client: list[float] = field(default_factory=list)
+    merge: list[float] = field(default_factory=list)
+    driver_round: float = 0.0
+    driver_slice: float = 0.0
+    round_bytes: float = 0.0
+    slice_bytes: float = 0.0
+
+
+def data_of(client: int) -> tf.data.Dataset:
+    """The data of a client, about as large as that of one client of examples/digits.toml."""
+    rng = np.random.default_rng(client)
+    x = rng.normal(size=(EXAMPLES, FEATURES)).astype(np.float32)
+    y = rng.integers(0, CLASSES, EXAMPLES).astype(np.int32)
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(15)
+
+
+def build_process() -> Any:
+    """Federated averaging of 38,410 parameters that sends 1 % of every update, with error feedback."""
+    import fedplug
+
+    def model_fn() -> Any:
+        layers = [
+            tf.keras.layers.Dense(512, "relu", input_shape=(FEATURES,)),
+            tf.keras.layers.Dense(CLASSES),
+        ]
+        spec = (tf.TensorSpec([None, FEATURES], tf.float32), tf.TensorSpec([None], tf.int32))
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return tff.learning.models.from_keras_model(tf.keras.Sequential(layers), loss=loss, input_spec=spec)
+
+    sgd = tff.learning.optimizers.build_sgdm(0.1)
+    return fedplug.process.build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.01)")
+
+
+@contextmanager
+def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
+    """Counts the bytes that the driver hands to Ray and gets from it, and times slices and merges."""
+    import ray
+
+    from fedplug.runtime.ray import dispatch, rounds
+
+    sizes: collections.Counter[str] = collections.Counter()
+    put, get, part, wait = ray.put, ray.get, rounds.Slice, dispatch.Workers.wait
+    began: dict[Any, float] = {}
+    give = dispatch.Workers.give
+
+    def size(value: Any) -> int:
+        return len(ray.cloudpickle.dumps(value))
+
+    def counting_put(value: Any) -> Any:
+        sizes["round"] += size(value)
+        return put(value)
+
+    def counting_get(reference: Any) -> Any:
+        value = get(reference)
+        sizes["round"] += size(value)
+        return value
+
+    def counting_slice(*arguments: Any) -> Any:
+        made = part(*arguments)
+        sizes["slices"] += size(made)
+        return made
+
+    def timed_give(self: Any, task: Any) -> bool:
+        began[task] = time.perf_counter()
+        return give(self, task)
+
+    def timed_wait(self: Any) -> Any:
+        ended = wait(self)
+        if ended is not None:
+            seconds = time.perf_counter() - began.pop(ended[0])
+            if ended[0].consumes:
+                costs.merge.append(seconds)
+            else:
+                costs.client.append(seconds / SLICE)
+        return ended
+
+    with (
+        mock.patch.object(ray, "put", counting_put),
+        mock.patch.object(ray, "get", counting_get),
+        mock.patch.object(rounds, "Slice", counting_slice),
+        mock.patch.object(dispatch.Workers, "give", timed_give),
+        mock.patch.object(dispatch.Workers, "wait", timed_wait),
+    ):
+        yield sizes
+
+
+class Training:
+    """Rounds of the process on the current runtime; data is made by the workers, states stay with them."""
+
+    def __init__(self, clients: int) -> None:
+        from fedplug.runtime.ray import on_worker
+
+        self._process = build_process()
+        self._state = self._process.initialize()
+        self._states = [self._process.initialize_client()] * clients
+        self._data = [on_worker(data_of, client) for client in range(clients)]
+
+    def round(self) -> tuple[float, float]:
+        """Runs a round; returns its seconds, and the processor seconds of this process, the driver."""
+        began, processor = time.perf_counter(), time.process_time()
+        output = self._process.next(self._state, self._data, self._states)
+        seconds = time.perf_counter() - began, time.process_time() - processor
+        self._state, self._states = output["state"], output["client_states"]
+        assert output["metrics"]["aggregator"]["clients"] == len(self._data)
+        return seconds
+
+
+def measure(workers: int, clients: int, rounds: int) -> float:
+    """Returns the median seconds of a round."""
+    import fedplug
+
+    with fedplug.use_runtime("ray", workers=workers, clients_per_slice=SLICE, client_results="handles"):
+        training = Training(clients)
+        training.round()  # workers start, functions are compiled
+        training.round()  # the first with states of the cluster's
+        return statistics.median(training.round()[0] for _ in range(rounds))
+
+
+class Bookkeeping:
+    """Rounds with next to no work for the clients, but as much for the driver to hand out."""
+
+    def __init__(self, clients: int) -> None:
+        from fedplug.runtime.ray import on_worker
+
+        @tff.tensorflow.computation(np.int32, np.float32)
+        def work(number: Any, state: Any) -> Any:
+            return tf.cast(number, tf.float32), state + 1.0
+
+        @tff.federated_computation(
+            tff.FederatedType(np.int32, tff.CLIENTS), tff.FederatedType(np.float32, tff.CLIENTS)
+        )
+        def next_fn(numbers: Any, states: Any) -> Any:
+            done = tff.federated_map(work, (numbers, states))
+            return tff.federated_sum(done[0]), done[1]
+
+        self._next = next_fn
+        self._data = [on_worker(np.int32, 1) for _ in range(clients)]
+        self._states: list[Any] = [0.0] * clients
+
+    def round(self) -> float:
+        """Runs a round; returns the processor seconds of the driver."""
+        processor = time.process_time()
+        total, self._states = self._next(self._data, self._states)
+        assert total == len(self._data)
+        return time.process_time() - processor
+
+
+def driver_seconds_per_slice(few: int, many: int, rounds: int) -> float:
+    """Returns the driver's processor time for a slice: what rounds of many clients take more than of few."""
+    medians = []
+    for clients in (few, many):
+        bookkeeping = Bookkeeping(clients)
+        bookkeeping.round()
+        bookkeeping.round()
+        medians.append(statistics.median(bookkeeping.round() for _ in range(rounds)))
+    return (medians[1] - medians[0]) / ((many - few) / SLICE)
+
+
+def measure_costs(clients: int, rounds: int) -> Costs:
+    """Returns the costs of rounds on one worker."""
+    import fedplug
+
+    costs = Costs()
+    with fedplug.use_runtime("ray", workers=1, clients_per_slice=SLICE, client_results="handles"):
+        costs.driver_slice = driver_seconds_per_slice(400, 4_000, rounds)
+        training = Training(clients)
+        training.round()
+        training.round()
+        driver = statistics.median(training.round()[1] for _ in range(rounds))
+        with watched(costs) as sizes:
+            for _ in range(rounds):
+                training.round()
+    slices = clients / SLICE
+    costs.driver_round = max(0.0, driver - costs.driver_slice * slices)
+    costs.round_bytes = sizes["round"] / rounds
+    costs.slice_bytes = sizes["slices"] / rounds / slices
+    return costs
