@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fedplug.cli import doctor, examples, plugins_check, plugins_list, plugins_new, plugins_show, run
+from fedplug.cli import bench, doctor, examples, plugins_check, plugins_list, plugins_new, plugins_show, run
 from fedplug.errors import FedplugError
 
 __all__ = ["main"]
@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     plugins_show.add_parser(actions, common)
     plugins_check.add_parser(actions, common)
     plugins_new.add_parser(actions, common)
+    bench.add_parser(commands, common)
     doctor.add_parser(commands, common)
     return parser
 

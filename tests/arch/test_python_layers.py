@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "trainer": {"api", "encoders", "errors", "manager", "process", "runtime", "spec", "stores"},
     "compat": {"encoders", "errors", "process", "spec"},
     # what stands on top
+    "bench": {"api", "errors", "kernels"},
     "experiment": {
         "aggregators",
         "api",
@@ -66,6 +67,7 @@ MAY_IMPORT = {
     "__init__": set(),
 }
 ABOVE_TENSORFLOW = {
+    "bench",
     "ops",
     "schedules",
     "encoders",
