@@ -17,6 +17,10 @@ from fedplug.errors import ConfigError, UnknownNameError
 
 __all__ = ["DataConfig", "ExperimentConfig", "ModelConfig", "OptimizerConfig", "RunConfig", "load_config"]
 
+EncoderChoice = str | dict[str, Any] | list[Any]
+"""An expression such as ``"topk(0.01)"``, or rules: a table of expressions by pattern of variable names, or
+an array of tables, see `fedplug.encoders.Rules`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -94,15 +98,16 @@ class RunConfig:
 
     Attributes:
         name: In the table, the plot and the metrics; unique.
-        encoder: An expression such as ``"topk(0.01)"``.
+        encoder: An expression such as ``"topk(0.01)"``, or rules such as ``{"*/bias" = "identity", "*" =
+            "topk(0.01)"}``.
         broadcast_encoder: The same for the way to the clients; empty for the model as it is.
         aggregator: An expression such as ``"mean"``.
         min_size: Tensors with fewer elements are sent as they are.
     """
 
     name: str
-    encoder: str = "identity"
-    broadcast_encoder: str = ""
+    encoder: EncoderChoice = "identity"
+    broadcast_encoder: EncoderChoice = ""
     aggregator: str = "mean"
     min_size: int = 64
 
@@ -207,6 +212,10 @@ def _convert(expected: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise ConfigError(f"{where} must be an array of tables, [[runs]]")
         return tuple(_read(RunConfig, item, f"[[runs]] number {i}") for i, item in enumerate(value, start=1))
+    if expected == EncoderChoice:
+        if not isinstance(value, str | dict | list):
+            raise ConfigError(f"{where} is {value!r}; it must be an expression or rules")
+        return value
     if expected == tuple[int, ...]:
         if not isinstance(value, list):
             raise ConfigError(f"{where} is {value!r}; it must be a list of whole numbers")

@@ -21,6 +21,8 @@ from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConf
 from fedplug.experiment.digits import FederatedImages, load_digits
 from fedplug.experiment.made_of import MadeOf
 from fedplug.experiment.metrics_log import MetricsLog
+from fedplug.process import StatefulClientsProcess
+from fedplug.process.parts import as_encoder
 from fedplug.trainer import Trainer
 
 __all__ = ["run_experiment"]
@@ -33,29 +35,30 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     ``state/``, the store.
 
     Raises:
-        ConfigError: The folder holds an experiment with other settings, or an encoder expression is not
-            valid.
+        ConfigError: The folder holds an experiment with other settings, or an encoder is not valid or does
+            not fit the model.
         PluginError: A part that an earlier run of this folder was made with is not installed any more.
         StoreError: The folder cannot be written, or its store is damaged.
     """
     made_of = MadeOf(runs_dir / config.name / "made_of.json")
     for run in config.runs:
         with made_of.naming_what_is_missing(run.name):
-            fedplug.encoder(run.encoder)
-            fedplug.encoder(run.broadcast_encoder or "identity")
+            as_encoder(run.encoder)
+            as_encoder(run.broadcast_encoder or "identity")
             fedplug.aggregator(run.aggregator)
     images = load_digits(config.data, config.seed)
-    folder = _claim(runs_dir / config.name, config)
-    log = MetricsLog(folder / "metrics.jsonl")
-    with (
-        fedplug.use_runtime(config.runtime),
-        fedplug.open_store(_store_url(config.store, folder)) as store,
-    ):
-        trainers = {run.name: _trainer(config, run, images, store) for run in config.runs}
-        made_of.write({name: trainer.process.made_of for name, trainer in trainers.items()})
-        log.keep_up_to({name: trainer.last_round or 0 for name, trainer in trainers.items()})
-        _train(config, trainers, task.Evaluator(config, images.test), log)
-    dense_bytes = {name: trainer.process.dense_bytes for name, trainer in trainers.items()}
+    with fedplug.use_runtime(config.runtime):
+        processes = {run.name: _process(config, run) for run in config.runs}
+        folder = _claim(runs_dir / config.name, config)
+        made_of.write({name: process.made_of for name, process in processes.items()})
+        log = MetricsLog(folder / "metrics.jsonl")
+        with fedplug.open_store(_store_url(config.store, folder)) as store:
+            trainers = {
+                name: _trainer(config, name, process, images, store) for name, process in processes.items()
+            }
+            log.keep_up_to({name: trainer.last_round or 0 for name, trainer in trainers.items()})
+            _train(config, trainers, task.Evaluator(config, images.test), log)
+    dense_bytes = {name: process.dense_bytes for name, process in processes.items()}
     summaries = [report.summarize(run.name, log.rows(run.name), dense_bytes[run.name]) for run in config.runs]
     table = report.table(summaries)
     (folder / "table.txt").write_text(table + "\n", encoding="utf-8")
@@ -113,8 +116,8 @@ def _train_one(
     trainer.run(rounds, on_round)
 
 
-def _trainer(config: ExperimentConfig, run: RunConfig, images: FederatedImages, store: Any) -> Trainer:
-    process = fedplug.process.build_weighted_fed_avg(
+def _process(config: ExperimentConfig, run: RunConfig) -> StatefulClientsProcess:
+    return fedplug.process.build_weighted_fed_avg(
         task.model_fn(config.model, config.seed),
         _optimizer(config.client_optimizer),
         _optimizer(config.server_optimizer),
@@ -123,11 +126,16 @@ def _trainer(config: ExperimentConfig, run: RunConfig, images: FederatedImages, 
         aggregator=run.aggregator,
         min_size=run.min_size,
     )
+
+
+def _trainer(
+    config: ExperimentConfig, name: str, process: StatefulClientsProcess, images: FederatedImages, store: Any
+) -> Trainer:
     return Trainer(
         process,
         task.client_datasets(config, images.clients),
         store=store,
-        process_id=run.name,
+        process_id=name,
         clients_per_round=config.clients_per_round,
         seed=config.seed,
     )

@@ -61,6 +61,7 @@ def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
         (GOOD + "[model]\nhidden = [0]", "hidden"),
         (GOOD + "[client_optimizer]\nlearning_rate = 0", "learning_rate is 0.0; it must be above 0"),
         (GOOD + "[[runs]]\nname = 'one'", "different for every run"),
+        (GOOD + "encoder = 3", "encoder is 3; it must be an expression or rules"),
         (GOOD + "[[runs]]\nencoder = 'topk(0.1)'", r"\[\[runs\]\] number 2 lacks the key 'name'"),
     ],
 )

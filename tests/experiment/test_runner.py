@@ -24,7 +24,7 @@ hidden = [16]
 name = "dense"
 [[runs]]
 name = "sparse"
-encoder = "topk(0.05)"
+encoder = {"*/bias" = "identity", "*" = "topk(0.05)"}
 broadcast_encoder = "topk(0.1)"
 """
 
@@ -83,6 +83,13 @@ def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -
 def test_an_unknown_encoder_is_told_before_anything_is_written(config, tmp_path, change) -> None:
     config.write_text(CONFIG.replace(change, f"topp{change[4:]}"), encoding="utf-8")
     with pytest.raises(UnknownNameError, match="did you mean 'topk'"):
+        experiment.main(config, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_rule_for_no_variable_is_told_before_anything_is_written(config, tmp_path) -> None:
+    config.write_text(CONFIG.replace("*/bias", "*/bais"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"'\*/bais' matches no tensor"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
