@@ -10,7 +10,9 @@ import tensorflow_federated as tff
 from fedplug.aggregators.sum import Sum
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.process import stack_rules
 from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
+from fedplug.process.parts import as_encoder
 
 __all__ = ["EncodedSumFactory", "build_sum_factory"]
 
@@ -44,7 +46,11 @@ class EncodedSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
 
 def build_sum_factory(
-    encoder: Encoder | str, *, lowering: str = "auto", min_size: int = DEFAULT_MIN_SIZE
+    encoder: Encoder | str,
+    *,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+    private: bool = False,
 ) -> EncodedSumFactory:
     """Makes a stateless encoder usable as ``value_sum_factory=`` of `tff.aggregators.MeanFactory`.
 
@@ -55,10 +61,17 @@ def build_sum_factory(
         encoder: One that needs no client state, or an expression.
         lowering: As in `fedplug.process.build_aggregation_factory`.
         min_size: Tensors with fewer elements are sent as they are.
+        private: Whether it is for a `tff.aggregators.DifferentiallyPrivateFactory`, which clips before it and
+            adds noise afterwards: then only encoders are taken that make no clipped value longer.
 
     Raises:
-        CapabilityError: The encoder needs client state.
+        CapabilityError: The encoder needs client state, or its sensitivity is not bounded and has to be.
         ConfigError: The expression is not valid.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
-    return EncodedSumFactory(build_aggregation_factory(encoder, Sum(), lowering=lowering, min_size=min_size))
+    chosen = as_encoder(encoder)
+    stack = stack_rules.Stack(
+        encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, private=private
+    )
+    stack_rules.check(stack, warn=False)
+    return EncodedSumFactory(build_aggregation_factory(chosen, Sum(), lowering=lowering, min_size=min_size))

@@ -12,6 +12,7 @@ import fedplug
 from fedplug.aggregators import Mean
 from fedplug.encoders import Identity, ModelEncoder, TopK
 from fedplug.errors import CapabilityError, CapabilityWarning
+from fedplug.process import build_sum_factory
 from fedplug.process.stack_rules import RULES, Stack, check
 from fedplug.spec import Capabilities
 
@@ -124,6 +125,12 @@ def test_the_stack_of_a_model_has_every_encoder_with_the_dtypes_it_gets():
     ]
     found = dict(Stack.of(ModelEncoder(TopK(0.1), specs), Mean(), keeps_client_state=True).encoders)
     assert found == {TopK(0.1): {"float32", "float64"}, Identity(): {"bfloat16"}}
+
+
+def test_a_sum_that_noise_is_to_hide_takes_only_what_stays_as_short_as_it_was_clipped(inprocess):
+    build_sum_factory("topk(0.1, error_feedback=False)", private=True)
+    with pytest.raises(CapabilityError, match=r"rule 'sensitivity': randomk.*use topk\(0\.01, error_feed"):
+        build_sum_factory("randomk(0.1)", private=True)
 
 
 def test_a_process_is_checked_when_it_is_built(model_fn, sgd):
