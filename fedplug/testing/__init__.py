@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedplug.testing.schedule import ScheduleSuite
     from fedplug.testing.store import StateStoreSuite
     from fedplug.testing.suite import NotApplicable, Result, Suite, run
+    from fedplug.testing.whole_model import WholeModelSuite
 
 __all__ = [
     "AggregatorSuite",
@@ -28,6 +29,7 @@ __all__ = [
     "ScheduleSuite",
     "StateStoreSuite",
     "Suite",
+    "WholeModelSuite",
     "run",
 ]
 
@@ -41,6 +43,7 @@ _MODULES = {
     "ScheduleSuite": "schedule",
     "StateStoreSuite": "store",
     "Suite": "suite",
+    "WholeModelSuite": "whole_model",
     "run": "suite",
 }
 

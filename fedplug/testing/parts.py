@@ -21,7 +21,11 @@ FOLDER = "{folder}"
 """In the example URL of a store: an empty folder goes here. A store without one keeps nothing when closed."""
 
 _BASES = {
-    "encoder": ("fedplug.encoders.base:Encoder", "fedplug.encoders.index_coder:IndexCoder"),
+    "encoder": (
+        "fedplug.encoders.base:Encoder",
+        "fedplug.encoders.index_coder:IndexCoder",
+        "fedplug.encoders.whole_model:WholeModel",
+    ),
     "aggregator": ("fedplug.aggregators.base:Aggregator",),
     "schedule": ("fedplug.schedules.base:Schedule",),
     "store": ("fedplug.stores.base:StateStore",),
@@ -67,8 +71,14 @@ def made(kind: str, example: str) -> Iterator[Any]:
 def suite(kind: str, example: str) -> type[Suite]:
     """The suite for a part, with every attribute as it is by default."""
     if kind == "encoder":
+        from fedplug.encoders.whole_model import WholeModel
         from fedplug.testing.encoder import EncoderSuite
+        from fedplug.testing.whole_model import WholeModelSuite
 
+        if isinstance(api.encoder(example), WholeModel):
+            return type(
+                "Checked", (WholeModelSuite,), {"make_whole_model": lambda self: api.encoder(example)}
+            )
         return type("Checked", (EncoderSuite,), {"make_encoder": lambda self: api.encoder(example)})
     if kind == "aggregator":
         from fedplug.testing.aggregator import AggregatorSuite

@@ -1,0 +1,100 @@
+"""What encodes whole models and breaks one promise each; the kit must say exactly which.
+
+`BAD` pairs the check that must fail with a class; those in `GOOD` are without a flaw.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import ClassVar
+
+from fedplug.encoders import Identity, TopK, WholeModel
+from fedplug.spec import Capabilities
+
+
+class Alternating(WholeModel):
+    """Every second tensor loses something. Without a flaw."""
+
+    name: ClassVar[str] = "alternating"
+
+    def __init__(self, fraction=0.5):
+        self.fraction = fraction
+
+    @property
+    def capabilities(self):
+        return Capabilities(needs_client_state=True)
+
+    def get_config(self):
+        return {"fraction": self.fraction}
+
+    def assign(self, specs):
+        return [TopK(self.fraction) if place % 2 else Identity() for place, _ in enumerate(specs)]
+
+
+class Plain(WholeModel):
+    """Everything as it is. Without a flaw."""
+
+    name: ClassVar[str] = "plain"
+
+    @property
+    def capabilities(self):
+        return Capabilities(unbiased=True, linear=True, lossless=True)
+
+    def get_config(self):
+        return {}
+
+    def assign(self, specs):
+        return [Identity()] * len(specs)
+
+
+class NameWithSpaces(Plain):
+    name: ClassVar[str] = "as it is"
+
+
+class ForgetsItsConfig(Alternating):
+    def __init__(self, fraction=0.25):
+        super().__init__(fraction)
+
+    def get_config(self):
+        return {"fraction": {self.fraction: 1}}
+
+
+class TooFew(Plain):
+    def assign(self, specs):
+        return [Identity()] * (len(specs) - 1)
+
+
+class Expressions(Plain):
+    def assign(self, specs):
+        return ["identity"] * len(specs)
+
+
+class AnotherEveryTime(Alternating):
+    counter: ClassVar = itertools.count(1)
+
+    def assign(self, specs):
+        return [TopK(count=next(self.counter)) for _ in specs]
+
+
+class HidesState(Alternating):
+    @property
+    def capabilities(self):
+        return Capabilities()
+
+
+class ClaimsLossless(Plain):
+    def assign(self, specs):
+        return [TopK(count=1, error_feedback=False)] * len(specs)
+
+
+GOOD = [Alternating, Plain]
+
+BAD = [
+    ("test_it_has_a_name_for_the_registry", NameWithSpaces),
+    ("test_its_config_survives_json_and_makes_an_equal_one", ForgetsItsConfig),
+    ("test_it_assigns_an_encoder_to_every_tensor", TooFew),
+    ("test_it_assigns_an_encoder_to_every_tensor", Expressions),
+    ("test_equal_ones_assign_equal_encoders", AnotherEveryTime),
+    ("test_its_encoders_keep_no_state_unless_it_declares_that_it_needs_some", HidesState),
+    ("test_what_it_declares_lossless_comes_back", ClaimsLossless),
+]
