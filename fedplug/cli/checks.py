@@ -115,8 +115,17 @@ def check_cuda() -> Finding:
     return Finding("ok", detail)
 
 
-def check_runtime() -> Finding:
+def check_inprocess_runtime() -> Finding:
     """The compiled op gives the NumPy kernel's bits inside a TFF computation on the in-process runtime."""
+    return _check_runtime("inprocess", "fused")
+
+
+def check_native_runtime() -> Finding:
+    """TFF's stock worker starts, and the op's plain TensorFlow twin gives the NumPy kernel's bits there."""
+    return _check_runtime("native", "reference")
+
+
+def _check_runtime(runtime_name: str, lowering: str) -> Finding:
     import numpy as np
     import tensorflow as tf
     import tensorflow_federated as tff
@@ -129,21 +138,22 @@ def check_runtime() -> Finding:
 
     @tff.tensorflow.computation(update)  # type: ignore[misc]
     def encode(delta: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        chosen = ops.topk_residual(delta, tf.zeros_like(delta), k, lowering="fused")
+        chosen = ops.topk_residual(delta, tf.zeros_like(delta), k, lowering=lowering)
         return chosen.values, chosen.indices, chosen.residual
 
     @tff.federated_computation(tff.FederatedType(update, tff.CLIENTS))  # type: ignore[misc]
     def encode_on_clients(values: object) -> object:
         return tff.federated_map(encode, values)
 
-    with runtime.use_runtime("inprocess"):
+    with runtime.use_runtime(runtime_name):
         results = encode_on_clients(list(deltas))
     for delta, result in zip(deltas, results, strict=True):
         residual = np.zeros_like(delta)
         expected = (*kernels.topk_residual(delta, residual, k), residual)
         if not all(np.array_equal(got, want) for got, want in zip(result, expected, strict=True)):
             return Finding("fail", "the op inside TFF and the NumPy kernel differ", _REINSTALL)
-    return Finding("ok", f"topk_residual inside TFF on {clients} clients equals the NumPy kernel bit for bit")
+    what = "topk_residual" if lowering == "fused" else "the TensorFlow twin of topk_residual"
+    return Finding("ok", f"{what} on {clients} clients equals the NumPy kernel bit for bit")
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
@@ -155,7 +165,8 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "kernels": check_kernels,
     "op library": check_op_library,
     "CUDA": check_cuda,
-    "runtime": check_runtime,
+    "inprocess": check_inprocess_runtime,
+    "native": check_native_runtime,
 }
 """In the order in which one can break the next."""
 

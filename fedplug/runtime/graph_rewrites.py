@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from fedplug.runtime.placement import keep_data_on_cpu
 from fedplug.runtime.reduce_loops import draws_on, iterate_reductions, loop_output
 
 __all__ = ["PrivateGraph", "make_private", "node_of"]
@@ -79,6 +80,7 @@ def make_private(
     if initialize_op:
         _run_after_initializer(private, initialize_op)
     _forget_missing_colocations(private)
+    keep_data_on_cpu(_all_nodes(private))
     exclusive = any("Dataset" in node.op or "Iterator" in node.op for node in _all_nodes(private))
     return PrivateGraph(private, fetches, one_shot, exclusive)
 

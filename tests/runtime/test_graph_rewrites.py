@@ -34,6 +34,29 @@ def test_only_what_the_fetches_need_is_kept_and_the_given_graph_is_not_changed()
     assert graph.SerializeToString(deterministic=True) == before
 
 
+def test_data_sets_stay_on_the_cpu_and_the_rest_where_it_asked_to_be():
+    @tf.function
+    def step(total, x):
+        with tf.device("/device:GPU:0"):
+            return tf.linalg.matmul(total, x)
+
+    def build():
+        data = tf.data.Dataset.from_tensors(tf.ones([2, 2])).repeat(3)
+        tf.identity(data.reduce(tf.eye(2), step), name="reduced")
+        iterator = tf.compat.v1.data.make_initializable_iterator(data)
+        with tf.device("/device:GPU:0"):
+            tf.identity(iterator.get_next(), name="element")
+
+    private = make_private(graph_of(build), ["reduced:0", "element:0"], "", "p_").graph_def
+    everywhere = [*private.node, *(node for f in private.library.function for node in f.node_def)]
+    devices = {node.op: node.device for node in everywhere}
+    of_data = {op for op in devices if "Dataset" in op or "Iterator" in op or "Optional" in op}
+    assert {"TensorDataset", "RepeatDataset", "IteratorGetNext", "IteratorGetNextAsOptional"} <= of_data
+    assert {devices[op] for op in of_data} == {"/device:CPU:0"}
+    assert devices["MatMul"] == "/device:GPU:0"
+    assert devices["While"] == ""
+
+
 def test_a_fetch_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="no node 'absent'"):
         make_private(graph_of(lambda: tf.constant(1)), ["absent:0"], "", "p_")
