@@ -35,6 +35,9 @@ _CONFIGURED_KINDS = ("aggregator", "encoder", "schedule")
 def encoder(text: str) -> Encoder:
     """The encoder an expression describes, such as ``"topk(0.01)"`` or ``"topk(0.01) | qsgd(8) | rice"``.
 
+    Rules and budgets are written in the same way; they are `fedplug.encoders.WholeModel`s, which stand
+    wherever a process takes an encoder.
+
     Raises:
         ConfigError: The expression cannot be read, or an encoder refuses its arguments.
         CapabilityError: Several stages are not a sparsifier, a quantizer and an index coder, in this order.
