@@ -42,16 +42,25 @@ def ratio(ways: dict[str, float], above: str, below: str) -> str:
     return f"{ways[above] / ways[below]:.3g}"
 
 
+def op_overhead(ways: dict[str, float]) -> str:
+    """Microseconds that the op takes beyond an empty call and the kernel."""
+    if not {"op, error", "TensorFlow call", "kernel, error"} <= ways.keys():
+        return "not run"
+    return f"{(ways['op, error'] - ways['TensorFlow call'] - ways['kernel, error']) * 1e6:.3g}"
+
+
 def milliseconds(ways: dict[str, float], way: str) -> str:
     return f"{ways[way] * 1e3:.3g}" if way in ways else "not run"
 
 
 def topk_table(run: dict[str, Any]) -> list[str]:
     header = ["n", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS)]
+    header += ["op beyond kernel and empty call, us"]
     header += [f"speed-up over {way}" for way in PEERS]
     rows = [
         [f"{n:.0e}", str(share), milliseconds(ways, "floor")]
         + [ratio(ways, way, "floor") for way in KERNELS]
+        + [op_overhead(ways)]
         + [ratio(ways, way, "kernel, drop") for way in PEERS]
         for (n, share), ways in medians(run, "topk", "n", "share").items()
     ]
