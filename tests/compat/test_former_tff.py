@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.compat import former_tff
@@ -83,3 +87,19 @@ def test_metrics_that_count_no_bytes_are_told_apart_from_no_bytes() -> None:
     with pytest.raises(ConfigError, match="round 0 count no bytes"):
         former_tff.size_info([{"aggregator": {"mean_value": ()}}])
     assert former_tff.size_info([]) == former_tff.SizeInfo([], [])
+
+
+def test_the_program_in_the_documentation_runs(capsys) -> None:
+    page = Path(__file__).parents[2] / "docs" / "compat.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+    def model_fn():
+        layer = tf.keras.layers.Dense(2, kernel_initializer="zeros", input_shape=(4,))
+        spec = (tf.TensorSpec([None, 4]), tf.TensorSpec([None, 2]))
+        loss = tf.keras.losses.MeanSquaredError()
+        return tff.learning.models.from_keras_model(tf.keras.Sequential([layer]), loss=loss, input_spec=spec)
+
+    data = tf.data.Dataset.from_tensors((tf.ones([3, 4]), tf.ones([3, 2])))
+    sgd = tff.learning.optimizers.build_sgdm(0.1)
+    exec(program, {"tff": tff, "model_fn": model_fn, "sgd": sgd, "client_datasets": [data, data]})
+    assert capsys.readouterr().out.startswith("3 rounds: 0 bytes down")

@@ -1,0 +1,234 @@
+"""Aggregators by composition: small whole numbers, secure sums, clipping, noise, fedplug inside TFF's.
+
+The aggregator written here scales values on the clients to whole numbers of 8 bits, lets any sum add them up,
+and scales back on the server, which learns from each sum how wide the numbers of the next round have to be.
+It is three functions; state, measurements, structured values and whatever is inside come with
+`fedplug.process.TransformFactory`. Next to it stacks of parts that exist, of TFF's and of fedplug's.
+
+Clients estimate the mean of a kernel and a bias that drift from round to round, first all honest, then with
+one of them sending numbers a thousand times too large.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_privacy import GaussianSumQuery
+from tqdm import tqdm
+
+import fedplug
+from fedplug.compat.former_tff import size_info
+from fedplug.process import (
+    Transform,
+    TransformFactory,
+    build_aggregation_factory,
+    build_linear_sum_factory,
+    build_sum_factory,
+)
+
+SHAPES = collections.OrderedDict(kernel=[50, 10], bias=[10])
+VALUE = tff.to_type(
+    collections.OrderedDict((name, tff.TensorType(np.float32, shape)) for name, shape in SHAPES.items())
+)
+WEIGHT = tff.TensorType(np.float32)
+LARGEST = 127  # of 8 bits with a sign
+
+
+class FixedPoint(Transform):
+    """Whole numbers of 8 bits in place of floats; the server's state is the range they stand for."""
+
+    def init_state(self) -> dict:
+        """A guess, mended after the first round."""
+        return {"range": tf.constant(1.0)}
+
+    def forward(self, value: dict, state: dict) -> dict:
+        """On a client: scales, rounds, and adds a one, which makes the sum count the clients."""
+
+        def scaled(x: tf.Tensor) -> tf.Tensor:
+            return tf.cast(tf.round(LARGEST * tf.clip_by_value(x / state["range"], -1.0, 1.0)), tf.int32)
+
+        return {"numbers": tf.nest.map_structure(scaled, value), "clients": tf.constant(1)}
+
+    def backward(self, total: dict, state: dict) -> dict:
+        """On the server: scales back."""
+        return tf.nest.map_structure(
+            lambda x: tf.cast(x, tf.float32) / LARGEST * state["range"], total["numbers"]
+        )
+
+    def next_state(self, total: dict, state: dict) -> dict:
+        """Room for three times the largest entry of this round's mean, as clients differ."""
+        entries = [tf.reduce_max(tf.abs(x)) for x in tf.nest.flatten(self.backward(total, state))]
+        mean = tf.reduce_max(entries) / tf.cast(total["clients"], tf.float32)
+        return {"range": tf.maximum(3.0 * mean, 1e-3)}
+
+    def measure(self, total: dict, state: dict) -> dict:
+        """What the round was done with."""
+        return {"range": state["range"], "clients": total["clients"]}
+
+
+def mean_of(value_sum: Any) -> Any:
+    """TFF's weighted mean over a sum."""
+    return tff.aggregators.MeanFactory(value_sum_factory=value_sum)
+
+
+def secure_sum(bound: float) -> Any:
+    """TFF's secure sum: the server sees what all clients sent together, and nothing else."""
+    return tff.aggregators.SecureSumFactory(upper_bound_threshold=bound, lower_bound_threshold=-bound)
+
+
+def follow(quantile: float, initial: float, multiplier: float = 1.0) -> Any:
+    """A bound that follows what was seen."""
+    return tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
+        initial, quantile, learning_rate=0.2, multiplier=multiplier
+    )
+
+
+def clipped(inner: Any) -> Any:
+    """TFF's clipping to a large norm of those seen, after zeroing what is far beyond what was seen."""
+    inner = tff.aggregators.clipping_factory(follow(0.8, 30.0), inner)
+    return tff.aggregators.zeroing_factory(follow(0.9, 10.0, multiplier=2.0), inner)
+
+
+def private(inner: Any) -> Any:
+    """TFF's differential privacy: clips to 60, adds up, adds noise to the sum."""
+    return tff.aggregators.DifferentiallyPrivateFactory(GaussianSumQuery(60.0, 2.0), inner)
+
+
+STACKS: dict[str, Callable[[], Any]] = {
+    "mean": lambda: mean_of(tff.aggregators.SumFactory()),
+    "mean(fixed point(sum))": lambda: mean_of(TransformFactory(FixedPoint())),
+    "mean(fixed point(secure sum))": lambda: mean_of(TransformFactory(FixedPoint(), secure_sum(LARGEST))),
+    "mean(randomk(0.5)(secure sum))": lambda: mean_of(
+        build_linear_sum_factory("randomk(0.5)", secure_sum(1e4))
+    ),
+    "mean(qsgd(8))": lambda: mean_of(build_sum_factory("qsgd(8)")),
+    "zeroing(clipping(mean(qsgd(8))))": lambda: clipped(mean_of(build_sum_factory("qsgd(8)"))),
+    "zeroing(clipping(float16 mean))": lambda: clipped(build_aggregation_factory(fedplug.encoder("float16"))),
+    "mean(private(sum))": lambda: mean_of(private(build_sum_factory("identity", private=True))),
+}
+
+
+class Result(NamedTuple):
+    """What a stack ends with.
+
+    Attributes:
+        error: Relative, of the means of all rounds but the first ten.
+        bytes_up: Of one client in one round; None where nothing counts them.
+        measurements: Of the last round.
+    """
+
+    error: float
+    bytes_up: float | None
+    measurements: Any
+
+
+def make_values(rounds: int, clients: int, broken: bool, seed: int) -> tuple[list[list[Any]], list[Any]]:
+    """Every client's value in every round, and the weighted mean of the honest ones."""
+    rng = np.random.default_rng(seed)
+    center = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+    weights = client_weights(clients)
+    values, means = [], []
+    for _ in range(rounds):
+        center = {name: x + 0.1 * rng.normal(size=x.shape) for name, x in center.items()}
+        of_round = [
+            collections.OrderedDict(
+                (name, (x + 0.3 * rng.normal(size=x.shape)).astype(np.float32)) for name, x in center.items()
+            )
+            for _ in range(clients)
+        ]
+        means.append(
+            {name: np.average([v[name] for v in of_round], axis=0, weights=weights) for name in SHAPES}
+        )
+        if broken:
+            of_round[0] = collections.OrderedDict((name, 1000 * x) for name, x in of_round[0].items())
+        values.append(of_round)
+    return values, means
+
+
+def client_weights(clients: int) -> list[float]:
+    """Some clients weigh twice as much as others."""
+    return [1.0 + number % 2 for number in range(clients)]
+
+
+def run(name: str, rounds: int, clients: int, broken: bool, seed: int) -> Result:
+    """Aggregates round after round with one stack."""
+    values, means = make_values(rounds, clients, broken, seed)
+    process = STACKS[name]().create(VALUE, WEIGHT)
+    state, errors, metrics = process.initialize(), [], []
+    for of_round, mean in zip(values, means, strict=True):
+        output = process.next(state, of_round, client_weights(clients))
+        state = output.state
+        metrics.append(output.measurements)
+        errors.append(relative_error(output.result, mean))
+    try:
+        bytes_up = sum(size_info(metrics).aggregated_bits) / 8 / rounds / clients
+    except fedplug.errors.ConfigError:  # a sum of TFF's alone does not count what it sends
+        bytes_up = None
+    return Result(float(np.mean(errors[10:])), bytes_up, metrics[-1])
+
+
+def relative_error(found: Any, true: Any) -> float:
+    """``||found - true|| / ||true||`` over all tensors."""
+    difference, size = (
+        np.concatenate([np.ravel(x) for x in tensors])
+        for tensors in ([found[n] - true[n] for n in SHAPES], [true[n] for n in SHAPES])
+    )
+    return float(np.linalg.norm(difference) / np.linalg.norm(size))
+
+
+def compare(rounds: int, clients: int, seed: int) -> dict[str, tuple[Result, Result]]:
+    """Every stack, with all clients honest and with one broken."""
+    results = {}
+    with fedplug.use_runtime("inprocess"), tqdm(total=2 * len(STACKS), unit="run") as progress:
+        for name in STACKS:
+            progress.set_description(name)
+            pair = []
+            for broken in (False, True):
+                pair.append(run(name, rounds, clients, broken, seed))
+                progress.update()
+            results[name] = tuple(pair)
+    return results
+
+
+def plot(results: dict[str, tuple[Result, Result]], path: Path) -> None:
+    """The errors as bars."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(results))
+    axes.barh(places - 0.2, [honest.error for honest, _ in results.values()], 0.4, label="all honest")
+    axes.barh(places + 0.2, [broken.error for _, broken in results.values()], 0.4, label="one broken")
+    axes.set(xscale="log", xlabel="relative error of the mean")
+    axes.set_yticks(places, list(results))
+    axes.invert_yaxis()
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Reads the arguments, runs every stack, prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the errors (needs matplotlib)")
+    arguments = parser.parse_args()
+    results = compare(arguments.rounds, arguments.clients, arguments.seed)
+    print(f"\n{'relative error of the mean':34}  all honest  one broken  bytes/client/round")
+    for name, (honest, broken) in results.items():
+        bytes_up = "not counted" if honest.bytes_up is None else f"{honest.bytes_up:,.0f}"
+        print(f"{name:34}  {honest.error:10.4f}  {broken.error:10.4f}  {bytes_up:>18}")
+    if arguments.plot:
+        plot(results, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
