@@ -88,8 +88,8 @@ def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
         sizes["round"] += size(value)
         return put(value)
 
-    def counting_get(reference: Any) -> Any:
-        value = get(reference)
+    def counting_get(reference: Any, **options: Any) -> Any:
+        value = get(reference, **options)
         sizes["round"] += size(value)
         return value
 

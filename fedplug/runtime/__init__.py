@@ -1,7 +1,8 @@
-"""Where TFF computations run: in this process, or in the stock worker.
+"""Where TFF computations run: in this process, in the stock worker, or on the workers of a Ray cluster.
 
 `use_runtime("inprocess")` lets every TFF computation of this thread run with the TensorFlow of this process,
-so that custom ops work and values are passed by reference; `use_runtime("native")` is TFF's own worker.
+so that custom ops work and values are passed by reference; `use_runtime("native")` is TFF's own worker;
+`use_runtime("ray")` spreads the clients of a round over many machines.
 """
 
 from __future__ import annotations

@@ -36,7 +36,6 @@ class ClientHandle:
 
     Attributes:
         type_signature: The TFF type of the value.
-        lost: Whether the client was left out of the round (`on_lost="skip"`), so that there is no value.
     """
 
     def __init__(self, reference: ray.ObjectRef[Any] | None, type_signature: tff.Type, client: int) -> None:
@@ -46,7 +45,7 @@ class ClientHandle:
 
     @property
     def lost(self) -> bool:
-        """Whether there is no value."""
+        """Whether there is no value, because the client was left out of its round (`on_lost="skip"`)."""
         return self.reference is None
 
     def read(self) -> Any:

@@ -70,16 +70,12 @@ def create_ray_execution_context(
     """
     _check_choice("client_results", client_results, ["handles", "values"])
     _check_choice("on_lost", on_lost, ["fail", "skip"])
-    for name, number in [("clients_at_a_time", clients_at_a_time), ("clients_per_slice", clients_per_slice)]:
-        if number < 1:
-            raise ConfigError(f"{name} must be at least 1, found {number!r}")
-    if retries < 0:
-        raise ConfigError(f"retries must be at least 0, found {retries!r}")
+    _check_at_least(1, clients_at_a_time=clients_at_a_time, clients_per_slice=clients_per_slice)
+    _check_at_least(1, workers=1 if workers is None else workers)
+    _check_at_least(0, retries=retries)
     connected = _connect(address)
     if workers is None:
-        workers = int(ray.cluster_resources().get("CPU", 1)) // clients_at_a_time
-    if workers < 1:
-        raise ConfigError(f"there must be at least one worker, found {workers!r}")
+        workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // clients_at_a_time)
     limits = Limits(start_timeout=start_timeout, task_timeout=slice_timeout, retries=retries)
     pool = Workers(workers, functools.partial(start_worker, clients_at_a_time, worker_setup), limits)
     cluster = Cluster(pool, clients_per_slice, skip_lost=on_lost == "skip")
@@ -145,6 +141,12 @@ class RayContext(InProcessSyncContext):
 
 def _hand_out_values(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
     return materialize(here(value, type_spec), type_spec, num_clients)
+
+
+def _check_at_least(least: int, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < least:
+            raise ConfigError(f"{name} must be at least {least}, found {number!r}")
 
 
 def _check_choice(name: str, value: str, choices: list[str]) -> None:

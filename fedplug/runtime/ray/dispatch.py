@@ -26,6 +26,8 @@ __all__ = ["Limits", "Task", "Workers"]
 _POLL_SECONDS = 0.1
 _MAX_FAILED_STARTS = 3
 
+_numbers = itertools.count(1)  # of tasks: a worker is never given one of them twice
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -103,7 +105,6 @@ class Workers:
         self._start = start
         self._turn = threading.Lock()  # every call uses all workers
         self._events: queue.SimpleQueue[tuple[_Worker, int, BaseException | None]] = queue.SimpleQueue()
-        self._numbers = itertools.count(1)
         self._workers: set[_Worker] = set()
         self._idle: collections.deque[_Worker] = collections.deque()
         self._failed_starts = 0
@@ -170,7 +171,7 @@ class Workers:
         """Gives a task to an idle worker; returns whether there was one."""
         if not self._idle:
             return False
-        worker, number = self._idle[0], next(self._numbers)
+        worker, number = self._idle[0], next(_numbers)
         ended, *taken = task.submit(worker.actor, number)
         self._idle.popleft()  # not before: what cannot be pickled raises an error and keeps no worker busy
         worker.task, worker.number, worker.taken, worker.since = task, number, taken, time.monotonic()

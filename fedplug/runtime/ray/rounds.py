@@ -195,12 +195,12 @@ class Cluster:
         while True:
             try:
                 assert task.result is not None
-                return expand(ray.get(task.result))
-            except ray.exceptions.ObjectLostError:
+                return expand(ray.get(task.result, timeout=self.workers.limits.task_timeout))
+            except (ray.exceptions.ObjectLostError, ray.exceptions.GetTimeoutError) as error:
                 task.done, task.result = False, None
                 task.tries += 1
                 if task.tries > self.workers.limits.retries:
-                    raise
+                    raise WorkerError(f"{task.label}: its result was lost {task.tries} times") from error
                 self.workers.run([task], _check(round_))
 
     def _program(self, serialized: bytes) -> Shared:

@@ -178,6 +178,7 @@ class Worker:
     def _may_be_stopped(self, task: int, round_: Round) -> Iterator[None]:
         with self._changing:
             self._running[task] = round_
+            self._stopped = {number for number in self._stopped if number >= task}  # others have ended
             if task in self._stopped:
                 round_.cancellation.cancel()
         try:
@@ -185,7 +186,6 @@ class Worker:
         finally:
             with self._changing:
                 del self._running[task]
-                self._stopped.discard(task)
 
 
 @contextmanager

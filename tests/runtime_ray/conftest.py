@@ -1,0 +1,117 @@
+"""One local Ray cluster, and three workers that the contexts of these tests share: one takes 5 s to start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+SLICE = 3  # clients a worker is given at a time
+
+# Ray leaves the log files of the processes it starts to the garbage collector, and warns of changes to come.
+RAY_WARNINGS = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/runtime_ray/" in item.nodeid:
+            for mark in RAY_WARNINGS:
+                item.add_marker(mark)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """Ray itself, connected to a cluster of this machine."""
+    ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "fedplug[ray]"')
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray.init(
+        address="local",
+        num_cpus=8,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+        object_store_memory=128 * 2**20,
+    )
+    # Functions of the test modules are sent as they are, because workers cannot import them.
+    for name in [name for name in sys.modules if "runtime_ray" in name]:
+        ray.cloudpickle.register_pickle_by_value(sys.modules[name])
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def shared_workers(cluster: Any) -> Iterator[list[Any]]:
+    from fedplug.runtime.ray.context import start_worker
+
+    workers = [start_worker() for _ in range(3)]
+    yield workers
+    for worker in workers:
+        cluster.kill(worker)
+
+
+@pytest.fixture
+def on_ray(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..., Any]]:
+    """Returns a function that makes a context on some of the shared workers the current one."""
+    from fedplug.runtime.ray.context import RayContext, start_worker
+    from fedplug.runtime.ray.dispatch import Limits, Workers
+    from fedplug.runtime.ray.rounds import Cluster
+
+    def lives(worker: Any) -> bool:
+        try:
+            cluster.get(worker.ready.remote(), timeout=300)
+        except cluster.exceptions.RayActorError:
+            return False
+        return True
+
+    def make(
+        workers: int = 2,
+        *,
+        client_results: str = "values",
+        on_lost: str = "fail",
+        retries: int = 3,
+    ) -> RayContext:
+        shared_workers[:] = filter(lives, shared_workers)  # tests kill some
+        spare = shared_workers[:]
+
+        def start() -> Any:
+            if not spare:
+                shared_workers.append(start_worker())
+                return shared_workers[-1]
+            return spare.pop(0)
+
+        pool = Workers(workers, start, Limits(300, 300, retries))
+        context = RayContext(Cluster(pool, SLICE, on_lost == "skip"), client_results, 0, connected=False)
+        tff.framework.set_default_context(context)
+        return context
+
+    before = tff.framework.get_context_stack().current
+    yield make
+    tff.framework.set_default_context(before)
+
+
+def arrays(value: Any) -> list[Any]:
+    """The leaves of a result, data sets as lists of their elements."""
+    if isinstance(value, tf.data.Dataset):
+        return [leaf for element in value for leaf in arrays(element)]
+    return [np.asarray(leaf) for leaf in tf.nest.flatten(value)]
+
+
+@pytest.fixture(scope="session")
+def assert_same_bits() -> Callable[[Any, Any], None]:
+    """Returns a function that asserts equal structure, dtypes, shapes and bits."""
+    return _assert_same_bits
+
+
+def _assert_same_bits(actual: Any, expected: Any) -> None:
+    for a, e in zip(arrays(actual), arrays(expected), strict=True):
+        assert (a.dtype, a.shape) == (e.dtype, e.shape)
+        assert a.tobytes() == e.tobytes()

@@ -1,0 +1,202 @@
+"""Any TFF program gives on a cluster what it gives in this process, whatever the number of workers."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.python.core.backends.mapreduce.intrinsics import federated_secure_modular_sum
+
+import fedplug
+
+F32, I32, I64 = np.float32, np.int32, np.int64
+CLIENTS, SERVER = tff.CLIENTS, tff.SERVER
+PAIR = collections.OrderedDict(b=I32, a=tff.TensorType(F32, [2]))  # not in the order of its sorted keys
+at_clients = tff.FederatedType(I32, CLIENTS)
+
+
+@tff.tensorflow.computation(I32)
+def square(x):
+    return x * x
+
+
+@tff.tensorflow.computation(I32, I32)
+def subtract(x, y):
+    return x - y
+
+
+@tff.tensorflow.computation(I32)
+def to_pair(x):
+    value = tf.cast(x, tf.float32)
+    return collections.OrderedDict(b=x, a=tf.stack([value, -value]))
+
+
+@tff.tensorflow.computation(tff.SequenceType(I32))
+def largest(numbers):
+    return numbers.reduce(-1, tf.maximum)
+
+
+@tff.tensorflow.computation
+def one():
+    return tf.constant(1, tf.int32)
+
+
+@tff.federated_computation(at_clients)
+def sums_and_means(values):
+    pairs = tff.federated_map(to_pair, values)
+    return tff.federated_sum(pairs), tff.federated_mean(pairs["a"]), tff.federated_max(values)
+
+
+@tff.federated_computation(at_clients, tff.FederatedType(I32, SERVER))
+def several_stages(values, shift):
+    squares = tff.federated_map(square, values)
+    largest_square = tff.federated_broadcast(tff.federated_max(squares))
+    differences = tff.federated_map(subtract, (largest_square, squares))
+    total = tff.federated_sum(differences)
+    rest = tff.federated_map(subtract, (differences, tff.federated_broadcast(total)))
+    return tff.federated_sum(rest), differences, total, tff.federated_map(subtract, (total, shift)), values
+
+
+@tff.federated_computation(
+    tff.FederatedType(tff.SequenceType(I32), CLIENTS), tff.FederatedType(np.str_, CLIENTS)
+)
+def of_data_and_strings(data, names):
+    return tff.federated_map(largest, data), names, tff.federated_sum(tff.federated_map(largest, data))
+
+
+@tff.federated_computation(at_clients)
+def drawn_at_clients(values):
+    return tff.federated_sum(tff.federated_eval(one, CLIENTS)), tff.federated_sum(
+        tff.federated_value(2, CLIENTS)
+    )
+
+
+@tff.federated_computation(at_clients)
+def secure_sums(values):
+    pairs = tff.federated_map(square, values)
+    return (
+        tff.federated_secure_sum(values, 100),
+        tff.federated_secure_sum_bitwidth(pairs, 10),
+        federated_secure_modular_sum(values, np.int32(7)),
+    )
+
+
+@tff.tensorflow.computation(tff.TensorType(I32, [3]), I32)
+def entry(table, key):
+    return tf.gather(table, key)
+
+
+@tff.tensorflow.computation(I32)
+def keys_of(x):
+    return tf.stack([x % 3, (x + 1) % 3])
+
+
+@tff.federated_computation(at_clients, tff.FederatedType(tff.TensorType(I32, [3]), SERVER))
+def selected(values, table):
+    keys = tff.federated_map(keys_of, values)
+    chosen = tff.federated_select(keys, tff.federated_value(3, SERVER), table, entry)
+    return tff.federated_sum(tff.federated_map(largest, chosen))
+
+
+@tff.federated_computation(tff.FunctionType(I32, I32), at_clients)
+def with_a_function(function, values):
+    return tff.federated_sum(tff.federated_map(function, values))
+
+
+@tff.federated_computation(tff.FederatedType(I32, SERVER))
+def at_the_server(value):
+    return tff.federated_map(square, value)
+
+
+@tff.federated_computation(at_clients)
+def as_they_are(values):
+    return values
+
+
+NUMBERS = [3, 1, 4, 1, 5, 9, 2, 6]
+PROGRAMS = {
+    "sums, means": lambda: sums_and_means(NUMBERS),
+    "several stages": lambda: several_stages(NUMBERS, 5),
+    "data sets and strings": lambda: of_data_and_strings(
+        [tf.data.Dataset.range(n, output_type=tf.int32) for n in NUMBERS], [f"name {n}" for n in NUMBERS]
+    ),
+    "lists of elements": lambda: of_data_and_strings([[n, 1] for n in NUMBERS], ["a"] * len(NUMBERS)),
+    "evaluated by clients": lambda: drawn_at_clients(NUMBERS),
+    "secure sums": lambda: secure_sums(NUMBERS),
+    "a selection": lambda: selected(NUMBERS, [10, 20, 30]),
+    "a function as argument": lambda: with_a_function(square, NUMBERS),
+    "nothing at clients": lambda: at_the_server(7),
+    "values passed through": lambda: as_they_are(NUMBERS),
+    "no clients": lambda: several_stages([], 5)[:2],
+    "one client": lambda: several_stages([3], 5),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_gives_what_it_gives_in_process(name, on_ray, assert_same_bits):
+    with fedplug.use_runtime("inprocess"):
+        expected = PROGRAMS[name]()
+    on_ray()
+    assert_same_bits(PROGRAMS[name](), expected)
+
+
+def model_fn():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(20,), kernel_initializer="ones")])
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    spec = (tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32))
+    return tff.learning.models.from_keras_model(model, loss=loss, input_spec=spec)
+
+
+def data_of(client):
+    rng = np.random.default_rng(client)
+    x, y = rng.normal(size=(16, 20)).astype(np.float32), rng.integers(0, 3, 16).astype(np.int32)
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+
+
+@pytest.fixture(scope="module")
+def process():
+    with fedplug.use_runtime("inprocess"):
+        sgd = tff.learning.optimizers.build_sgdm(0.1)
+        built = fedplug.process.build_weighted_fed_avg(
+            model_fn, sgd, encoder="topk(0.2) | qsgd(4)", min_size=8
+        )
+    assert built.lowering == "fused"
+    return built
+
+
+def train(process, rounds=2, clients=10):
+    state, client_states = process.initialize(), [process.initialize_client()] * clients
+    for _ in range(rounds):
+        output = process.next(state, [data_of(client) for client in range(clients)], client_states)
+        state, client_states = output["state"], output["client_states"]
+    return output
+
+
+def test_compressed_training_has_the_same_bits_on_any_number_of_workers(process, on_ray, assert_same_bits):
+    results = []
+    for workers in (1, 2, 3):
+        on_ray(workers)
+        results.append(train(process))
+    assert_same_bits(results[1], results[0])
+    assert_same_bits(results[2], results[0])
+    with fedplug.use_runtime("inprocess"):
+        alone = train(process)
+    # In this process all clients are added up in a row, there in slices.
+    for ours, theirs in zip(*map(tf.nest.flatten, (results[0]["metrics"], alone["metrics"])), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_trainer_keeps_its_store_on_the_driver(process, on_ray):
+    on_ray()
+    trainer = fedplug.Trainer(process, {f"client {i}": data_of(i) for i in range(6)}, clients_per_round=4)
+    trainer.run(2)
+    assert trainer.last_metrics["aggregator"]["clients"] == 4
+
+
+def test_a_wrong_argument_is_refused_in_tffs_words(on_ray):
+    on_ray()
+    with pytest.raises(TypeError, match="Failed to serialize a value"):
+        sums_and_means([1, "two"])
