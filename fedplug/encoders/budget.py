@@ -32,8 +32,9 @@ class Budget(WholeModel):
     always send the same), the rate is multiplied by ``(budget - f) / (b - f)``, which the next round needs if
     bytes grow in proportion to entries. They nearly do, so that the mean payload is within 2 % of the budget
     after four rounds. With ``nmse`` the rate is multiplied by ``(1 - nmse) / (1 - measured)``: the energy
-    sent grows with the entries, but never faster than they do, so the step never goes too far. No step is
-    larger than 8 or smaller than 1/8, and a tensor of which anything is sent sends one entry at least.
+    sent grows with the entries, but never faster than they do, so the step never goes too far; an error below
+    that of a quantizer in the encoder cannot be reached. No step is larger than 8 or smaller than 1/8, and a
+    tensor of which anything is sent sends one entry at least.
 
     The normalised mean squared error is ``sum ||a - sent||^2 / sum ||a||^2`` over the clients of a round,
     where a is the update, with error feedback together with what earlier rounds left.
