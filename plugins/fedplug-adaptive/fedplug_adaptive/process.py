@@ -16,13 +16,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.encoders import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
-from fedplug.process import StatefulClientsProcess, choose_lowering
+from fedplug.process import StatefulClientsProcess, choose_lowering, stack_rules, variable_names
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.fed_avg import assemble_process
-from fedplug.process.parts import as_encoder
+from fedplug.process.parts import AnyEncoder, as_encoder
 from fedplug_adaptive.divergence import layer_divergences
 from fedplug_adaptive.layer_weights import (
     DivergenceSoftmax,
@@ -47,7 +46,7 @@ def build_adaptive_fed_avg(
     temperature: float = 0.001,
     weighed_on: str = "server",
     weighting: str = "auto",
-    encoder: Encoder | str | None = None,
+    encoder: AnyEncoder | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
     metrics_aggregator: Any = None,
@@ -88,6 +87,7 @@ def build_adaptive_fed_avg(
         metrics_aggregator: The same.
 
     Raises:
+        CapabilityError: The encoder does not go with the model, see `fedplug.process.stack_rules`.
         ConfigError: An argument is not valid, or the model has no metric ``loss``.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
@@ -111,7 +111,9 @@ def build_adaptive_fed_avg(
             update=work.update_type, report=tff.TensorType(np.float32, [max(chosen_layers) + 1])
         )
     )
-    model = model_encoder(as_encoder(encoder), value_type, min_size)
+    names = [*variable_names(model_fn).trainable, "report"]
+    model = model_encoder(as_encoder(encoder), value_type, min_size, names)
+    stack_rules.check(stack_rules.Stack.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)
     parts = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
     report = _build_report(work, aggregator, temperature)

@@ -47,9 +47,12 @@ def test_plain_rounds_are_federated_averaging(build, model_fn, client):
 
 def test_weights_made_on_clients_and_on_the_server_end_in_the_same_model(build, client):
     datasets = [client(seed, 8) for seed in (1, 2, 3)]
+    by_name = {"dense/*": "topk(0.5)", "dense_1/*": "float16", "report": "identity"}
     ends = {}
     for where in ("clients", "server"):
-        process = build(weighed_on=where, weighting="adaptive", layers=[0, 0, 1, 1], encoder="topk(0.5)")
+        process = build(
+            weighed_on=where, weighting="adaptive", layers=[0, 0, 1, 1], encoder=by_name, min_size=5
+        )
         output = next_round(process, process.initialize(), datasets)
         ends[where] = flat(output["state"])
         assert output["metrics"]["aggregator"]["adaptive"]
@@ -87,6 +90,15 @@ def test_a_client_without_data_among_others_is_as_if_it_were_not_there(process, 
     first = next_round(process, process.initialize(), [client(1), client(2, 0)])
     second = next_round(process, process.initialize(), [client(1)])
     np.testing.assert_array_equal(flat(first["state"]), flat(second["state"]))
+
+
+def test_the_stock_runtime_ends_in_the_same_model(build, process, client):
+    datasets = [client(1), client(2)]
+    ours = flat(next_round(process, process.initialize(), datasets)["state"])
+    with fedplug.use_runtime("native"):
+        stock = build(layers=[0, 0, 1, 1], temperature=1e-4)
+        theirs = flat(next_round(stock, stock.initialize(), datasets)["state"])
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
 def test_a_trainer_drives_it_and_goes_on_from_a_store(process, client, tmp_path):
