@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug import api, kernels
+from fedplug.encoders.base import State
 from fedplug.errors import ConfigError
 
 __all__ = ["ENCODERS", "EncoderFigures", "KernelFigures", "encoder_figures", "kernel_figures", "machine"]
@@ -124,15 +125,15 @@ def encoder_figures(expression: str, elements: int) -> EncoderFigures:
     x = tf.constant(np.random.default_rng(0).standard_normal(elements, np.float32))
     state = encoder.init_state(spec)
 
-    @tf.function(autograph=False)
-    def encode(x: tf.Tensor, state: object) -> object:
+    def encoding(x: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
         payload, next_state = encoder.encode(x, state, tf.constant(0))
         return encoder.to_wire(payload, spec), next_state
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.uint8)])
-    def decode(body: tf.Tensor) -> tf.Tensor:
+    def decoding(body: tf.Tensor) -> tf.Tensor:
         return encoder.decode(encoder.from_wire(body, spec), spec)
 
+    encode = tf.function(encoding, autograph=False)
+    decode = tf.function(decoding, autograph=False, input_signature=[tf.TensorSpec([None], tf.uint8)])
     body, _ = encode(x, state)
     error = tf.reduce_sum(tf.square(decode(body) - x)) / tf.reduce_sum(tf.square(x))
     return EncoderFigures(
