@@ -7,8 +7,8 @@ from __future__ import annotations
 
 try:
     import ray  # noqa: F401
-except ImportError as error:
-    raise ImportError(
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
         'the "ray" runtime needs Ray, which is not installed: pip install "fedplug[ray]"', name=error.name
     ) from error
 
