@@ -5,12 +5,13 @@
 #include "core/mean_magnitude.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "core/float_bits.h"
 #include "core/float_environment.h"
 #include "core/tiles.h"
+#include "core/value_loops.h"
 
 namespace fedplug {
 namespace {
@@ -24,11 +25,6 @@ constexpr std::int64_t kLastLevel = 1 << 12;
 
 constexpr std::int64_t kSmallestShare = 1 << 16;
 
-double Magnitude(float value) { return static_cast<double>(std::abs(value)); }
-double Magnitude(double value) { return std::abs(value); }
-double Magnitude(Half value) { return Magnitude(ToFloat(value)); }
-double Magnitude(BFloat16 value) { return Magnitude(ToFloat(value)); }
-
 void Round(double value, float* rounded) {
   *rounded = static_cast<float>(value);
 }
@@ -40,22 +36,16 @@ void Round(double value, BFloat16* rounded) {
   *rounded = ToBFloat16(static_cast<float>(value));
 }
 
-// The largest finite number.
-template <typename T>
-T Largest() {
-  const auto bits = static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity - 1);
-  T value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
 std::int64_t HalfOf(std::int64_t size) { return (size + 1) / 2; }
 
 template <typename T>
 class Halving {
  public:
-  Halving(const T* values, std::int64_t n)
-      : values_(values), factor_(1.0 / static_cast<double>(n)), sizes_{n} {
+  Halving(const T* values, std::int64_t n, SimdLevel level)
+      : loops_(value_loops::MeanLoopsFor<T>(level)),
+        values_(values),
+        share_(1.0 / static_cast<double>(n)),
+        sizes_{n} {
     while (sizes_.back() > kLastLevel) sizes_.push_back(HalfOf(sizes_.back()));
   }
 
@@ -76,9 +66,7 @@ class Halving {
   void Add(std::size_t level, std::int64_t first, std::int64_t width,
            double* spare, double* sum) const {
     if (level == 0) {
-      for (std::int64_t i = 0; i < width; ++i) {
-        sum[i] = Magnitude(values_[first + i]) * factor_;
-      }
+      loops_.shares(values_ + first, width, share_, sum);
       return;
     }
     Add(level - 1, first, width, spare, sum);
@@ -86,21 +74,23 @@ class Halving {
     const std::int64_t pairs = std::min(width, sizes_[level - 1] - second);
     if (pairs <= 0) return;
     Add(level - 1, second, pairs, spare + kStrip, spare);
-    for (std::int64_t i = 0; i < pairs; ++i) sum[i] += spare[i];
+    loops_.add(spare, pairs, sum);
   }
 
+  value_loops::MeanLoops<T> loops_;
   const T* values_;
-  double factor_;
+  double share_;
   std::vector<std::int64_t> sizes_;
 };
 
 }  // namespace
 
 template <typename T>
-T MeanMagnitude(const T* values, std::int64_t n, Parallel& parallel) {
+T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
+                Parallel& parallel) {
   if (n == 0) return T{};
   const DefaultFloatEnvironment environment;
-  const Halving<T> halving(values, n);
+  const Halving<T> halving(values, n, level);
   std::vector<double> terms(static_cast<std::size_t>(halving.terms()));
   const std::int64_t strips = (halving.terms() + kStrip - 1) / kStrip;
   const int tiles = static_cast<int>(
@@ -124,13 +114,18 @@ T MeanMagnitude(const T* values, std::int64_t n, Parallel& parallel) {
     left = half;
   }
   T mean;
-  Round(std::min(terms[0], Magnitude(Largest<T>())), &mean);
+  Round(terms[0], &mean);
+  const auto bits = static_cast<FloatBitsOf<T>>(
+      ToBits(mean) - !IsFinite(mean));  // beyond the largest comes infinity
+  std::memcpy(&mean, &bits, sizeof(mean));
   return mean;
 }
 
-template float MeanMagnitude(const float*, std::int64_t, Parallel&);
-template double MeanMagnitude(const double*, std::int64_t, Parallel&);
-template Half MeanMagnitude(const Half*, std::int64_t, Parallel&);
-template BFloat16 MeanMagnitude(const BFloat16*, std::int64_t, Parallel&);
+template float MeanMagnitude(const float*, std::int64_t, SimdLevel, Parallel&);
+template double MeanMagnitude(const double*, std::int64_t, SimdLevel,
+                              Parallel&);
+template Half MeanMagnitude(const Half*, std::int64_t, SimdLevel, Parallel&);
+template BFloat16 MeanMagnitude(const BFloat16*, std::int64_t, SimdLevel,
+                                Parallel&);
 
 }  // namespace fedplug

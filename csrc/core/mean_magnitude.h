@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/parallel.h"
+#include "core/simd.h"
 
 namespace fedplug {
 
@@ -13,14 +14,16 @@ namespace fedplug {
 // smaller one where they are odd) is added to the lower half, until one is
 // left. At most the largest finite number of T; 0 for n = 0.
 //
-// REQUIRES: 0 <= n < 2^31; every value is finite. T is float, double, Half or
+// REQUIRES: 0 <= n < 2^31; every value is finite;
+//           IsSupported(level). T is float, double, Half or
 //           BFloat16
 // SHAPE:    values[n]
-// THREADS:  uses `parallel`; the result does not depend on the number of
-//           threads
+// THREADS:  uses `parallel`; the result depends neither on the number of
+//           threads nor on the SIMD level
 // COST:     reads sizeof(T) bytes per element
 template <typename T>
-T MeanMagnitude(const T* values, std::int64_t n, Parallel& parallel);
+T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
+                Parallel& parallel);
 
 }  // namespace fedplug
 

@@ -65,7 +65,7 @@ bool EncodeScale(const Job<T>& job, const T* values, Parallel& parallel,
                  std::uint8_t* data) {
   using Wide = WideOf<T>;
   if (job.code.form == ValueForm::kSign) {
-    const T mean = MeanMagnitude(values, job.count, parallel);
+    const T mean = MeanMagnitude(values, job.count, job.simd, parallel);
     Wide wide;
     job.convert.widen(&mean, 1, &wide);
     WriteScale(job, wide, 0, data);

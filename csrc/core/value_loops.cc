@@ -127,6 +127,19 @@ FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(const std::uint8_t* levels,
   }
 }
 
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void SharesLoop(const T* x, std::int64_t n, double share,
+                                      double* terms) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    terms[i] = static_cast<double>(std::abs(Wide(x[i]))) * share;
+  }
+}
+
+FEDPLUG_ALWAYS_INLINE void AddLoop(const double* terms, std::int64_t n,
+                                   double* sums) {
+  for (std::int64_t i = 0; i < n; ++i) sums[i] += terms[i];
+}
+
 FEDPLUG_ALWAYS_INLINE void NoiseLoop(const Philox& philox,
                                      std::int64_t first_draw,
                                      std::int64_t draws, float* noise) {
@@ -156,8 +169,22 @@ FEDPLUG_ALWAYS_INLINE std::uint64_t PullApart(std::uint64_t x, int bits) {
   return (x & one) | ((x & (one << bits)) << (8 - bits));
 }
 
+// The lowest bits of eight bytes in one: the product moves byte i's to place
+// 56 + i, and no two meet.
+FEDPLUG_ALWAYS_INLINE std::uint8_t PushBitsTogether(std::uint64_t x) {
+  return static_cast<std::uint8_t>((x * 0x0102040810204080u) >> 56);
+}
+
 FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,
                                     int bits, std::uint8_t* packed) {
+  if (bits == 1) {
+    for (std::int64_t i = 0; i < n; i += 8, ++packed) {
+      std::uint64_t word;
+      std::memcpy(&word, levels + i, sizeof(word));
+      *packed = PushBitsTogether(word);
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
     std::uint64_t word;
     std::memcpy(&word, levels + i, sizeof(word));
@@ -247,6 +274,17 @@ LevelLoops<T> LevelLoopsFor(SimdLevel level) {
           Baseline<SignsLoop<T>>,    Baseline<TimesScaleLoop<T>>};
 }
 
+template <typename T>
+MeanLoops<T> MeanLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {Avx2<SharesLoop<T>>, Avx2<AddLoop>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<SharesLoop<T>>, Baseline<AddLoop>};
+}
+
 BitLoops BitLoopsFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
   if (level != SimdLevel::kBaseline) {
@@ -261,6 +299,10 @@ template ConvertLoops<float> ConvertLoopsFor(SimdLevel);
 template ConvertLoops<double> ConvertLoopsFor(SimdLevel);
 template ConvertLoops<Half> ConvertLoopsFor(SimdLevel);
 template ConvertLoops<BFloat16> ConvertLoopsFor(SimdLevel);
+template MeanLoops<float> MeanLoopsFor(SimdLevel);
+template MeanLoops<double> MeanLoopsFor(SimdLevel);
+template MeanLoops<Half> MeanLoopsFor(SimdLevel);
+template MeanLoops<BFloat16> MeanLoopsFor(SimdLevel);
 template LevelLoops<float> LevelLoopsFor(SimdLevel);
 template LevelLoops<double> LevelLoopsFor(SimdLevel);
 

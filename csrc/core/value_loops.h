@@ -60,6 +60,14 @@ struct LevelLoops {
                       T scale, T* x);
 };
 
+// What a mean is made of; T as for ConvertLoops.
+template <typename T>
+struct MeanLoops {
+  // terms = |x| * share
+  void (*shares)(const T* x, std::int64_t n, double share, double* terms);
+  void (*add)(const double* terms, std::int64_t n, double* sums);
+};
+
 struct BitLoops {
   // See Philox::Uniform.
   void (*noise)(const Philox& philox, std::int64_t first_draw,
@@ -80,6 +88,8 @@ template <typename T>
 ConvertLoops<T> ConvertLoopsFor(SimdLevel level);
 template <typename T>
 LevelLoops<T> LevelLoopsFor(SimdLevel level);
+template <typename T>
+MeanLoops<T> MeanLoopsFor(SimdLevel level);
 BitLoops BitLoopsFor(SimdLevel level);
 
 }  // namespace fedplug::value_loops
