@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -45,7 +47,11 @@ def cluster() -> Iterator[Any]:
     for name in [name for name in sys.modules if "runtime_ray" in name]:
         ray.cloudpickle.register_pickle_by_value(sys.modules[name])
     yield ray
-    ray.shutdown()
+    with warnings.catch_warnings():
+        # Collected here and not in a test of another folder.
+        warnings.simplefilter("ignore", ResourceWarning)
+        ray.shutdown()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
