@@ -1,64 +1,112 @@
 """A server's memory while it adds up N compressed updates: one accumulator, whatever N is.
 
-Each payload is decoded straight into the sum and forgotten. Next to it the obvious way: decode all of them,
-then add up. For every N a process of its own measures by how much its peak memory grows beyond that of adding
-up three. The payloads are made one at a time, as they would arrive.
+Each payload is decoded straight into the sum and forgotten: by the encoder alone, and in a TFF process in
+fedplug's runtime. Next to it the encoded sum that TFF has, in TFF's own runtime, and the obvious way: decode
+all, then add up. Every number is the peak memory of a process of its own, with the worker processes it
+starts. The updates are made one at a time, as they would arrive.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
 from tqdm import tqdm
 
-WAYS = ("as they arrive", "decode, then add")
+import fedplug
+from fedplug.encoders import ModelEncoder
+
+ENCODER = "topk(0.01, error_feedback=False)"
 
 
-def measure(way: str, clients: int, size: int) -> float:
-    """Peak memory that adding up takes, in MB above what was in use before it began; in this process."""
-    import numpy as np
-    import tensorflow as tf
+def update(seed: tf.Tensor, size: int) -> tf.Tensor:
+    """A client's update."""
+    return tf.random.stateless_uniform([size], [seed, 0], -1.0, 1.0)
 
-    import fedplug
-    from fedplug.encoders import ModelEncoder
 
-    encoder = ModelEncoder(fedplug.encoder("topk(0.01, error_feedback=False)"), [tf.TensorSpec([size])])
-
-    @tf.function
-    def encode(seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        update = tf.random.stateless_uniform([size], [seed, 0], -1.0, 1.0)
-        return encoder.encode([update], encoder.init_state(), 0)[0]
-
-    decode = tf.function(encoder.decode)
+def add_as_they_arrive(clients: int, size: int) -> None:
+    """By the encoder alone: `ModelEncoder.accumulate`."""
+    encoder = ModelEncoder(fedplug.encoder(ENCODER), [tf.TensorSpec([size])])
+    encode = tf.function(lambda seed: encoder.encode([update(seed, size)], encoder.init_state(), 0)[0])
     add = tf.function(lambda sums, buffers: encoder.accumulate(sums, buffers, tf.constant(1.0)))
+    sums = (tf.zeros([size]),)
+    for seed in range(clients):
+        sums = add(sums, encode(tf.constant(seed)))
 
-    def total(count: int) -> np.ndarray:
-        if way == WAYS[0]:
-            sums = (tf.zeros([size]),)
-            for seed in range(count):
-                sums = add(sums, encode(tf.constant(seed)))
-            return sums[0].numpy()
-        return sum(decoded[0].numpy() for decoded in [decode(encode(tf.constant(s))) for s in range(count)])
 
-    total(3)  # traces the functions and lets the allocator take what a step takes
-    before = peak()
-    total(clients)
-    return peak() - before
+def decode_then_add(clients: int, size: int) -> None:
+    """The obvious way: every update is decoded, and then all are added up."""
+    encoder = ModelEncoder(fedplug.encoder(ENCODER), [tf.TensorSpec([size])])
+    encode = tf.function(lambda seed: encoder.encode([update(seed, size)], encoder.init_state(), 0)[0])
+    decode = tf.function(encoder.decode)
+    decoded = [decode(encode(tf.constant(seed)))[0].numpy() for seed in range(clients)]
+    sum(decoded)
+
+
+def add_in_a_process(factory: tff.aggregators.UnweightedAggregationFactory, clients: int, size: int) -> None:
+    """In a TFF process of an aggregation factory, where the clients make their updates."""
+    process = factory.create(tff.TensorType(np.float32, [size]))
+
+    @tff.tensorflow.computation(np.int32)
+    def make(seed: tf.Tensor) -> tf.Tensor:
+        return update(seed, size)
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def total(seeds: object) -> object:
+        return process.next(process.initialize(), tff.federated_map(make, seeds)).result
+
+    total(list(range(clients)))
+
+
+def fedplug_process(clients: int, size: int) -> None:
+    """A sum of fedplug's in fedplug's runtime."""
+    fedplug.use_runtime("inprocess")
+    add_in_a_process(fedplug.process.build_sum_factory(ENCODER), clients, size)
+
+
+def stock_process(clients: int, size: int) -> None:
+    """The encoded sum of TFF, 8 bits an element, in TFF's runtime."""
+    fedplug.use_runtime("native")
+    factory = tff.aggregators.EncodedSumFactory.quantize_above_threshold(8, threshold=1)
+    add_in_a_process(factory, clients, size)
+
+
+WAYS: dict[str, Callable[[int, int], None]] = {
+    "as they arrive": add_as_they_arrive,
+    "in a process": fedplug_process,
+    "TFF's encoded sum": stock_process,
+    "decode, then add": decode_then_add,
+}
 
 
 def peak() -> float:
-    """The most memory this process ever had, in MB (Linux)."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    """The most memory this process and its children ever had, in MB (Linux)."""
+    processes = [os.getpid()]
+    for parent in processes:  # grows while it is read
+        for tasks in Path(f"/proc/{parent}/task").glob("*/children"):
+            processes += [int(child) for child in tasks.read_text(encoding="ascii").split()]
+    return sum(_peak_of(process) for process in processes)
+
+
+def _peak_of(process: int) -> float:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:  # it has ended
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def measure_apart(way: str, clients: int, size: int) -> float:
-    """`measure` in a fresh process: the peak of a process never falls."""
+    """The peak memory in MB of a fresh process that adds up so many updates: a peak never falls."""
     command = [sys.executable, __file__, "--measure", way, "--clients", str(clients), "--size", str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     return float(done.stdout.split()[-1])
 
 
@@ -82,13 +130,20 @@ def main() -> None:
     parser.add_argument("--measure", choices=WAYS, help="measure one way in this very process, print MB")
     arguments = parser.parse_args()
     if arguments.measure:
-        print(measure(arguments.measure, arguments.clients[0], arguments.size))
+        WAYS[arguments.measure](arguments.clients[0], arguments.size)
+        print(peak())
         return
     results = compare(arguments.clients, arguments.size)
-    print(f"\nMB on top of adding up 3 clients; one dense update is {arguments.size * 4 / 1e6:.1f} MB")
-    print(f"{'clients':16}" + "".join(f"{count:>8,}" for count in arguments.clients))
-    for way, growth in results.items():
-        print(f"{way:16}" + "".join(f"{megabytes:8.1f}" for megabytes in growth))
+    print(
+        f"\npeak memory in MB, all of TensorFlow included; one dense update is {arguments.size * 4e-6:.1f} MB"
+    )
+    print(f"{'clients':18}" + "".join(f"{count:>8,}" for count in arguments.clients) + "  last / first")
+    for way, peaks in results.items():
+        print(
+            f"{way:18}"
+            + "".join(f"{megabytes:8.0f}" for megabytes in peaks)
+            + f"{peaks[-1] / peaks[0]:14.2f}"
+        )
 
 
 if __name__ == "__main__":
