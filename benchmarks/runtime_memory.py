@@ -1,7 +1,9 @@
-"""Draws resident memory over many rounds of federated averaging, on both runtimes; knows nothing inside them.
+"""Measures resident memory over many rounds of federated averaging, and over many clients of one round.
 
-``python -m benchmarks.runtime_memory`` writes benchmarks/results/runtime_memory.png and prints the growth
-after the warm-up. Every runtime gets a fresh process, and every round new data sets, as in an experiment.
+``python -m benchmarks.runtime_memory`` writes benchmarks/results/runtime_memory.png, with both runtimes over
+the rounds, and prints the growth after the warm-up; then the peak of a round by the number of its clients,
+each of which sends 10 MB, in this process's runtime. Every measurement gets a fresh process, and every round
+new data sets, as in an experiment. Knows nothing inside the runtimes.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import resource
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +50,18 @@ def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
     return memory
 
 
+def peak_of_a_round(clients: int) -> float:
+    """The most resident memory a process held in which one round of 10 MB updates ran."""
+    from benchmarks.test_bench_runtime import ITERATOR, digits_like, fed_avg
+    from fedplug.runtime import use_runtime
+
+    with use_runtime("inprocess"):
+        process = fed_avg([2048, 1024], 128, ITERATOR, 0.01)
+        output = process.next(process.initialize(), digits_like(clients, 16, 128))
+        assert output.metrics["client_work"]["train"]["num_examples"] == clients * 16
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
 def growth(memory: list[float]) -> tuple[float, float]:
     """MiB right after the warm-up, and the last ones: medians of 20 rounds."""
     return statistics.median(memory[WARM_UP : WARM_UP + 20]), statistics.median(memory[-20:])
@@ -65,18 +81,24 @@ def draw(memory: dict[str, list[float]]) -> None:
     figure.savefig(RESULTS, dpi=120)
 
 
+def in_fresh_process(measure: Callable[..., Any], *arguments: Any) -> Any:
+    with multiprocessing.get_context("spawn").Pool(1) as fresh:
+        return fresh.apply(measure, arguments)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=500)
     rounds = parser.parse_args().rounds
     memory: dict[str, list[float]] = {}
     for runtime in ("inprocess", "native"):
-        with multiprocessing.get_context("spawn").Pool(1) as fresh:
-            memory |= fresh.apply(over_rounds, (runtime, rounds))
+        memory |= in_fresh_process(over_rounds, runtime, rounds)
     draw(memory)
     for name, values in memory.items():
         before, after = growth(values)
-        print(f"| {name} | {before:,.0f} | {after:,.0f} | {(after / before - 1) * 100:+.1f} % |")
+        print(f"| {name} | {before:,.0f} | {after:,.0f} | {(after / before - 1) * 100:+.1f} % |", flush=True)
+    for clients in (10, 100, 1000):
+        print(f"| {clients:,} | {in_fresh_process(peak_of_a_round, clients):,.0f} |", flush=True)
 
 
 if __name__ == "__main__":

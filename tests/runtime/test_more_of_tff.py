@@ -1,0 +1,203 @@
+"""More of TFF runs unchanged, with the numbers of the stock worker; `test_learning` holds the common part."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.runtime import create_async_execution_context
+
+F32, I32 = np.float32, np.int32
+algorithms = tff.learning.algorithms
+TRAINING = 1e-6
+
+
+def examples(seed: int, size: int) -> collections.OrderedDict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(size, 4)).astype(F32)
+    return collections.OrderedDict(x=x, y=x.sum(axis=1, keepdims=True))
+
+
+SIZES = (7, 12, 3)
+CLIENTS = [tf.data.Dataset.from_tensor_slices(examples(seed, n)).batch(4) for seed, n in enumerate(SIZES)]
+
+
+def model():
+    @tf.function
+    def predict(weights, x, training):
+        kernel, bias = weights[0]
+        return x @ kernel + bias
+
+    @tf.function
+    def loss(output, label, sample_weight=None):
+        return tf.reduce_mean(tf.square(output - label))
+
+    return tff.learning.models.FunctionalModel(
+        initial_weights=((np.full([4, 1], 0.1, F32), np.zeros([1], F32)), ()),
+        predict_on_batch_fn=predict,
+        loss_fn=loss,
+        input_spec=CLIENTS[0].element_spec,
+    )
+
+
+def sgd(rate=0.1):
+    return tff.learning.optimizers.build_sgdm(rate)
+
+
+def two_rounds(process, data):
+    def run():
+        state = process.initialize()
+        for _ in range(2):
+            result = process.next(state, data)
+            state = result.state
+        return process.get_model_weights(state), result.metrics
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: algorithms.build_unweighted_fed_prox(model(), 0.5, sgd()),
+        lambda: algorithms.build_unweighted_mime_lite(model(), sgd()),
+        lambda: algorithms.build_weighted_fed_avg_with_optimizer_schedule(
+            model(), lambda round_num: 0.1 / tf.cast(round_num + 1, tf.float32), sgd
+        ),
+    ],
+    ids=["unweighted fed_prox", "unweighted mime_lite", "optimizer schedule"],
+)
+def test_learning_algorithms(same_on_both, build):
+    same_on_both(two_rounds(build(), CLIENTS), TRAINING)
+
+
+@pytest.mark.usefixtures("on_inprocess")
+def test_distributed_differential_privacy_trains():
+    """Secure sums, which the stock worker has not, and noise, which is never the same."""
+    aggregator = tff.learning.ddp_secure_aggregator(1e-6, expected_clients_per_round=3)
+    process = algorithms.build_unweighted_fed_avg(model(), sgd(), model_aggregator=aggregator)
+    plain = algorithms.build_unweighted_fed_avg(model(), sgd())
+    private, exact = (two_rounds(p, CLIENTS)()[0] for p in (process, plain))
+    # Updates are clipped, to a norm of 0.1 at first: a shorter way in the same direction.
+    moves = [weights.trainable[0].ravel() - 0.1 for weights in (private, exact)]
+    cosine = np.dot(*moves) / np.prod([np.linalg.norm(move) for move in moves])
+    assert cosine > 0.95
+
+
+VALUE = tff.StructWithPythonType([("w", tff.TensorType(F32, [3])), ("b", F32)], collections.OrderedDict)
+VALUES = [collections.OrderedDict(w=np.array([n, 0.1, -2.0], F32), b=F32(n / 3)) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        tff.aggregators.UnweightedMeanFactory(),
+        tff.aggregators.concat_factory(tff.aggregators.SumFactory()),
+        tff.aggregators.DiscreteFourierTransformFactory(tff.aggregators.SumFactory()),
+        tff.aggregators.UnweightedReservoirSamplingFactory(10, return_sampling_metadata=False),
+        tff.aggregators.add_measurements(
+            tff.aggregators.SumFactory(),
+            client_measurement_fn=lambda value: collections.OrderedDict(
+                norm=tff.federated_mean(
+                    tff.federated_map(tff.tensorflow.computation(lambda v: tf.norm(v["w"])), value)
+                )
+            ),
+        ),
+        tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
+            0.0,
+            4.0,
+            1.0,
+            record_specs=collections.OrderedDict(
+                w=tf.TensorSpec([3], tf.float32), b=tf.TensorSpec([], tf.float32)
+            ),
+            noise_seed=1,
+        ),
+    ],
+    ids=["unweighted mean", "concat", "rotation", "sample", "measurements", "dp tree"],
+)
+def test_aggregators(same_on_both, factory):
+    process = factory.create(VALUE)
+
+    def aggregate():
+        state = process.initialize()
+        for _ in range(2):
+            output = process.next(state, VALUES)
+            state = output.state
+        if isinstance(factory, tff.aggregators.UnweightedReservoirSamplingFactory):
+            return sorted(output.result["b"])  # of all, in random order
+        return output.result, output.measurements
+
+    same_on_both(aggregate, TRAINING)
+
+
+def test_private_quantile_estimation(same_on_both):
+    process = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(1.0, 0.5, 0.2)
+
+    def estimate():
+        state = process.initialize()
+        for _ in range(3):
+            state = process.next(state, [1.0, 5.0, 9.0])
+        return process.report(state)
+
+    assert same_on_both(estimate, TRAINING) > 1.0
+
+
+def test_counting_distinct_strings(same_on_both):
+    count = tff.analytics.count_distinct.create_federated_hyperloglog_computation()
+    words = [["sun", "moon"], ["sun"], ["star", "sun"]]
+
+    # A sketch made for many strings: with three, the estimate is far off, but the same.
+    same_on_both(lambda: count([tf.data.Dataset.from_tensor_slices(w) for w in words]))
+
+
+@pytest.fixture(scope="module")
+def process_of_ids():
+    """Federated averaging whose clients are ids, and a source of them."""
+    data = tff.simulation.datasets.TestClientData(
+        {f"client {s}": examples(s, n) for s, n in enumerate(SIZES)}
+    )
+    data = data.preprocess(lambda dataset: dataset.batch(4))
+    process = tff.simulation.compose_dataset_computation_with_learning_process(
+        data.dataset_computation, algorithms.build_weighted_fed_avg(model(), sgd())
+    )
+    return process, data.client_ids
+
+
+def test_data_sets_made_within_the_computation(same_on_both, process_of_ids):
+    process, ids = process_of_ids
+    same_on_both(two_rounds(process, ids), TRAINING)
+
+
+def test_the_training_program_of_tff(inprocess, process_of_ids, tmp_path):
+    process, ids = process_of_ids
+    models, metrics = tff.program.MemoryReleaseManager(), tff.program.MemoryReleaseManager()
+
+    async def program():
+        context = tff.program.NativeFederatedContext(create_async_execution_context())
+        with tff.framework.get_context_stack().install(context):
+            await tff.learning.programs.train_model(
+                train_process=process,
+                train_data_source=tff.program.ClientIdDataSource(ids),
+                train_per_round_clients=3,
+                train_total_rounds=2,
+                program_state_manager=tff.program.FileProgramStateManager(tmp_path),
+                model_output_manager=models,
+                train_metrics_manager=metrics,
+                evaluation_manager=None,
+                evaluation_periodicity=1,
+            )
+
+    loop = asyncio.new_event_loop()  # `asyncio.run` would take the thread's loop away, which simulations use
+    loop.run_until_complete(program())
+    loop.close()
+    assert list(metrics.values()) == [1, 2]
+    (trained,) = models.values().values()
+    with tff.framework.get_context_stack().install(inprocess):
+        expected, _ = two_rounds(process, ids)()
+        weights = process.get_model_weights(trained)
+    for ours, theirs in zip(weights.trainable, expected.trainable, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)  # clients are in random order
