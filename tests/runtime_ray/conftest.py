@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import socket
+import subprocess
 import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,23 +40,52 @@ def cluster() -> Iterator[Any]:
     """Ray itself, connected to a cluster of this machine."""
     ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "fedplug[ray]"')
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray.init(
-        address="local",
-        num_cpus=8,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-        object_store_memory=128 * 2**20,
-    )
-    # Functions of the test modules are sent as they are, because workers cannot import them.
-    for name in [name for name in sys.modules if "runtime_ray" in name]:
-        ray.cloudpickle.register_pickle_by_value(sys.modules[name])
-    yield ray
-    with warnings.catch_warnings():
-        # Collected here and not in a test of another folder.
-        warnings.simplefilter("ignore", ResourceWarning)
-        ray.shutdown()
-        gc.collect()
+    with _head_node() as address:
+        _connect(ray, address)
+        # Functions of the test modules are sent as they are, because workers cannot import them.
+        for name in [name for name in sys.modules if "runtime_ray" in name]:
+            ray.cloudpickle.register_pickle_by_value(sys.modules[name])
+        yield ray
+        with warnings.catch_warnings():
+            # Collected here and not in a test of another folder.
+            warnings.simplefilter("ignore", ResourceWarning)
+            ray.shutdown()
+            gc.collect()
+
+
+@contextlib.contextmanager
+def _head_node() -> Iterator[str]:
+    """Starts a cluster of this machine and yields its address.
+
+    `ray.init` would start it, too, but by forking this process, which the gRPC threads left behind by other
+    tests' stock workers do not always survive.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = f"--head --block --port={port} --num-cpus=8 --include-dashboard=false --disable-usage-stats"
+    memory = f"--object-store-memory={128 * 2**20}"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split(), memory]
+    with tempfile.TemporaryFile() as output:
+        head = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            head.terminate()
+            head.wait()
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Connects to the cluster, as soon as it is there."""
+    for seconds_left in reversed(range(60)):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError, ValueError):
+            if not seconds_left:
+                raise
+            time.sleep(1)
+        else:
+            return
 
 
 @pytest.fixture(scope="session")
