@@ -12,7 +12,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_the_examples_run_one_after_the_other(tmp_path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     checks = ["process.next(process.initialize(), [client(0)])", "assert len(values) == 10_000"]
     program = "\n".join([*blocks, *checks])
     done = subprocess.run(
