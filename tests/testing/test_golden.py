@@ -18,14 +18,14 @@ EXAMPLES = [
     for entry in catalog().entries
     if entry.builtin and entry.kind == "encoder"
     for example in parts.examples(entry)
+    if isinstance(fedplug.encoder(example), Encoder)  # those of whole models have no wire form of their own
 ]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_built_in_encoder_has_golden_payloads(example):
-    encoder = fedplug.encoder(example)
-    assert isinstance(encoder, Encoder)
-    assert list(golden.read(FOLDER, encoder.wire_id)), "add some with `python -m fedplug.testing.golden`"
+    wire_id = fedplug.encoder(example).wire_id
+    assert list(golden.read(FOLDER, wire_id)), "add some with `python -m fedplug.testing.golden`"
 
 
 def test_a_golden_payload_is_read_back_as_it_was_written(tmp_path):
