@@ -5,17 +5,38 @@
 #include "cuda/topk_residual.h"
 
 namespace fedplug::cuda {
+namespace {
 
+// `of_tensor` says which tensor of a list, or nothing.
 Status ToStatus(const TopKReport& report, std::int64_t n,
-                NonFinitePolicy policy) {
+                NonFinitePolicy policy, const std::string& of_tensor) {
   if (report.non_finite == 0 || policy == NonFinitePolicy::kDrop) return {};
   return {StatusCode::kNonFinite,
           std::to_string(report.non_finite) + " of " + std::to_string(n) +
-              " sums of delta and residual are NaN or infinite, the first at "
-              "index " +
+              " sums of delta and residual" + of_tensor +
+              " are NaN or infinite, the first at index " +
               std::to_string(report.first_non_finite) +
               "; nothing was changed. Leave this update out, or choose the "
               "policy \"drop\" to count such sums as zero"};
+}
+
+}  // namespace
+
+Status ToStatus(const TopKReport& report, std::int64_t n,
+                NonFinitePolicy policy) {
+  return ToStatus(report, n, policy, "");
+}
+
+Status ToStatus(const std::vector<TopKReport>& reports,
+                const std::vector<std::int64_t>& sizes,
+                NonFinitePolicy policy) {
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    const std::string of_tensor =
+        reports.size() == 1 ? "" : " of tensor " + std::to_string(i);
+    Status status = ToStatus(reports[i], sizes[i], policy, of_tensor);
+    if (!status.ok()) return status;
+  }
+  return {};
 }
 
 Status ToStatus(const ScatterReport& report) {

@@ -17,6 +17,9 @@ namespace {
 using topk::Group;
 using topk::Job;
 using topk::kThreads;
+using topk::Request;
+using topk::ScopeGroup;
+using topk::Sharing;
 
 template <typename T, typename Step>
 __global__ void __launch_bounds__(kThreads)
@@ -29,11 +32,11 @@ __global__ void __launch_bounds__(kThreads)
   step(DeviceBlock{}, job, tile, shared);
 }
 
-template <typename T, typename Step>
+template <typename Step>
 __global__ void __launch_bounds__(kThreads)
-    TensorKernel(const __grid_constant__ Group<T> group, const Step step) {
+    ScopeKernel(const __grid_constant__ ScopeGroup group, const Step step) {
   __shared__ typename Step::Shared shared;
-  step(DeviceBlock{}, group.jobs[blockIdx.x], shared);
+  step(DeviceBlock{}, group.scopes[blockIdx.x], shared);
 }
 
 // A step of all groups is queued before the next step of the first: Split must
@@ -41,27 +44,30 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 class StreamLauncher {
  public:
-  StreamLauncher(std::vector<Group<T>> groups, cudaStream_t stream)
-      : groups_(std::move(groups)), stream_(stream) {}
+  StreamLauncher(std::vector<Group<T>> groups, std::vector<ScopeGroup> scopes,
+                 cudaStream_t stream)
+      : groups_(std::move(groups)),
+        scopes_(std::move(scopes)),
+        stream_(stream) {}
 
   template <typename Step>
   void EachTile(const Step& step) {
     for (const Group<T>& group : groups_) {
-      if (group.Tiles() == 0) continue;
       TileKernel<<<group.Tiles(), kThreads, 0, stream_>>>(group, step);
     }
   }
 
   template <typename Step>
-  void EachTensor(const Step& step) {
-    for (const Group<T>& group : groups_) {
-      TensorKernel<<<static_cast<unsigned>(group.tensors), kThreads, 0,
-                     stream_>>>(group, step);
+  void EachScope(const Step& step) {
+    for (const ScopeGroup& group : scopes_) {
+      ScopeKernel<<<static_cast<unsigned>(group.count), kThreads, 0, stream_>>>(
+          group, step);
     }
   }
 
  private:
   std::vector<Group<T>> groups_;
+  std::vector<ScopeGroup> scopes_;
   cudaStream_t stream_;
 };
 
@@ -89,12 +95,65 @@ Status CheckSizes(const TopKTensor<T>* tensors, std::int64_t count) {
   return {};
 }
 
+// The tensors of a list with one k, each with all that is shared.
+template <typename T>
+std::vector<TopKTensor<T>> Sharers(const TensorUpdate<T>* tensors,
+                                   std::int64_t count, std::int64_t k,
+                                   T* values, std::int32_t* indices) {
+  std::vector<TopKTensor<T>> sharers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const TensorUpdate<T>& tensor = tensors[i];
+    sharers.push_back({tensor.delta, tensor.residual_in, tensor.residual_out,
+                       tensor.n, k, values, indices});
+  }
+  return sharers;
+}
+
+template <typename T>
+Status CheckSizesOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
+                       std::int64_t k) {
+  if (k < 0) return Invalid("k = " + std::to_string(k) + " is negative");
+  std::int64_t n = 0;
+  for (std::int64_t i = 0; i < count; ++i) n += tensors[i].n;
+  if (n > INT32_MAX) {
+    return Invalid("the tensors have " + std::to_string(n) +
+                   " elements together, and one k for all of them is for fewer "
+                   "than 2^31; give each its own");
+  }
+  return {};
+}
+
+// REQUIRES: the sizes are checked
+template <typename T>
+Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
+             std::size_t workspace_bytes, TopKReport* reports,
+             cudaStream_t stream) {
+  const topk::Workspace layout = topk::LayOut(request, workspace);
+  if (workspace_bytes < layout.bytes) {
+    return Invalid("the workspace has " + std::to_string(workspace_bytes) +
+                   " bytes but must have " + std::to_string(layout.bytes) +
+                   "; ask " +
+                   (request.sharing == Sharing::kOneForEach
+                        ? "TopKResidualWorkspaceBytes"
+                        : "TopKResidualOfAllWorkspaceBytes"));
+  }
+  const cudaError_t cleared =
+      cudaMemsetAsync(layout.any_non_finite, 0, layout.zeroed_bytes, stream);
+  if (cleared == cudaSuccess) {
+    StreamLauncher<T> launcher(topk::MakeGroups(request, layout, reports),
+                               topk::MakeScopeGroups(request, layout), stream);
+    topk::RunSteps<T>(policy, launcher);
+  }
+  return LaunchStatus("topk_residual");
+}
+
 }  // namespace
 
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
                                        std::int64_t count) {
-  return topk::LayOut(tensors, count, nullptr).bytes;
+  const Request<T> request = {tensors, count, Sharing::kOneForEach, nullptr};
+  return topk::LayOut(request, nullptr).bytes;
 }
 
 template <typename T>
@@ -103,21 +162,35 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     std::size_t workspace_bytes, TopKReport* reports,
                     cudaStream_t stream) {
   if (Status status = CheckSizes(tensors, count); !status.ok()) return status;
-  const topk::Workspace layout = topk::LayOut(tensors, count, workspace);
-  if (workspace_bytes < layout.bytes) {
-    return Invalid("the workspace has " + std::to_string(workspace_bytes) +
-                   " bytes but must have " + std::to_string(layout.bytes) +
-                   "; ask TopKResidualWorkspaceBytes");
+  return Queue<T>({tensors, count, Sharing::kOneForEach, nullptr}, policy,
+                  workspace, workspace_bytes, reports, stream);
+}
+
+template <typename T>
+std::size_t TopKResidualOfAllWorkspaceBytes(const TensorUpdate<T>* tensors,
+                                            std::int64_t count) {
+  const auto sharers = Sharers<T>(tensors, count, 0, nullptr, nullptr);
+  const Request<T> request = {sharers.data(), count, Sharing::kOneForAll,
+                              nullptr};
+  return topk::LayOut(request, nullptr).bytes;
+}
+
+template <typename T>
+Status TopKResidualOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
+                         std::int64_t k, NonFinitePolicy policy,
+                         void* workspace, std::size_t workspace_bytes,
+                         T* values, std::int32_t* indices,
+                         std::int64_t* row_splits, TopKReport* reports,
+                         cudaStream_t stream) {
+  const auto sharers = Sharers(tensors, count, k, values, indices);
+  if (Status status = CheckSizes(sharers.data(), count); !status.ok()) {
+    return status;
   }
-  if (count == 0) return {};
-  const cudaError_t cleared =
-      cudaMemsetAsync(layout.any_non_finite, 0, layout.zeroed_bytes, stream);
-  if (cleared == cudaSuccess) {
-    StreamLauncher<T> launcher(
-        topk::MakeGroups(tensors, count, layout, reports), stream);
-    topk::RunSteps<T>(policy, launcher);
+  if (Status status = CheckSizesOfAll(tensors, count, k); !status.ok()) {
+    return status;
   }
-  return LaunchStatus("topk_residual");
+  return Queue<T>({sharers.data(), count, Sharing::kOneForAll, row_splits},
+                  policy, workspace, workspace_bytes, reports, stream);
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                             \
@@ -125,7 +198,13 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                                                      std::int64_t);        \
   template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,      \
                                   NonFinitePolicy, void*, std::size_t,     \
-                                  TopKReport*, cudaStream_t)
+                                  TopKReport*, cudaStream_t);              \
+  template std::size_t TopKResidualOfAllWorkspaceBytes<T>(                 \
+      const TensorUpdate<T>*, std::int64_t);                               \
+  template Status TopKResidualOfAll<T>(                                    \
+      const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy, \
+      void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,   \
+      cudaStream_t)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);

@@ -1,12 +1,13 @@
 // Exact top-k sparsification fused with the error-feedback update, on a GPU,
-// for one tensor or a list of them. Bit for bit what core/topk_residual.h
-// gives. All work is queued on a stream; nothing is allocated and nothing waits
-// for the GPU. Must not know TensorFlow.
+// for one tensor or a list of them, with a k for each or one k for all. Bit for
+// bit what core/topk_residual.h gives. All work is queued on a stream; nothing
+// is allocated and nothing waits for the GPU. Must not know TensorFlow.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/status.h"
 #include "core/topk_residual.h"
@@ -39,7 +40,7 @@ struct TopKReport {
 };
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element and 8.3 KiB per tensor
+// COST:     about 2 bytes per element and 8.2 KiB per tensor
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
                                        std::int64_t count);
@@ -65,9 +66,38 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     std::size_t workspace_bytes, TopKReport* reports,
                     CUstream_st* stream);
 
+// REQUIRES: the n of the tensors are valid; the pointers are not looked at
+// COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB
+template <typename T>
+std::size_t TopKResidualOfAllWorkspaceBytes(const TensorUpdate<T>* tensors,
+                                            std::int64_t count);
+
+// Queues one selection from all tensors together, as if they lay one behind the
+// other: the core's TopKResidualOfAll. values, indices and row_splits, in
+// device memory, are without meaning where a sum is refused.
+//
+// REQUIRES: as TopKResidual; together the tensors have fewer than 2^31 elements
+// SHAPE:    tensors[count], values and indices[min(k, sum of n)],
+//           row_splits[count + 1], workspace[workspace_bytes], reports[count]
+// THREADS:  as TopKResidual
+// COST:     as TopKResidual
+template <typename T>
+Status TopKResidualOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
+                         std::int64_t k, NonFinitePolicy policy,
+                         void* workspace, std::size_t workspace_bytes,
+                         T* values, std::int32_t* indices,
+                         std::int64_t* row_splits, TopKReport* reports,
+                         CUstream_st* stream);
+
 // The Status the core would have returned for a tensor of n elements.
 Status ToStatus(const TopKReport& report, std::int64_t n,
                 NonFinitePolicy policy);
+
+// The same for a list: the core names the first tensor it refuses.
+//
+// SHAPE: reports[tensors], sizes[tensors]: n of each
+Status ToStatus(const std::vector<TopKReport>& reports,
+                const std::vector<std::int64_t>& sizes, NonFinitePolicy policy);
 
 }  // namespace fedplug::cuda
 

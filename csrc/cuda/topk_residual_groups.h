@@ -1,9 +1,10 @@
-// Lays out the workspace of TopKResidual and cuts a list of tensors into
-// groups, small enough each to be the argument of a kernel: so no table of
+// Lays out the workspace of a selection and cuts its tensors and its scopes
+// into groups, small enough each to be the argument of a kernel: so no table of
 // pointers has to be copied to the GPU. Must not know the CUDA runtime.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_GROUPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_GROUPS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -12,6 +13,29 @@
 #include "cuda/topk_residual_job.h"
 
 namespace fedplug::cuda::topk {
+
+enum class Sharing {
+  kOneForEach,  // a k for each tensor
+  kOneForAll,   // one k, and one array of values and of indices, for all
+};
+
+// What is asked for. Under kOneForAll k, values and indices are the same in all
+// tensors.
+//
+// REQUIRES: for every tensor 0 <= n < 2^31 and k >= 0; under kOneForAll the sum
+//           of n is below 2^31. LayOut looks at the n only
+// SHAPE:    tensors[count]; row_splits[count + 1], null under kOneForEach
+template <typename T>
+struct Request {
+  const TopKTensor<T>* tensors;
+  std::int64_t count;
+  Sharing sharing;
+  std::int64_t* row_splits;
+
+  std::int64_t Scopes() const {
+    return sharing == Sharing::kOneForEach ? count : 1;
+  }
+};
 
 // Kernel arguments may hold 4 KB.
 inline constexpr int kGroup = 32;
@@ -42,6 +66,13 @@ struct Group {
 };
 static_assert(sizeof(Group<double>) <= 4000);
 
+// Up to kGroup scopes.
+struct ScopeGroup {
+  int count;
+  Scope scopes[kGroup];
+};
+static_assert(sizeof(ScopeGroup) <= 4000);
+
 // Cuts arrays off a piece of memory, one after the other; with none, only
 // counts.
 class Cutter {
@@ -67,12 +98,12 @@ class Cutter {
   std::size_t bytes_ = 0;
 };
 
-// What all tensors of a call share. The first `zeroed_bytes` must be zero
-// before the first step.
+// The memory of a call. The first `zeroed_bytes` must be zero before the first
+// step.
 struct Workspace {
   std::uint32_t* any_non_finite;  // [1]
   TensorState* states;            // [tensors]
-  std::uint32_t* histograms;      // [tensors * kBins]
+  ScopeState* scopes;             // [scopes]
   TileState* tiles;               // [tiles]
   std::uint16_t* shortlist;       // [elements]
   std::size_t zeroed_bytes;
@@ -80,19 +111,18 @@ struct Workspace {
 };
 
 template <typename T>
-Workspace LayOut(const TopKTensor<T>* tensors, std::int64_t count,
-                 void* memory) {
+Workspace LayOut(const Request<T>& request, void* memory) {
   std::int64_t tiles = 0;
   std::int64_t elements = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    tiles += TilesOf(tensors[i].n);
-    elements += tensors[i].n;
+  for (std::int64_t i = 0; i < request.count; ++i) {
+    tiles += TilesOf(request.tensors[i].n);
+    elements += request.tensors[i].n;
   }
   Cutter cutter(memory);
   Workspace workspace;
   workspace.any_non_finite = cutter.Take<std::uint32_t>(1);
-  workspace.states = cutter.Take<TensorState>(count);
-  workspace.histograms = cutter.Take<std::uint32_t>(count * kBins);
+  workspace.states = cutter.Take<TensorState>(request.count);
+  workspace.scopes = cutter.Take<ScopeState>(request.Scopes());
   workspace.zeroed_bytes = cutter.bytes();
   workspace.tiles = cutter.Take<TileState>(tiles);
   workspace.shortlist = cutter.Take<std::uint16_t>(elements);
@@ -100,26 +130,58 @@ Workspace LayOut(const TopKTensor<T>* tensors, std::int64_t count,
   return workspace;
 }
 
-// REQUIRES: 0 <= tensors[i].n < 2^31
+// SHAPE: reports[tensors]
 template <typename T>
-std::vector<Group<T>> MakeGroups(const TopKTensor<T>* tensors,
-                                 std::int64_t count, Workspace workspace,
+std::vector<Group<T>> MakeGroups(const Request<T>& request, Workspace workspace,
                                  TopKReport* reports) {
+  const bool shared = request.sharing == Sharing::kOneForAll;
   std::vector<Group<T>> groups;
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t i = 0; i < request.count; ++i) {
     if (groups.empty() || groups.back().tensors == kGroup)
       groups.emplace_back();
     Group<T>& group = groups.back();
-    group.jobs[group.tensors] = {
-        tensors[i],      workspace.states + i, workspace.histograms + i * kBins,
-        workspace.tiles, workspace.shortlist,  workspace.any_non_finite,
-        reports + i};
-    const std::int64_t tiles = TilesOf(tensors[i].n);
+    const TopKTensor<T>& tensor = request.tensors[i];
+    group.jobs[group.tensors] = {tensor,
+                                 workspace.states + i,
+                                 workspace.scopes + (shared ? 0 : i),
+                                 workspace.tiles,
+                                 workspace.shortlist,
+                                 workspace.any_non_finite,
+                                 reports + i,
+                                 shared ? request.row_splits + i : nullptr};
+    const std::int64_t tiles = TilesOf(tensor.n);
     group.first_tile[group.tensors + 1] =
         group.first_tile[group.tensors] + static_cast<std::uint32_t>(tiles);
     ++group.tensors;
     workspace.tiles += tiles;
-    workspace.shortlist += tensors[i].n;
+    workspace.shortlist += tensor.n;
+  }
+  return groups;
+}
+
+// The scopes, in the order of their tensors.
+template <typename T>
+std::vector<ScopeGroup> MakeScopeGroups(const Request<T>& request,
+                                        Workspace workspace) {
+  const bool shared = request.sharing == Sharing::kOneForAll;
+  std::vector<ScopeGroup> groups;
+  for (std::int64_t s = 0; s < request.Scopes(); ++s) {
+    std::int64_t tiles = 0;
+    std::int64_t elements = 0;
+    std::int64_t k = 0;
+    for (std::int64_t i = s; i < (shared ? request.count : s + 1); ++i) {
+      tiles += TilesOf(request.tensors[i].n);
+      elements += request.tensors[i].n;
+      k = request.tensors[i].k;
+    }
+    if (groups.empty() || groups.back().count == kGroup) groups.emplace_back();
+    ScopeGroup& group = groups.back();
+    group.scopes[group.count] = {
+        workspace.scopes + s, workspace.tiles, tiles,
+        static_cast<std::uint32_t>(std::min(k, elements)),
+        shared ? request.row_splits + request.count : nullptr};
+    ++group.count;
+    workspace.tiles += tiles;
   }
   return groups;
 }

@@ -1,5 +1,6 @@
-// What the steps of TopKResidual work on: a tensor with its part of the
-// workspace, cut into tiles, and keys cut into digits. Must not know the steps.
+// What the steps of the selection work on: a tensor with its part of the
+// workspace, cut into tiles; the tensors that share one k; and keys cut into
+// digits. Must not know the steps.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_JOB_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_JOB_H_
 
@@ -58,30 +59,45 @@ struct Cut {
 inline constexpr std::uint64_t kAboveAll = ~std::uint64_t{0};
 
 struct TensorState {
-  Cut cuts[kMostRounds];  // one per round
   std::uint32_t non_finite;
   std::uint32_t first_non_finite_from_end;  // n - its index; 0 for none
+};
+
+struct ScopeState {
+  Cut cuts[kMostRounds];  // one per round
+  std::uint32_t histogram[kBins];
 };
 
 struct TileState {
   std::uint32_t shortlisted;
   // The entries above the k-th key and those equal to it: in this tile, and
-  // from ScanTiles on in all tiles before it.
+  // from ScanTiles on in all tiles of the scope before it.
   std::uint32_t above;
   std::uint32_t ties;
 };
 
-// A tensor and its part of the workspace. Survey finds the states and the
-// histogram zeroed.
+// The tensors among which one k is shared out: a single one, or all of a call.
+// Their tiles lie one behind the other, so that entries are numbered through a
+// list as through one tensor.
+struct Scope {
+  ScopeState* state;
+  TileState* tiles;  // [tile_count]
+  std::int64_t tile_count;
+  std::uint32_t chosen;          // min(k, elements)
+  std::int64_t* row_splits_end;  // the last of row_splits, or null
+};
+
+// A tensor and its part of the workspace. Survey finds the states zeroed.
 template <typename T>
 struct Job {
-  TopKTensor<T> tensor;
+  TopKTensor<T> tensor;  // values and indices are those of the scope
   TensorState* state;
-  std::uint32_t* histogram;  // [kBins]
+  ScopeState* scope;
   TileState* tiles;          // [TilesOf(n)]
   std::uint16_t* shortlist;  // [n]: places within the tile, from its start on
   std::uint32_t* any_non_finite;  // shared by all tensors of the call
   TopKReport* report;
+  std::int64_t* row_split;  // takes the rank of its first entry; or null
 };
 
 struct Tile {
@@ -90,8 +106,9 @@ struct Tile {
   int size;
 };
 
+// At least one: the first tile of a tensor also does what is done once for it.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
-  return (n + kTile - 1) / kTile;
+  return n > 0 ? (n + kTile - 1) / kTile : 1;
 }
 
 FEDPLUG_HOST_DEVICE inline Tile TileAt(std::int64_t number, std::int64_t n) {

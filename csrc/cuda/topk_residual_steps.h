@@ -1,5 +1,6 @@
-// The steps of TopKResidual, each as what one block of threads does: to one
-// tile of a tensor, or to one tensor. The method is the core's:
+// The steps of the selection, each as what one block of threads does: to one
+// tile of a tensor, or to one scope, the tensors that share a k. The method is
+// the core's:
 //   Survey       counts the sums by the leading 11 bits of |a|; writes nothing
 //   Split        writes a to residual_out and shortlists, tile by tile, the
 //                entries at or above the bin in which the k-th largest lies;
@@ -8,15 +9,18 @@
 //                bin, until the key of the k-th largest is known
 //   CountChosen, ScanTiles, Emit
 //                give every chosen entry its place, in the order of the
-//                indices, and move it out of the residual
-// with FindCut after every round of counting. No step depends on the order in
-// which blocks or threads run: the only atomic operations are integer additions
-// and maxima, and every place is computed, not drawn.
-// COST: reads delta and residual_in twice and writes residual_out once (5 *
-// sizeof(T) bytes per element); per shortlisted entry, 2 bytes of scratch and
-// one gather from residual_out for each later step. 9 launches for float, 3 + 2
-// * rounds in general.
-// Must not know the CUDA runtime: tests run these steps on the CPU.
+//                tensors and their indices, and move it out of the residual
+// with FindCut after every round of counting. The tensors of a scope share its
+// histogram, its cuts and the numbering of its entries; what is done once for a
+// tensor, its report and its row split, its first tile does. No step depends on
+// the order in which blocks or threads run: the only atomic operations are
+// integer additions and maxima, and every place is computed, not drawn. COST:
+// reads delta and residual_in twice and writes residual_out once (5 * sizeof(T)
+// bytes per element); per shortlisted entry, 2 bytes of scratch and one gather
+// from residual_out for each later step. 9 launches for float, 3 + 2
+// * rounds in general; those over tiles, 5 of the 9, again for every 32
+// tensors, those over scopes for every 32 scopes. Must not know the CUDA
+// runtime: tests run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 
@@ -126,7 +130,7 @@ struct Survey {
       }
       counter.Flush();
     });
-    AddHistogram(block, shared.histogram, job.histogram);
+    AddHistogram(block, shared.histogram, job.scope->histogram);
     block.Each([&](int thread) {
       if (thread != 0 || shared.non_finite == 0) return;
       AtomicAdd(&job.state->non_finite, shared.non_finite);
@@ -137,8 +141,8 @@ struct Survey {
   }
 };
 
-// Finds the bin of the k-th largest among what was counted, clears the counts
-// for the next round, and, the first time, reports.
+// Finds the bin of the k-th largest among what was counted, and clears the
+// counts for the next round.
 template <typename T>
 struct FindCut {
   int round;
@@ -148,13 +152,12 @@ struct FindCut {
   };
 
   template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
                                       Shared& shared) const {
-    const std::int64_t n = job.tensor.n;
-    const std::int64_t k = job.tensor.k < n ? job.tensor.k : n;
-    const Cut before = round == 0 ? Cut{0, static_cast<std::uint32_t>(k)}
-                                  : job.state->cuts[round - 1];
-    Cut* const cut = &job.state->cuts[round];
+    std::uint32_t* const histogram = scope.state->histogram;
+    const Cut before =
+        round == 0 ? Cut{0, scope.chosen} : scope.state->cuts[round - 1];
+    Cut* const cut = &scope.state->cuts[round];
     // The bins from the top down, a few in a row to each thread.
     const auto bin_of = [](int thread, int item) {
       return kBins - 1 - (thread * kBinsPerThread + item);
@@ -163,7 +166,7 @@ struct FindCut {
       if (thread == 0) *cut = {kAboveAll, 0};  // holds if none is wanted
       std::uint32_t sum = 0;
       for (int item = 0; item < kBinsPerThread; ++item) {
-        sum += job.histogram[bin_of(thread, item)];
+        sum += histogram[bin_of(thread, item)];
       }
       shared.scan.value[thread] = sum;
     });
@@ -172,23 +175,15 @@ struct FindCut {
       std::uint32_t above = shared.scan.Before(thread);
       for (int item = 0; item < kBinsPerThread; ++item) {
         const int bin = bin_of(thread, item);
-        const std::uint32_t here = job.histogram[bin];
+        const std::uint32_t here = histogram[bin];
         if (above < before.wanted && before.wanted <= above + here) {
           *cut = {(before.prefix << BitsOfDigit<T>(round)) |
                       static_cast<std::uint64_t>(bin),
                   before.wanted - above};
         }
         above += here;
-        job.histogram[bin] = 0;
+        histogram[bin] = 0;
       }
-    });
-    if (round > 0) return;
-    block.Each([&](int thread) {
-      if (thread != 0) return;
-      const TensorState& state = *job.state;
-      job.report->non_finite = state.non_finite;
-      job.report->first_non_finite =
-          state.non_finite > 0 ? n - state.first_non_finite_from_end : -1;
     });
   }
 };
@@ -205,11 +200,12 @@ struct Split {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
+    if (tile.number == 0) Report(block, job);
     if (policy == NonFinitePolicy::kError && *job.any_non_finite != 0) {
       Refuse(block, job, tile);
       return;
     }
-    const std::uint64_t cut = job.state->cuts[0].prefix;
+    const std::uint64_t cut = job.scope->cuts[0].prefix;
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       T sums[kItems];
@@ -238,7 +234,19 @@ struct Split {
         job.tiles[tile.number].shortlisted = shared.shortlisted.Total();
       }
     });
-    AddHistogram(block, shared.histogram, job.histogram);
+    AddHistogram(block, shared.histogram, job.scope->histogram);
+  }
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void Report(const Block& block, const Job<T>& job) const {
+    block.Each([&](int thread) {
+      if (thread != 0) return;
+      const TensorState& state = *job.state;
+      job.report->non_finite = state.non_finite;
+      job.report->first_non_finite =
+          state.non_finite > 0 ? job.tensor.n - state.first_non_finite_from_end
+                               : -1;
+    });
   }
 
   // Nothing is selected, and the residual is what it was.
@@ -278,7 +286,7 @@ struct Refine {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const std::uint64_t cut = job.state->cuts[round - 1].prefix;
+    const std::uint64_t cut = job.scope->cuts[round - 1].prefix;
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       DigitCounter counter(shared.histogram);
@@ -288,14 +296,14 @@ struct Refine {
       });
       counter.Flush();
     });
-    AddHistogram(block, shared.histogram, job.histogram);
+    AddHistogram(block, shared.histogram, job.scope->histogram);
   }
 };
 
 // The key of the k-th largest, and how many of the entries that have it leave.
 template <typename T>
 FEDPLUG_HOST_DEVICE Cut Threshold(const Job<T>& job) {
-  return job.state->cuts[kRounds<T> - 1];
+  return job.scope->cuts[kRounds<T> - 1];
 }
 
 template <typename T>
@@ -331,7 +339,6 @@ struct CountChosen {
   }
 };
 
-template <typename T>
 struct ScanTiles {
   struct Shared {
     ExclusiveScan<kThreads> above;
@@ -339,9 +346,9 @@ struct ScanTiles {
   };
 
   template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
                                       Shared& shared) const {
-    const std::int64_t tiles = TilesOf(job.tensor.n);
+    const std::int64_t tiles = scope.tile_count;
     const std::int64_t share = (tiles + kThreads - 1) / kThreads;
     const auto end_of = [=](int thread) {
       const std::int64_t end = (thread + 1) * share;
@@ -351,8 +358,8 @@ struct ScanTiles {
       std::uint32_t above = 0;
       std::uint32_t ties = 0;
       for (std::int64_t t = thread * share; t < end_of(thread); ++t) {
-        above += job.tiles[t].above;
-        ties += job.tiles[t].ties;
+        above += scope.tiles[t].above;
+        ties += scope.tiles[t].ties;
       }
       shared.above.value[thread] = above;
       shared.ties.value[thread] = ties;
@@ -363,11 +370,14 @@ struct ScanTiles {
       std::uint32_t above = shared.above.Before(thread);
       std::uint32_t ties = shared.ties.Before(thread);
       for (std::int64_t t = thread * share; t < end_of(thread); ++t) {
-        const TileState here = job.tiles[t];
-        job.tiles[t].above = above;
-        job.tiles[t].ties = ties;
+        const TileState here = scope.tiles[t];
+        scope.tiles[t].above = above;
+        scope.tiles[t].ties = ties;
         above += here.above;
         ties += here.ties;
+      }
+      if (thread == 0 && scope.row_splits_end != nullptr) {
+        *scope.row_splits_end = scope.chosen;
       }
     });
   }
@@ -385,7 +395,15 @@ struct Emit {
                                       const Tile& tile, Shared& shared) const {
     const Cut threshold = Threshold(job);
     const TileState before = job.tiles[tile.number];
+    // Ties leave in the order of their positions, so that those which leave of
+    // all before an entry are the first `wanted` of them.
+    const auto leaving = [&](std::uint32_t ties) {
+      return ties < threshold.wanted ? ties : threshold.wanted;
+    };
     block.Each([&](int thread) {
+      if (thread == 0 && tile.number == 0 && job.row_split != nullptr) {
+        *job.row_split = std::int64_t{before.above} + leaving(before.ties);
+      }
       for (int item = 0; item < kItems; ++item) {
         const int j = item * kThreads + thread;
         std::uint64_t key = 0;
@@ -404,14 +422,10 @@ struct Emit {
       ForShortlisted(job, tile, thread, [&](int j, std::int64_t i) {
         const bool above = shared.above.Has(j);
         const bool tie = shared.ties.Has(j);
-        // Ties leave in the order of their indices, so those before this entry
-        // that leave are the first `wanted` of all those before it.
         const std::uint32_t ties = before.ties + shared.ties.Before(j);
-        const bool in_time = ties < threshold.wanted;
-        if (!above && !(tie && in_time)) return;
-        const std::int64_t rank = std::int64_t{before.above} +
-                                  shared.above.Before(j) +
-                                  (in_time ? ties : threshold.wanted);
+        if (!above && !(tie && ties < threshold.wanted)) return;
+        const std::int64_t rank =
+            std::int64_t{before.above} + shared.above.Before(j) + leaving(ties);
         job.tensor.values[rank] = job.tensor.residual_out[i];
         job.tensor.indices[rank] = static_cast<std::int32_t>(i);
         job.tensor.residual_out[i] = T{};
@@ -420,21 +434,21 @@ struct Emit {
   }
 };
 
-// The order of the steps. Launcher has EachTile(step) and EachTensor(step),
-// which run a step on every tile, or tensor, of the call, after all that was
+// The order of the steps. Launcher has EachTile(step) and EachScope(step),
+// which run a step on every tile, or scope, of the call, after all that was
 // asked for before.
 template <typename T, typename Launcher>
 void RunSteps(NonFinitePolicy policy, Launcher& launcher) {
   launcher.EachTile(Survey<T>{});
-  launcher.EachTensor(FindCut<T>{0});
+  launcher.EachScope(FindCut<T>{0});
   launcher.EachTile(Split<T>{policy});
-  launcher.EachTensor(FindCut<T>{1});
+  launcher.EachScope(FindCut<T>{1});
   for (int round = 2; round < kRounds<T>; ++round) {
     launcher.EachTile(Refine<T>{round});
-    launcher.EachTensor(FindCut<T>{round});
+    launcher.EachScope(FindCut<T>{round});
   }
   launcher.EachTile(CountChosen<T>{});
-  launcher.EachTensor(ScanTiles<T>{});
+  launcher.EachScope(ScanTiles{});
   launcher.EachTile(Emit<T>{});
 }
 

@@ -82,6 +82,10 @@ struct DeviceTensor {
                values.data(),
                indices.data()} {}
 
+  std::vector<T> Residual(const TopKInput<T>& input) const {
+    return (input.in_place ? residual_in : residual_out).ToVector();
+  }
+
   DeviceArray<T> delta;
   DeviceArray<T> residual_in;
   DeviceArray<T> residual_out;
@@ -112,12 +116,44 @@ class Gpu {
     std::vector<TopKOutput<T>> outputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const DeviceTensor<T>& tensor = on_device[i];
-      const DeviceArray<T>& residual =
-          inputs[i].in_place ? tensor.residual_in : tensor.residual_out;
       outputs.push_back({tensor.values.ToVector(), tensor.indices.ToVector(),
-                         residual.ToVector(), found[i]});
+                         tensor.Residual(inputs[i]), found[i]});
     }
     return outputs;
+  }
+
+  template <typename T>
+  TopKOfAllOutput<T> TopKOfAll(const std::vector<TopKInput<T>>& inputs,
+                               std::int64_t k, NonFinitePolicy policy) {
+    std::vector<DeviceTensor<T>> on_device;
+    std::vector<TensorUpdate<T>> tensors;
+    for (const TopKInput<T>& input : inputs) {
+      on_device.emplace_back(input);
+      const cuda::TopKTensor<T>& tensor = on_device.back().tensor;
+      tensors.push_back(
+          {tensor.delta, tensor.residual_in, tensor.residual_out, tensor.n});
+    }
+    const auto count = static_cast<std::int64_t>(tensors.size());
+    const DeviceArray<T> values(ChosenOfAll(inputs, k));
+    const DeviceArray<std::int32_t> indices(ChosenOfAll(inputs, k));
+    const DeviceArray<std::int64_t> row_splits(inputs.size() + 1);
+    const std::size_t bytes =
+        cuda::TopKResidualOfAllWorkspaceBytes(tensors.data(), count);
+    const DeviceArray<std::byte> workspace(bytes);
+    const DeviceArray<cuda::TopKReport> reports(tensors.size());
+    Check(cuda::TopKResidualOfAll(tensors.data(), count, k, policy,
+                                  workspace.data(), bytes, values.data(),
+                                  indices.data(), row_splits.data(),
+                                  reports.data(), nullptr));
+    TopKOfAllOutput<T> output = {values.ToVector(),
+                                 indices.ToVector(),
+                                 row_splits.ToVector(),
+                                 {},
+                                 reports.ToVector()};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      output.residuals.push_back(on_device[i].Residual(inputs[i]));
+    }
+    return output;
   }
 
   template <typename T>
@@ -183,6 +219,25 @@ TEST(Cuda, TopKRefusesTheWholeListAndChangesNothing) {
 TEST(Cuda, TopKTakesALongTensor) {
   Gpu gpu;
   TopKTakesALongTensor(gpu);
+}
+
+TEST(Cuda, TopKOfAllEqualsTheCore) {
+  Gpu gpu;
+  ForEachDtype([&](auto zero) { TopKOfAllEqualsTheCore<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, TopKOfAllTakesALongListOfTensors) {
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    TopKOfAllTakesALongListOfTensors<decltype(zero)>(gpu);
+  });
+}
+
+TEST(Cuda, TopKOfAllRefusesInTheWordsOfTheCore) {
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    TopKOfAllRefusesInTheWordsOfTheCore<decltype(zero)>(gpu);
+  });
 }
 
 TEST(Cuda, ScatterEqualsTheCore) {

@@ -77,8 +77,10 @@ void ForEachBlock(std::int64_t blocks, Random& random, const Body& body) {
 template <typename T>
 class EmulatedTopK {
  public:
-  EmulatedTopK(const std::vector<cuda::topk::Group<T>>& groups, Random& random)
-      : groups_(groups), random_(random) {}
+  EmulatedTopK(const std::vector<cuda::topk::Group<T>>& groups,
+               const std::vector<cuda::topk::ScopeGroup>& scopes,
+               Random& random)
+      : groups_(groups), scopes_(scopes), random_(random) {}
 
   template <typename Step>
   void EachTile(const Step& step) {
@@ -97,18 +99,19 @@ class EmulatedTopK {
   }
 
   template <typename Step>
-  void EachTensor(const Step& step) {
+  void EachScope(const Step& step) {
     const EmulatedBlock block(cuda::topk::kThreads, random_);
-    for (const auto& group : groups_) {
-      ForEachBlock(group.tensors, random_, [&](std::int64_t i) {
+    for (const auto& group : scopes_) {
+      ForEachBlock(group.count, random_, [&](std::int64_t i) {
         const auto shared = GarbageShared<typename Step::Shared>();
-        step(block, group.jobs[i], *shared);
+        step(block, group.scopes[i], *shared);
       });
     }
   }
 
  private:
   const std::vector<cuda::topk::Group<T>>& groups_;
+  const std::vector<cuda::topk::ScopeGroup>& scopes_;
   Random& random_;
 };
 
@@ -162,21 +165,38 @@ class EmulatedMachine {
                          output.residual.data(), input.n(), input.k,
                          output.values.data(), output.indices.data()});
     }
-    const auto count = static_cast<std::int64_t>(tensors.size());
-    auto memory = Garbage<std::byte>(
-        cuda::topk::LayOut(tensors.data(), count, nullptr).bytes);
-    const auto workspace =
-        cuda::topk::LayOut(tensors.data(), count, memory.data());
-    std::memset(memory.data(), 0, workspace.zeroed_bytes);
-    std::vector<cuda::TopKReport> reports(inputs.size());
-    const auto groups = cuda::topk::MakeGroups(tensors.data(), count, workspace,
-                                               reports.data());
-    EmulatedTopK<T> launcher(groups, random_);
-    cuda::topk::RunSteps<T>(policy, launcher);
+    const auto reports =
+        Run<T>({tensors.data(), static_cast<std::int64_t>(tensors.size()),
+                cuda::topk::Sharing::kOneForEach, nullptr},
+               policy);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       outputs[i].report = reports[i];
     }
     return outputs;
+  }
+
+  template <typename T>
+  TopKOfAllOutput<T> TopKOfAll(const std::vector<TopKInput<T>>& inputs,
+                               std::int64_t k, NonFinitePolicy policy) {
+    TopKOfAllOutput<T> output;
+    output.values = Garbage<T>(ChosenOfAll(inputs, k));
+    output.indices = Garbage<std::int32_t>(output.values.size());
+    output.row_splits = Garbage<std::int64_t>(inputs.size() + 1);
+    std::vector<cuda::TopKTensor<T>> tensors;
+    for (const TopKInput<T>& input : inputs) {
+      output.residuals.push_back(
+          input.in_place ? input.residual : Garbage<T>(input.residual.size()));
+      T* const residual_out = output.residuals.back().data();
+      tensors.push_back({input.delta.data(),
+                         input.in_place ? residual_out : input.residual.data(),
+                         residual_out, input.n(), k, output.values.data(),
+                         output.indices.data()});
+    }
+    output.reports =
+        Run<T>({tensors.data(), static_cast<std::int64_t>(tensors.size()),
+                cuda::topk::Sharing::kOneForAll, output.row_splits.data()},
+               policy);
+    return output;
   }
 
   template <typename T>
@@ -200,6 +220,23 @@ class EmulatedMachine {
   }
 
  private:
+  template <typename T>
+  std::vector<cuda::TopKReport> Run(const cuda::topk::Request<T>& request,
+                                    NonFinitePolicy policy) {
+    auto memory =
+        Garbage<std::byte>(cuda::topk::LayOut(request, nullptr).bytes);
+    const auto workspace = cuda::topk::LayOut(request, memory.data());
+    std::memset(memory.data(), 0, workspace.zeroed_bytes);
+    auto reports =
+        Garbage<cuda::TopKReport>(static_cast<std::size_t>(request.count));
+    const auto groups =
+        cuda::topk::MakeGroups(request, workspace, reports.data());
+    const auto scopes = cuda::topk::MakeScopeGroups(request, workspace);
+    EmulatedTopK<T> launcher(groups, scopes, random_);
+    cuda::topk::RunSteps<T>(policy, launcher);
+    return reports;
+  }
+
   Random random_{42};
 };
 
@@ -232,6 +269,26 @@ TEST(CudaStepsOnTheCpu, TopKRefusesTheWholeListAndChangesNothing) {
 TEST(CudaStepsOnTheCpu, TopKTakesALongTensor) {
   EmulatedMachine machine;
   TopKTakesALongTensor(machine);
+}
+
+TEST(CudaStepsOnTheCpu, TopKOfAllEqualsTheCore) {
+  EmulatedMachine machine;
+  ForEachDtype(
+      [&](auto zero) { TopKOfAllEqualsTheCore<decltype(zero)>(machine); });
+}
+
+TEST(CudaStepsOnTheCpu, TopKOfAllTakesALongListOfTensors) {
+  EmulatedMachine machine;
+  ForEachDtype([&](auto zero) {
+    TopKOfAllTakesALongListOfTensors<decltype(zero)>(machine);
+  });
+}
+
+TEST(CudaStepsOnTheCpu, TopKOfAllRefusesInTheWordsOfTheCore) {
+  EmulatedMachine machine;
+  ForEachDtype([&](auto zero) {
+    TopKOfAllRefusesInTheWordsOfTheCore<decltype(zero)>(machine);
+  });
 }
 
 TEST(CudaStepsOnTheCpu, ScatterEqualsTheCore) {
