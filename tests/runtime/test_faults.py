@@ -89,15 +89,7 @@ def test_an_op_that_no_library_provides_is_named_before_anything_runs(on_inproce
     assert undisturbed([1, 2]) == 5
 
 
-@pytest.fixture
-def _ctrl_c_is_heard():
-    """A job that a shell put into the background, as CI may be, starts with this signal ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_ctrl_c_is_heard")
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_ends_a_round_and_leaves_the_runtime_usable(each_runtime, undisturbed):
     endless = tff.tensorflow.computation(
         lambda x: tf.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i + 1, 0), [x]), I32
