@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from fedplug import manager
 from fedplug.errors import ConfigError, StoreError
 from fedplug.process import structures
-from fedplug.process.fed_avg import StatefulClientsProcess
+from fedplug.process.stateful_clients import StatefulClientsProcess
 from fedplug.stores.base import StateStore
 from fedplug.stores.memory import MemoryStore
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from fedplug.process.broadcast import build_distributor, build_encoded_distributor
 from fedplug.process.constraints import constrain_weights
 from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
-from fedplug.process.fed_avg import StatefulClientsProcess, build_weighted_fed_avg
+from fedplug.process.fed_avg import build_weighted_fed_avg
 from fedplug.process.keras_models import from_keras, to_keras
 from fedplug.process.linear_sum import build_linear_sum_factory
 from fedplug.process.local_variables import build_local_variables_fed_avg
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import variable_names
+from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
 from fedplug.process.sum_factory import build_sum_factory
 from fedplug.process.transform import Transform, TransformFactory
 
@@ -22,6 +23,7 @@ __all__ = [
     "StatefulClientsProcess",
     "Transform",
     "TransformFactory",
+    "assemble_process",
     "build_aggregation_factory",
     "build_distributor",
     "build_encoded_distributor",

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
-from fedplug.process.fed_avg import StatefulClientsProcess
+from fedplug.process.stateful_clients import StatefulClientsProcess
 
 __all__ = ["constrain_weights"]
 

@@ -14,9 +14,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import manager, provenance
 from fedplug.aggregators.base import Aggregator
-from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.process import stack_rules
 from fedplug.process.broadcast import (
     EncodedBroadcast,
@@ -28,44 +27,9 @@ from fedplug.process.encoded_aggregation import EncodedAggregation, build_encode
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import variable_names
 from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
+from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
 
-__all__ = ["StatefulClientsProcess", "assemble_process", "build_weighted_fed_avg"]
-
-
-class StatefulClientsProcess(tff.templates.IterativeProcess):
-    """An iterative process that hands every client's state back to its caller.
-
-    Attributes:
-        initialize: ``( -> S@SERVER)``, S a `tff.learning.templates.LearningAlgorithmState`.
-        next: ``(<S@SERVER, {D*}@CLIENTS, {C}@CLIENTS> -> <state=S@SERVER, metrics=M@SERVER,
-            client_states={C}@CLIENTS>)``; client states are in the order of the clients.
-        initialize_client: ``( -> C)``, the state of a client that takes part for the first time.
-        get_model_weights: ``(S -> W)``, W a `tff.learning.models.ModelWeights`.
-        signature: What a store compares before it lends its states to this process; JSON values only.
-        dense_bytes: Of one model update as it is, without any encoding or header.
-        lowering: ``"fused"`` or ``"reference"``.
-        made_of: The parts with the distribution and version each came from, see `fedplug.provenance`.
-    """
-
-    def __init__(
-        self,
-        initialize: Any,
-        next_fn: Any,
-        *,
-        initialize_client: Any,
-        get_model_weights: Any,
-        signature: dict[str, Any],
-        dense_bytes: int,
-        lowering: str,
-        made_of: list[dict[str, str]],
-    ) -> None:
-        super().__init__(initialize, next_fn, next_is_multi_arg=True)
-        self.initialize_client = initialize_client
-        self.get_model_weights = get_model_weights
-        self.signature = signature
-        self.dense_bytes = dense_bytes
-        self.lowering = lowering
-        self.made_of = made_of
+__all__ = ["build_weighted_fed_avg"]
 
 
 def build_weighted_fed_avg(
@@ -166,70 +130,6 @@ def build_weighted_fed_avg(
         update_type=update_type,
         lowering=chosen_lowering,
     )
-
-
-def assemble_process(
-    name: str,
-    initialize: Any,
-    next_fn: Any,
-    *,
-    initialize_client: Any,
-    encoder: ModelEncoder,
-    broadcast_encoder: ModelEncoder | None = None,
-    aggregator: Aggregator,
-    update_type: Any,
-    lowering: str,
-) -> StatefulClientsProcess:
-    """What every builder ends with: the process, and the signature that stores compare.
-
-    Args:
-        name: Of the builder, for the signature.
-        initialize: ``( -> S@SERVER)``, S with a field ``global_model_weights``.
-        next_fn: As `StatefulClientsProcess.next`.
-        initialize_client: ``( -> C)``.
-        encoder: Of the model's update.
-        broadcast_encoder: Of the server's model; None where it is sent as it is.
-        aggregator: Of the updates.
-        update_type: The TFF type of an update.
-        lowering: ``"fused"`` or ``"reference"``.
-    """
-    state_type = initialize.type_signature.result.member
-
-    @tff.tensorflow.computation(state_type)
-    def get_model_weights(state: Any) -> Any:
-        return state.global_model_weights
-
-    encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
-    made_of = [
-        *(
-            record
-            for each in encoders
-            for record in provenance.records("encoder", each.encoder.name, each.get_config())
-        ),
-        *provenance.records("aggregator", aggregator.name, aggregator.get_config()),
-    ]
-    signature = {
-        "process": name,
-        "encoder": encoder.get_config(),
-        "broadcast_encoder": broadcast_encoder and broadcast_encoder.get_config(),
-        "aggregator": {"name": aggregator.name, "config": aggregator.get_config()},
-        "update": str(update_type),
-        "server_state": str(state_type),
-        "client_state": str(initialize_client.type_signature.result),
-        "distributions": provenance.distributions(made_of),
-    }
-    process = StatefulClientsProcess(
-        initialize,
-        next_fn,
-        initialize_client=initialize_client,
-        get_model_weights=get_model_weights,
-        signature=signature,
-        dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
-        lowering=lowering,
-        made_of=made_of,
-    )
-    manager.notify("fedplug_process_built", process=process)
-    return process
 
 
 class _Template:

@@ -21,10 +21,10 @@ from fedplug.errors import ConfigError
 from fedplug.process import stack_rules
 from fedplug.process.broadcast import build_distributor
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
-from fedplug.process.fed_avg import StatefulClientsProcess, assemble_process
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import names_of
 from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
+from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
 
 __all__ = ["build_local_variables_fed_avg"]
 

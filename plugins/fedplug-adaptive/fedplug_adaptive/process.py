@@ -18,9 +18,14 @@ import tensorflow_federated as tff
 
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
-from fedplug.process import StatefulClientsProcess, choose_lowering, stack_rules, variable_names
+from fedplug.process import (
+    StatefulClientsProcess,
+    assemble_process,
+    choose_lowering,
+    stack_rules,
+    variable_names,
+)
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
-from fedplug.process.fed_avg import assemble_process
 from fedplug.process.parts import AnyEncoder, as_encoder
 from fedplug_adaptive.divergence import layer_divergences
 from fedplug_adaptive.layer_weights import (
