@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.encoders import TopK
 from fedplug.errors import ConfigError, LoweringError
-from fedplug.process import build_weighted_fed_avg
+from fedplug.process import build_weighted_fed_avg, constrain_weights
 from fedplug.runtime import use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
@@ -130,20 +130,37 @@ def test_a_functional_model_trains_too(sgd, dataset) -> None:
     assert np.count_nonzero(weights_of(output["state"])[0]) == 20
 
 
-def test_the_runtimes_and_lowerings_agree(model_fn, sgd, dataset) -> None:
-    rounds = [[dataset(1), dataset(2, examples=7, poisoned=True), dataset(3)]] * 2
-    fused = run(build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1), lowering="fused"), rounds)[-1]
-    twin = run(build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1), lowering="reference"), rounds)[-1]
+def one_way(model_fn, sgd, **options):
+    return build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)", **options)
+
+
+def both_ways(model_fn, sgd, **options):
+    """Everything at once: rules, a budget, a compressed broadcast, constraints."""
+    rules = fedplug.get_encoder("rules", rules={"*/bias": "identity", "*": "topk(0.1, scope='model')"})
+    budget = fedplug.get_encoder("budget", encoder=rules, bytes_per_client=500)
+    process = build_weighted_fed_avg(
+        model_fn, sgd, encoder=budget, broadcast_encoder="topk(0.3)", min_size=0, **options
+    )
+    return constrain_weights(process, [tf.keras.constraints.MaxNorm(1.0), None] * 2)
+
+
+@pytest.mark.parametrize("build", [one_way, both_ways])
+def test_the_runtimes_and_lowerings_agree(build, model_fn, sgd, dataset) -> None:
+    rounds = [[dataset(1), dataset(2, examples=7, poisoned=True), dataset(3)]] * 3
+    fused = run(build(model_fn, sgd, lowering="fused"), rounds)[-1]
+    twin = run(build(model_fn, sgd, lowering="reference"), rounds)[-1]
     with use_runtime("native"):
-        process = build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
+        process = build(model_fn, sgd)
         assert process.lowering == "reference"
         stock = run(process, rounds)[-1]
     for a, b in zip(weights_of(fused["state"]), weights_of(twin["state"]), strict=True):
         np.testing.assert_array_equal(a, b)
     for a, b in zip(weights_of(fused["state"]), weights_of(stock["state"]), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)  # the worker's exp differs from this process's by an ulp
-    assert fused["metrics"]["aggregator"] == twin["metrics"]["aggregator"]
-    assert stock["metrics"]["aggregator"]["nonfinite_updates"] == 2 - 1
+    for measured in ("aggregator", "distributor"):
+        assert fused["metrics"][measured] == twin["metrics"][measured]
+        assert dict(fused["metrics"][measured]) == pytest.approx(dict(stock["metrics"][measured]), rel=1e-6)
+    assert stock["metrics"]["aggregator"]["nonfinite_updates"] == 1
 
 
 def test_the_fused_ops_are_chosen_where_the_runtime_can_load_them(model_fn, sgd) -> None:
