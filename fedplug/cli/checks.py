@@ -81,7 +81,8 @@ def check_plugins() -> Finding:
     if problems:
         names = ", ".join(sorted({entry.origin for entry in problems}))
         return Finding("warn", f"problems with {names}", "`fedplug plugins list` shows the reasons")
-    return Finding("ok", ", ".join(f"{len(catalog().names(kind))} {kind}s" for kind in KINDS))
+    plurals = {kind: hook.removeprefix("fedplug_").replace("_", " ") for kind, (hook, _) in KINDS.items()}
+    return Finding("ok", ", ".join(f"{len(catalog().names(kind))} {plurals[kind]}" for kind in KINDS))
 
 
 def check_kernels() -> Finding:
