@@ -21,6 +21,11 @@ import tensorflow_federated as tff
 
 SLICE = 3  # clients a worker is given at a time
 
+# Ray reads these when it is imported. Under `uv run`, as in `make test`, it would start its workers by that
+# command, too, in a copy of the checkout; and it would warn of changes to come.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
 # Ray leaves the log files of the processes it starts to the garbage collector, and warns of changes to come.
 RAY_WARNINGS = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -39,7 +44,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def cluster() -> Iterator[Any]:
     """Ray itself, connected to a cluster of this machine."""
     ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "fedplug[ray]"')
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     with _head_node() as address:
         _connect(ray, address)
         # Functions of the test modules are sent as they are, because workers cannot import them.
