@@ -10,9 +10,6 @@ import tensorflow as tf
 
 from fedplug.errors import ConfigError
 
-# Keras draws its seeds so, once it was given one.
-pytestmark = pytest.mark.filterwarnings("ignore:non-integer arguments to randrange:DeprecationWarning")
-
 SHAKESPEARE = Path(__file__).parents[3] / "shared" / "data" / "tinyshakespeare.txt"
 
 
