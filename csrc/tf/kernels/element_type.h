@@ -1,5 +1,5 @@
-// How the core names TensorFlow's floating-point types, and how to see a
-// tensor's buffer through that name.
+// TensorFlow's floating-point types that the kernels take, how the core names
+// them, and how to see a tensor's buffer through that name.
 #ifndef FEDPLUG_TF_KERNELS_ELEMENT_TYPE_H_
 #define FEDPLUG_TF_KERNELS_ELEMENT_TYPE_H_
 
@@ -43,5 +43,12 @@ CoreType<T>* MutableElements(tensorflow::Tensor* tensor) {
 }
 
 }  // namespace fedplug
+
+// REGISTER(T); for every type an element may have.
+#define FEDPLUG_FOR_EACH_ELEMENT_TYPE(REGISTER) \
+  REGISTER(float);                              \
+  REGISTER(double);                             \
+  REGISTER(Eigen::half);                        \
+  REGISTER(Eigen::bfloat16)
 
 #endif  // FEDPLUG_TF_KERNELS_ELEMENT_TYPE_H_

@@ -54,10 +54,7 @@ class ScatterDecodeAddOp : public OpKernel {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           ScatterDecodeAddOp<T>)
-FEDPLUG_REGISTER(float);
-FEDPLUG_REGISTER(double);
-FEDPLUG_REGISTER(Eigen::half);
-FEDPLUG_REGISTER(Eigen::bfloat16);
+FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

@@ -81,10 +81,7 @@ class ScatterDecodeAddGpuOp : public OpKernel {
                               .Device(tensorflow::DEVICE_GPU) \
                               .TypeConstraint<T>("T"),        \
                           ScatterDecodeAddGpuOp<T>)
-FEDPLUG_REGISTER(float);
-FEDPLUG_REGISTER(double);
-FEDPLUG_REGISTER(Eigen::half);
-FEDPLUG_REGISTER(Eigen::bfloat16);
+FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

@@ -98,10 +98,7 @@ class TopKResidualGpuOp : public OpKernel {
                               .HostMemory("k")                \
                               .TypeConstraint<T>("T"),        \
                           TopKResidualGpuOp<T>)
-FEDPLUG_REGISTER(float);
-FEDPLUG_REGISTER(double);
-FEDPLUG_REGISTER(Eigen::half);
-FEDPLUG_REGISTER(Eigen::bfloat16);
+FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

@@ -115,10 +115,7 @@ class DecodeValuesOp : public OpKernel {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           DecodeValuesOp<T>)
-FEDPLUG_REGISTER(float);
-FEDPLUG_REGISTER(double);
-FEDPLUG_REGISTER(Eigen::half);
-FEDPLUG_REGISTER(Eigen::bfloat16);
+FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace
