@@ -63,6 +63,15 @@ class EncodedAggregation(NamedTuple):
     merge: Any
     finish: Any
 
+    def total(self, messages: Any) -> Any:
+        """``{message}@CLIENTS -> A@SERVER``; to be called in a `tff.federated_computation`."""
+
+        @tff.tensorflow.computation(self.zero.type_signature.result)
+        def as_it_is(accumulator: Any) -> Any:
+            return accumulator
+
+        return tff.federated_aggregate(messages, self.zero(), self.accumulate, self.merge, as_it_is)
+
 
 def model_encoder(
     encoder: Encoder | WholeModel, value_type: Any, min_size: int, names: Sequence[str] | None = None

@@ -64,10 +64,6 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         def encode(value: Any, weight: Any, instructions: Any) -> Any:
             return parts.encode(value, weight, parts.init_client(), instructions)["message"]
 
-        @tff.tensorflow.computation(parts.zero.type_signature.result)
-        def identity(accumulator: Any) -> Any:
-            return accumulator
-
         @tff.federated_computation
         def init() -> Any:
             return tff.federated_eval(parts.init_server, tff.SERVER)
@@ -80,7 +76,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         def next_fn(state: Any, value: Any, weight: Any) -> Any:
             instructions = tff.federated_broadcast(tff.federated_map(parts.instruct, state))
             messages = tff.federated_map(encode, (value, weight, instructions))
-            total = tff.federated_aggregate(messages, parts.zero(), parts.accumulate, parts.merge, identity)
+            total = parts.total(messages)
             output = tff.federated_map(parts.finish, (total, state))
             return tff.templates.MeasuredProcessOutput(output.state, output.value, output.measurements)
 

@@ -23,6 +23,7 @@ from fedplug.process.broadcast import (
     build_distributor,
     build_encoded_broadcast,
 )
+from fedplug.process.dropped_updates import build_has_data, weight_to_encode
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import variable_names
@@ -221,23 +222,14 @@ def _build_next(
     encoder_state_type = parts.init_client.type_signature.result
     client_result_type = template.client_work.next.type_signature.result.result.member
 
-    @tff.tensorflow.computation(template.data_type)
-    def has_data(dataset: Any) -> Any:
-        return dataset.take(1).reduce(False, lambda _, batch: True)
+    has_data = build_has_data(template.data_type)
 
     @tff.tensorflow.computation(
         client_result_type, np.bool_, encoder_state_type, parts.instruct.type_signature.result
     )
     def encode(result: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
-        # TFF's client work replaces a non-finite update by zeros of weight zero; a client that has data and
-        # no weight was such a one. A NaN in place of the weight lets the encoding drop and count it.
-        replaced = with_data & (result.update_weight <= 0)
-        weight = tf.where(replaced, np.float32(np.nan), result.update_weight)
+        weight = weight_to_encode(result.update_weight, with_data)
         return parts.encode(result.update, weight, client_state, instructions)
-
-    @tff.tensorflow.computation(parts.zero.type_signature.result)
-    def as_it_is(accumulator: Any) -> Any:
-        return accumulator
 
     @tff.federated_computation(
         state_type,
@@ -263,9 +255,7 @@ def _build_next(
                 tff.federated_broadcast(instructions),
             ),
         )
-        total = tff.federated_aggregate(
-            encoded.message, parts.zero(), parts.accumulate, parts.merge, as_it_is
-        )
+        total = parts.total(encoded.message)
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = template.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_state = tff.learning.templates.LearningAlgorithmState(

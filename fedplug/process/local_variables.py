@@ -269,10 +269,6 @@ def _build_next(
             num_examples=tf.where(finite, trained["num_examples"], 0.0),
         )
 
-    @tff.tensorflow.computation(parts.zero.type_signature.result)
-    def as_it_is(accumulator: Any) -> Any:
-        return accumulator
-
     @tff.tensorflow.computation(np.float32, np.float32)
     def train_metrics(loss: Any, num_examples: Any) -> Any:
         loss = tf.math.divide_no_nan(loss, num_examples)
@@ -295,7 +291,7 @@ def _build_next(
                 tff.federated_broadcast(instructions),
             ),
         )
-        total = tff.federated_aggregate(done.message, parts.zero(), parts.accumulate, parts.merge, as_it_is)
+        total = parts.total(done.message)
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_state = tff.learning.templates.LearningAlgorithmState(

@@ -25,6 +25,7 @@ from fedplug.process import (
     stack_rules,
     variable_names,
 )
+from fedplug.process.dropped_updates import build_has_data, weight_to_encode
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.parts import AnyEncoder, as_encoder
 from fedplug_adaptive.divergence import layer_divergences
@@ -224,9 +225,7 @@ def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: 
     server_state_type = parts.init_server.type_signature.result
     finished_type = parts.finish.type_signature.result
 
-    @tff.tensorflow.computation(work.data_type)
-    def has_data(dataset: Any) -> Any:
-        return dataset.take(1).reduce(False, lambda _, batch: True)
+    has_data = build_has_data(work.data_type)
 
     @tff.tensorflow.computation(
         client_result_type,
@@ -236,10 +235,7 @@ def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: 
         parts.instruct.type_signature.result,
     )
     def encode(result: Any, weights: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
-        # TFF's client work replaces a non-finite update by zeros of weight zero; a client that has data and
-        # no weight was such a one. A NaN in place of the weight lets the encoding drop and count it.
-        replaced = with_data & (result.update_weight <= 0)
-        weight = tf.where(replaced, np.float32(np.nan), result.update_weight)
+        weight = weight_to_encode(result.update_weight, with_data)
         value = collections.OrderedDict(update=result.update, report=report(weights, result.update))
         return parts.encode(value, weight, client_state, instructions)
 
@@ -252,10 +248,6 @@ def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: 
         known = tf.where(tf.math.is_finite(loss), loss, previous)
         inner = collections.OrderedDict(adaptive=adaptive, previous_loss=known)
         return collections.OrderedDict(state, inner=inner)
-
-    @tff.tensorflow.computation(parts.zero.type_signature.result)
-    def as_it_is(accumulator: Any) -> Any:
-        return accumulator
 
     @tff.tensorflow.computation(finished_type)
     def measurements(finished: Any) -> Any:
@@ -284,9 +276,7 @@ def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: 
                 instructions,
             ),
         )
-        total = tff.federated_aggregate(
-            encoded.message, parts.zero(), parts.accumulate, parts.merge, as_it_is
-        )
+        total = parts.total(encoded.message)
         chosen = tff.federated_map(choose, (state.aggregator, trained.measurements.train.loss))
         aggregated = tff.federated_map(parts.finish, (total, chosen))
         finalized = work.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value.update)
