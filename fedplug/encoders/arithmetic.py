@@ -11,7 +11,15 @@ from fedplug import ops
 from fedplug.encoders import tensor_bytes
 from fedplug.errors import ConfigError
 
-__all__ = ["check_seed", "mean_magnitude", "noise_seed", "private_noise", "shared_noise", "widened"]
+__all__ = [
+    "check_seed",
+    "mean_magnitude",
+    "noise_seed",
+    "private_noise",
+    "shared_noise",
+    "wide_dtype",
+    "widened",
+]
 
 _MAX_SEED = 2**31 - 1
 
@@ -22,9 +30,14 @@ def check_seed(encoder: str, seed: int) -> None:
         raise ConfigError(f"{encoder} seed is {seed!r}; it must be a whole number from 0 to {_MAX_SEED}")
 
 
+def wide_dtype(dtype: tf.DType) -> tf.DType:
+    """The dtype for arithmetic with numbers of ``dtype``: float64 for float64, float32 for all others."""
+    return tf.float64 if dtype == tf.float64 else tf.float32
+
+
 def widened(x: tf.Tensor) -> tf.Tensor:
-    """``x`` in a dtype fit for arithmetic: float64 as it is, everything else as float32."""
-    return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)
+    """``x`` in its `wide_dtype`."""
+    return tf.cast(x, wide_dtype(x.dtype))
 
 
 def mean_magnitude(values: tf.Tensor) -> tf.Tensor:

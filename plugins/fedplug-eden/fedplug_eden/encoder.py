@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import Payload, Quantizer, bit_packing, blocks, tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, widened
+from fedplug.encoders.arithmetic import check_seed, wide_dtype, widened
 from fedplug.encoders.checks import require
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
@@ -119,7 +119,7 @@ class Eden(Quantizer):
         """Refuses another number of bits or another length, and scales that are not valid."""
         size = hadamard.block_size(count)
         blocks_needed = (count + size - 1) // size
-        wide = tf.float64 if dtype == tf.float64 else tf.float32
+        wide = wide_dtype(dtype)
         codes_at = _HEADER_BYTES + blocks_needed * wide.size
         with require(tf.size(data) >= codes_at, "an eden payload is too short to hold its scales"):
             data = tf.identity(data)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders import Encoder, Payload, State, tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, shared_noise, widened
+from fedplug.encoders.arithmetic import check_seed, shared_noise, wide_dtype, widened
 from fedplug.encoders.checks import of_length, require
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
@@ -125,7 +125,7 @@ class PowerSGD(Encoder):
             length = spec.shape.num_elements() * spec.dtype.size
             values = _finite(of_length(body, length, "the bytes of a powersgd payload"), spec.dtype)
             return {"values": tf.reshape(values, spec.shape)}
-        (m, n), wide = _matrix_shape(spec), _wide(spec.dtype)
+        (m, n), wide = _matrix_shape(spec), wide_dtype(spec.dtype)
         length = wide.size + self._rank * (m + n) * spec.dtype.size
         body = of_length(body, length, "the bytes of a powersgd payload")
         scale = _finite(body[: wide.size], wide)[0]
@@ -148,16 +148,12 @@ class PowerSGD(Encoder):
     def _first_q(self, spec: tf.TensorSpec) -> tf.Tensor:
         n = _matrix_shape(spec)[1]
         noise = shared_noise(n * self._rank, self._seed, tf.constant(0))
-        return tf.cast(tf.reshape(2 * noise - 1, [n, self._rank]), _wide(spec.dtype))
+        return tf.cast(tf.reshape(2 * noise - 1, [n, self._rank]), wide_dtype(spec.dtype))
 
 
 def _matrix_shape(spec: tf.TensorSpec) -> tuple[int, int]:
     shape = spec.shape.as_list() or [1]
     return math.prod(shape[:-1]), shape[-1]
-
-
-def _wide(dtype: tf.DType) -> tf.DType:
-    return tf.float64 if dtype == tf.float64 else tf.float32
 
 
 def _largest(numbers: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders import Encoder, Payload, State, tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, widened
+from fedplug.encoders.arithmetic import check_seed, wide_dtype, widened
 from fedplug.encoders.checks import of_length, require
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
@@ -100,7 +100,7 @@ class CountSketch(Encoder):
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a wrong length, a negative round, and numbers that are not finite."""
-        columns, dtype = self._columns(spec), tf.float64 if spec.dtype == tf.float64 else tf.float32
+        columns, dtype = self._columns(spec), wide_dtype(spec.dtype)
         length = _ROUND_BYTES + self._rows * columns * dtype.size
         body = of_length(body, length, "the bytes of a countsketch payload")
         round_num = tensor_bytes.from_bytes(body[:_ROUND_BYTES], tf.int32)[0]
