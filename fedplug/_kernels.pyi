@@ -1,10 +1,10 @@
-# The compiled module, as csrc/python registers it. fedplug/kernels.py documents what the functions do.
+# The compiled module, as csrc/python registers it. fedplug/kernels documents what the functions do.
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.kernels import ByteBuffer
+from fedplug.kernels.container import ByteBuffer
 
 def topk_residual(
     delta: NDArray[Any],

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from fedplug.errors import PayloadError
 
 if TYPE_CHECKING:
-    from fedplug.kernels import ByteBuffer
+    from fedplug.kernels.container import ByteBuffer
 
 __all__ = [
     "CHECKSUM_BYTES",

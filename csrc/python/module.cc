@@ -1,6 +1,6 @@
 // The module fedplug._kernels: the kernels of csrc/core on NumPy arrays,
 // without copies and without the GIL. Its public face, with the documentation,
-// is fedplug/kernels.py.
+// is fedplug/kernels.
 #include <pybind11/pybind11.h>
 
 namespace fedplug::python {

@@ -1,0 +1,52 @@
+"""The compiled kernels on NumPy arrays: the same code the TensorFlow ops run, without TensorFlow.
+
+Arrays may have any shape and are taken as flat. They are never copied or converted: an array that is not
+C-contiguous, of another dtype than asked for, or read-only where it is updated in place is refused with an
+:class:`~fedplug.errors.ArgumentError` that says how to mend it. Where a floating dtype is asked for, it is
+float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call unless a
+function says otherwise.
+
+The GIL is released while a kernel runs. Large inputs use several threads, as many as the environment variable
+``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be
+changed by another thread during a call.
+
+Must not know TensorFlow. ``csrc/README.md`` states the contract that this and every other face of the kernels
+keeps.
+"""
+
+from __future__ import annotations
+
+from fedplug.errors import OpLibraryError
+
+try:
+    # First, so that every module below finds it.
+    from fedplug import _kernels  # noqa: F401
+except ImportError as error:
+    raise OpLibraryError(
+        f"the compiled module fedplug._kernels cannot be loaded ({error}); "
+        "run `make setup` in a source tree, or reinstall fedplug"
+    ) from error
+
+from fedplug.kernels.container import crc32, pack_container, unpack_container
+from fedplug.kernels.index_code import decode_indices, encode_indices
+from fedplug.kernels.scatter import scatter_decode_add
+from fedplug.kernels.system import num_threads, simd_level
+from fedplug.kernels.topk import count_nonfinite, topk_momentum, topk_residual, topk_residual_many
+from fedplug.kernels.value_code import decode_values, encode_values
+
+__all__ = [
+    "count_nonfinite",
+    "crc32",
+    "decode_indices",
+    "decode_values",
+    "encode_indices",
+    "encode_values",
+    "num_threads",
+    "pack_container",
+    "scatter_decode_add",
+    "simd_level",
+    "topk_momentum",
+    "topk_residual",
+    "topk_residual_many",
+    "unpack_container",
+]

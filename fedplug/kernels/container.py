@@ -1,0 +1,67 @@
+"""The container around every payload, and its checksum.
+
+Must not know TensorFlow. `fedplug.wire` describes the layout.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fedplug import _kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
+
+__all__ = ["crc32", "pack_container", "unpack_container"]
+
+
+def pack_container(body: ByteBuffer, wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
+    """Puts the container of :mod:`fedplug.wire` around an encoder's bytes.
+
+    Args:
+        body: Any C-contiguous buffer; its bytes are taken as they lie.
+        wire_id: Names the layout of the body; 1 to 32 ASCII characters.
+        dtype: Of the tensor that was encoded, by its NumPy name.
+        shape: Of the tensor that was encoded; at most 32 dimensions, each below 2**32.
+
+    Raises:
+        ArgumentError: ``body`` is not C-contiguous.
+        PayloadError: The wire id, dtype or shape has no place in the format.
+    """
+    return _kernels.pack_container(body, wire_id, dtype, list(shape))
+
+
+def unpack_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], bytes]:
+    """Reads what :func:`pack_container` wrote. Every byte is treated as hostile.
+
+    Args:
+        buffer: Any C-contiguous buffer.
+
+    Returns:
+        ``(wire_id, dtype, shape, body)``.
+
+    Raises:
+        ArgumentError: ``buffer`` is not C-contiguous.
+        PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is
+            wrong.
+    """
+    return _kernels.unpack_container(buffer)
+
+
+def crc32(data: ByteBuffer) -> int:
+    """Computes the CRC-32 of zlib, PNG and Ethernet.
+
+    Args:
+        data: Any C-contiguous buffer; its bytes are taken as they lie.
+
+    Returns:
+        The checksum, in ``[0, 2**32)``.
+
+    Raises:
+        ArgumentError: ``data`` is not C-contiguous.
+    """
+    return _kernels.crc32(data)

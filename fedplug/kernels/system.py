@@ -1,0 +1,32 @@
+"""What the kernels run on: how many threads, which instruction set.
+
+Must not know TensorFlow.
+"""
+
+from __future__ import annotations
+
+from fedplug import _kernels
+
+__all__ = ["num_threads", "simd_level"]
+
+
+def num_threads() -> int:
+    """Returns how many threads a kernel may use.
+
+    Raises:
+        ConfigError: ``FEDPLUG_NUM_THREADS`` is set, but not to an integer from 1 to 1024.
+    """
+    return _kernels.num_threads()
+
+
+def simd_level() -> str:
+    """Returns the instruction set the kernels use: ``"baseline"``, ``"avx2"`` or ``"avx512"``.
+
+    It is the best one the processor has, or the one the environment variable ``FEDPLUG_SIMD`` asks for; no
+    result depends on it.
+
+    Raises:
+        ConfigError: ``FEDPLUG_SIMD`` is set, but not to a level this processor has. The selections raise it
+            too.
+    """
+    return _kernels.simd_level()

@@ -1,0 +1,87 @@
+"""Values, quantized and packed: the bytes that travel.
+
+Must not know TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from fedplug import _kernels
+from fedplug.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["ValueForm", "decode_values", "encode_values"]
+
+ValueForm: TypeAlias = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign"]
+
+
+def encode_values(
+    values: NDArray[Any], form: ValueForm, *, bits: int = 8, block_size: int = 256, seed: int = 0
+) -> NDArray[np.uint8]:
+    """Quantizes and packs values: the bytes that travel.
+
+    The layouts are described in ``csrc/core/value_code.h``, the methods and their sources by the encoders of
+    the same names.
+
+    Args:
+        values: Any shape, n elements, a floating dtype; finite.
+        form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"`` or ``"sign"``.
+        bits: Of each level, 2 to 8; ``"qsgd"`` only.
+        block_size: How many values share a scale, a power of two up to 2**20; ``"qsgd"`` and
+            ``"blockwise8"`` only.
+        seed: Of the noise by which ``"qsgd"`` and ``"terngrad"`` round, in ``[-2**63, 2**63)``. The noise
+            also depends on the values.
+
+    Returns:
+        ``[bytes]`` uint8; as many as the size, the dtype and the other arguments say.
+
+    Raises:
+        ArgumentError: ``values`` cannot be used as an array, or another argument is out of range.
+        NonFiniteError: A value is NaN or infinite; its ``count`` says how many are.
+    """
+    return _kernels.encode_values(values, form, bits, block_size, seed)
+
+
+def decode_values(
+    data: NDArray[np.uint8],
+    count: int,
+    form: ValueForm,
+    *,
+    dtype: DTypeLike = np.float32,
+    bits: int = 8,
+    block_size: int = 256,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Unpacks what :func:`encode_values` packed. Every byte is treated as hostile.
+
+    Args:
+        data: ``[bytes]`` uint8.
+        count: How many values there must be.
+        form: As they were encoded, and so ``bits`` and ``block_size``.
+        dtype: The dtype of the values that were encoded.
+        bits: See ``form``.
+        block_size: See ``form``.
+        out: ``[count]`` of that dtype, to be written over; after an error it holds anything.
+
+    Returns:
+        ``out``, or a new ``[count]`` array: what the bytes stand for; finite.
+
+    Raises:
+        ArgumentError: An array cannot be used, or another argument is out of range.
+        PayloadError: These are not the bytes of ``count`` values. Memory is only asked for if their number is
+            right.
+    """
+    wanted = np.dtype(dtype)
+    _kernels.check_value_bytes(data, count, form, bits, block_size, wanted.itemsize)
+    values = np.empty(count, wanted) if out is None else out
+    if values.dtype != wanted or values.size != count:
+        raise ArgumentError(
+            f"out has {values.size} elements of {values.dtype}; it must have {count} of {wanted}"
+        )
+    _kernels.decode_values(data, values, form, bits, block_size)
+    return values
