@@ -15,6 +15,8 @@ from fedplug.errors import ConfigError, UnknownNameError
 if TYPE_CHECKING:
     from fedplug.aggregators.base import Aggregator
     from fedplug.encoders.base import Encoder
+    from fedplug.encoders.whole_model import WholeModel
+    from fedplug.part import Part
     from fedplug.schedules.base import Schedule
 
 __all__ = [
@@ -32,11 +34,12 @@ _CONFIG_KEYS = ("kind", "name", "config")
 _CONFIGURED_KINDS = ("aggregator", "encoder", "schedule")
 
 
-def encoder(text: str) -> Encoder:
+def encoder(text: str) -> Encoder | WholeModel:
     """The encoder an expression describes, such as ``"topk(0.01)"`` or ``"topk(0.01) | qsgd(8) | rice"``.
 
-    Rules and budgets are written in the same way; they are `fedplug.encoders.WholeModel`s, which stand
-    wherever a process takes an encoder.
+    Returns:
+        An `fedplug.encoders.Encoder`, or for rules, budgets and their like a `fedplug.encoders.WholeModel`.
+        Either stands wherever a process takes an encoder; only the former encodes a tensor by itself.
 
     Raises:
         ConfigError: The expression cannot be read, or an encoder refuses its arguments.
@@ -47,8 +50,8 @@ def encoder(text: str) -> Encoder:
     return _composed([_from_stage("encoder", stage) for stage in expression.parse(text)])
 
 
-def get_encoder(name: str, **config: Any) -> Encoder:
-    """The encoder of that name: ``get_encoder("topk", fraction=0.01)``. Raises as `encoder` does."""
+def get_encoder(name: str, **config: Any) -> Encoder | WholeModel:
+    """The encoder of that name: ``get_encoder("topk", fraction=0.01)``. Returns and raises as `encoder`."""
     return _composed([_make("encoder", name, (), config)])
 
 
@@ -72,7 +75,7 @@ def get_schedule(name: str, **config: Any) -> Schedule:
     return cast("Schedule", _make("schedule", name, (), config))
 
 
-def to_config(part: Encoder | Aggregator | Schedule) -> dict[str, Any]:
+def to_config(part: Part) -> dict[str, Any]:
     """A part as JSON values, ``{"kind": "encoder", "name": "topk", "config": part.get_config()}``.
 
     Raises:
@@ -88,8 +91,8 @@ def to_config(part: Encoder | Aggregator | Schedule) -> dict[str, Any]:
     )
 
 
-def from_config(config: Mapping[str, Any]) -> Encoder | Aggregator | Schedule:
-    """The inverse of `to_config`; equal to the part that was written.
+def from_config(config: Mapping[str, Any]) -> Part:
+    """The inverse of `to_config`; equal to the part that was written, and of its class.
 
     Raises:
         ConfigError: A key is missing, or the part refuses its configuration.
@@ -111,7 +114,7 @@ def from_config(config: Mapping[str, Any]) -> Encoder | Aggregator | Schedule:
         raise ConfigError(
             f"the 'config' of {kind} {name!r} is {arguments!r}; it must map arguments to values"
         )
-    return cast("Encoder | Aggregator | Schedule", _make(kind, str(name), (), arguments))
+    return cast("Part", _make(kind, str(name), (), arguments))
 
 
 def _only_stage(kind: str, text: str) -> expression.Stage:
@@ -134,10 +137,10 @@ def _from_stage(kind: str, stage: expression.Stage) -> Any:
     return _make(kind, stage.name, tuple(map(argument, stage.args)), kwargs)
 
 
-def _composed(parts: Sequence[Any]) -> Encoder:
+def _composed(parts: Sequence[Any]) -> Encoder | WholeModel:
     """The encoder these stages are together."""
     pipeline: Any = manager.resolve("encoder", "pipeline")
-    return cast("Encoder", pipeline.compose(parts))
+    return cast("Encoder | WholeModel", pipeline.compose(parts))
 
 
 def _make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

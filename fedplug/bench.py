@@ -13,11 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from fedplug import api, kernels
-from fedplug.encoders.base import State
+from fedplug import kernels
+from fedplug.encoders.base import Encoder, State
+from fedplug.encoders.reading import as_tensor_encoder
 from fedplug.errors import ConfigError
 
-__all__ = ["ENCODERS", "EncoderFigures", "KernelFigures", "encoder_figures", "kernel_figures", "machine"]
+__all__ = [
+    "ENCODERS",
+    "EncoderFigures",
+    "KernelFigures",
+    "encoder_figures",
+    "encoder_of",
+    "kernel_figures",
+    "machine",
+]
 
 ENCODERS = (
     "identity",
@@ -109,6 +118,11 @@ def kernel_figures(elements: int) -> Iterator[KernelFigures]:
         yield KernelFigures(kernel=name, seconds=seconds, copies=seconds / copying)
 
 
+def encoder_of(expression: str) -> Encoder:
+    """The encoder to time. Raises as `encoder_figures` does."""
+    return as_tensor_encoder(expression, "the encoder to time")
+
+
 def encoder_figures(expression: str, elements: int) -> EncoderFigures:
     """Times one encoder both ways, in TensorFlow graphs.
 
@@ -117,11 +131,11 @@ def encoder_figures(expression: str, elements: int) -> EncoderFigures:
         elements: Of the tensor.
 
     Raises:
-        ConfigError: Fewer than 1,000 elements, or an expression that cannot be read.
+        ConfigError: Fewer than 1,000 elements, an expression that cannot be read, or one for whole models.
         UnknownNameError: No such encoder.
     """
     _check(elements)
-    encoder, spec = api.encoder(expression), tf.TensorSpec([elements], tf.float32)
+    encoder, spec = encoder_of(expression), tf.TensorSpec([elements], tf.float32)
     x = tf.constant(np.random.default_rng(0).standard_normal(elements, np.float32))
     state = encoder.init_state(spec)
 

@@ -30,11 +30,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug import api, bench
+    from fedplug import bench
 
     elements, encoders = arguments.elements, arguments.encoders or bench.ENCODERS
     for expression in encoders:
-        api.encoder(expression)  # a mistake is told before anything is timed
+        bench.encoder_of(expression)  # a mistake is told before anything is timed
     print(f"{elements:,} float32, {bench.machine()}; the best of a few runs each\n")
     kernels = [
         (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")

@@ -1,6 +1,6 @@
 """Encoders as they are written inside other parts' arguments: objects, expressions, JSON values.
 
-Knows the registry, by which names are read; must not know any encoder.
+Knows the registry, by which names are read, and the contract; must not know any encoder.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedplug import api, manager
+from fedplug.encoders.base import Encoder
 from fedplug.errors import ConfigError
 
-__all__ = ["as_part", "part_config"]
+__all__ = ["as_part", "as_tensor_encoder", "part_config"]
 
 
 def as_part(value: Any) -> Any:
@@ -32,6 +33,23 @@ def as_part(value: Any) -> Any:
     if not {"name"} <= set(value) <= {"name", "config"}:
         raise ConfigError(f"{dict(value)!r} is no encoder; it must have a name and a config")
     return manager.resolve("encoder", value["name"]).from_config(value.get("config", {}))
+
+
+def as_tensor_encoder(value: Any, what: str) -> Encoder:
+    """The same where only an encoder of one tensor will do.
+
+    Args:
+        value: As for `as_part`.
+        what: What it is needed for, as in "the encoder of a rule"; for the message.
+
+    Raises:
+        ConfigError: It is something else, or cannot be read.
+        UnknownNameError: No such part.
+    """
+    part = as_part(value)
+    if not isinstance(part, Encoder):
+        raise ConfigError(f"{what} is {part!r}; it must be one for a tensor, such as 'topk(0.01)'")
+    return part
 
 
 def part_config(part: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
-from fedplug.encoders.reading import as_part, part_config
+from fedplug.encoders.reading import as_tensor_encoder, part_config
 from fedplug.encoders.whole_model import WholeModel, together
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.spec import FLOATS, Capabilities
@@ -42,12 +42,7 @@ class Rule:
     dtype: str | None = None
 
     def __post_init__(self) -> None:
-        encoder = as_part(self.encoder)
-        if not isinstance(encoder, Encoder):
-            raise ConfigError(
-                f"the encoder of a rule is {encoder!r}; it must be one for a tensor, such as 'topk(0.01)'"
-            )
-        object.__setattr__(self, "encoder", encoder)
+        object.__setattr__(self, "encoder", as_tensor_encoder(self.encoder, "the encoder of a rule"))
         if not isinstance(self.match, str) or not self.match:
             raise ConfigError(f"the match of a rule is {self.match!r}; it must be a pattern of names")
         for key in ("min_elements", "max_elements"):

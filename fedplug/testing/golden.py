@@ -113,14 +113,15 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 def main() -> None:
     """Adds golden payloads for an encoder to a folder."""
-    import fedplug
+    from fedplug.encoders.reading import as_tensor_encoder
 
     parser = argparse.ArgumentParser(prog="python -m fedplug.testing.golden", description=main.__doc__)
     parser.add_argument("folder", type=Path, help="where golden payloads are kept, for instance tests/golden")
     parser.add_argument("encoder", help="an expression, for instance 'topk(0.3)'")
     arguments = parser.parse_args()
+    encoder = as_tensor_encoder(arguments.encoder, "what writes golden payloads")
     for dtype, shape in _SPECS:
-        print(add(arguments.folder, fedplug.encoder(arguments.encoder), dtype, shape))
+        print(add(arguments.folder, encoder, dtype, shape))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ def test_the_command_prints_a_line_for_each_kernel_and_encoder(capsys):
     ("arguments", "message"),
     [
         (["identity", "tpok(0.1)"], "unknown encoder 'tpok'; did you mean 'topk'"),
+        (["budget('topk(0.1)', 900)"], "the encoder to time is budget("),
         (["--elements", "10"], "elements is 10; to see anything it takes 1000 or more"),
     ],
 )

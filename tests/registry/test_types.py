@@ -1,0 +1,41 @@
+"""What a type checker makes of programs of users: `make lint` checks this file; `assert_type` is for that."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import fedplug
+from fedplug.aggregators import Aggregator
+from fedplug.encoders import Encoder, WholeModel
+from fedplug.part import Part
+from fedplug.process.parts import AnyEncoder
+from fedplug.schedules import Schedule
+
+
+def test_an_encoder_by_name_is_for_a_tensor_or_for_a_whole_model() -> None:
+    for made in (fedplug.encoder("topk(0.5)"), fedplug.get_encoder("topk", fraction=0.5)):
+        assert_type(made, Encoder | WholeModel)
+        assert isinstance(made, Encoder)
+        assert_type(made.wire_id, str)
+    for made in (
+        fedplug.encoder("budget('topk(0.5)', 900)"),
+        fedplug.get_encoder("rules", rules={"*": "sign"}),
+    ):
+        assert isinstance(made, WholeModel)
+
+
+def test_either_can_be_handed_to_a_process_as_it_is() -> None:
+    encoders: list[AnyEncoder] = [fedplug.encoder("topk(0.5)"), "topk(0.5)", {"*": "topk(0.5)"}]
+    assert encoders
+
+
+def test_other_parts_by_name_are_of_their_kind() -> None:
+    assert isinstance(assert_type(fedplug.aggregator("mean"), Aggregator), Aggregator)
+    assert isinstance(assert_type(fedplug.schedule("constant(0.1)"), Schedule), Schedule)
+
+
+def test_a_part_read_from_a_config_has_the_class_of_the_one_that_was_written() -> None:
+    for text in ("topk(0.5)", "rules({'*': 'sign'})"):
+        part = fedplug.encoder(text)
+        again = assert_type(fedplug.from_config(fedplug.to_config(part)), Part)
+        assert type(again) is type(part)
