@@ -1,19 +1,24 @@
-// The layout is in the header. Both directions go through the gaps in one
-// sequence; the decoder checks every bound before it uses a byte and never
-// allocates.
+// Checks what every form asks for, and calls the one that is wanted.
 #include "core/index_code.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
+
+#include "core/index_code_bits.h"
+#include "core/index_code_forms.h"
 
 namespace fedplug {
 namespace {
 
-constexpr int kMaxParameter = 30;
+using index_codes::BytesFor;
+using index_codes::Corrupt;
+using index_codes::IndexWidth;
 
-Status Corrupt(const std::string& what) {
-  return {StatusCode::kDataLoss, "index code: " + what};
-}
+// The forms that kShortest chooses from, as its first byte names them.
+constexpr std::array<IndexForm, 3> kChoices = {
+    IndexForm::kRice, IndexForm::kBitPack, IndexForm::kBitmap};
 
 Status CheckCount(std::int64_t count, std::int64_t size) {
   if (size < 0 || size > INT32_MAX) {
@@ -50,183 +55,118 @@ Status CheckIndices(const std::int32_t* indices, std::int64_t count,
   return {};
 }
 
-std::uint32_t GapAt(const std::int32_t* indices, std::int64_t i) {
-  const std::int32_t gap =
-      i == 0 ? indices[0] : indices[i] - indices[i - 1] - 1;
-  return static_cast<std::uint32_t>(gap);
-}
-
-std::int64_t BytesFor(std::int64_t bits) { return (bits + 7) / 8; }
-
-std::int64_t UnaryBits(const std::int32_t* indices, std::int64_t count, int b) {
-  std::int64_t bits = count;
-  for (std::int64_t i = 0; i < count; ++i) bits += GapAt(indices, i) >> b;
-  return bits;
-}
-
-std::int64_t CodeBits(const std::int32_t* indices, std::int64_t count, int b) {
-  return count * b + UnaryBits(indices, count, b);
-}
-
-// The smallest b with the fewest bits. The number of bits is convex in b
-// (floor(gap / 2^b) falls by ever less as b grows), so a walk downhill ends at
-// the minimum; it begins next to it, at the logarithm of the mean gap.
-int BestParameter(const std::int32_t* indices, std::int64_t count) {
-  const std::int64_t mean = indices[count - 1] / count;
-  int b = 0;
-  while (b < kMaxParameter && (mean >> (b + 1)) > 0) ++b;
-  std::int64_t bits = CodeBits(indices, count, b);
-  const auto improve = [&](int step, std::int64_t least_gain) {
-    bool moved = false;
-    while (b + step >= 0 && b + step <= kMaxParameter) {
-      const std::int64_t next = CodeBits(indices, count, b + step);
-      if (bits - next < least_gain) break;
-      b += step;
-      bits = next;
-      moved = true;
-    }
-    return moved;
-  };
-  if (!improve(-1, 0)) improve(+1, 1);
-  return b;
-}
-
-// The first `width` bits of a stream that begins at bit `position`, least
-// significant bit first. REQUIRES: width <= 30, and the bits lie inside the
-// stream
-std::uint32_t ReadBits(const std::uint8_t* stream, std::int64_t position,
-                       int width) {
-  std::uint64_t window = 0;
-  const std::int64_t first = position / 8;
-  const std::int64_t last = BytesFor(position + width);
-  for (std::int64_t byte = first; byte < last; ++byte) {
-    window |= std::uint64_t{stream[byte]} << (8 * (byte - first));
-  }
-  const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
-  return static_cast<std::uint32_t>((window >> (position % 8)) & mask);
-}
-
-// REQUIRES: as ReadBits; the bits are still zero
-void WriteBits(std::uint8_t* stream, std::int64_t position, int width,
-               std::uint32_t value) {
-  std::uint64_t window = std::uint64_t{value} << (position % 8);
-  const std::int64_t last = BytesFor(position + width);
-  for (std::int64_t byte = position / 8; byte < last; ++byte) {
-    stream[byte] = static_cast<std::uint8_t>(stream[byte] | (window & 0xff));
-    window >>= 8;
+// Writes a code of one of kChoices behind what `code` holds.
+void Append(const std::int32_t* indices, std::int64_t count, std::int64_t size,
+            IndexForm form, std::int64_t bytes,
+            const index_codes::RicePlan& plan,
+            std::vector<std::uint8_t>* code) {
+  const std::size_t at = code->size();
+  code->resize(at + static_cast<std::size_t>(bytes));
+  std::uint8_t* const to = code->data() + at;
+  switch (form) {
+    case IndexForm::kBitPack:
+      return index_codes::EncodeBitPack(indices, count, size, to);
+    case IndexForm::kBitmap:
+      return index_codes::EncodeBitmap(indices, count, to);
+    default:
+      return index_codes::EncodeRice(indices, count, plan, to);
   }
 }
 
-// The position of the first one bit at or after `position`; `bits` when there
-// is none. REQUIRES: bits is a multiple of 8
-std::int64_t FindOne(const std::uint8_t* stream, std::int64_t position,
-                     std::int64_t bits) {
-  if (position >= bits) return bits;
-  std::int64_t byte = position / 8;
-  unsigned window = stream[byte] & (0xffu << (position % 8));
-  while (window == 0) {
-    if (++byte == bits / 8) return bits;
-    window = stream[byte];
+Status CheckChoice(const std::uint8_t* code, std::int64_t bytes) {
+  if (bytes < 1) return Corrupt("it is too short to say which it is");
+  if (code[0] >= kChoices.size()) {
+    return Corrupt("it is of no known kind, " + std::to_string(code[0]));
   }
-  std::int64_t bit = 8 * byte;
-  for (; (window & 1) == 0; window >>= 1) ++bit;
-  return bit;
+  return {};
 }
 
-bool IsZeroFrom(const std::uint8_t* stream, std::int64_t position) {
-  return position % 8 == 0 || (stream[position / 8] >> (position % 8)) == 0;
+// REQUIRES: as CheckIndexCode, with one of kChoices and a valid count
+Status CheckLength(std::int64_t bytes, std::int64_t count, std::int64_t size,
+                   IndexForm form) {
+  // An index of a Rice code takes one bit at least.
+  bool fits = count <= 8 * bytes;
+  if (form == IndexForm::kBitPack) {
+    fits = bytes == BytesFor(count * IndexWidth(size));
+  } else if (form == IndexForm::kBitmap) {
+    fits = bytes == BytesFor(size);
+  }
+  return fits ? Status()
+              : Corrupt(std::to_string(bytes) + " bytes cannot hold " +
+                        std::to_string(count) + " indices below " +
+                        std::to_string(size));
 }
 
 }  // namespace
 
+bool FindIndexForm(const std::string& name, IndexForm* form) {
+  const std::pair<const char*, IndexForm> names[] = {
+      {"rice", IndexForm::kRice},
+      {"bitpack", IndexForm::kBitPack},
+      {"bitmap", IndexForm::kBitmap},
+      {"shortest", IndexForm::kShortest}};
+  for (const auto& [known, meant] : names) {
+    if (name == known) {
+      *form = meant;
+      return true;
+    }
+  }
+  return false;
+}
+
 Status EncodeIndices(const std::int32_t* indices, std::int64_t count,
-                     std::int64_t size, std::vector<std::uint8_t>* code) {
+                     std::int64_t size, IndexForm form,
+                     std::vector<std::uint8_t>* code) {
   if (Status status = CheckCount(count, size); !status.ok()) return status;
   if (Status status = CheckIndices(indices, count, size); !status.ok()) {
     return status;
   }
   code->clear();
-  if (count == 0) return {};
-  const int b = BestParameter(indices, count);
-  const std::int64_t low_bytes = BytesFor(count * b);
-  const std::int64_t unary_bytes = BytesFor(UnaryBits(indices, count, b));
-  code->resize(static_cast<std::size_t>(1 + low_bytes + unary_bytes));
-  (*code)[0] = static_cast<std::uint8_t>(b);
-  std::uint8_t* const low = code->data() + 1;
-  std::uint8_t* const unary = low + low_bytes;
-  std::int64_t position = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t gap = GapAt(indices, i);
-    WriteBits(low, i * b, b, gap & ((1u << b) - 1));
-    position += gap >> b;
-    WriteBits(unary, position++, 1, 1);
+  index_codes::RicePlan rice;
+  if (form == IndexForm::kRice || form == IndexForm::kShortest) {
+    rice = index_codes::PlanRice(indices, count);
   }
+  const std::array<std::int64_t, kChoices.size()> bytes = {
+      rice.bytes, BytesFor(count * IndexWidth(size)), BytesFor(size)};
+  auto choice = static_cast<std::size_t>(form);
+  if (form == IndexForm::kShortest) {
+    choice = static_cast<std::size_t>(
+        std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
+    code->push_back(static_cast<std::uint8_t>(choice));
+  }
+  Append(indices, count, size, kChoices[choice], bytes[choice], rice, code);
   return {};
 }
 
-Status DecodeIndices(const std::uint8_t* code, std::int64_t bytes,
-                     std::int64_t count, std::int64_t size,
-                     std::int32_t* indices) {
+Status CheckIndexCode(const std::uint8_t* code, std::int64_t bytes,
+                      std::int64_t count, std::int64_t size, IndexForm form) {
   if (Status status = CheckCount(count, size); !status.ok()) return status;
-  if (count == 0) {
-    return bytes == 0 ? Status()
-                      : Corrupt(std::to_string(bytes) +
-                                " bytes where no index was announced");
+  if (form != IndexForm::kShortest) {
+    return CheckLength(bytes, count, size, form);
   }
-  if (bytes < 1) return Corrupt("it is empty, so its parameter is missing");
-  const int b = code[0];
-  if (b > kMaxParameter) {
-    return Corrupt("its parameter is " + std::to_string(b) +
-                   ", and the largest one is " + std::to_string(kMaxParameter));
-  }
-  const std::int64_t low_bytes = BytesFor(count * b);
-  const std::int64_t unary_bytes = bytes - 1 - low_bytes;
-  if (unary_bytes < BytesFor(count)) {
-    return Corrupt(std::to_string(bytes) + " bytes cannot hold " +
-                   std::to_string(count) + " indices");
-  }
-  const std::uint8_t* const low = code + 1;
-  const std::uint8_t* const unary = low + low_bytes;
-  if (!IsZeroFrom(low, count * b)) {
-    return Corrupt("the padding after the low bits is not zero");
-  }
+  if (Status status = CheckChoice(code, bytes); !status.ok()) return status;
+  return CheckLength(bytes - 1, count, size, kChoices[code[0]]);
+}
 
-  std::int64_t position = 0;
-  std::int64_t next = 0;  // the smallest index that can still come
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t one = FindOne(unary, position, 8 * unary_bytes);
-    if (one == 8 * unary_bytes) {
-      return Corrupt("it ends after " + std::to_string(i) + " of " +
-                     std::to_string(count) + " indices");
-    }
-    const std::int64_t high = one - position;
-    position = one + 1;
-    // `high` is compared before it is shifted: it can be as long as the code.
-    const std::int64_t room = size - 1 - next;
-    if (room < 0 || high > (room >> b)) {
-      return Corrupt("index " + std::to_string(i) + " is not below " +
-                     std::to_string(size));
-    }
-    const std::int64_t gap = (high << b) | ReadBits(low, i * b, b);
-    if (gap > room) {
-      return Corrupt("index " + std::to_string(i) + " is not below " +
-                     std::to_string(size));
-    }
-    indices[i] = static_cast<std::int32_t>(next + gap);
-    next += gap + 1;
+Status DecodeIndices(const std::uint8_t* code, std::int64_t bytes,
+                     std::int64_t count, std::int64_t size, IndexForm form,
+                     std::int32_t* indices) {
+  if (Status status = CheckIndexCode(code, bytes, count, size, form);
+      !status.ok()) {
+    return status;
   }
-  if (BytesFor(position) != unary_bytes) {
-    return Corrupt(std::to_string(unary_bytes - BytesFor(position)) +
-                   " bytes follow its end");
+  switch (form) {
+    case IndexForm::kRice:
+      return index_codes::DecodeRice(code, bytes, count, size, indices);
+    case IndexForm::kBitPack:
+      return index_codes::DecodeBitPack(code, bytes, count, size, indices);
+    case IndexForm::kBitmap:
+      return index_codes::DecodeBitmap(code, bytes, count, size, indices);
+    case IndexForm::kShortest:
+      break;
   }
-  if (!IsZeroFrom(unary, position)) {
-    return Corrupt("the padding at its end is not zero");
-  }
-  if (b != BestParameter(indices, count)) {
-    return Corrupt("its parameter " + std::to_string(b) +
-                   " is not the one that makes it shortest");
-  }
-  return {};
+  return DecodeIndices(code + 1, bytes - 1, count, size, kChoices[code[0]],
+                       indices);
 }
 
 }  // namespace fedplug

@@ -1,4 +1,5 @@
-// The Rice code of ascending indices for NumPy arrays.
+// The codes of ascending indices for NumPy arrays.
+#include <string>
 #include <vector>
 
 #include "core/index_code.h"
@@ -7,8 +8,19 @@
 namespace fedplug::python {
 namespace {
 
+IndexForm FormCalled(const std::string& name) {
+  IndexForm form;
+  if (!FindIndexForm(name, &form)) {
+    ThrowUnlessOk({StatusCode::kInvalidArgument,
+                   "form is '" + name +
+                       "'; it must be rice, bitpack, bitmap or shortest"});
+  }
+  return form;
+}
+
 py::array_t<std::uint8_t> Encode(const py::object& indices_object,
-                                 std::int64_t size) {
+                                 std::int64_t size, const std::string& name) {
+  const IndexForm form = FormCalled(name);
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   auto* const code = new std::vector<std::uint8_t>();
   // The array keeps the vector alive, so that the bytes are not copied out of
@@ -19,8 +31,8 @@ py::array_t<std::uint8_t> Encode(const py::object& indices_object,
   Status status;
   {
     const py::gil_scoped_release release;
-    status =
-        EncodeIndices(indices.Read<std::int32_t>(), indices.size, size, code);
+    status = EncodeIndices(indices.Read<std::int32_t>(), indices.size, size,
+                           form, code);
   }
   ThrowUnlessOk(status);
   return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(code->size()),
@@ -28,24 +40,19 @@ py::array_t<std::uint8_t> Encode(const py::object& indices_object,
 }
 
 py::array_t<std::int32_t> Decode(const py::object& code_object,
-                                 std::int64_t count, std::int64_t size) {
+                                 std::int64_t count, std::int64_t size,
+                                 const std::string& name) {
+  const IndexForm form = FormCalled(name);
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
-  // `count` comes from the same untrusted place as the code: an index takes at
-  // least one bit, so that no claim can make us allocate more than 32 times the
-  // bytes that are there.
-  if (count > 8 * code.size) {
-    ThrowUnlessOk(
-        {StatusCode::kDataLoss, "index code: " + std::to_string(code.size) +
-                                    " bytes cannot hold " +
-                                    std::to_string(count) + " indices"});
-  }
-  py::array_t<std::int32_t> indices(count < 0 ? 0 : count);
+  const auto* const bytes = code.Read<std::uint8_t>();
+  // `count` comes from the same untrusted place as the code.
+  ThrowUnlessOk(CheckIndexCode(bytes, code.size, count, size, form));
+  py::array_t<std::int32_t> indices(count);
   std::int32_t* const index = indices.mutable_data();
   Status status;
   {
     const py::gil_scoped_release release;
-    status =
-        DecodeIndices(code.Read<std::uint8_t>(), code.size, count, size, index);
+    status = DecodeIndices(bytes, code.size, count, size, form, index);
   }
   ThrowUnlessOk(status);
   return indices;
@@ -54,9 +61,10 @@ py::array_t<std::int32_t> Decode(const py::object& code_object,
 }  // namespace
 
 void RegisterIndexCode(py::module_& module) {
-  module.def("encode_indices", &Encode, py::arg("indices"), py::arg("size"));
+  module.def("encode_indices", &Encode, py::arg("indices"), py::arg("size"),
+             py::arg("form"));
   module.def("decode_indices", &Decode, py::arg("code"), py::arg("count"),
-             py::arg("size"));
+             py::arg("size"), py::arg("form"));
 }
 
 }  // namespace fedplug::python

@@ -2,6 +2,8 @@
 // nobody encoded.
 #include "core/index_code.h"
 
+#include <array>
+
 #include "core/reference.h"
 #include "tests/kernel_inputs.h"
 
@@ -11,10 +13,15 @@ namespace {
 using Code = std::vector<std::uint8_t>;
 using Indices = std::vector<std::int32_t>;
 
-Code Encode(const Indices& indices, std::int64_t size) {
+constexpr std::array kForms = {IndexForm::kRice, IndexForm::kBitPack,
+                               IndexForm::kBitmap, IndexForm::kShortest};
+
+Code Encode(const Indices& indices, std::int64_t size,
+            IndexForm form = IndexForm::kRice) {
   Code code = {1, 2, 3};  // to be replaced
-  const Status status = EncodeIndices(
-      indices.data(), static_cast<std::int64_t>(indices.size()), size, &code);
+  const Status status =
+      EncodeIndices(indices.data(), static_cast<std::int64_t>(indices.size()),
+                    size, form, &code);
   EXPECT_EQ(status.message(), std::string());
   return code;
 }
@@ -22,12 +29,12 @@ Code Encode(const Indices& indices, std::int64_t size) {
 // The code and the indices lie in heap blocks of exactly their size, so that
 // the address sanitizer sees every step outside of them.
 Status Decode(const Code& code, std::int64_t count, std::int64_t size,
-              Indices* indices) {
+              Indices* indices, IndexForm form = IndexForm::kRice) {
   Buffer<std::uint8_t> bytes(code, 0);
   Buffer<std::int32_t> decoded(Indices(static_cast<std::size_t>(count), -1), 0);
   Status status =
       DecodeIndices(bytes.data(), static_cast<std::int64_t>(code.size()), count,
-                    size, decoded.data());
+                    size, form, decoded.data());
   *indices = decoded.ToVector();
   return status;
 }
@@ -104,8 +111,9 @@ TEST(IndexCode, AtOnePercentDensityAnIndexTakesAboutEightBits) {
 TEST(EncodeIndices, RefusesIndicesThatDoNotAscendOrAreOutOfRange) {
   Code code = {7};
   const auto message = [&](const Indices& indices, std::int64_t size) {
-    const Status status = EncodeIndices(
-        indices.data(), static_cast<std::int64_t>(indices.size()), size, &code);
+    const Status status =
+        EncodeIndices(indices.data(), static_cast<std::int64_t>(indices.size()),
+                      size, IndexForm::kRice, &code);
     EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
     return status.message();
   };
@@ -192,13 +200,85 @@ TEST(DecodeIndices, SaysWhatIsWrong) {
       message({1, 0b00, 0b11}, 2, 9),
       std::string(
           "index code: its parameter 1 is not the one that makes it shortest"));
-  EXPECT_EQ(
-      message({}, 2, 9),
-      std::string("index code: it is empty, so its parameter is missing"));
+  EXPECT_EQ(message({}, 2, 9),
+            std::string("index code: 0 bytes cannot hold 2 indices below 9"));
   EXPECT_EQ(message({0}, 2, 9),
             std::string("index code: 1 bytes cannot hold 2 indices"));
   EXPECT_EQ(message({7}, 0, 9),
             std::string("index code: 1 bytes where no index was announced"));
+}
+
+TEST(IndexForms, EveryFormDecodesWhatItEncodedAtEveryDensity) {
+  Random random(6);
+  for (const IndexForm form : kForms) {
+    for (const std::int64_t size : {0, 1, 2, 64, 65, 1000, 65537}) {
+      for (const std::int64_t count :
+           {std::int64_t{0}, size / 100, size / 2, size}) {
+        SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) +
+                     ", size " + std::to_string(size) + ", count " +
+                     std::to_string(count));
+        const Indices indices = RandomIndices(count, size, random);
+        const Code code = Encode(indices, size, form);
+        Indices decoded;
+        EXPECT_EQ(Decode(code, count, size, &decoded, form).message(),
+                  std::string());
+        EXPECT_EQ(decoded, indices);
+      }
+    }
+  }
+}
+
+TEST(IndexForms, HaveTheLayoutsOfTheHeader) {
+  EXPECT_EQ(Encode({1, 4, 9}, 10, IndexForm::kBitPack), (Code{0x41, 0x09}));
+  EXPECT_EQ(Encode({0, 3, 8}, 10, IndexForm::kBitmap), (Code{0x09, 0x01}));
+  EXPECT_EQ(Encode({0, 2, 4, 6}, 8, IndexForm::kShortest), (Code{2, 0x55}));
+  EXPECT_EQ(Encode({}, 10, IndexForm::kShortest), (Code{0}));
+}
+
+TEST(IndexForms, AnyBytesAreRefusedOrTheOneCodeOfTheirIndices) {
+  Random random(7);
+  for (int round = 0; round < 20000; ++round) {
+    const IndexForm form = kForms[static_cast<std::size_t>(Below(random, 4))];
+    Code code(static_cast<std::size_t>(Below(random, 7)));
+    for (std::uint8_t& byte : code) {
+      byte = static_cast<std::uint8_t>(random() & random());
+    }
+    if (!code.empty() && form == IndexForm::kShortest) code[0] &= 3;
+    const std::int64_t size = Below(random, 50);
+    const std::int64_t count =
+        Below(random, std::min<std::int64_t>(size, 9) + 1);
+    Indices indices;
+    if (!Decode(code, count, size, &indices, form).ok()) continue;
+    const Code again = Encode(indices, size, form);
+    if (form == IndexForm::kShortest) {
+      EXPECT_TRUE(again.size() <= code.size());
+    } else {
+      EXPECT_EQ(again, code);
+    }
+  }
+}
+
+TEST(IndexForms, SayWhatIsWrong) {
+  Indices decoded;
+  const auto message = [&](IndexForm form, const Code& code, std::int64_t count,
+                           std::int64_t size) {
+    return Decode(code, count, size, &decoded, form).message();
+  };
+  EXPECT_EQ(message(IndexForm::kBitmap, {0x09}, 3, 8),
+            std::string("index code: it has 2 bits set below 8, not 3"));
+  EXPECT_EQ(message(IndexForm::kBitmap, {0x09}, 1, 8),
+            std::string("index code: it has more than 1 bits set"));
+  EXPECT_EQ(message(IndexForm::kBitmap, {0x09, 0}, 2, 8),
+            std::string("index code: 2 bytes cannot hold 2 indices below 8"));
+  EXPECT_EQ(message(IndexForm::kBitPack, {0x24}, 2, 8),
+            std::string("index code: index 4 at position 1 is not above the "
+                        "one before it or not below 8"));
+  EXPECT_EQ(message(IndexForm::kBitPack, {0x40}, 2, 8),
+            std::string("index code: the padding at its end is not zero"));
+  EXPECT_EQ(message(IndexForm::kShortest, {}, 0, 8),
+            std::string("index code: it is too short to say which it is"));
+  EXPECT_EQ(message(IndexForm::kShortest, {3}, 0, 8),
+            std::string("index code: it is of no known kind, 3"));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-"""The Rice code of ascending indices.
+"""Codes of strictly ascending indices.
 
 Must not know TensorFlow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fedplug import _kernels
 
@@ -15,39 +15,50 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_indices", "encode_indices"]
 
+IndexForm: TypeAlias = Literal["rice", "bitpack", "bitmap", "shortest"]
 
-def encode_indices(indices: NDArray[np.int32], size: int) -> NDArray[np.uint8]:
-    """Packs strictly ascending indices into a Rice code: about 8.1 bits each at a density of 1 %.
 
-    The code of given indices is unique. Its layout is described in ``csrc/core/index_code.h`` (Rice and
+def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
+    """Packs strictly ascending indices; in Rice code that takes about 8.1 bits each at a density of 1 %.
+
+    The code of given indices is unique. The layouts are described in ``csrc/core/index_code.h`` (Rice and
     Plaunt, IEEE Trans. Commun. 1971).
 
     Args:
         indices: ``[count]`` int32, strictly ascending, in ``[0, size)``.
         size: How many positions there are; below 2**31.
+        form: ``"rice"``, gaps in the shortest Rice code; ``"bitpack"``, each in the bits that the largest
+            needs; ``"bitmap"``, a bit for every position; or ``"shortest"``, whichever of these is, and a
+            byte that says so.
 
     Returns:
-        ``[bytes]`` uint8; empty when there are no indices.
+        ``[bytes]`` uint8.
 
     Raises:
-        ArgumentError: An array cannot be used, or an index is out of range or not above the one before it.
+        ArgumentError: An array cannot be used, there is no such form, or an index is out of range or not
+            above the one before it.
     """
-    return _kernels.encode_indices(indices, size)
+    return _kernels.encode_indices(indices, size, form)
 
 
-def decode_indices(code: NDArray[np.uint8], count: int, size: int) -> NDArray[np.int32]:
+def decode_indices(
+    code: NDArray[np.uint8], count: int, size: int, *, form: IndexForm = "rice"
+) -> NDArray[np.int32]:
     """Unpacks what :func:`encode_indices` packed. Every byte is treated as hostile.
 
     Args:
         code: ``[bytes]`` uint8.
         count: How many indices the code holds.
         size: How many positions there are; below 2**31.
+        form: As they were encoded.
 
     Returns:
-        ``[count]`` int32, strictly ascending, in ``[0, size)``; encoding them gives ``code`` again.
+        ``[count]`` int32, strictly ascending, in ``[0, size)``; encoding them gives ``code`` again, save that
+        a ``"shortest"`` code may be of a form that is not the shortest.
 
     Raises:
-        ArgumentError: ``code`` cannot be used as an array, or not ``0 <= count <= size < 2**31``.
+        ArgumentError: ``code`` cannot be used as an array, there is no such form, or not ``0 <= count <= size
+            < 2**31``.
         PayloadError: No ``count`` indices below ``size`` have this code.
     """
-    return _kernels.decode_indices(code, count, size)
+    return _kernels.decode_indices(code, count, size, form)

@@ -12,13 +12,14 @@ from __future__ import annotations
 from fedplug.ops._loader import op_library
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
-from fedplug.ops.index_code import decode_indices, encode_indices
+from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.scatter import scatter_decode_add
 from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
 from fedplug.ops.value_code import ValueForm, decode_values, encode_values
 
 __all__ = [
+    "IndexForm",
     "Lowering",
     "TopK",
     "TopKOfAll",

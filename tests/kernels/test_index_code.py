@@ -1,4 +1,4 @@
-"""The Rice code for indices and the checksum, from Python."""
+"""The codes of indices and the checksum, from Python."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ def index_sets(draw):
     size = draw(st.sampled_from([1, 5, 100, 3000, 2**31 - 1]))
     indices = draw(st.sets(st.integers(0, size - 1), max_size=60))
     return np.array(sorted(indices), np.int32), size
+
+
+FORMS = ("rice", "bitpack", "bitmap", "shortest")
 
 
 def bit_string(code):
@@ -49,12 +52,35 @@ def test_a_code_decodes_to_the_indices_it_was_made_of(case):
     assert not len(indices) or read_as_the_layout_says(code, len(indices)) == indices.tolist()
 
 
-def assert_refused_or_canonical(code, count, size):
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("density", [0.001, 0.1, 0.9])
+def test_every_form_gives_the_indices_back_at_every_density(form, density):
+    indices = np.flatnonzero(np.random.default_rng(0).random(50_000) < density).astype(np.int32)
+    code = kernels.encode_indices(indices, 50_000, form=form)
+    np.testing.assert_array_equal(kernels.decode_indices(code, len(indices), 50_000, form=form), indices)
+
+
+@pytest.mark.parametrize("density", [0.001, 0.1, 0.9])
+def test_shortest_takes_a_byte_more_than_the_shortest(density):
+    indices = np.flatnonzero(np.random.default_rng(0).random(50_000) < density).astype(np.int32)
+    *others, shortest = (len(kernels.encode_indices(indices, 50_000, form=form)) for form in FORMS)
+    assert shortest == 1 + min(others)
+
+
+def test_a_form_that_does_not_exist_is_refused():
+    with pytest.raises(errors.ArgumentError, match="form is 'rise'; it must be rice"):
+        kernels.encode_indices(np.int32([1]), 9, form="rise")
+    with pytest.raises(errors.ArgumentError, match="form is 'rise'; it must be rice"):
+        kernels.decode_indices(np.uint8([1]), 1, 9, form="rise")
+
+
+def assert_refused_or_canonical(code, count, size, form="rice"):
     try:
-        indices = kernels.decode_indices(code, count, size)
+        indices = kernels.decode_indices(code, count, size, form=form)
     except errors.PayloadError:
         return
-    np.testing.assert_array_equal(kernels.encode_indices(indices, size), code)
+    again = kernels.encode_indices(indices, size, form=form)
+    assert len(again) <= len(code) if form == "shortest" else np.array_equal(again, code)
 
 
 def test_a_flipped_bit_is_refused_or_gives_other_valid_indices_with_exactly_that_code():
@@ -66,10 +92,10 @@ def test_a_flipped_bit_is_refused_or_gives_other_valid_indices_with_exactly_that
         assert_refused_or_canonical(flipped, 40, 2000)
 
 
-@given(st.binary(max_size=40), st.integers(0, 50), st.integers(50, 5000))
-@settings(deadline=None, max_examples=300)
-def test_random_bytes_are_refused_or_the_code_of_what_they_decode_to(code, count, size):
-    assert_refused_or_canonical(np.frombuffer(code, np.uint8), count, size)
+@given(st.binary(max_size=40), st.integers(0, 50), st.integers(50, 5000), st.sampled_from(FORMS))
+@settings(deadline=None, max_examples=600)
+def test_random_bytes_are_refused_or_the_code_of_what_they_decode_to(code, count, size, form):
+    assert_refused_or_canonical(np.frombuffer(code, np.uint8), count, size, form)
 
 
 def test_a_truncated_code_is_refused():

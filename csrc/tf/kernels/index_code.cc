@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <string>
 #include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
@@ -14,6 +14,7 @@ namespace fedplug {
 namespace {
 
 using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShapeUtils;
@@ -35,9 +36,19 @@ tensorflow::Status ReadScalar(const Tensor& tensor, const char* name,
   return tensorflow::OkStatus();
 }
 
+tensorflow::Status GetIndexForm(OpKernelConstruction* context,
+                                IndexForm* form) {
+  std::string name;
+  TF_RETURN_IF_ERROR(context->GetAttr("form", &name));
+  if (FindIndexForm(name, form)) return tensorflow::OkStatus();
+  return InvalidArgument("no index code is called ", name);
+}
+
 class EncodeIndicesOp : public OpKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit EncodeIndicesOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, GetIndexForm(context, &form_));
+  }
 
   void Compute(OpKernelContext* context) override {
     const Tensor& indices = context->input(0);
@@ -48,17 +59,22 @@ class EncodeIndicesOp : public OpKernel {
     std::vector<std::uint8_t> bytes;
     OP_REQUIRES_OK(context, ToTensorFlow(EncodeIndices(
                                 indices.flat<std::int32_t>().data(),
-                                indices.NumElements(), size, &bytes)));
+                                indices.NumElements(), size, form_, &bytes)));
     Tensor* code;
     const auto length = static_cast<std::int64_t>(bytes.size());
     OP_REQUIRES_OK(context, context->allocate_output(0, {length}, &code));
     std::copy(bytes.begin(), bytes.end(), code->flat<std::uint8_t>().data());
   }
+
+ private:
+  IndexForm form_;
 };
 
 class DecodeIndicesOp : public OpKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit DecodeIndicesOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, GetIndexForm(context, &form_));
+  }
 
   void Compute(OpKernelContext* context) override {
     const Tensor& code = context->input(0);
@@ -66,25 +82,20 @@ class DecodeIndicesOp : public OpKernel {
     OP_REQUIRES_OK(context, RequireVector(code, "code"));
     OP_REQUIRES_OK(context, ReadScalar(context->input(1), "count", &count));
     OP_REQUIRES_OK(context, ReadScalar(context->input(2), "size", &size));
-    const std::int64_t bytes = code.NumElements();
-    OP_REQUIRES(context,
-                size >= 0 && size <= std::numeric_limits<std::int32_t>::max(),
-                InvalidArgument("size must be in [0, 2^31), not ", size));
-    OP_REQUIRES(
-        context, count >= 0 && count <= size,
-        InvalidArgument("count must be in [0, ", size, "], not ", count));
-    // An index costs at least one bit. Without this check a few hostile bytes
-    // could ask for 8 GB.
-    OP_REQUIRES(context, count / 8 <= bytes,
-                InvalidArgument("a code of ", bytes, " bytes cannot hold ",
-                                count, " indices"));
-
+    const std::uint8_t* const bytes = code.flat<std::uint8_t>().data();
+    const std::int64_t length = code.NumElements();
+    // Without this check a few hostile bytes could ask for 8 GB.
+    OP_REQUIRES_OK(context, ToTensorFlow(CheckIndexCode(bytes, length, count,
+                                                        size, form_)));
     Tensor* indices;
     OP_REQUIRES_OK(context, context->allocate_output(0, {count}, &indices));
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeIndices(
-                                code.flat<std::uint8_t>().data(), bytes, count,
-                                size, indices->flat<std::int32_t>().data())));
+                                bytes, length, count, size, form_,
+                                indices->flat<std::int32_t>().data())));
   }
+
+ private:
+  IndexForm form_;
 };
 
 REGISTER_KERNEL_BUILDER(

@@ -33,15 +33,17 @@ REGISTER_OP("Fedplug>EncodeIndices")
     .Input("indices: int32")
     .Input("size: int64")
     .Output("code: uint8")
+    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest'} = 'rice'")
     .SetShapeFn(EncodeIndicesShape)
     .Doc(R"doc(
-Writes strictly ascending indices as a Rice code of their gaps.
+Writes strictly ascending indices as bytes.
 
 Errors (InvalidArgument): `indices` do not ascend strictly or leave [0, size); `size` is 2^31 or more.
 
 indices: Shape [c].
 size: The number of elements the indices point into. Shape [].
-code: The bytes, as short as a Rice code of these indices can be. Shape [b]; empty when c is 0.
+code: Shape [b].
+form: The layout, see core/index_code.h.
 )doc");
 
 REGISTER_OP("Fedplug>DecodeIndices")
@@ -49,9 +51,10 @@ REGISTER_OP("Fedplug>DecodeIndices")
     .Input("count: int64")
     .Input("size: int64")
     .Output("indices: int32")
+    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest'} = 'rice'")
     .SetShapeFn(DecodeIndicesShape)
     .Doc(R"doc(
-The inverse of Fedplug>EncodeIndices, for bytes that nobody vouches for.
+The inverse of Fedplug>EncodeIndices with the same form, for bytes that nobody vouches for.
 
 Memory is asked for only after `count` was found to be possible for a code of this length.
 
@@ -62,6 +65,7 @@ code: Shape [b].
 count: The number of indices in the code. Shape [].
 size: The number of elements the indices point into. Shape [].
 indices: Strictly ascending, in [0, size). Shape [count].
+form: The layout, see core/index_code.h.
 )doc");
 
 }  // namespace
