@@ -27,10 +27,12 @@ def build_has_data(data_type: tff.SequenceType) -> Any:
 def weight_to_encode(update_weight: tf.Tensor, with_data: tf.Tensor) -> tf.Tensor:
     """The weight under which `EncodedAggregation.encode` drops the update and counts it where it must.
 
-    A client that has data and no weight had its update replaced; a NaN in place of the weight says so.
+    A client that has data and no weight had its update replaced; a NaN in place of the weight says so. One
+    without data weighs nothing, also where TFF weighs all clients the same.
 
     Args:
         update_weight: Of TFF's client work, float32 scalar.
         with_data: Whether the client has data, bool scalar.
     """
-    return tf.where(with_data & (update_weight <= 0), np.float32(np.nan), update_weight)
+    replaced = with_data & (update_weight <= 0)
+    return tf.where(replaced, np.float32(np.nan), tf.where(with_data, update_weight, np.float32(0)))

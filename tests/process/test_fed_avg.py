@@ -103,12 +103,19 @@ def test_a_client_without_examples_sends_nothing_and_is_not_counted_as_broken(mo
         np.testing.assert_array_equal(a, b)
 
 
-def test_uniform_weights_do_not_look_at_the_examples(model_fn, sgd, dataset) -> None:
+def test_uniform_weights_look_only_at_whether_there_are_examples(model_fn, sgd, dataset) -> None:
     data = [dataset(1, examples=2), dataset(2, examples=40)]
     output = run(build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')"), [data])[0]
     alone = [run(build_weighted_fed_avg(model_fn, sgd), [[d]])[0] for d in data]
     for mean, a, b in zip(*(weights_of(o["state"]) for o in (output, *alone)), strict=True):
         np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-6)
+    with_an_empty_one = run(
+        build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')"),
+        [[*data, dataset(3, examples=0)]],
+    )[0]
+    assert with_an_empty_one["metrics"]["aggregator"]["payloads"] == 2
+    for mean, same in zip(weights_of(output["state"]), weights_of(with_an_empty_one["state"]), strict=True):
+        np.testing.assert_array_equal(mean, same)
 
 
 def test_a_functional_model_trains_too(sgd, dataset) -> None:
@@ -180,6 +187,7 @@ def test_asking_for_fused_ops_on_a_runtime_that_cannot_load_them_tells_the_fix(m
         ({"encoder": 3}, "encoder must be an Encoder"),
         ({"aggregator": "meen"}, "did you mean 'mean'"),
         ({"aggregator": 3}, "aggregator must be an Aggregator"),
+        ({"aggregator": tff.aggregators.SumFactory()}, "a SumFactory, a factory of TFF, .*build_sum_factory"),
         ({"min_size": -1}, "min_size"),
         ({"lowering": "fast"}, "lowering"),
     ],
