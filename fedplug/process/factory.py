@@ -9,14 +9,13 @@ import numpy as np
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
-from fedplug.aggregators.mean import Mean
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.encoders.whole_model import WholeModel
 from fedplug.process import stack_rules
 from fedplug.process.encoded_aggregation import build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
-from fedplug.process.parts import AnyEncoder, as_encoder
+from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
 
 __all__ = ["EncodedAggregationFactory", "build_aggregation_factory"]
 
@@ -85,18 +84,20 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
 
 def build_aggregation_factory(
     encoder: AnyEncoder,
-    aggregator: Aggregator | None = None,
+    aggregator: Aggregator | str | None = None,
     *,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
     names: Sequence[str] | None = None,
 ) -> EncodedAggregationFactory:
-    """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own federated averaging.
+    """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own weighted federated averaging.
+
+    For ``build_unweighted_fed_avg``, and inside other factories of TFF, there is `build_sum_factory`.
 
     Args:
         encoder: One that needs no client state, for instance ``fedplug.get_encoder("topk", fraction=0.01,
             error_feedback=False)``; or an expression, or rules.
-        aggregator: Default: the weighted mean.
+        aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.process.lowering`.
         min_size: Tensors with fewer elements are sent as they are.
         names: By which rules tell the tensors apart, for instance ``variable_names(model_fn).trainable``;
@@ -104,13 +105,14 @@ def build_aggregation_factory(
 
     Raises:
         CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
+        ConfigError: An expression is not valid.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
-    chosen = as_encoder(encoder)
+    chosen, chosen_aggregator = as_encoder(encoder), as_aggregator(aggregator)
     stack = stack_rules.Stack(
-        encoders=((chosen, frozenset()),), aggregator=aggregator or Mean(), keeps_client_state=False
+        encoders=((chosen, frozenset()),), aggregator=chosen_aggregator, keeps_client_state=False
     )
     stack_rules.check(stack, warn=False)  # the factory itself warns, when it knows the tensors
     return EncodedAggregationFactory(
-        chosen, aggregator or Mean(), lowering=choose_lowering(lowering), min_size=min_size, names=names
+        chosen, chosen_aggregator, lowering=choose_lowering(lowering), min_size=min_size, names=names
     )

@@ -27,7 +27,7 @@ from fedplug.process.dropped_updates import build_has_data, weight_to_encode
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import variable_names
-from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
+from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder, check_model, check_optimizers
 from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
 
 __all__ = ["build_weighted_fed_avg"]
@@ -84,8 +84,10 @@ def build_weighted_fed_avg(
             `fedplug.process.stack_rules`, or ``broadcast_encoder`` leaves out more than it is given.
         ConfigError: An expression is not valid, or the model has tensors of unknown shape.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
-        TypeError: Arguments of the wrong types, as in TFF.
+        TypeError: The model or an optimizer is something else than TFF takes.
     """
+    check_model(model_fn)
+    check_optimizers(client_optimizer=client_optimizer, server_optimizer=server_optimizer)
     chosen_encoder = as_encoder(encoder)
     chosen_aggregator = as_aggregator(aggregator)
     chosen_lowering = choose_lowering(lowering)
@@ -157,8 +159,6 @@ def _template(
     loop: Any,
 ) -> _Template:
     functional = isinstance(model_fn, tff.learning.models.FunctionalModel)
-    if not functional and not callable(model_fn):
-        raise TypeError(f"model_fn must be a function or a FunctionalModel, found {type(model_fn).__name__}")
 
     @tff.tensorflow.computation
     def initial_weights() -> Any:

@@ -23,7 +23,7 @@ from fedplug.process.broadcast import build_distributor
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import names_of
-from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
+from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder, check_optimizers
 from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
 
 __all__ = ["build_local_variables_fed_avg"]
@@ -81,9 +81,13 @@ def build_local_variables_fed_avg(
         ConfigError: The model has no local or no global trainable variables, ``local_epochs`` is not a whole
             number of at least 1, or an expression is not valid.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        TypeError: An optimizer is none of TFF.
     """
     if not isinstance(local_epochs, int) or isinstance(local_epochs, bool) or local_epochs < 1:
         raise ConfigError(f"local_epochs is {local_epochs!r}; it must be a whole number, 1 up")
+    check_optimizers(
+        client_optimizer=client_optimizer, local_optimizer=local_optimizer, server_optimizer=server_optimizer
+    )
     chosen_encoder = as_encoder(encoder)
     chosen_aggregator = as_aggregator(aggregator)
     chosen_lowering = choose_lowering(lowering)

@@ -197,6 +197,22 @@ def test_wrong_parts_are_refused_when_the_process_is_built(model_fn, sgd, argume
         build_weighted_fed_avg(model_fn, sgd, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model_fn": 3}, "model_fn must be a function that makes a model, .* found a int"),
+        ({"model_fn": tf.keras.Sequential()}, r"model_fn is a Keras model; use fedplug.process.from_keras\("),
+        ({"client_optimizer": 0.1}, "client_optimizer must be an optimizer of TFF, found 0.1; .*build_sgdm"),
+        ({"server_optimizer": tf.keras.optimizers.SGD}, "server_optimizer must be an optimizer of TFF"),
+    ],
+)
+def test_what_is_no_model_or_optimizer_of_tff_is_refused_with_what_to_write(
+    model_fn, sgd, arguments, message
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        build_weighted_fed_avg(**{"model_fn": model_fn, "client_optimizer": sgd, **arguments})
+
+
 def test_the_signature_names_what_a_store_must_not_mix(model_fn, sgd) -> None:
     one = build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)")
     other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.get_encoder("topk", fraction=0.2))
