@@ -59,6 +59,7 @@ class Trainer:
         process_id: str = "default",
         clients_per_round: int | None = None,
         seed: int = 0,
+        initial_weights: Any = None,
     ) -> None:
         """Opens the store for the process.
 
@@ -70,24 +71,38 @@ class Trainer:
             process_id: Under which the store keeps this training; a store can hold several.
             clients_per_round: How many are sampled, without replacement; default: all.
             seed: Of the sampling; the clients of a round depend on it and the round number only.
+            initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance those of a trained
+                Keras model; default: those the process makes. Not looked at when the store has a round.
 
         Raises:
-            ConfigError: There are no clients, or more are to be sampled than there are.
+            ConfigError: There are no clients, or more are to be sampled than there are; or an argument is
+                something else than is described here.
             StoreMismatchError: The store holds another model or encoder under this process id.
         """
+        if not isinstance(process, StatefulClientsProcess):
+            raise ConfigError(
+                f"the process is a {type(process).__name__}; a trainer takes those of fedplug.process, such "
+                "as build_weighted_fed_avg(...), whose clients have states; one of TFF runs without a trainer"
+            )
+        if store is not None and not isinstance(store, StateStore):
+            raise ConfigError(f"store is {store!r}; it must be an open one, as of fedplug.open_store(...)")
         self.process = process
         self._datasets = _by_client(client_data)
+        self._client_ids = sorted(self._datasets)
         self._clients_per_round = len(self._datasets) if clients_per_round is None else clients_per_round
         if not self._datasets:
             raise ConfigError("there are no clients to train with: client_data is empty")
-        if not 1 <= self._clients_per_round <= len(self._datasets):
+        if not (_is_whole(self._clients_per_round) and 1 <= self._clients_per_round <= len(self._datasets)):
             raise ConfigError(
                 f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of "
                 f"clients, {len(self._datasets)}"
             )
+        if not (_is_whole(seed) and seed >= 0):
+            raise ConfigError(f"seed is {seed!r}; it must be a whole number, 0 up")
         self._seed = seed
         self._process_id = process_id
-        self._states = (store or MemoryStore()).open_process(process_id, process.signature)
+        self._initial_weights = initial_weights
+        self._states = (MemoryStore() if store is None else store).open_process(process_id, process.signature)
         self._state_type = process.initialize.type_signature.result.member
         self._client_state_type = process.initialize_client.type_signature.result
         self._element_type = process.next.type_signature.parameter[1].member.element
@@ -95,7 +110,7 @@ class Trainer:
     @property
     def client_ids(self) -> list[str]:
         """All clients, sorted."""
-        return sorted(self._datasets)
+        return list(self._client_ids)
 
     @property
     def last_round(self) -> int | None:
@@ -115,6 +130,8 @@ class Trainer:
                 [arrays[path] for path in structures.paths(self._state_type)], self._state_type
             )
         state = self.process.initialize()
+        if self._initial_weights is not None:
+            state = self.process.set_model_weights(state, self._initial_weights)
         self._states.commit(
             0,
             client_states={},
@@ -132,7 +149,7 @@ class Trainer:
         """The clients of a round, sorted; a function of seed and round only."""
         generator = np.random.default_rng([self._seed, round_num])
         chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
-        return [self.client_ids[i] for i in sorted(chosen)]
+        return [self._client_ids[i] for i in sorted(chosen)]
 
     def select(self, round_num: int) -> list[ClientDataset]:
         """The sampled clients of a round with their data."""
@@ -152,7 +169,8 @@ class Trainer:
             A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics.
 
         Raises:
-            ConfigError: No client, a client twice, or a dataset that is not of the process's element type.
+            ConfigError: No client, a client twice, or something else than a dataset of the process's element
+                type.
             StoreError: The state is not that of the last finished round, or the round could not be committed;
                 the store then still holds the previous round.
         """
@@ -211,6 +229,11 @@ class Trainer:
             twice = sorted({client_id for client_id in ids if ids.count(client_id) > 1})
             raise ConfigError(f"client {twice[0]!r} is in the round twice; its state could not be kept")
         for client_id, dataset in client_data:
+            if not isinstance(dataset, tf.data.Dataset):
+                raise ConfigError(
+                    f"the data of client {client_id!r} is a {type(dataset).__name__}; it must be a "
+                    "tf.data.Dataset, or a function from the round number to one"
+                )
             found = tff.types.tensorflow_to_type(dataset.element_spec)
             if not self._element_type.is_assignable_from(found):
                 raise ConfigError(
@@ -230,8 +253,18 @@ class Trainer:
         return self.process.initialize_client()
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
     if isinstance(client_data, Mapping):
+        strangers = [client_id for client_id in client_data if not isinstance(client_id, str)]
+        if strangers:
+            raise ConfigError(
+                f"the client id {strangers[0]!r} is not text; a client's state is found again under its id, "
+                "so use str(...)"
+            )
         return {
             client_id: data if callable(data) else functools.partial(_same_every_round, data)
             for client_id, data in client_data.items()

@@ -82,6 +82,7 @@ def constrain_weights(
         next_fn,
         initialize_client=process.initialize_client,
         get_model_weights=process.get_model_weights,
+        set_model_weights=process.set_model_weights,
         signature=process.signature,
         dense_bytes=process.dense_bytes,
         lowering=process.lowering,

@@ -22,6 +22,8 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
             client_states={C}@CLIENTS>)``; client states are in the order of the clients.
         initialize_client: ``( -> C)``, the state of a client that takes part for the first time.
         get_model_weights: ``(S -> W)``, W a `tff.learning.models.ModelWeights`.
+        set_model_weights: ``(<S,W> -> S)``, the same state with other weights, for instance trained ones to
+            begin with. What clients keep, and what was broadcast, stays as it was.
         signature: What a store compares before it lends its states to this process; JSON values only.
         dense_bytes: Of one model update as it is, without any encoding or header.
         lowering: ``"fused"`` or ``"reference"``.
@@ -35,6 +37,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         *,
         initialize_client: Any,
         get_model_weights: Any,
+        set_model_weights: Any,
         signature: dict[str, Any],
         dense_bytes: int,
         lowering: str,
@@ -43,6 +46,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         super().__init__(initialize, next_fn, next_is_multi_arg=True)
         self.initialize_client = initialize_client
         self.get_model_weights = get_model_weights
+        self.set_model_weights = set_model_weights
         self.signature = signature
         self.dense_bytes = dense_bytes
         self.lowering = lowering
@@ -80,6 +84,16 @@ def assemble_process(
     def get_model_weights(state: Any) -> Any:
         return state.global_model_weights
 
+    @tff.tensorflow.computation(state_type, state_type.global_model_weights)
+    def set_model_weights(state: Any, weights: Any) -> Any:
+        return tff.learning.templates.LearningAlgorithmState(
+            global_model_weights=weights,
+            distributor=state.distributor,
+            client_work=state.client_work,
+            aggregator=state.aggregator,
+            finalizer=state.finalizer,
+        )
+
     encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
     made_of = [
         *(
@@ -104,6 +118,7 @@ def assemble_process(
         next_fn,
         initialize_client=initialize_client,
         get_model_weights=get_model_weights,
+        set_model_weights=set_model_weights,
         signature=signature,
         dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
         lowering=lowering,

@@ -86,6 +86,21 @@ def test_client_data_of_tff_is_taken_as_it_is(process) -> None:
     Trainer(process, data).run(1)
 
 
+def test_it_begins_with_the_weights_it_is_given_and_goes_on_with_its_own(
+    process, client_data, tmp_path
+) -> None:
+    keras_model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(100,))])
+    weights = tff.learning.models.ModelWeights.from_model(keras_model)
+    with open_store(f"sqlite:///{tmp_path / 'store'}") as store:
+        trainer = Trainer(process, client_data, store=store, initial_weights=weights)
+        state = trainer.initialize()
+        np.testing.assert_array_equal(state.global_model_weights.trainable[0], weights.trainable[0])
+        trained = trainer.run(1)
+        again = Trainer(process, client_data, store=store, initial_weights=weights).initialize()
+    np.testing.assert_array_equal(weights_of(again), weights_of(trained))
+    assert not np.array_equal(weights_of(trained), weights_of(state))
+
+
 def test_a_dataset_may_be_a_function_of_the_round(process, client_data) -> None:
     asked = []
 
@@ -191,6 +206,30 @@ def test_data_of_another_structure_is_refused_with_the_client_named(process, cli
     wrong = tf.data.Dataset.from_tensor_slices(np.zeros((4, 100), np.float32)).batch(2)
     with pytest.raises(ConfigError, match=r"the data of client 'odd' has elements of type float32\[\?,100\]"):
         trainer.next(trainer.initialize(), [ClientDataset("odd", wrong)])
+
+
+@pytest.mark.parametrize("data", [[1, 2], None, lambda round_num: np.zeros(3)])
+def test_data_that_is_no_dataset_is_refused_with_the_client_named(process, data) -> None:
+    with pytest.raises(
+        ConfigError, match=r"client 'bob' is a \w+; it must be a tf.data.Dataset, or a function"
+    ):
+        Trainer(process, {"bob": data}).run(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": -1}, "seed is -1; it must be a whole number, 0 up"),
+        ({"seed": None}, "seed is None"),
+        ({"clients_per_round": 1.0}, "clients_per_round is 1.0"),
+        ({"store": "memory://"}, r"store is 'memory://'; .* fedplug.open_store"),
+        ({"client_data": {7: None}}, r"the client id 7 is not text; .* use str"),
+        ({"process": "topk"}, "the process is a str; a trainer takes those of fedplug.process"),
+    ],
+)
+def test_arguments_of_other_types_are_refused_with_what_to_do(process, client_data, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        Trainer(**{"process": process, "client_data": client_data, **arguments})
 
 
 def test_data_that_is_no_client_data_is_refused(process) -> None:
