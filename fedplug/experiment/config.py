@@ -7,6 +7,7 @@ Must not import TensorFlow, so that a mistake is told at once.
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ class ModelConfig:
         for key in ("filters", "hidden"):
             widths = getattr(self, key)
             _check(
-                all(isinstance(w, int) and w >= 1 for w in widths),
+                all(isinstance(w, int) and not isinstance(w, bool) and w >= 1 for w in widths),
                 f"[model] {key}",
                 list(widths),
                 "whole numbers, 1 up",
@@ -222,6 +223,8 @@ def _convert(expected: Any, value: Any, where: str) -> Any:
         return tuple(value)
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if expected is float and isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where} is {value!r}; it must be finite")
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
         kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
         raise ConfigError(f"{where} is {value!r}; it must be {kinds[expected]}")

@@ -47,7 +47,7 @@ class MadeOf:
             hint = provenance.install_hint(self._read().get(run, []))
             if not hint:
                 raise
-            raise PluginError(f"run {run!r} of {self._path.parent}: {error}; {hint}") from error
+            raise PluginError(f"{error}; {hint} ({self._path})") from error
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -5,7 +5,9 @@ Must not import TensorFlow; matplotlib only when the plot is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib.util
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from fedplug.errors import ConfigError
 
-__all__ = ["FINAL_ROUNDS", "Summary", "plot", "summarize", "table"]
+__all__ = ["FINAL_ROUNDS", "Summary", "plot", "require_matplotlib", "summarize", "table"]
 
 FINAL_ROUNDS = 10
 """The accuracy in the table is the mean over this many last rounds: one round's is noisy."""
@@ -95,35 +97,41 @@ def table(summaries: Sequence[Summary]) -> str:
     return "\n".join([line(heads), line(units), rule, *map(line, cells)])
 
 
-def plot(runs: Mapping[str, Rows], path: Path) -> None:
-    """Draws test accuracy against the bytes a client has sent so far, on a logarithmic axis.
+def require_matplotlib() -> None:
+    """Tells before hours of training what would be missing at their end.
 
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError(
-            "the plot needs matplotlib; install it with: pip install 'fedplug[experiments]'"
-        ) from error
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("the plot needs matplotlib; install it with: pip install 'fedplug[experiments]'")
+
+
+def plot(runs: Mapping[str, Rows], path: Path) -> None:
+    """Draws test accuracy against the bytes all clients have sent so far, on a logarithmic axis."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for color, (name, rows) in zip(
-        ("C0", "C2", "C3", "C1", "C4", "C5", "C6", "C7"), runs.items(), strict=False
-    ):
+    for (color, style), (name, rows) in zip(_lines(), runs.items(), strict=False):
         sent = np.cumsum([row["uplink_bytes"] for row in rows]) / 1e6
         accuracy = np.array([row["test_accuracy"] for row in rows])
         axes.plot(sent, accuracy, color=color, alpha=0.25, linewidth=1)
-        axes.plot(sent, _running_mean(accuracy), color=color, linewidth=2, label=name)
+        axes.plot(sent, _running_mean(accuracy), color=color, linestyle=style, linewidth=2, label=name)
     axes.set_xscale("log")
     axes.set_xlabel("uplink, all clients together (MB, logarithmic)")
     axes.set_ylabel(f"test accuracy (bold: mean of {FINAL_ROUNDS} rounds)")
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    """A color and a line style for every run, however many there are; the first repeats after 32."""
+    colors = ("C0", "C2", "C3", "C1", "C4", "C5", "C6", "C7")
+    return itertools.cycle((color, style) for style in ("-", "--", "-.", ":") for color in colors)
 
 
 def _running_mean(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

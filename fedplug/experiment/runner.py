@@ -5,9 +5,11 @@ Knows all parts by their public faces only.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import tensorflow_federated as tff
 from tqdm import tqdm
 
 import fedplug
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError, FedplugError, StoreError
 from fedplug.experiment import report, task
 from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig
 from fedplug.experiment.digits import FederatedImages, load_digits
@@ -35,24 +37,28 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     ``state/``, the store.
 
     Raises:
-        ConfigError: The folder holds an experiment with other settings, or an encoder is not valid or does
-            not fit the model.
+        ConfigError: The folder holds an experiment with other settings, an encoder is not valid or does not
+            fit the model, or scikit-learn or matplotlib is missing.
         PluginError: A part that an earlier run of this folder was made with is not installed any more.
         StoreError: The folder cannot be written, or its store is damaged.
     """
-    made_of = MadeOf(runs_dir / config.name / "made_of.json")
+    folder = runs_dir / config.name
+    made_of = MadeOf(folder / "made_of.json")
     for run in config.runs:
-        with made_of.naming_what_is_missing(run.name):
+        with _naming(run), made_of.naming_what_is_missing(run.name):
             as_encoder(run.encoder)
             as_encoder(run.broadcast_encoder or "identity")
             fedplug.aggregator(run.aggregator)
+    report.require_matplotlib()
+    _check_is_of(folder, config)
     images = load_digits(config.data, config.seed)
     with fedplug.use_runtime(config.runtime):
         processes = {run.name: _process(config, run) for run in config.runs}
-        folder = _claim(runs_dir / config.name, config)
-        made_of.write({name: process.made_of for name, process in processes.items()})
-        log = MetricsLog(folder / "metrics.jsonl")
+        # The store first: it may be unknown, or in use by another run of this folder.
         with fedplug.open_store(_store_url(config.store, folder)) as store:
+            _claim(folder, config)
+            made_of.write({name: process.made_of for name, process in processes.items()})
+            log = MetricsLog(folder / "metrics.jsonl")
             trainers = {
                 name: _trainer(config, name, process, images, store) for name, process in processes.items()
             }
@@ -86,11 +92,12 @@ def _train_one(
     def record(round_num: int, state: Any, metrics: Any, seconds: float | None) -> None:
         accuracy = evaluator.accuracy(state.global_model_weights)
         aggregated = metrics["aggregator"]
+        loss = float(metrics["client_work"]["train"]["loss"])
         row = {
             "run": name,
             "round": round_num,
             "test_accuracy": accuracy,
-            "train_loss": float(metrics["client_work"]["train"]["loss"]),
+            "train_loss": loss if math.isfinite(loss) else None,  # JSON has no other numbers
             "uplink_bytes": int(aggregated["uplink_bytes"]),
             "downlink_bytes": int(metrics["distributor"]["downlink_bytes"]),
             "clients": int(aggregated["clients"]),
@@ -117,15 +124,26 @@ def _train_one(
 
 
 def _process(config: ExperimentConfig, run: RunConfig) -> StatefulClientsProcess:
-    return fedplug.process.build_weighted_fed_avg(
-        task.model_fn(config.model, config.seed),
-        _optimizer(config.client_optimizer),
-        _optimizer(config.server_optimizer),
-        encoder=run.encoder,
-        broadcast_encoder=run.broadcast_encoder or None,
-        aggregator=run.aggregator,
-        min_size=run.min_size,
-    )
+    with _naming(run):
+        return fedplug.process.build_weighted_fed_avg(
+            task.model_fn(config.model, config.seed),
+            _optimizer(config.client_optimizer),
+            _optimizer(config.server_optimizer),
+            encoder=run.encoder,
+            broadcast_encoder=run.broadcast_encoder or None,
+            aggregator=run.aggregator,
+            min_size=run.min_size,
+        )
+
+
+@contextlib.contextmanager
+def _naming(run: RunConfig) -> Iterator[None]:
+    """Says of which run an error is."""
+    try:
+        yield
+    except FedplugError as error:
+        error.args = (f"run {run.name!r}: {error}",)
+        raise
 
 
 def _trainer(
@@ -149,25 +167,33 @@ def _store_url(scheme: str, folder: Path) -> str:
     return "memory://" if scheme == "memory" else f"{scheme}:///{folder / 'state'}"
 
 
-def _claim(folder: Path, config: ExperimentConfig) -> Path:
-    """Makes the folder, or checks that what it holds is this experiment; the rounds may differ."""
+def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
+    """Raises when the folder holds another experiment; the rounds may differ."""
     wanted = config.as_dict()
     path = folder / "config.json"
     try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
+    if not isinstance(found, dict):
+        raise StoreError(f"{path} holds no experiment; remove {folder} to start again")
+    differing = sorted(key for key in wanted | found if wanted.get(key) != found.get(key) and key != "rounds")
+    if differing:
+        raise ConfigError(
+            f"{folder} holds an experiment with other settings ({', '.join(differing)}); "
+            f"give this one another name, or remove {folder}"
+        )
+
+
+def _claim(folder: Path, config: ExperimentConfig) -> None:
+    """Makes the folder and writes down whose it is."""
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
-            differing = sorted(
-                key for key in wanted | found if wanted.get(key) != found.get(key) and key != "rounds"
-            )
-            if differing:
-                raise ConfigError(
-                    f"{folder} holds an experiment with other settings ({', '.join(differing)}); "
-                    f"give this one another name, or remove {folder}"
-                )
-        path.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(config.as_dict(), indent=2) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
-    except json.JSONDecodeError as error:
-        raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
-    return folder

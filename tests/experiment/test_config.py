@@ -59,6 +59,8 @@ def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
         (GOOD.replace("[[runs]]", "data = 3\n[[runs]]"), "data is 3; it must be a table"),
         (GOOD + "[model]\nhidden = 3", "a list of whole numbers"),
         (GOOD + "[model]\nhidden = [0]", "hidden"),
+        (GOOD + "[model]\nhidden = [true]", r"hidden is \[True\]; it must be whole numbers"),
+        (GOOD + "[data]\ndirichlet = inf", "dirichlet is inf; it must be finite"),
         (GOOD + "[client_optimizer]\nlearning_rate = 0", "learning_rate is 0.0; it must be above 0"),
         (GOOD + "[[runs]]\nname = 'one'", "different for every run"),
         (GOOD + "encoder = 3", "encoder is 3; it must be an expression or rules"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from matplotlib.axes import Axes
+
 from fedplug.experiment import report
 
 ROWS = [
@@ -32,6 +34,14 @@ def test_the_table_has_a_line_per_run_and_aligned_columns() -> None:
     assert len(lines) == 5
     assert lines[3].split() == ["a", "0.7500", "100", "10.0x", "2,000", "0.500", "15"]
     assert lines[3].index("0.7500") == lines[4].index("0.7500")
+
+
+def test_the_plot_has_a_line_of_its_own_for_every_run(tmp_path, monkeypatch) -> None:
+    drawn = []
+    monkeypatch.setattr(Axes, "legend", lambda axes, **_: drawn.extend(axes.get_lines()))
+    report.plot({f"run {i}": ROWS for i in range(20)}, tmp_path / "plot.png")
+    bold = [line for line in drawn if not line.get_label().startswith("_")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in bold}) == 20
 
 
 def test_the_plot_is_a_png(tmp_path) -> None:

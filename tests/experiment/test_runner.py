@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
 from fedplug import experiment
-from fedplug.errors import ConfigError, CorruptStoreError, UnknownNameError
+from fedplug.errors import ConfigError, CorruptStoreError, StoreError, UnknownNameError
 from fedplug.experiment import runner
 from fedplug.experiment.metrics_log import MetricsLog
+from fedplug.stores import open_store
 
 CONFIG = """
 name = "small"
@@ -79,12 +81,47 @@ def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -
         experiment.main(config, tmp_path / "runs")
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "\xff"])
+def test_a_damaged_description_of_a_folder_is_named(config, tmp_path, text) -> None:
+    (tmp_path / "runs/small").mkdir(parents=True)
+    (tmp_path / "runs/small/config.json").write_text(text, encoding="latin-1")
+    with pytest.raises(StoreError, match=r"config\.json .*remove .*small to start again"):
+        experiment.main(config, tmp_path / "runs")
+
+
 @pytest.mark.parametrize("change", ["topk(0.05)", "topk(0.1)"])
 def test_an_unknown_encoder_is_told_before_anything_is_written(config, tmp_path, change) -> None:
     config.write_text(CONFIG.replace(change, f"topp{change[4:]}"), encoding="utf-8")
-    with pytest.raises(UnknownNameError, match="did you mean 'topk'"):
+    with pytest.raises(UnknownNameError, match=r"run 'sparse': unknown .*did you mean 'topk'"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_unknown_store_is_told_before_anything_is_written(config, tmp_path) -> None:
+    config.write_text(CONFIG.replace("rounds = 3", "rounds = 3\nstore = 'sqlit'"), encoding="utf-8")
+    with pytest.raises(UnknownNameError, match="did you mean 'sqlite'"):
+        experiment.main(config, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_matplotlib_is_told_before_the_training_and_not_after_it(
+    config, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="the plot needs matplotlib; install it with"):
+        experiment.main(config, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_in_use_keeps_its_description(config, tmp_path) -> None:
+    config.write_text(CONFIG.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
+    experiment.main(config, tmp_path / "runs")
+    before = (tmp_path / "runs/small/config.json").read_bytes()
+    with open_store(f"sqlite:///{tmp_path / 'runs/small/state'}"):
+        config.write_text(CONFIG, encoding="utf-8")
+        with pytest.raises(StoreError, match="is open elsewhere"):
+            experiment.main(config, tmp_path / "runs")
+    assert (tmp_path / "runs/small/config.json").read_bytes() == before
 
 
 def test_a_rule_for_no_variable_is_told_before_anything_is_written(config, tmp_path) -> None:
