@@ -58,7 +58,7 @@ fuzz: setup ## The decoders under libFuzzer and the sanitizers, FUZZ_SECONDS eac
 	@test -n "$(FUZZ_CXX)" || { echo "no clang++ found; install Clang, or set FUZZ_CXX to it" >&2; exit 1; }
 	$(RUN) cmake --preset fuzz
 	$(RUN) cmake --build --preset fuzz
-	for target in container_fuzz decode_indices_fuzz decode_values_fuzz scatter_decode_fuzz; do \
+	for target in container_fuzz decode_indices_fuzz decode_symbols_fuzz decode_values_fuzz scatter_decode_fuzz; do \
 	  mkdir -p runs/fuzz/$$target && \
 	  build/fuzz/csrc/tests/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) \
 	    -artifact_prefix=runs/fuzz/ runs/fuzz/$$target || exit 1; \

@@ -58,6 +58,15 @@ template <typename T>
 std::vector<T> QuantizedValues(const std::vector<T>& values,
                                const ValueCode& code, std::uint64_t seed);
 
+// One symbol after the other, with divisions, and one bit after the other where
+// they are packed. The symbols are not packed.
+std::vector<std::uint8_t> EncodeSymbols(
+    const std::vector<std::uint8_t>& symbols, int bits);
+
+// The only symbols that decode from this code; nothing if it is none.
+std::optional<std::vector<std::uint8_t>> DecodeSymbols(
+    const std::vector<std::uint8_t>& code, std::int64_t count, int bits);
+
 // Bit by bit.
 std::uint32_t Crc32(const std::vector<std::uint8_t>& data);
 

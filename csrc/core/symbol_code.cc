@@ -1,0 +1,262 @@
+// The layout is in the header. Symbols are unpacked and packed a chunk at a
+// time; the encoder, which begins at the end, takes the chunks backwards.
+#include "core/symbol_code.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "core/rans.h"
+#include "core/scratch.h"
+#include "core/simd.h"
+#include "core/symbol_frequencies.h"
+#include "core/value_loops.h"
+
+namespace fedplug {
+namespace {
+
+using value_loops::BitLoops;
+using value_loops::kChunk;
+using value_loops::kPackedSlack;
+
+// A multiple of the lanes, and of the eight symbols that are packed together.
+static_assert(kChunk % rans::kMostLanes == 0 && kChunk % 8 == 0);
+
+constexpr std::int64_t kManySymbols = 1 << 16;
+constexpr std::int64_t kStateBytes = 4;
+constexpr std::int64_t kWordBytes = 2;
+
+int LanesFor(std::int64_t count) {
+  return count < kManySymbols ? 4 : rans::kMostLanes;
+}
+
+std::int64_t WordsAt(std::int64_t table_bytes, std::int64_t count) {
+  return 1 + table_bytes + kStateBytes * LanesFor(count);
+}
+
+Status Corrupt(const std::string& what) {
+  return {StatusCode::kDataLoss, "symbol code: " + what};
+}
+
+// Whether a bit after the last symbol is set.
+bool HasBitsLeftOver(const std::uint8_t* packed, std::int64_t count, int bits) {
+  const std::int64_t used = count * bits;
+  return used % 8 != 0 && packed[used / 8] >> (used % 8) != 0;
+}
+
+// Packed symbols a chunk at a time.
+class Chunks {
+ public:
+  Chunks(SimdLevel level, std::int64_t count, int bits)
+      : loops_(value_loops::BitLoopsFor(level)), count_(count), bits_(bits) {}
+
+  std::int64_t size() const { return (count_ + kChunk - 1) / kChunk; }
+
+  // How many symbols chunk c has.
+  std::int64_t SymbolsIn(std::int64_t c) const {
+    return std::min(kChunk, count_ - c * kChunk);
+  }
+
+  // The symbols of chunk c, valid until the next call.
+  const std::uint8_t* Unpack(const std::uint8_t* packed, std::int64_t c) {
+    const std::int64_t n = SymbolsIn(c);
+    if (bits_ == 8) return packed + c * kChunk;
+    std::copy_n(packed + BytesBefore(c), PackedSymbolBytes(n, bits_),
+                bytes_.data());
+    loops_.unpack(bytes_.data(), n, bits_, symbols_.data());
+    return symbols_.data();
+  }
+
+  // Where to put the symbols of chunk c before they are packed there.
+  std::uint8_t* Symbols(std::uint8_t* packed, std::int64_t c) {
+    return bits_ == 8 ? packed + c * kChunk : symbols_.data();
+  }
+
+  void Pack(std::int64_t c, std::uint8_t* packed) {
+    if (bits_ == 8) return;
+    const std::int64_t n = SymbolsIn(c);
+    std::fill(symbols_.begin() + n, symbols_.begin() + (n + 7) / 8 * 8,
+              std::uint8_t{0});
+    loops_.pack(symbols_.data(), n, bits_, bytes_.data());
+    std::copy_n(bytes_.data(), PackedSymbolBytes(n, bits_),
+                packed + BytesBefore(c));
+  }
+
+ private:
+  std::int64_t BytesBefore(std::int64_t c) const {
+    return c * kChunk / 8 * bits_;
+  }
+
+  BitLoops loops_;
+  std::int64_t count_;
+  int bits_;
+  std::array<std::uint8_t, kChunk> symbols_{};
+  std::array<std::uint8_t, kChunk + kPackedSlack> bytes_{};
+};
+
+SymbolCounts Count(const std::uint8_t* packed, Chunks* chunks) {
+  // Equal symbols one after the other would wait for each other in one table.
+  std::array<SymbolCounts, 4> tables{};
+  for (std::int64_t c = 0; c < chunks->size(); ++c) {
+    const std::uint8_t* const symbols = chunks->Unpack(packed, c);
+    const std::int64_t n = chunks->SymbolsIn(c);
+    std::int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+      for (std::size_t j = 0; j < 4; ++j) {
+        ++tables[j][symbols[i + static_cast<std::int64_t>(j)]];
+      }
+    }
+    for (; i < n; ++i) ++tables[0][symbols[i]];
+  }
+  SymbolCounts counts = tables[0];
+  for (std::size_t j = 1; j < tables.size(); ++j) {
+    for (std::size_t s = 0; s < counts.size(); ++s) counts[s] += tables[j][s];
+  }
+  return counts;
+}
+
+// Appends the states and the words; false when there are more words than
+// `capacity`.
+bool AppendEncoded(const std::uint8_t* packed, std::int64_t count,
+                   const rans::Frequencies& frequencies, std::int64_t capacity,
+                   Chunks* chunks, std::vector<std::uint8_t>* code) {
+  const int lanes = LanesFor(count);
+  const std::int64_t room = capacity + lanes + 1;
+  ScratchLease scratch;
+  rans::Encoder encoder(frequencies, lanes,
+                        scratch->values.Reserve<std::uint16_t>(room), room);
+  for (std::int64_t c = chunks->size() - 1; c >= 0; --c) {
+    const std::uint8_t* const symbols = chunks->Unpack(packed, c);
+    if (!encoder.Encode(symbols, chunks->SymbolsIn(c))) return false;
+  }
+  const auto append = [code](const void* data, std::int64_t bytes) {
+    const auto* const first = static_cast<const std::uint8_t*>(data);
+    code->insert(code->end(), first, first + bytes);
+  };
+  append(encoder.states().data(), kStateBytes * lanes);
+  append(encoder.words(), kWordBytes * encoder.word_count());
+  return true;
+}
+
+}  // namespace
+
+Status CheckSymbols(std::int64_t count, std::int64_t bits) {
+  if (bits < 1 || bits > 8) {
+    return {StatusCode::kInvalidArgument,
+            "bits = " + std::to_string(bits) + " is not in [1, 8]"};
+  }
+  if (count < 0 || count > INT32_MAX) {
+    return {StatusCode::kInvalidArgument,
+            "count = " + std::to_string(count) + " is not in [0, 2^31)"};
+  }
+  return {};
+}
+
+std::int64_t PackedSymbolBytes(std::int64_t count, int bits) {
+  return (count * bits + 7) / 8;
+}
+
+Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
+                     std::int64_t count, int bits,
+                     std::vector<std::uint8_t>* code) {
+  if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
+  if (bytes != PackedSymbolBytes(count, bits)) {
+    return {StatusCode::kInvalidArgument,
+            std::to_string(count) + " packed symbols of " +
+                std::to_string(bits) + " bits take " +
+                std::to_string(PackedSymbolBytes(count, bits)) +
+                " bytes, not " + std::to_string(bytes)};
+  }
+  if (HasBitsLeftOver(packed, count, bits)) {
+    return {StatusCode::kInvalidArgument, "bits are set after the last symbol"};
+  }
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+
+  code->clear();
+  if (count > 0) {
+    Chunks chunks(level, count, bits);
+    const auto frequencies = FrequenciesOf(Count(packed, &chunks));
+    const auto table = FrequenciesToBytes(frequencies, bits);
+    code->push_back(static_cast<std::uint8_t>(table.size()));
+    code->insert(code->end(), table.begin(), table.end());
+    if (AppendEncoded(packed, count, frequencies, bytes / kWordBytes, &chunks,
+                      code) &&
+        static_cast<std::int64_t>(code->size()) < 1 + bytes) {
+      return {};
+    }
+  }
+  code->assign(1, 0);
+  code->insert(code->end(), packed, packed + bytes);
+  return {};
+}
+
+Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
+                       std::int64_t count, std::int64_t bits) {
+  if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
+  if (bytes < 1) return Corrupt("it is empty");
+  const std::int64_t packed_bytes =
+      PackedSymbolBytes(count, static_cast<int>(bits));
+  if (code[0] == 0 && bytes != 1 + packed_bytes) {
+    return Corrupt(std::to_string(count) + " symbols take " +
+                   std::to_string(packed_bytes) + " bytes when packed, not " +
+                   std::to_string(bytes - 1));
+  }
+  if (code[0] != 0) {
+    const std::int64_t words_at = WordsAt(code[0], count);
+    if (count == 0 || bytes < words_at ||
+        (bytes - words_at) % kWordBytes != 0) {
+      return Corrupt(std::to_string(bytes) +
+                     " bytes are not frequencies, states and words for " +
+                     std::to_string(count) + " symbols");
+    }
+  }
+  return {};
+}
+
+Status DecodeSymbols(const std::uint8_t* code, std::int64_t bytes,
+                     std::int64_t count, int bits, std::uint8_t* packed) {
+  if (Status status = CheckSymbolCode(code, bytes, count, bits); !status.ok()) {
+    return status;
+  }
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  const std::int64_t table_bytes = code[0];
+  if (table_bytes == 0) {
+    if (HasBitsLeftOver(code + 1, count, bits)) {
+      return Corrupt("bits are set after its last symbol");
+    }
+    std::copy_n(code + 1, bytes - 1, packed);
+    return {};
+  }
+
+  rans::Frequencies frequencies;
+  if (Status status =
+          FrequenciesFromBytes(code + 1, table_bytes, bits, &frequencies);
+      !status.ok()) {
+    return status;
+  }
+  const int lanes = LanesFor(count);
+  rans::States states{};
+  std::memcpy(states.data(), code + 1 + table_bytes,
+              static_cast<std::size_t>(kStateBytes * lanes));
+  if (std::any_of(states.begin(), states.begin() + lanes,
+                  [](std::uint32_t state) { return state < rans::kLowest; })) {
+    return Corrupt("a state is below 2^16");
+  }
+  const std::int64_t words_at = WordsAt(table_bytes, count);
+  rans::Decoder decoder(frequencies, lanes, level, states, code + words_at,
+                        (bytes - words_at) / kWordBytes);
+  Chunks chunks(level, count, bits);
+  for (std::int64_t c = 0; c < chunks.size(); ++c) {
+    if (!decoder.Decode(chunks.SymbolsIn(c), chunks.Symbols(packed, c))) {
+      return Corrupt("its words end before its symbols");
+    }
+    chunks.Pack(c, packed);
+  }
+  if (!decoder.IsAtEnd()) return Corrupt("it does not end with its symbols");
+  return {};
+}
+
+}  // namespace fedplug

@@ -1,0 +1,300 @@
+// The symbol code: a round trip, its length beside the entropy, and a decoder
+// that meets bytes nobody encoded.
+#include "core/symbol_code.h"
+
+#include <cmath>
+
+#include "core/rans.h"
+#include "core/reference.h"
+#include "core/symbol_frequencies.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+std::int64_t SizeOf(const Bytes& bytes) {
+  return static_cast<std::int64_t>(bytes.size());
+}
+
+// What the reference writes where nothing can be gained, without its first
+// byte.
+Bytes Pack(const Bytes& symbols, int bits) {
+  Bytes packed(
+      static_cast<std::size_t>(PackedSymbolBytes(SizeOf(symbols), bits)));
+  for (std::size_t i = 0; i < symbols.size() * static_cast<std::size_t>(bits);
+       ++i) {
+    const auto width = static_cast<std::size_t>(bits);
+    const unsigned bit = (symbols[i / width] >> (i % width)) & 1u;
+    packed[i / 8] = static_cast<std::uint8_t>(packed[i / 8] | bit << (i % 8));
+  }
+  return packed;
+}
+
+Bytes Encode(const Bytes& symbols, int bits) {
+  const Bytes packed = Pack(symbols, bits);
+  Bytes code = {1, 2, 3};  // to be replaced
+  const Status status = EncodeSymbols(packed.data(), SizeOf(packed),
+                                      SizeOf(symbols), bits, &code);
+  EXPECT_EQ(status.message(), std::string());
+  return code;
+}
+
+// The code and the symbols lie in heap blocks of exactly their size, so that
+// the address sanitizer sees every step outside of them.
+Status Decode(const Bytes& code, std::int64_t count, int bits, Bytes* packed) {
+  Buffer<std::uint8_t> bytes(code, 0);
+  Buffer<std::uint8_t> decoded(
+      Bytes(static_cast<std::size_t>(PackedSymbolBytes(count, bits)), 0xaa), 0);
+  Status status =
+      DecodeSymbols(bytes.data(), SizeOf(code), count, bits, decoded.data());
+  *packed = decoded.ToVector();
+  return status;
+}
+
+void ExpectSameAsReference(const Bytes& code, std::int64_t count, int bits) {
+  Bytes packed;
+  const Status status = Decode(code, count, bits, &packed);
+  const auto expected = reference::DecodeSymbols(code, count, bits);
+  EXPECT_EQ(status.ok(), expected.has_value());
+  if (status.ok() && expected.has_value()) {
+    EXPECT_EQ(packed, Pack(*expected, bits));
+  } else {
+    EXPECT_TRUE(status.code() == StatusCode::kDataLoss);
+  }
+}
+
+// Like the levels of normally distributed values: `spread` of them are usual.
+Bytes RandomSymbols(std::int64_t count, int bits, double spread,
+                    Random& random) {
+  std::normal_distribution<double> normal(0, spread);
+  const double top = (1 << bits) - 1;
+  Bytes symbols;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double level = std::round(normal(random) + top / 2);
+    symbols.push_back(
+        static_cast<std::uint8_t>(std::min(std::max(level, 0.0), top)));
+  }
+  return symbols;
+}
+
+double EntropyBits(const Bytes& symbols) {
+  std::vector<double> counts(256);
+  for (const std::uint8_t symbol : symbols) ++counts[symbol];
+  const auto all = static_cast<double>(symbols.size());
+  double bits = 0;
+  for (const double count : counts) {
+    if (count > 0) bits += count * std::log2(all / count);
+  }
+  return bits;
+}
+
+TEST(SymbolCode, DecodesWhatItEncodedAndEncodesLikeTheReference) {
+  Random random(1);
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const std::int64_t count :
+         {0, 1, 3, 4, 5, 31, 1023, 1024, 1025, 5000}) {
+      for (const double spread : {0.0, 0.3, 2.0, 1000.0}) {
+        SCOPED_TRACE("bits " + std::to_string(bits) + ", count " +
+                     std::to_string(count) + ", spread " +
+                     std::to_string(spread));
+        const Bytes symbols = RandomSymbols(count, bits, spread, random);
+        const Bytes code = Encode(symbols, bits);
+        EXPECT_EQ(code, reference::EncodeSymbols(symbols, bits));
+        Bytes decoded;
+        EXPECT_EQ(Decode(code, count, bits, &decoded).message(), std::string());
+        EXPECT_EQ(decoded, Pack(symbols, bits));
+      }
+    }
+  }
+}
+
+TEST(SymbolCode, ManySymbolsHaveMoreLanes) {
+  Random random(2);
+  for (const std::int64_t count : {65535, 65536, 65537, 70000}) {
+    for (const int bits : {2, 8}) {
+      const Bytes symbols = RandomSymbols(count, bits, 1.0, random);
+      const Bytes code = Encode(symbols, bits);
+      EXPECT_EQ(code, reference::EncodeSymbols(symbols, bits));
+      Bytes decoded;
+      EXPECT_TRUE(Decode(code, count, bits, &decoded).ok());
+      EXPECT_EQ(decoded, Pack(symbols, bits));
+    }
+  }
+}
+
+TEST(SymbolCode, TakesOnePercentMoreThanTheEntropyAtMost) {
+  Random random(3);
+  for (const int bits : {1, 2, 4, 6, 8}) {
+    for (const double spread : {0.3, 1.0, 8.0, 41.0}) {
+      SCOPED_TRACE("bits " + std::to_string(bits) + ", spread " +
+                   std::to_string(spread));
+      const Bytes symbols = RandomSymbols(1000000, bits, spread, random);
+      const double bytes =
+          std::min(EntropyBits(symbols) / 8,
+                   static_cast<double>(PackedSymbolBytes(1000000, bits)));
+      EXPECT_TRUE(static_cast<double>(Encode(symbols, bits).size()) <
+                  1.01 * bytes);
+    }
+  }
+}
+
+TEST(SymbolCode, IsNeverLongerThanThePackedSymbolsAndAByte) {
+  Random random(4);
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const std::int64_t count : {0, 1, 10, 100, 70000}) {
+      const Bytes symbols = RandomSymbols(count, bits, 1e6, random);
+      EXPECT_TRUE(SizeOf(Encode(symbols, bits)) <=
+                  1 + PackedSymbolBytes(count, bits));
+    }
+  }
+}
+
+TEST(SymbolCode, EqualSymbolsTakeNoWords) {
+  for (const std::int64_t count : {1000, 100000}) {
+    const Bytes symbols(static_cast<std::size_t>(count), 200);
+    const Bytes code = Encode(symbols, 8);
+    EXPECT_TRUE(code.size() < 400);
+    Bytes decoded;
+    EXPECT_TRUE(Decode(code, count, 8, &decoded).ok());
+    EXPECT_EQ(decoded, symbols);
+  }
+}
+
+TEST(SymbolCode, HasTheLayoutOfItsHeader) {
+  EXPECT_EQ(Encode({}, 3), Bytes{0});
+  EXPECT_EQ(Encode({1, 2, 3}, 2), (Bytes{0, 0b111001}));
+  // 200 ones of one bit: frequencies 0 and 4096, so the bar is at 0, whose Rice
+  // code is the parameter 0 and a one bit; the states stay where they began.
+  EXPECT_EQ(Encode(Bytes(200, 1), 1), (Bytes{2, 0, 1,     //
+                                             0, 0, 1, 0,  //
+                                             0, 0, 1, 0,  //
+                                             0, 0, 1, 0,  //
+                                             0, 0, 1, 0}));
+}
+
+TEST(SymbolFrequencies, AddUpAndLeaveNoSymbolOut) {
+  Random random(5);
+  for (int round = 0; round < 2000; ++round) {
+    SymbolCounts counts{};
+    const std::int64_t symbols = 1 + Below(random, 256);
+    for (std::int64_t s = 0; s < symbols; ++s) {
+      const int size = static_cast<int>(Below(random, 23));
+      counts[static_cast<std::size_t>(s)] =
+          Below(random, std::int64_t{1} << size);
+    }
+    counts[static_cast<std::size_t>(Below(random, symbols))] += 1;
+    const rans::Frequencies frequencies = FrequenciesOf(counts);
+    std::uint32_t sum = 0;
+    for (std::size_t s = 0; s < counts.size(); ++s) {
+      EXPECT_EQ(frequencies[s] > 0, counts[s] > 0);
+      sum += frequencies[s];
+    }
+    EXPECT_EQ(sum, rans::kScale);
+    rans::Frequencies read;
+    const Bytes bytes = FrequenciesToBytes(frequencies, 8);
+    EXPECT_TRUE(!bytes.empty() && bytes.size() < 256);
+    EXPECT_TRUE(
+        FrequenciesFromBytes(bytes.data(), SizeOf(bytes), 8, &read).ok());
+    EXPECT_TRUE(read == frequencies);
+  }
+}
+
+TEST(EncodeSymbols, RefusesWhatIsNotPackedSymbols) {
+  Bytes code = {7};
+  const auto message = [&](const Bytes& packed, std::int64_t count, int bits) {
+    const Status status =
+        EncodeSymbols(packed.data(), SizeOf(packed), count, bits, &code);
+    EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_EQ(message({1}, 1, 9), std::string("bits = 9 is not in [1, 8]"));
+  EXPECT_EQ(message({1}, 1, 0), std::string("bits = 0 is not in [1, 8]"));
+  EXPECT_EQ(message({}, -1, 4), std::string("count = -1 is not in [0, 2^31)"));
+  EXPECT_EQ(message({1, 2}, 2, 4),
+            std::string("2 packed symbols of 4 bits take 1 bytes, not 2"));
+  EXPECT_EQ(message({0x10}, 1, 4),
+            std::string("bits are set after the last symbol"));
+  EXPECT_EQ(code, Bytes{7});
+}
+
+TEST(DecodeSymbols, SurvivesEveryBitFlip) {
+  Random random(6);
+  for (const int bits : {2, 5, 8}) {
+    const Bytes good = Encode(RandomSymbols(400, bits, 0.3, random), bits);
+    EXPECT_TRUE(good[0] != 0);
+    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+      Bytes bad = good;
+      bad[bit / 8] =
+          static_cast<std::uint8_t>(bad[bit / 8] ^ (1u << (bit % 8)));
+      ExpectSameAsReference(bad, 400, bits);
+    }
+  }
+}
+
+TEST(DecodeSymbols, RefusesEveryTruncationAndEveryExtension) {
+  Random random(7);
+  const Bytes good = Encode(RandomSymbols(400, 4, 0.7, random), 4);
+  Bytes decoded;
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    const Bytes cut(good.begin(),
+                    good.begin() + static_cast<std::ptrdiff_t>(length));
+    EXPECT_TRUE(Decode(cut, 400, 4, &decoded).code() == StatusCode::kDataLoss);
+  }
+  for (const Bytes& extra : std::vector<Bytes>{{0}, {0, 0}, {255, 255}}) {
+    Bytes longer = good;
+    longer.insert(longer.end(), extra.begin(), extra.end());
+    EXPECT_TRUE(Decode(longer, 400, 4, &decoded).code() ==
+                StatusCode::kDataLoss);
+  }
+}
+
+TEST(DecodeSymbols, SurvivesRandomBytesWithManyLanes) {
+  Random random(8);
+  for (int round = 0; round < 50; ++round) {
+    const Bytes good = Encode(RandomSymbols(70000, 3, 0.3, random), 3);
+    Bytes bad = good;
+    bad[static_cast<std::size_t>(Below(random, SizeOf(bad)))] =
+        static_cast<std::uint8_t>(random());
+    ExpectSameAsReference(bad, 70000, 3);
+  }
+}
+
+TEST(DecodeSymbols, SaysWhatIsWrong) {
+  Bytes decoded;
+  const auto message = [&](const Bytes& code, std::int64_t count, int bits) {
+    const Status status = Decode(code, count, bits, &decoded);
+    EXPECT_TRUE(status.code() == StatusCode::kDataLoss);
+    return status.message();
+  };
+  const Bytes good = Encode(Bytes(200, 1), 1);
+  const auto changed = [&](std::size_t at, std::uint8_t byte) {
+    Bytes bad = good;
+    bad[at] = byte;
+    return bad;
+  };
+  EXPECT_EQ(message({}, 2, 4), std::string("symbol code: it is empty"));
+  EXPECT_EQ(
+      message({0, 1, 2}, 2, 4),
+      std::string("symbol code: 2 symbols take 1 bytes when packed, not 2"));
+  EXPECT_EQ(message({0, 0x10}, 1, 4),
+            std::string("symbol code: bits are set after its last symbol"));
+  EXPECT_EQ(message({2, 0, 1, 0}, 200, 1),
+            std::string("symbol code: 4 bytes are not frequencies, states and "
+                        "words for 200 symbols"));
+  EXPECT_EQ(message(changed(1, 31), 200, 1),
+            std::string("symbol code: its frequencies are no index code: its "
+                        "parameter is 31, and the largest one is 30"));
+  EXPECT_EQ(message(changed(5, 0), 200, 1),
+            std::string("symbol code: a state is below 2^16"));
+  EXPECT_EQ(message(changed(5, 2), 200, 1),
+            std::string("symbol code: it does not end with its symbols"));
+  Random random(9);
+  const Bytes long_one = Encode(RandomSymbols(400, 4, 0.7, random), 4);
+  EXPECT_EQ(message(Bytes(long_one.begin(), long_one.end() - 2), 400, 4),
+            std::string("symbol code: its words end before its symbols"));
+}
+
+}  // namespace
+}  // namespace fedplug::testing
