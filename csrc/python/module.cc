@@ -8,6 +8,7 @@ namespace fedplug::python {
 void RegisterTopKResidual(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
+void RegisterSymbolCode(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
 void RegisterChecksum(pybind11::module_& module);
@@ -20,6 +21,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterTopKResidual(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
+  fedplug::python::RegisterSymbolCode(module);
   fedplug::python::RegisterValueCode(module);
   fedplug::python::RegisterContainer(module);
   fedplug::python::RegisterChecksum(module);

@@ -30,6 +30,7 @@ except ImportError as error:
 from fedplug.kernels.container import crc32, pack_container, unpack_container
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.scatter import scatter_decode_add
+from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.topk import count_nonfinite, topk_momentum, topk_residual, topk_residual_many
 from fedplug.kernels.value_code import decode_values, encode_values
@@ -38,8 +39,10 @@ __all__ = [
     "count_nonfinite",
     "crc32",
     "decode_indices",
+    "decode_symbols",
     "decode_values",
     "encode_indices",
+    "encode_symbols",
     "encode_values",
     "num_threads",
     "pack_container",

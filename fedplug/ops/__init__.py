@@ -15,6 +15,7 @@ from fedplug.ops.container import frame, unframe
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.scatter import scatter_decode_add
+from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
 from fedplug.ops.value_code import ValueForm, decode_values, encode_values
 
@@ -27,8 +28,10 @@ __all__ = [
     "available",
     "crc32",
     "decode_indices",
+    "decode_symbols",
     "decode_values",
     "encode_indices",
+    "encode_symbols",
     "encode_values",
     "frame",
     "op_library",

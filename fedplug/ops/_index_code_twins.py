@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._bits import bits_of, bytes_for, numbers, pack, unpack
 from fedplug.ops._checks import after, require
 
 __all__ = ["decode", "encode"]
@@ -35,19 +36,19 @@ def _encode_rice(indices: Any, size: Any) -> tf.Tensor:
     b = _best_parameter(gaps)
     header = tf.cast(tf.repeat(b, tf.minimum(tf.size(indices), 1)), tf.uint8)
     ones = _positions(tf.bitwise.right_shift(gaps, b))
-    return tf.concat([header, _pack(_bits_of(gaps, b)), _pack(_ones_at(ones, _end(ones)))], 0)
+    return tf.concat([header, pack(bits_of(gaps, b)), pack(_ones_at(ones, _end(ones)))], 0)
 
 
 def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
     # An index costs at least one bit; so nothing that is computed is larger than the bytes justify.
     count = after([require(count // 8 <= tf.size(code, tf.int64), _TOO_SHORT, count)], count)
     b = tf.reduce_sum(tf.cast(code[:1], tf.int64))
-    low_bytes = _bytes(count * b)
+    low_bytes = bytes_for(count * b)
     body = after(_header_checks(code, count, b, low_bytes), code[1:])
-    low_bits, unary_bits = _unpack(body[:low_bytes]), _unpack(body[low_bytes:])
+    low_bits, unary_bits = unpack(body[:low_bytes]), unpack(body[low_bytes:])
     ones = tf.where(tf.equal(unary_bits, 1))[:, 0]
     ones = after(_body_checks(low_bits[count * b :], unary_bits, ones, count), ones)
-    low = _numbers(low_bits[: count * b], count, b)
+    low = numbers(low_bits[: count * b], count, b)
     # Capped twice, so that no hostile gap overflows anything; what reaches a cap is refused as an index.
     high = tf.bitwise.left_shift(tf.minimum(_gaps(ones), _MAX_SIZE + 1), b)
     gaps = tf.minimum(high + tf.cast(low, tf.int64), _MAX_SIZE + 1)
@@ -61,13 +62,13 @@ def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 
 def _encode_bitpack(indices: Any, size: Any) -> tf.Tensor:
-    return _pack(_bits_of(indices, tf.cast(_width(size), tf.int32)))
+    return pack(bits_of(indices, tf.cast(_width(size), tf.int32)))
 
 
 def _decode_bitpack(code: Any, count: Any, size: Any) -> tf.Tensor:
     width = _width(size)
-    bits = _unpack(after([_length_check(code, _bytes(count * width))], code))
-    indices = _numbers(bits[: count * width], count, width)
+    bits = unpack(after([_length_check(code, bytes_for(count * width))], code))
+    indices = numbers(bits[: count * width], count, width)
     checks = [
         require(tf.reduce_all(tf.equal(bits[count * width :], 0)), "index code: unused bits are set"),
         require(tf.reduce_all(tf.cast(indices, tf.int64) < size), "index code: an index is not below", size),
@@ -77,11 +78,11 @@ def _decode_bitpack(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 
 def _encode_bitmap(indices: Any, size: Any) -> tf.Tensor:
-    return _pack(_ones_at(indices, tf.cast(size, tf.int32)))
+    return pack(_ones_at(indices, tf.cast(size, tf.int32)))
 
 
 def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
-    bits = _unpack(after([_length_check(code, _bytes(size))], code))
+    bits = unpack(after([_length_check(code, bytes_for(size))], code))
     indices = tf.where(tf.equal(bits, 1))[:, 0]
     found = tf.size(indices, tf.int64)
     checks = [
@@ -93,8 +94,8 @@ def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 def _encode_shortest(indices: Any, size: Any) -> tf.Tensor:
     rice = _encode_rice(indices, size)
-    packed = _bytes(tf.size(indices, tf.int64) * _width(size))
-    choice = tf.argmin(tf.stack([tf.size(rice, tf.int64), packed, _bytes(size)]), output_type=tf.int32)
+    packed = bytes_for(tf.size(indices, tf.int64) * _width(size))
+    choice = tf.argmin(tf.stack([tf.size(rice, tf.int64), packed, bytes_for(size)]), output_type=tf.int32)
     code = tf.switch_case(
         choice, [lambda: rice, lambda: _encode_bitpack(indices, size), lambda: _encode_bitmap(indices, size)]
     )
@@ -158,7 +159,7 @@ def _count_checks(count: Any, size: Any) -> list[Any]:
 
 def _header_checks(code: Any, count: Any, b: Any, low_bytes: Any) -> list[Any]:
     length = tf.size(code, tf.int64)
-    shortest = tf.minimum(count, 1) + low_bytes + _bytes(count)
+    shortest = tf.minimum(count, 1) + low_bytes + bytes_for(count)
     return [
         require((count > 0) | tf.equal(length, 0), "index code: bytes where no index was announced", length),
         require(b <= _MAX_PARAMETER, "index code: its parameter is above 30", b),
@@ -174,7 +175,7 @@ def _body_checks(padding: Any, unary_bits: Any, ones: Any, count: Any) -> list[A
         ),
         require(tf.equal(found, count), "index code: indices found and announced", found, count),
         require(
-            tf.equal(8 * _bytes(_end(ones)), tf.size(unary_bits, tf.int64)),
+            tf.equal(8 * bytes_for(_end(ones)), tf.size(unary_bits, tf.int64)),
             "index code: bytes follow its end",
         ),
     ]
@@ -204,38 +205,12 @@ def _end(positions: Any) -> Any:
     return tf.concat([[-1], positions], 0)[-1] + 1
 
 
-def _bytes(bits: Any) -> Any:
-    return (bits + 7) // 8
-
-
 def _width(size: Any) -> Any:
     """Bits of the largest index below ``size``; int64."""
     largest = tf.cast(tf.maximum(size - 1, 0), tf.int32)
     return tf.reduce_sum(tf.cast(tf.bitwise.right_shift(largest, tf.range(31)) > 0, tf.int64))
 
 
-def _bits_of(numbers: Any, width: Any) -> Any:
-    """The ``width`` lowest bits of every number, the lowest first; int32 vector."""
-    return tf.reshape(tf.bitwise.right_shift(numbers[:, tf.newaxis], tf.range(width)) & 1, [-1])
-
-
-def _numbers(bits: Any, count: Any, width: Any) -> Any:
-    """The inverse of `_bits_of`, for ``count`` numbers; int32."""
-    places = tf.range(tf.cast(width, tf.int32))
-    return tf.reduce_sum(tf.bitwise.left_shift(tf.reshape(bits, [count, width]), places), 1)
-
-
 def _ones_at(positions: Any, length: Any) -> Any:
     """``length`` bits, 1 at the positions; int32 vector."""
     return tf.scatter_nd(positions[:, tf.newaxis], tf.ones_like(positions), [length])
-
-
-def _pack(bits: Any) -> Any:
-    """Bits (int32) to bytes, least significant bit first; the last byte is filled up with zeros."""
-    filled = tf.pad(bits, [[0, -tf.size(bits) % 8]])
-    return tf.cast(tf.reduce_sum(tf.reshape(filled, [-1, 8]) * [1 << i for i in range(8)], 1), tf.uint8)
-
-
-def _unpack(code: Any) -> Any:
-    """Bytes to bits (int32), least significant bit first."""
-    return tf.reshape(tf.bitwise.right_shift(tf.cast(code, tf.int32)[:, tf.newaxis], tf.range(8)) & 1, [-1])

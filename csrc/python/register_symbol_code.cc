@@ -1,0 +1,57 @@
+// The rANS code of packed symbols for NumPy arrays.
+#include <vector>
+
+#include "core/symbol_code.h"
+#include "python/arrays.h"
+
+namespace fedplug::python {
+namespace {
+
+py::array_t<std::uint8_t> Encode(const py::object& packed_object,
+                                 std::int64_t count, std::int64_t bits) {
+  const Flat packed = FlatArray(packed_object, "packed", DType::kUInt8);
+  ThrowUnlessOk(CheckSymbols(count, bits));
+  auto* const code = new std::vector<std::uint8_t>();
+  // The array keeps the vector alive, so that the bytes are not copied out of
+  // it.
+  const py::capsule owner(code, [](void* vector) {
+    delete static_cast<std::vector<std::uint8_t>*>(vector);
+  });
+  Status status;
+  {
+    const py::gil_scoped_release release;
+    status = EncodeSymbols(packed.Read<std::uint8_t>(), packed.size, count,
+                           static_cast<int>(bits), code);
+  }
+  ThrowUnlessOk(status);
+  return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(code->size()),
+                                   code->data(), owner);
+}
+
+py::array_t<std::uint8_t> Decode(const py::object& code_object,
+                                 std::int64_t count, std::int64_t bits) {
+  const Flat code = FlatArray(code_object, "code", DType::kUInt8);
+  const auto* const bytes = code.Read<std::uint8_t>();
+  ThrowUnlessOk(CheckSymbolCode(bytes, code.size, count, bits));
+  const int width = static_cast<int>(bits);
+  py::array_t<std::uint8_t> packed(PackedSymbolBytes(count, width));
+  std::uint8_t* const symbols = packed.mutable_data();
+  Status status;
+  {
+    const py::gil_scoped_release release;
+    status = DecodeSymbols(bytes, code.size, count, width, symbols);
+  }
+  ThrowUnlessOk(status);
+  return packed;
+}
+
+}  // namespace
+
+void RegisterSymbolCode(py::module_& module) {
+  module.def("encode_symbols", &Encode, py::arg("packed"), py::arg("count"),
+             py::arg("bits"));
+  module.def("decode_symbols", &Decode, py::arg("code"), py::arg("count"),
+             py::arg("bits"));
+}
+
+}  // namespace fedplug::python

@@ -1,0 +1,59 @@
+// Declares Fedplug>EncodeSymbols and Fedplug>DecodeSymbols: types, shapes,
+// documentation. The layout of a code is described in core/symbol_code.h. Must
+// not know how it is computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status BytesToBytesShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &ignored));
+  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>EncodeSymbols")
+    .Input("packed: uint8")
+    .Input("count: int64")
+    .Output("code: uint8")
+    .Attr("bits: int")
+    .SetShapeFn(BytesToBytesShape)
+    .Doc(R"doc(
+Writes symbols of a few bits in about as many bits as their empirical entropy, by rANS.
+
+Errors (InvalidArgument): `bits` is not in [1, 8]; `packed` is not `count` symbols, or bits are set after the last one.
+
+packed: The symbols one after the other, lowest bit first. Shape [ceil(count * bits / 8)].
+count: The number of symbols, below 2^31. Shape [].
+code: At most a byte longer than `packed`. Shape [b].
+bits: Of each symbol.
+)doc");
+
+REGISTER_OP("Fedplug>DecodeSymbols")
+    .Input("code: uint8")
+    .Input("count: int64")
+    .Output("packed: uint8")
+    .Attr("bits: int")
+    .SetShapeFn(BytesToBytesShape)
+    .Doc(R"doc(
+The inverse of Fedplug>EncodeSymbols, for bytes that nobody vouches for.
+
+Many equal symbols have a short code: the memory asked for follows from `count`, which must come from elsewhere.
+
+Errors (InvalidArgument): `bits` is not in [1, 8]; `count` is not in [0, 2^31); the bytes are not the code of `count`
+symbols.
+
+code: Shape [b].
+count: The number of symbols in the code. Shape [].
+packed: Shape [ceil(count * bits / 8)].
+bits: Of each symbol.
+)doc");
+
+}  // namespace
+}  // namespace fedplug

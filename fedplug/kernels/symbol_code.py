@@ -1,0 +1,57 @@
+"""The rANS code of symbols of a few bits: an entropy coder.
+
+Must not know TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedplug import _kernels
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["decode_symbols", "encode_symbols"]
+
+
+def encode_symbols(packed: NDArray[np.uint8], count: int, *, bits: int) -> NDArray[np.uint8]:
+    """Writes symbols in about as many bits as their empirical entropy, and never more than a byte above that.
+
+    The layout is described in ``csrc/core/symbol_code.h`` (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
+
+    Args:
+        packed: ``[ceil(count * bits / 8)]`` uint8: the symbols one after the other, lowest bit first, as
+            :func:`encode_values` packs levels. Bits after the last symbol are 0.
+        count: How many symbols there are; below 2**31.
+        bits: Of each symbol, 1 to 8.
+
+    Returns:
+        ``[bytes]`` uint8, at most one more than ``packed`` has.
+
+    Raises:
+        ArgumentError: ``packed`` cannot be used as an array, or is not ``count`` symbols of ``bits`` bits.
+    """
+    return _kernels.encode_symbols(packed, count, bits)
+
+
+def decode_symbols(code: NDArray[np.uint8], count: int, *, bits: int) -> NDArray[np.uint8]:
+    """Reads what :func:`encode_symbols` wrote. Every byte is treated as hostile.
+
+    Many equal symbols have a short code, so ``count`` decides how much memory is taken: it must come from
+    where the caller knows it.
+
+    Args:
+        code: ``[bytes]`` uint8.
+        count: How many symbols the code holds.
+        bits: Of each symbol.
+
+    Returns:
+        ``[ceil(count * bits / 8)]`` uint8: the symbols, packed.
+
+    Raises:
+        ArgumentError: ``code`` cannot be used as an array, or ``count`` or ``bits`` is out of range.
+        PayloadError: These are not the bytes of a code of ``count`` symbols.
+    """
+    return _kernels.decode_symbols(code, count, bits)

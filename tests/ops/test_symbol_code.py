@@ -1,0 +1,100 @@
+"""The rANS code of symbols as tensors: the op, its twin, and codes that are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedplug import ops
+
+
+def packed(symbols, bits):
+    lowest_first = np.uint8(symbols)[:, np.newaxis] >> np.arange(bits, dtype=np.uint8) & 1
+    return np.packbits(lowest_first.ravel(), bitorder="little")
+
+
+@st.composite
+def cases(draw):
+    """Symbols that are mostly a few of those there are, as packed bytes; their number; their bits."""
+    bits = draw(st.integers(1, 8))
+    few = draw(st.lists(st.integers(0, 2**bits - 1), min_size=1, max_size=3))
+    symbols = draw(hnp.arrays(np.uint8, st.integers(0, 90), elements=st.sampled_from(few)))
+    return packed(symbols, bits), len(symbols), bits
+
+
+@settings(deadline=None, max_examples=40)
+@given(case=cases())
+def test_op_and_twin_write_the_same_bytes(agree, case):
+    data, count, bits = case
+    agree(ops.encode_symbols, data, count, bits=bits)
+
+
+@settings(deadline=None, max_examples=25)
+@given(case=cases())
+def test_decoding_gives_the_symbols_back(lowering, case):
+    data, count, bits = case
+    code = ops.encode_symbols(data, count, bits=bits, lowering=lowering)
+    got = ops.decode_symbols(code, count, bits=bits, lowering=lowering)
+    assert got.numpy().tobytes() == data.tobytes()
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=cases(), data=st.data())
+def test_op_and_twin_refuse_the_same_codes_and_agree_on_the_rest(agree, case, data):
+    symbols, count, bits = case
+    code = bytearray(ops.encode_symbols(symbols, count, bits=bits).numpy())
+    for _ in range(data.draw(st.integers(0, 2))):
+        bit = data.draw(st.integers(0, 8 * len(code) - 1))
+        code[bit // 8] ^= 1 << bit % 8
+    code = code[: data.draw(st.sampled_from([len(code), len(code), len(code) - 1]))]
+    code += data.draw(st.sampled_from([b"", b"", b"\0", b"\0\1"]))
+    count = max(0, count + data.draw(st.sampled_from([0, 0, 0, 1, -1])))
+    agree(ops.decode_symbols, np.frombuffer(bytes(code), np.uint8), count, bits=bits)
+
+
+@settings(deadline=None, max_examples=60)
+@given(code=st.binary(max_size=30), count=st.integers(-1, 9), bits=st.integers(1, 8))
+def test_op_and_twin_agree_on_any_bytes_at_all(agree, code, count, bits):
+    agree(ops.decode_symbols, np.frombuffer(code, np.uint8), count, bits=bits)
+
+
+def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int64)], autograph=False
+    )
+    def there_and_back(data, count):
+        code = ops.encode_symbols(data, count, bits=3, lowering=lowering)
+        return ops.decode_symbols(code, count, bits=3, lowering=lowering), tf.size(code)
+
+    for count in (0, 1, 1000, 65_536 + 5):  # the last one with more lanes
+        symbols = np.clip(np.rint(np.random.default_rng(0).normal(3, 0.4, count)), 0, 7)
+        data = packed(symbols, 3)
+        got, length = there_and_back(data, count)
+        assert got.numpy().tobytes() == data.tobytes()
+        assert int(length) < (len(data) + 2 if count < 1000 else 0.6 * len(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "count"), [([], 1), ([1, 2], 2), ([0x10], 1), ([], -1), ([], 2**31)], ids=repr
+)
+def test_what_is_not_packed_symbols_is_refused(lowering, data, count):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.encode_symbols(np.uint8(data), count, bits=4, lowering=lowering)
+
+
+def test_packed_symbols_are_counted_before_memory_is_taken_for_them(lowering):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="symbols"):
+        ops.decode_symbols(np.zeros(3, np.uint8), 2**31 - 1, bits=1, lowering=lowering)
+
+
+def test_wrong_arguments_are_refused_while_building(lowering):
+    with pytest.raises(ValueError, match="packed must be a vector"):
+        ops.encode_symbols(tf.zeros([1, 1], tf.uint8), 1, bits=8, lowering=lowering)
+    with pytest.raises(ValueError, match="code must be a vector"):
+        ops.decode_symbols(tf.zeros([1, 1], tf.uint8), 1, bits=8, lowering=lowering)
+    with pytest.raises(ValueError, match="bits is 9"):
+        ops.decode_symbols(tf.zeros([1], tf.uint8), 1, bits=9, lowering=lowering)
