@@ -8,7 +8,7 @@ offset size       field
 0      4          magic, the bytes ``FPLG``
 4      1          format version, 1
 5      1          dtype code, see `DTYPE_CODES`
-6      1          w, the length of the wire id; 1 to 32
+6      1          w, the length of the wire id; 1 to 64
 7      1          r, the rank of the tensor; 0 to 32
 8      w          wire id, ASCII: names the layout of the body
 8+w    4*r        dimensions of the tensor
@@ -65,7 +65,7 @@ DTYPE_CODES = {
     "uint64": 12,
     "bool": 13,
 }
-MAX_WIRE_ID = 32
+MAX_WIRE_ID = 64
 _MAX_RANK = 32
 _FIXED = struct.Struct("<4sBBBB")
 

@@ -14,7 +14,7 @@ constexpr std::array<std::uint8_t, 5> kMagicAndVersion = {'F', 'P', 'L', 'G',
 constexpr std::int64_t kFixedBytes = 8;
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kChecksumBytes = 4;
-constexpr std::size_t kLongestWireId = 32;
+constexpr std::size_t kLongestWireId = 64;
 constexpr std::size_t kHighestRank = 32;
 
 constexpr const char* kDTypes[] = {
@@ -96,7 +96,7 @@ Status EncodeHeader(const ContainerHeader& header,
                     std::vector<std::uint8_t>* bytes) {
   const std::string& id = header.wire_id;
   if (id.empty() || id.size() > kLongestWireId || !IsAscii(id)) {
-    return Invalid("wire id '" + id + "' is not 1 to 32 ASCII characters");
+    return Invalid("wire id '" + id + "' is not 1 to 64 ASCII characters");
   }
   if (DTypeName(header.dtype) == nullptr) {
     return Invalid("dtype code " + std::to_string(header.dtype) +

@@ -5,7 +5,7 @@
 //   0        4     magic, "FPLG"
 //   4        1     format version, 1
 //   5        1     dtype of the tensor that was encoded, 1 to 13, see DTypeName
-//   6        1     w, the length of the wire id, 1 to 32
+//   6        1     w, the length of the wire id, 1 to 64
 //   7        1     r, the rank of the tensor, 0 to 32
 //   8        w     wire id, ASCII: names the layout of the body
 //   8 + w    4 r   dimensions of the tensor

@@ -103,7 +103,7 @@ TEST(Container, RefusesTheHeaderOfAnotherTensor) {
 TEST(Container, RefusesHeadersThatHaveNoPlaceInTheFormat) {
   std::vector<std::uint8_t> bytes;
   EXPECT_FALSE(EncodeHeader({"", 1, {}}, &bytes).ok());
-  EXPECT_FALSE(EncodeHeader({std::string(33, 'x'), 1, {}}, &bytes).ok());
+  EXPECT_FALSE(EncodeHeader({std::string(65, 'x'), 1, {}}, &bytes).ok());
   EXPECT_FALSE(EncodeHeader({"\xc3\xa9", 1, {}}, &bytes).ok());
   EXPECT_FALSE(EncodeHeader({"x", 0, {}}, &bytes).ok());
   EXPECT_FALSE(EncodeHeader({"x", 14, {}}, &bytes).ok());

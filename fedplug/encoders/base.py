@@ -39,7 +39,7 @@ class Encoder(Part):
     """
 
     wire_id: ClassVar[str]
-    """Names the frozen layout of `to_wire`, for instance ``"topk/1"``; at most 32 ASCII characters."""
+    """Names the frozen layout of `to_wire`, for instance ``"topk/1"``; at most 64 ASCII characters."""
 
     @property
     @abc.abstractmethod

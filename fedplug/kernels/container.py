@@ -24,7 +24,7 @@ def pack_container(body: ByteBuffer, wire_id: str, dtype: str, shape: Sequence[i
 
     Args:
         body: Any C-contiguous buffer; its bytes are taken as they lie.
-        wire_id: Names the layout of the body; 1 to 32 ASCII characters.
+        wire_id: Names the layout of the body; 1 to 64 ASCII characters.
         dtype: Of the tensor that was encoded, by its NumPy name.
         shape: Of the tensor that was encoded; at most 32 dimensions, each below 2**32.
 

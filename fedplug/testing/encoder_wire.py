@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from fedplug import wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
 from fedplug.testing import expect, golden, hostile, tensors
@@ -41,9 +42,9 @@ class WireChecks(EncoderSubject):
         encoder = self.make_encoder()
         wire_id = encoder.wire_id
         expect.that(
-            isinstance(wire_id, str) and len(wire_id) <= 32 and _WIRE_ID.fullmatch(wire_id),
-            f"the wire id {wire_id!r} is not valid; write a name, '/' and the layout's number, 32 characters "
-            "at most, for instance 'topk/1'",
+            isinstance(wire_id, str) and len(wire_id) <= wire.MAX_WIRE_ID and _WIRE_ID.fullmatch(wire_id),
+            f"the wire id {wire_id!r} is not valid; write a name, '/' and the layout's number, "
+            f"{wire.MAX_WIRE_ID} characters at most, for instance 'topk/1'",
         )
 
     def test_what_is_sent_is_received(self) -> None:

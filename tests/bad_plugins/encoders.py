@@ -296,7 +296,7 @@ class Biased(Grid):
 
 
 class LongWireId(Whole):
-    wire_id: ClassVar[str] = "whole-numbers-with-a-residual-on-the-client/1"
+    wire_id: ClassVar[str] = "whole-numbers-with-a-residual-that-waits-on-the-client-for-the-next-round/1"
 
 
 class UnnumberedWireId(Whole):

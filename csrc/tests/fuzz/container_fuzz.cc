@@ -15,7 +15,7 @@ void Mend(std::uint8_t what, std::vector<std::uint8_t>* data) {
   if (size < 8) return;
   const std::uint8_t magic[] = {'F', 'P', 'L', 'G', 1};
   if ((what & 1) == 0) std::copy_n(magic, 5, data->data());
-  if ((what & 2) == 0) (*data)[6] = static_cast<std::uint8_t>((*data)[6] % 34);
+  if ((what & 2) == 0) (*data)[6] = static_cast<std::uint8_t>((*data)[6] % 66);
   if ((what & 4) == 0) (*data)[7] = static_cast<std::uint8_t>((*data)[7] % 4);
   const std::size_t length_at = 8 + (*data)[6] + std::size_t{4} * (*data)[7];
   if (size < length_at + 12) return;
