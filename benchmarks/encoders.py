@@ -33,7 +33,9 @@ EXPRESSIONS = (
     "qsgd(8)",
     "qsgd(4)",
     "qsgd(2)",
+    "qsgd(4) | rans",
     "terngrad",
+    "terngrad | rans",
     "sign",
     "signsgd",
     "eden(8)",
@@ -55,6 +57,7 @@ EXPRESSIONS = (
     "topk(0.01) | bfloat16 | rice",
     "topk(0.01) | qsgd(8) | rice",
     "topk(0.01) | qsgd(4) | rice",
+    "topk(0.01) | qsgd(4) | rans | rice",
     "topk(0.01) | eden(4) | rice",
     "randomk(0.01) | qsgd(8)",
 )

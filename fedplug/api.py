@@ -43,7 +43,8 @@ def encoder(text: str) -> Encoder | WholeModel:
 
     Raises:
         ConfigError: The expression cannot be read, or an encoder refuses its arguments.
-        CapabilityError: Several stages are not a sparsifier, a quantizer and an index coder, in this order.
+        CapabilityError: Several stages are not a sparsifier, a quantizer, an entropy coder and an index
+            coder, in this order.
         UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
         PluginError: An encoder's plugin is broken.
     """

@@ -95,6 +95,18 @@ def fedplug_encoders() -> list[EncoderSpec]:
             summary="two bytes an element: the upper half of a float32",
         ),
         EncoderSpec(
+            name="rans",
+            target="fedplug.encoders.rans:Rans",
+            summary="a quantizer's symbols in as many bits as their entropy, a stage after it",
+            examples=("topk(0.3) | qsgd(8) | rans | rice",),
+        ),
+        EncoderSpec(
+            name="entropy_coded",
+            target="fedplug.encoders.entropy_coded:EntropyCoded",
+            summary="quantizer | entropy coder; written with a bar",
+            examples=("qsgd(4) | rans",),
+        ),
+        EncoderSpec(
             name="rice",
             target="fedplug.encoders.index_coders:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",
@@ -133,7 +145,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="pipeline",
             target="fedplug.encoders.pipeline:Pipeline",
-            summary="sparsifier | quantizer | index coder; written with bars",
+            summary="sparsifier | quantizer | entropy coder | index coder; written with bars",
             examples=("topk(0.3) | qsgd(8) | rice",),
         ),
     ]

@@ -148,7 +148,7 @@ class PartSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec(PartSpec):
-    """An encoder (`fedplug.encoders.base.Encoder`), or a pipeline's `IndexCoder` (there, `index_coder`)."""
+    """An encoder (`fedplug.encoders.base.Encoder`), or a pipeline's `EntropyCoder` or `IndexCoder`."""
 
 
 @dataclass(frozen=True, kw_only=True)

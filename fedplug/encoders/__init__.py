@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.budget import Budget
+from fedplug.encoders.entropy_coded import EntropyCoded
+from fedplug.encoders.entropy_coder import EntropyCoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.link import LinkReport, link_report
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.pipeline import Pipeline
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.quantizer import PackedSymbols, Quantizer
 from fedplug.encoders.rules import Rule, Rules
 from fedplug.encoders.sparsifier import Selection, Sparsifier
 from fedplug.encoders.topk import TopK
@@ -21,10 +23,13 @@ from fedplug.encoders.whole_model import WholeModel
 __all__ = [
     "Budget",
     "Encoder",
+    "EntropyCoded",
+    "EntropyCoder",
     "Identity",
     "IndexCoder",
     "LinkReport",
     "ModelEncoder",
+    "PackedSymbols",
     "Payload",
     "Pipeline",
     "Quantizer",

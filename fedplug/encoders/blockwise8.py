@@ -11,6 +11,7 @@ from fedplug.encoders import blocks, tensor_bytes
 from fedplug.encoders.arithmetic import widened
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
+from fedplug.encoders.quantizer import PackedSymbols
 
 __all__ = ["Blockwise8"]
 
@@ -58,6 +59,11 @@ class Blockwise8(CompiledQuantizer):
         """See `fedplug.ops.encode_values`."""
         return {"form": "blockwise8", "block_size": self._block_size}
 
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+        """The levels, as the bytes they are."""
+        start = _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
+        return PackedSymbols(start, count, 8)
+
     def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"levels": int8[n] in [-127, 127], "scales": dtype[blocks]}``."""
         del round_num
@@ -78,7 +84,7 @@ class Blockwise8(CompiledQuantizer):
 
     def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another block size or length, scales that are not valid, and the level -128."""
-        levels_at = _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
+        levels_at = self.symbols(count, dtype).start
         code = of_length(code, levels_at + count, "the bytes of a blockwise8 payload")
         with require(
             tf.reduce_all(code[:_HEADER_BYTES] == self._header()),

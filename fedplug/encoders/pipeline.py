@@ -1,4 +1,4 @@
-"""Pipelines: ``sparsifier | quantizer | index coder`` as one encoder.
+"""Pipelines: ``sparsifier | quantizer | entropy coder | index coder`` as one encoder.
 
 Knows the contracts of the stages; must not know any particular stage but the defaults, nor TFF.
 """
@@ -14,8 +14,11 @@ import tensorflow as tf
 
 from fedplug import wire
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.entropy_coded import EntropyCoded
+from fedplug.encoders.entropy_coder import EntropyCoder
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.index_coders import Rice
+from fedplug.encoders.qsgd import QSGD
 from fedplug.encoders.quantizer import Quantizer
 from fedplug.encoders.raw import Raw
 from fedplug.encoders.reading import as_part, part_config
@@ -28,17 +31,21 @@ from fedplug.spec import Capabilities
 
 __all__ = ["Pipeline", "Stage"]
 
-Stage = Encoder | IndexCoder
+Stage = Encoder | EntropyCoder | IndexCoder
 
 _ROLES: tuple[tuple[type, str], ...] = (
     (Sparsifier, "a sparsifier"),
     (Quantizer, "a quantizer"),
+    (EntropyCoder, "an entropy coder"),
     (IndexCoder, "an index coder"),
 )
+_ENTROPY_CODER = 2
 
 
 class Pipeline(SparseEncoder):
     """The sparsifier chooses entries, the quantizer shortens their values, the index coder their indices.
+
+    An entropy coder after the quantizer shortens what that wrote; see `EntropyCoded`.
 
     With error feedback the sparsifier's residual also takes what the quantizer lost of the chosen entries, so
     that ``decode(payload) + residual' == x + residual`` up to the rounding of one subtraction.
@@ -56,11 +63,11 @@ class Pipeline(SparseEncoder):
         """Makes the encoder.
 
         Args:
-            stages: A sparsifier, then perhaps a quantizer, then perhaps an index coder; each the part itself,
-                or ``{"name": ..., "config": {...}}``.
+            stages: A sparsifier, then perhaps a quantizer, and an entropy coder for it, then perhaps an index
+                coder; each the part itself, or ``{"name": ..., "config": {...}}``.
 
         Raises:
-            CapabilityError: The stages are not in this order.
+            CapabilityError: The stages are not in this order, or the entropy coder finds nothing to shorten.
             ConfigError: A configuration cannot be read, or together they have too long a wire id.
             UnknownNameError: No such stage.
         """
@@ -69,7 +76,7 @@ class Pipeline(SparseEncoder):
         self._stages = parts
         self._sparsifier: Sparsifier = next(part for part in parts if isinstance(part, Sparsifier))
         self._form = SparseForm(
-            next((part for part in parts if isinstance(part, Quantizer)), Raw()),
+            _quantizer(parts),
             next((part for part in parts if isinstance(part, IndexCoder)), self._sparsifier.index_coder),
         )
         if len(self.wire_id) > wire.MAX_WIRE_ID:
@@ -80,9 +87,14 @@ class Pipeline(SparseEncoder):
 
     @classmethod
     def compose(cls, parts: Sequence[Any]) -> Encoder | WholeModel:
-        """What these stages mean together: a single encoder is itself, everything else a pipeline."""
+        """What these stages mean together.
+
+        A single encoder is itself, a quantizer and an entropy coder are one, everything else is a pipeline.
+        """
         if len(parts) == 1 and isinstance(parts[0], Encoder | WholeModel):
             return parts[0]
+        if len(parts) == 2 and isinstance(parts[0], Quantizer) and isinstance(parts[1], EntropyCoder):
+            return EntropyCoded(*parts)
         return cls(parts)
 
     @property
@@ -146,8 +158,18 @@ class Pipeline(SparseEncoder):
         return " | ".join(map(repr, self._stages))
 
 
+def _quantizer(parts: Sequence[Any]) -> Quantizer:
+    """What the values go through, the entropy coder included."""
+    quantizer = next((part for part in parts if isinstance(part, Quantizer)), Raw())
+    coder = next((part for part in parts if isinstance(part, EntropyCoder)), None)
+    return quantizer if coder is None else EntropyCoded(quantizer, coder)
+
+
 def _check_order(parts: Sequence[Any]) -> None:
-    """Sparsifier, quantizer, index coder: the first must be there, and none may come twice."""
+    """The stages as the roles are listed: the first must be there, and none may come twice.
+
+    Before an entropy coder there must be a quantizer, too.
+    """
     if not parts:
         raise ConfigError("a pipeline has no stages; it needs at least a sparsifier, for instance topk(0.01)")
     places = [_place(part, parts) for part in parts]
@@ -159,10 +181,16 @@ def _check_order(parts: Sequence[Any]) -> None:
     for (left, left_place), (right, right_place) in pairwise(zip(parts, places, strict=True)):
         if left_place >= right_place:
             raise CapabilityError(
-                "the stages of a pipeline are sparsifier | quantizer | index coder, each at most once; "
+                "the stages of a pipeline are sparsifier | quantizer | entropy coder | index coder, each at "
+                "most once; "
                 f"{left!r} is {_ROLES[left_place][1]} and cannot be followed by {right!r}, "
                 f"{_ROLES[right_place][1]}; use {_remedy(parts)}"
             )
+    if _ENTROPY_CODER in places and _ENTROPY_CODER - 1 not in places:
+        raise CapabilityError(
+            f"{parts[places.index(_ENTROPY_CODER)]!r} is an entropy coder, which shortens what a quantizer "
+            f"wrote, and there is none before it; use {_remedy(parts)}"
+        )
 
 
 def _place(part: Any, parts: Sequence[Any]) -> int:
@@ -170,14 +198,15 @@ def _place(part: Any, parts: Sequence[Any]) -> int:
         if isinstance(part, role):
             return place
     raise CapabilityError(
-        f"{part!r} is neither a sparsifier nor a quantizer nor an index coder, so it cannot be a stage of a "
-        f"pipeline; use it alone, or {_remedy(parts)}"
+        f"{part!r} is neither a sparsifier nor a quantizer nor an entropy coder nor an index coder, so it "
+        f"cannot be a stage of a pipeline; use it alone, or {_remedy(parts)}"
     )
 
 
 def _remedy(parts: Sequence[Any]) -> str:
     """A stack that works, made of these parts as far as there is a place for them."""
-    defaults: tuple[Any, ...] = (TopK(0.01), None, Rice())
+    coded = any(isinstance(part, EntropyCoder) for part in parts)
+    defaults: tuple[Any, ...] = (TopK(0.01), QSGD() if coded else None, None, Rice())
     chosen = [
         next((part for part in parts if isinstance(part, role)), default)
         for (role, _), default in zip(_ROLES, defaults, strict=True)

@@ -11,6 +11,7 @@ from fedplug.encoders import bit_packing, blocks, tensor_bytes
 from fedplug.encoders.arithmetic import check_seed, private_noise, widened
 from fedplug.encoders.checks import require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
+from fedplug.encoders.quantizer import PackedSymbols
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 
@@ -80,6 +81,11 @@ class QSGD(CompiledQuantizer):
         """See `fedplug.ops.encode_values`."""
         return {"form": "qsgd", "bits": self._bits, "block_size": self._block_size}
 
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+        """The levels."""
+        start = _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
+        return PackedSymbols(start, count, self._bits)
+
     def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"levels": int8[n] in [-L, L], "scales": dtype[blocks]}``."""
         relative, scales = blocks.relative_to_scales(widened(values), self._block_size)
@@ -103,7 +109,7 @@ class QSGD(CompiledQuantizer):
 
     def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another configuration or length, scales that are not valid, and levels beyond L."""
-        codes_at = _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
+        codes_at = self.symbols(count, dtype).start
         with require(tf.size(code) >= codes_at, "a qsgd payload is too short to hold its scales"):
             code = tf.identity(code)
         with require(

@@ -7,13 +7,28 @@ coder``, on the values that were kept. Knows TensorFlow tensors; must not know T
 from __future__ import annotations
 
 import abc
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.spec import Capabilities
 
-__all__ = ["Quantizer"]
+__all__ = ["PackedSymbols", "Quantizer"]
+
+
+class PackedSymbols(NamedTuple):
+    """Where in a quantizer's bytes its symbols are: from ``start`` to the end.
+
+    Attributes:
+        start: How many bytes come before them.
+        number: How many symbols there are.
+        bits: Of each symbol, 1 to 8; they are packed as by `bit_packing.pack`.
+    """
+
+    start: tf.Tensor | int
+    number: tf.Tensor | int
+    bits: int
 
 
 class Quantizer(Encoder):
@@ -56,6 +71,14 @@ class Quantizer(Encoder):
         Raises:
             tf.errors.InvalidArgumentError: These are not bytes `to_bytes` writes for so many values.
         """
+
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols | None:
+        """Where the bytes of ``count`` values hold symbols, which an entropy coder may then make shorter.
+
+        Default: nowhere, and then no entropy coder can follow. That must not depend on the arguments.
+        """
+        del count, dtype
+        return None
 
     def init_state(self, spec: tf.TensorSpec) -> State:
         """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""

@@ -11,6 +11,7 @@ from fedplug.encoders import bit_packing, blocks, tensor_bytes
 from fedplug.encoders.arithmetic import mean_magnitude
 from fedplug.encoders.checks import require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
+from fedplug.encoders.quantizer import PackedSymbols
 from fedplug.errors import ConfigError
 
 __all__ = ["Sign"]
@@ -54,6 +55,10 @@ class Sign(CompiledQuantizer):
     def value_code(self) -> Mapping[str, Any]:
         """See `fedplug.ops.encode_values`."""
         return {"form": "sign"}
+
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+        """The signs."""
+        return PackedSymbols(dtype.size, count, 1)
 
     def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"positive": bool[n], "scale": dtype scalar}``."""

@@ -11,6 +11,7 @@ from fedplug.encoders import blocks, tensor_bytes
 from fedplug.encoders.arithmetic import check_seed, private_noise, widened
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
+from fedplug.encoders.quantizer import PackedSymbols
 from fedplug.spec import Capabilities
 
 __all__ = ["TernGrad"]
@@ -66,6 +67,10 @@ class TernGrad(CompiledQuantizer):
         """See `fedplug.ops.encode_values`."""
         return {"form": "terngrad"}
 
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+        """Bytes of five elements each."""
+        return PackedSymbols(dtype.size, (count + _TRITS - 1) // _TRITS, 8)
+
     def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"signs": int8[n] in [-1, 1], "scale": dtype scalar}``."""
         wide = widened(values)
@@ -89,7 +94,7 @@ class TernGrad(CompiledQuantizer):
 
     def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another length, a scale that is not valid, and bytes that stand for no five signs."""
-        code = of_length(code, dtype.size + (count + _TRITS - 1) // _TRITS, _WHAT)
+        code = of_length(code, dtype.size + self.symbols(count, dtype).number, _WHAT)
         scales = blocks.scales_from_bytes(code[: dtype.size], dtype, "a terngrad payload")
         packed = tf.cast(code[dtype.size :], tf.int32)
         trits = tf.reshape(packed[:, tf.newaxis] // _PLACES % 3, [-1])

@@ -23,6 +23,7 @@ FOLDER = "{folder}"
 _BASES = {
     "encoder": (
         "fedplug.encoders.base:Encoder",
+        "fedplug.encoders.entropy_coder:EntropyCoder",
         "fedplug.encoders.index_coder:IndexCoder",
         "fedplug.encoders.whole_model:WholeModel",
     ),

@@ -12,7 +12,8 @@ from fedplug import manager
 
 ROOT = Path(__file__).parents[2]
 WHOLE_MODELS = ["rules", "budget"]
-NAMES = [n for n in manager.catalog().names("encoder") if n not in ["pipeline", *WHOLE_MODELS]]
+WRITTEN_WITH_BARS = ["pipeline", "entropy_coded"]
+NAMES = [n for n in manager.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS]
 EXAMPLES = {"threshold": [1], **{n: [0.1] for n in ("topk", "randomk", "approx_topk", "stc", "dgc")}}
 
 

@@ -44,6 +44,11 @@ class TestSign(FamilySuite):
     expression = "sign"
 
 
+class TestQSGDRans(FamilySuite):
+    expression = "qsgd(2, block_size=1024) | rans"
+    check_tff = True
+
+
 class TestBFloat16(FamilySuite):
     expression = "bfloat16"
 
@@ -83,6 +88,10 @@ class PipelineSuite(FamilySuite):
 class TestTopKQSGDRice(PipelineSuite):
     expression = "topk(0.3) | qsgd(8, block_size=16) | rice"
     check_tff = True
+
+
+class TestTopKTernGradRansRice(PipelineSuite):
+    expression = "topk(0.3) | terngrad | rans | rice"
 
 
 class TestScheduledTopKOfModel(PipelineSuite):

@@ -131,8 +131,8 @@ def test_a_pipeline_goes_through_json_and_comes_back_equal(text):
             r"rice is an index coder and cannot be followed by qsgd.*, a quantizer",
         ),
         ("topk(0.1) | rice | bitmap", r"rice is an index coder and cannot be followed by bitmap"),
-        ("topk(0.1) | identity", r"identity.* is neither a sparsifier nor a quantizer nor an index coder"),
-        ("topk(0.1) | stc(0.1)", r"stc.* is neither a sparsifier nor a quantizer nor an index coder"),
+        ("topk(0.1) | identity", r"identity.* is neither a sparsifier nor a quantizer nor an entropy coder"),
+        ("topk(0.1) | stc(0.1)", r"stc.* is neither a sparsifier nor a quantizer nor an entropy coder"),
     ],
 )
 def test_an_illegal_order_names_the_rule_the_parts_and_a_stack_that_works(text, message):
@@ -153,9 +153,9 @@ def test_stages_that_cannot_be_read_are_refused():
 
 def test_a_stage_whose_wire_id_is_too_long_for_a_pipeline_is_refused():
     class Verbose(Sign):
-        wire_id = "sign-with-a-very-long-wire-id/1"
+        wire_id = "sign-with-a-wire-id-that-does-not-leave-room-for-the-others/1"
 
-    with pytest.raises(ConfigError, match="a wire id has at most 32 characters"):
+    with pytest.raises(ConfigError, match="a wire id has at most 64 characters"):
         Pipeline([TopK(0.1), Verbose(), Rice()])
 
 
