@@ -70,7 +70,7 @@ class Encoder(Part):
         """Compresses all tensors of a model that this encoder is for. Default: each by itself.
 
         An encoder that looks at all of them, to share entries out for instance, overrides it. Each is still
-        decoded by itself.
+        decoded by itself, and one without others is encoded as by `encode`.
 
         Args:
             xs: As for `encode`, one or more.
@@ -79,6 +79,9 @@ class Encoder(Part):
 
         Returns:
             What `encode` returns, for each tensor.
+
+        Raises:
+            ConfigError: These tensors cannot be encoded together, for instance as their dtypes differ.
         """
         return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 

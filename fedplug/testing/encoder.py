@@ -6,12 +6,15 @@ from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_contract import ContractChecks
 from fedplug.testing.encoder_declarations import DeclarationChecks
 from fedplug.testing.encoder_graphs import GraphChecks
+from fedplug.testing.encoder_together import TogetherChecks
 from fedplug.testing.encoder_wire import WireChecks
 
 __all__ = ["EncoderSuite"]
 
 
-class EncoderSuite(GraphChecks, WireChecks, DeclarationChecks, CapabilityChecks, ContractChecks):
+class EncoderSuite(
+    TogetherChecks, GraphChecks, WireChecks, DeclarationChecks, CapabilityChecks, ContractChecks
+):
     """What `fedplug.encoders.base.Encoder` promises, check by check.
 
     An author writes, in a test module::

@@ -14,7 +14,7 @@ import tensorflow as tf
 from fedplug.encoders.base import Encoder
 from fedplug.spec import Capabilities
 from fedplug.testing import expect, tensors
-from fedplug.testing.encoder_subject import EncoderSubject
+from fedplug.testing.encoder_subject import EncoderSubject, Step
 from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["CapabilityChecks"]
@@ -73,16 +73,7 @@ class CapabilityChecks(EncoderSubject):
             raise NotApplicable("it keeps no residual")
         firsts = (step for step in self.first_steps() if "residual" in step.state)
         for step in [*firsts, *(step for spec in keeping for step in self.history(encoder, spec))]:
-            carried = np.asarray(step.case.x + step.state["residual"])
-            sent = encoder.decode(step.payload, step.case.spec)
-            total = np.asarray(sent + step.next_state["residual"])
-            what = f"decode(payload) + residual' of {step.case.what}"
-            if self.conservation_tolerance:
-                largest = _largest(carried, sent, step.next_state["residual"])
-                unit = expect.eps(carried.dtype) * largest + expect.tiny(carried.dtype)
-                expect.close(what, total, carried, self.conservation_tolerance * unit)
-            else:
-                expect.same_bits(what, total + 0, carried + 0)  # the sign of a zero is not conserved
+            self.expect_conserved(encoder, step)
 
     def test_lossless_means_bit_for_bit(self) -> None:
         encoder = self._declaring("lossless")
@@ -127,6 +118,19 @@ class CapabilityChecks(EncoderSubject):
                 f"the mean of decode(encode(x)) over {len(errors)} rounds is off by {errors.mean():.3g} "
                 f"{name}, where chance explains {limit:.3g}",
             )
+
+    def expect_conserved(self, encoder: Encoder, step: Step) -> None:
+        """What is decoded and the next residual are together what went in and the residual before."""
+        carried = np.asarray(step.case.x + step.state["residual"])
+        sent = encoder.decode(step.payload, step.case.spec)
+        total = np.asarray(sent + step.next_state["residual"])
+        what = f"decode(payload) + residual' of {step.case.what}"
+        if self.conservation_tolerance:
+            largest = _largest(carried, sent, step.next_state["residual"])
+            unit = expect.eps(carried.dtype) * largest + expect.tiny(carried.dtype)
+            expect.close(what, total, carried, self.conservation_tolerance * unit)
+        else:
+            expect.same_bits(what, total + 0, carried + 0)  # the sign of a zero is not conserved
 
     def _declaring(self, capability: str) -> Encoder:
         encoder = self.make_encoder()

@@ -8,12 +8,13 @@ from __future__ import annotations
 import abc
 import json
 import re
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from fedplug.encoders.base import Encoder
+from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.whole_model import WholeModel
 from fedplug.testing import expect, tensors
@@ -23,6 +24,17 @@ __all__ = ["WholeModelSuite"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ASSIGNS = "test_it_assigns_an_encoder_to_every_tensor"
+_EQUAL = "test_equal_ones_assign_equal_encoders"
+_RECEIVED = "test_every_tensor_of_a_model_is_received"
+
+
+class _Sent(NamedTuple):
+    """One round of one client."""
+
+    model: ModelEncoder
+    xs: Sequence[tf.Tensor]
+    buffers: Sequence[tf.Tensor]
+    states: Sequence[State]
 
 
 class WholeModelSuite(Suite, abc.ABC):
@@ -80,6 +92,25 @@ class WholeModelSuite(Suite, abc.ABC):
         expect.that(one == other, f"the same model gets {one!r} the first time and {other!r} the second")
 
     @after(_ASSIGNS)
+    def test_every_tensor_of_a_model_is_received(self) -> None:
+        for sent in self._rounds():
+            for spec, decoded in zip(self.specs, sent.model.decode(sent.buffers), strict=True):
+                expect.that(
+                    decoded.dtype == spec.dtype and decoded.shape == spec.shape,
+                    f"{spec.name!r} is decoded as {decoded.dtype.name}{decoded.shape.as_list()}",
+                )
+                finite = np.isfinite(np.asarray(decoded).astype(np.float64)).all()
+                expect.that(finite, f"{spec.name!r} is decoded with a NaN or an infinity")
+
+    @after(_ASSIGNS, _EQUAL, _RECEIVED)
+    def test_equal_ones_send_equal_bits(self) -> None:
+        for one, other in zip(self._rounds(), self._rounds(), strict=True):
+            for place, spec in enumerate(self.specs):
+                what = f"{spec.name!r}, second time"
+                expect.same_bits(f"bytes on the wire of {what}", other.buffers[place], one.buffers[place])
+                expect.same_tensors(f"state of {what}", other.states[place], one.states[place])
+
+    @after(_ASSIGNS)
     def test_its_encoders_keep_no_state_unless_it_declares_that_it_needs_some(self) -> None:
         if self.make_whole_model().capabilities.needs_client_state:
             raise NotApplicable("it declares needs_client_state")
@@ -87,12 +118,23 @@ class WholeModelSuite(Suite, abc.ABC):
             state = encoder.init_state(spec)
             expect.that(not state, f"needs_client_state is False, and {spec.name!r} has {sorted(state)}")
 
-    @after(_ASSIGNS)
+    @after(_ASSIGNS, _RECEIVED)
     def test_what_it_declares_lossless_comes_back(self) -> None:
         if not self.make_whole_model().capabilities.lossless:
             raise NotApplicable("it does not declare lossless")
+        for sent in self._rounds():
+            decoded = sent.model.decode(sent.buffers)
+            for spec, got, want in zip(self.specs, decoded, sent.xs, strict=True):
+                expect.same_bits(f"{spec.name!r}, decoded", got, want)
+
+    def _rounds(self, rounds: int = 2) -> Iterator[_Sent]:
+        """What one client sends in its first rounds."""
         model = ModelEncoder(self.make_whole_model(), self.specs, min_size=0)
-        xs = [tensors.tensor("normal", spec) for spec in self.specs]
-        buffers, _ = model.encode(xs, model.init_state(), tf.constant(0))
-        for x, decoded, spec in zip(xs, model.decode(buffers), self.specs, strict=True):
-            expect.same_bits(f"{spec.name!r}, decoded", decoded, x)
+        states = model.init_state()
+        for number in range(rounds):
+            xs = [
+                tensors.tensor("normal", spec, seed=100 * number + place)
+                for place, spec in enumerate(self.specs)
+            ]
+            buffers, states = model.encode(xs, states, tf.constant(number))
+            yield _Sent(model, xs, buffers, states)

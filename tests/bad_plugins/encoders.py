@@ -401,7 +401,60 @@ class TensorOnSelf(Whole):
         return {"values": payload["values"] * tf.cast(self._step, x.dtype)}, next_state
 
 
-GOOD = [Whole, Grid]
+class Loudest(Whole):
+    """Sends what is at least half as large as the largest number of all tensors. Without a flaw."""
+
+    name: ClassVar[str] = "loudest"
+    wire_id: ClassVar[str] = "loudest/1"
+
+    def encode(self, x, state, round_num):
+        return Loudest.encode_together(self, [x], [state], round_num)[0]
+
+    def encode_together(self, xs, states, round_num):
+        sums = [x + state["residual"] for x, state in zip(xs, states, strict=True)]
+        largest = tf.reduce_max(tf.abs(tf.concat([tf.zeros([1], xs[0].dtype), *map(flat, sums)], axis=0)))
+        values = [tf.where(tf.abs(a) < largest / 2, tf.zeros_like(a), a) for a in sums]
+        return [({"values": v}, {"residual": a - v}) for a, v in zip(sums, values, strict=True)]
+
+
+def flat(x):
+    return tf.reshape(x, [-1])
+
+
+class AnotherTogether(Loudest):
+    """A tensor of its own is rounded."""
+
+    def encode(self, x, state, round_num):
+        return Whole.encode(self, x, state, round_num)
+
+
+class AllInOne(Loudest):
+    """Sends one payload for all tensors."""
+
+    def encode_together(self, xs, states, round_num):
+        return super().encode_together(xs, states, round_num)[:1]
+
+
+class ForgetsAmongOthers(Loudest):
+    """Keeps half of the residual of a tensor that is not alone."""
+
+    def encode_together(self, xs, states, round_num):
+        encoded = super().encode_together(xs, states, round_num)
+        if len(xs) == 1:
+            return encoded
+        return [(payload, {"residual": state["residual"] / 2}) for payload, state in encoded]
+
+
+class TogetherOnlyEagerly(Loudest):
+    """Looks at each tensor by itself while it is traced."""
+
+    def encode_together(self, xs, states, round_num):
+        if tf.executing_eagerly():
+            return super().encode_together(xs, states, round_num)
+        return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
+
+
+GOOD = [Whole, Grid, Loudest]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
@@ -439,4 +492,8 @@ BAD = [
     ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
     ("test_fused_ops_and_their_twins_give_the_same", AnotherTwin),
     ("test_a_tff_process_sends_what_eager_execution_does", TensorOnSelf),
+    ("test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone", AnotherTogether),
+    ("test_tensors_encoded_together_are_received_one_by_one", AllInOne),
+    ("test_what_is_sent_and_left_behind_of_tensors_encoded_together_adds_up", ForgetsAmongOthers),
+    ("test_a_graph_encodes_tensors_together_as_eager_execution_does", TogetherOnlyEagerly),
 ]

@@ -82,6 +82,28 @@ class HidesState(Alternating):
         return Capabilities()
 
 
+class Backwards(Identity):
+    """Gives the payload of each tensor to another one."""
+
+    def encode_together(self, xs, states, round_num):
+        return super().encode_together(xs, states, round_num)[::-1]
+
+
+class MixesTensorsUp(Plain):
+    def assign(self, specs):
+        return [Backwards()] * len(specs)
+
+
+class SharesByChance(Alternating):
+    """Whether the largest entries are those of a tensor or of two depends on what was asked before."""
+
+    counter: ClassVar = itertools.count()
+
+    def assign(self, specs):
+        one, other = (TopK(self.fraction, scope="model") for _ in range(2))
+        return [one, other if next(self.counter) % 2 else one, *[Identity()] * (len(specs) - 2)]
+
+
 class ClaimsLossless(Plain):
     def assign(self, specs):
         return [TopK(count=1, error_feedback=False)] * len(specs)
@@ -95,6 +117,8 @@ BAD = [
     ("test_it_assigns_an_encoder_to_every_tensor", TooFew),
     ("test_it_assigns_an_encoder_to_every_tensor", Expressions),
     ("test_equal_ones_assign_equal_encoders", AnotherEveryTime),
+    ("test_every_tensor_of_a_model_is_received", MixesTensorsUp),
+    ("test_equal_ones_send_equal_bits", SharesByChance),
     ("test_its_encoders_keep_no_state_unless_it_declares_that_it_needs_some", HidesState),
     ("test_what_it_declares_lossless_comes_back", ClaimsLossless),
 ]

@@ -1,0 +1,119 @@
+"""Checks of an encoder that looks at all tensors of a model before it encodes each.
+
+Must not know how it shares anything out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.encoders.base import Encoder
+from fedplug.testing import expect, tensors
+from fedplug.testing.encoder_capabilities import CapabilityChecks
+from fedplug.testing.encoder_subject import Case, Step
+from fedplug.testing.suite import NotApplicable, after
+
+__all__ = ["TogetherChecks"]
+
+_ALONE = "test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone"
+_RECEIVED = "test_tensors_encoded_together_are_received_one_by_one"
+
+
+class TogetherChecks(CapabilityChecks):
+    """See `Encoder.encode_together`; they apply where it is overridden, with every shape twice."""
+
+    @after("test_equal_encoders_give_equal_bits")
+    def test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone(self) -> None:
+        encoder = self._overriding()
+        for spec in self._model():
+            x, state, number = tensors.tensor("normal", spec), encoder.init_state(spec), tf.constant(0)
+            want = encoder.encode(x, state, number)
+            (got,) = encoder.encode_together([x], [state], number)
+            for part, mine, alone in zip(("payload", "state"), got, want, strict=True):
+                what = f"{part} of {tensors.name_of(spec)}, encoded together with no other tensor"
+                expect.same_tensors(what, mine, alone)
+
+    @after(_ALONE, "test_the_state_keeps_its_structure_shapes_and_dtypes", "test_what_is_sent_is_received")
+    def test_tensors_encoded_together_are_received_one_by_one(self) -> None:
+        encoder = self._overriding()
+        for step in self._steps(encoder, rounds=2):
+            spec, what = step.case.spec, step.case.what
+            before, now = (
+                {key: (value.shape, value.dtype) for key, value in state.items()}
+                for state in (step.state, step.next_state)
+            )
+            expect.that(now == before, f"state of {what}: from {before} to {now}")
+            received = encoder.decode(encoder.from_wire(encoder.to_wire(step.payload, spec), spec), spec)
+            expect.same_bits(
+                f"{what}, sent and decoded by itself", received, encoder.decode(step.payload, spec)
+            )
+            expect.that(
+                received.shape == spec.shape and received.dtype == spec.dtype,
+                f"{what} is decoded as {received.dtype.name}{received.shape.as_list()}",
+            )
+
+    @after(_RECEIVED, "test_what_is_sent_and_what_is_left_behind_add_up")
+    def test_what_is_sent_and_left_behind_of_tensors_encoded_together_adds_up(self) -> None:
+        encoder = self._overriding()
+        keeping = [step for step in self._steps(encoder, rounds=2) if "residual" in step.state]
+        if not keeping:
+            raise NotApplicable("it keeps no residual")
+        for step in keeping:
+            self.expect_conserved(encoder, step)
+
+    @after(_RECEIVED, "test_a_graph_computes_what_eager_execution_does")
+    def test_a_graph_encodes_tensors_together_as_eager_execution_does(self) -> None:
+        self._overriding()
+        eager = self._encoded(self.make_encoder())
+        for lowering in ("fused", "reference") if ops.available() else ("reference",):
+            with ops.use_lowering(lowering):
+                graph = tf.function(lambda: self._encoded(self.make_encoder()), autograph=False)
+                traced = graph.get_concrete_function()
+            expect.same_tensors(f"tensors encoded together in a graph, {lowering}", traced(), eager)
+
+    def _overriding(self) -> Encoder:
+        encoder = self.make_encoder()
+        if type(encoder).encode_together is Encoder.encode_together:
+            raise NotApplicable("it encodes every tensor of a model by itself")
+        return encoder
+
+    def _model(self) -> list[tf.TensorSpec]:
+        return 2 * [tf.TensorSpec(shape, self.dtypes[0]) for shape in self.shapes]
+
+    def _steps(self, encoder: Encoder, rounds: int) -> list[Step]:
+        """What one client encodes in its first rounds, tensor by tensor."""
+        specs = self._model()
+        states = [encoder.init_state(spec) for spec in specs]
+        steps: list[Step] = []
+        for number in range(rounds):
+            cases = [
+                Case(
+                    # Some are larger than others, or it would make no difference to look at all of them.
+                    tensors.tensor("normal", spec, seed=100 * number + place) * 4 ** (place % 3),
+                    spec,
+                    f"{tensors.name_of(spec)}, tensor {place} of {len(specs)} in round {number}",
+                )
+                for place, spec in enumerate(specs)
+            ]
+            encoded = encoder.encode_together([case.x for case in cases], states, tf.constant(number))
+            expect.that(
+                len(encoded) == len(specs),
+                f"encode_together() returns {len(encoded)} payloads with states for {len(specs)} tensors",
+            )
+            for case, state, (payload, next_state) in zip(cases, states, encoded, strict=True):
+                steps.append(Step(case, state, payload, next_state))
+            states = [next_state for _, next_state in encoded]
+        return steps
+
+    def _encoded(self, encoder: Encoder) -> Mapping[str, Any]:
+        """Everything that a first round computes, for comparing two ways to run it."""
+        return {
+            f"{what} {key!r} of {step.case.what}": value
+            for step in self._steps(encoder, rounds=1)
+            for what, values in (("payload", step.payload), ("state", step.next_state))
+            for key, value in values.items()
+        }
