@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedplug.errors import PluginError, UnknownNameError
-from fedplug.spec import Spec
+from fedplug.spec import PartSpec, Spec
 
 __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "settle_clashes"]
 
@@ -54,6 +54,13 @@ class Entry:
     def origin(self) -> str:
         """Distribution and version, for messages."""
         return f"{self.distribution} {self.version}"
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """How the part is made to be shown and tested: what its spec says, else without arguments."""
+        if isinstance(self.spec, PartSpec) and self.spec.examples:
+            return self.spec.examples
+        return (f"{self.name}://",) if self.kind == "store" else (self.name,)
 
     def to_json(self) -> dict[str, Any]:
         """The entry as JSON values."""

@@ -56,7 +56,7 @@ def _suites(name: str) -> list[tuple[str, type[Suite]]]:
     ]
     for entry in entries:
         if isinstance(entry.spec, PartSpec) and entry.status == "ok":
-            made_as = (example,) if example else parts.examples(entry)
+            made_as = (example,) if example else entry.examples
             suites += [(f"{entry.kind} {each}", parts.suite(entry.kind, each)) for each in made_as]
     return suites
 

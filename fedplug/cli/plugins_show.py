@@ -1,13 +1,28 @@
-"""``fedplug plugins show NAME``: all that is known about a part, a plugin or a distribution."""
+"""``fedplug plugins show NAME``: all that is known about a part, a plugin or a distribution.
+
+What an encoder or an aggregator promises depends on its arguments: it is made as its spec says in `examples`
+and asked. Only that imports the part; what the spec says is printed before.
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
+from fedplug.cli import table
 from fedplug.errors import UnknownNameError
 
+if TYPE_CHECKING:
+    from fedplug.catalog import Entry
+    from fedplug.spec import Capabilities
+
 __all__ = ["add_parser"]
+
+_HEADER = ("MADE AS", "WIRE ID", "NEEDS", "PROMISES", "DTYPES")
+_NEEDS = "needs_"
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -18,6 +33,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from fedplug import api
     from fedplug.manager import catalog
 
     entries = catalog().entries
@@ -25,10 +41,45 @@ def _run(arguments: argparse.Namespace) -> int:
     if not found:
         known = {entry.name for entry in entries} | {entry.distribution for entry in entries}
         raise UnknownNameError("plugin", arguments.name, known)
-    print("\n\n".join(_describe(entry.to_json()) for entry in found))
+    make: dict[str, Callable[[str], Any]] = {"encoder": api.encoder, "aggregator": api.aggregator}
+    for position, entry in enumerate(found):
+        print("\n" * (position > 0) + _described(entry.to_json()), flush=True)
+        if entry.status == "ok" and entry.kind in make:
+            print(_examined(entry, make[entry.kind]), flush=True)
     return 0
 
 
-def _describe(facts: dict[str, Any]) -> str:
+def _described(facts: dict[str, Any]) -> str:
     """One ``key: value`` line for each fact there is."""
     return "\n".join(f"{key + ':':<14}{value}" for key, value in facts.items() if value)
+
+
+def _examined(entry: Entry, make: Callable[[str], Any]) -> str:
+    """The arguments of a part and what it promises, or why it cannot be made."""
+    from fedplug import manager
+
+    try:
+        rows = [_row(example, make(example)) for example in entry.examples]
+        arguments = _arguments(manager.resolve(entry.kind, entry.name))
+    except Exception as error:  # a plugin's; the parts after it are shown all the same
+        return _described({"problem": f"{type(error).__name__}: {' '.join(str(error).split())}"})
+    return f"{_described({'arguments': arguments})}\n\n{table.render(_HEADER, rows)}"
+
+
+def _arguments(made: type[Any]) -> str:
+    """As they are written in Python, without their types."""
+    signature = inspect.signature(made)
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
+def _row(example: str, part: Any) -> tuple[str, ...]:
+    from fedplug.spec import FLOATS
+
+    capabilities: Capabilities = part.capabilities
+    declared = [each.name for each in fields(capabilities) if getattr(capabilities, each.name) is True]
+    needs = [name.removeprefix(_NEEDS) for name in declared if name.startswith(_NEEDS)]
+    promises = [name for name in declared if not name.startswith(_NEEDS)]
+    dtypes = "all floats" if capabilities.dtypes == FLOATS else ", ".join(capabilities.dtypes)
+    facts = (getattr(part, "wire_id", ""), ", ".join(needs), ", ".join(promises), dtypes)
+    return (example, *(fact or "-" for fact in facts))

@@ -107,7 +107,7 @@ class PluginPackageSuite(Suite, abc.ABC):
     @after(_INSTALLED, _WHOLE, _IMPORTED)
     def test_every_example_can_be_made(self) -> None:
         for entry, _ in self._parts():
-            for example in parts.examples(entry):
+            for example in entry.examples:
                 with parts.made(entry.kind, example):
                     pass
 

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fedplug import api, stores
-from fedplug.catalog import Entry
 from fedplug.errors import PluginError
-from fedplug.spec import PartSpec
 from fedplug.testing.suite import Suite
 
-__all__ = ["check_base", "examples", "made", "suite"]
+__all__ = ["check_base", "made", "suite"]
 
 FOLDER = "{folder}"
 """In the example URL of a store: an empty folder goes here. A store without one keeps nothing when closed."""
@@ -50,13 +48,6 @@ def check_base(kind: str, found: type[Any]) -> None:
         raise PluginError(
             f"{found.__module__}.{found.__qualname__} is no {kind}; derive it from {_BASES[kind][0]}"
         )
-
-
-def examples(entry: Entry) -> tuple[str, ...]:
-    """How the part is made to be tested: what its spec says, else without arguments."""
-    if isinstance(entry.spec, PartSpec) and entry.spec.examples:
-        return entry.spec.examples
-    return (f"{entry.name}://",) if entry.kind == "store" else (entry.name,)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -44,6 +47,36 @@ def test_show_takes_a_part_or_a_distribution(name, capsys):
     facts = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines())
     assert facts["distribution"].strip() == "acme-codec"
     assert facts["target"].strip() == "collections:OrderedDict"
+
+
+def test_show_tells_of_a_part_that_cannot_be_made_what_is_wrong(install_encoder, capsys):
+    install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
+    assert main(["plugins", "show", "abstract"]) == 0
+    problem = capsys.readouterr().out.splitlines()[-1]
+    assert problem.startswith("problem:      ConfigError: encoder 'abstract' refuses its arguments: ")
+
+
+def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
+    assert main(["plugins", "show", "topk"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "arguments:    (fraction=None, *, count=None, error_feedback=True, scope='tensor')" in lines
+    table = [re.split("  +", line) for line in lines]
+    assert ["MADE AS", "WIRE ID", "NEEDS", "PROMISES", "DTYPES"] in table
+    assert ["topk(0.3)", "topk/1", "client_state", "-", "all floats"] in table
+    assert ["topk(0.3, error_feedback=False)", "topk/1", "-", "bounded_sensitivity", "all floats"] in table
+
+
+def test_show_tells_what_an_aggregator_promises(capsys):
+    assert main(["plugins", "show", "mean"]) == 0
+    assert re.search(r"^mean +- +- +unbiased, linear, ", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_show_does_not_import_parts_that_promise_nothing():
+    program = (
+        "import sys; from fedplug.cli import main; main(['plugins', 'show', 'sqlite']); "
+        "assert not {'numpy', 'tensorflow'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
 def test_show_of_an_unknown_name_names_the_nearest(capsys):

@@ -10,14 +10,14 @@ import fedplug
 from fedplug.encoders import Encoder, Identity
 from fedplug.errors import PayloadError
 from fedplug.manager import catalog
-from fedplug.testing import golden, parts
+from fedplug.testing import golden
 
 FOLDER = Path(__file__).parents[1] / "golden"
 EXAMPLES = [
     example
     for entry in catalog().entries
     if entry.builtin and entry.kind == "encoder"
-    for example in parts.examples(entry)
+    for example in entry.examples
     if isinstance(fedplug.encoder(example), Encoder)  # those of whole models have no wire form of their own
 ]
 
