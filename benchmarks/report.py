@@ -1,8 +1,9 @@
-"""Turns the JSON of a benchmark run into a table and two pictures.
+"""Turns the JSON of a benchmark run into tables and two pictures.
 
-``python benchmarks/report.py RUN.json [STEM]`` writes STEM.md, STEM_floor.svg and STEM_speedup.svg; STEM is
-``benchmarks/results/cpu`` unless given. Every ratio is of two medians of one process. Must not run anything
-itself, nor know how a case is made: it reads what the cases wrote into ``extra_info``.
+``python benchmarks/report.py RUN.json [STEM]`` writes STEM.md, STEM_floor.svg, STEM_speedup.svg, and cli.md
+beside them; STEM is ``benchmarks/results/cpu`` unless given. What was not run is not written. Every ratio is
+of two medians of one process. Must not run anything itself, nor know how a case is made: it reads what the
+cases wrote into ``extra_info``.
 """
 
 from __future__ import annotations
@@ -140,6 +141,19 @@ def page(run: dict[str, Any], stem: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def cli_page(run: dict[str, Any]) -> str:
+    cases = [case for case in run["benchmarks"] if case["extra_info"].get("topic") == "cli"]
+    rows = []
+    for case in cases:
+        info, stats = case["extra_info"], case["stats"]
+        cells = [f"{1e3 * stats[which]:.0f}" for which in ("median", "min", "max")]
+        rows.append([f"`{info['way']}`", *cells, str(info["wanted_ms"] or "")])
+    lines = ["# The command line", "", "Written by `make bench`; ms from start to end of a new process.", ""]
+    lines += machine(run)
+    lines += table(["command", "median", "fastest", "slowest", "wanted below"], rows)
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def draw(run: dict[str, Any], stem: Path) -> None:
     import matplotlib
 
@@ -183,8 +197,12 @@ def main(arguments: list[str]) -> None:
     run = json.loads(Path(arguments[0]).read_text())
     stem = Path(arguments[1]) if len(arguments) > 1 else Path(__file__).parent / "results" / "cpu"
     stem.parent.mkdir(parents=True, exist_ok=True)
-    stem.with_name(stem.name + ".md").write_text(page(run, stem.name))
-    draw(run, stem)
+    topics = {benchmark["extra_info"].get("topic") for benchmark in run["benchmarks"]}
+    if "topk" in topics:
+        stem.with_name(stem.name + ".md").write_text(page(run, stem.name))
+        draw(run, stem)
+    if "cli" in topics:
+        stem.with_name("cli.md").write_text(cli_page(run))
 
 
 if __name__ == "__main__":

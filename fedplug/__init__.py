@@ -69,7 +69,7 @@ if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
-            value = importlib.import_module("fedplug.manager").own_version()
+            value = importlib.import_module("fedplug.sources").own_version()
         elif name in _MODULES:
             value = importlib.import_module(f"fedplug.{name}")
         elif name in _ATTRIBUTES:
