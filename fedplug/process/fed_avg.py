@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
@@ -20,14 +20,15 @@ from fedplug.process import stack_rules
 from fedplug.process.broadcast import (
     EncodedBroadcast,
     build_catch_up_distributor,
-    build_distributor,
     build_encoded_broadcast,
 )
 from fedplug.process.dropped_updates import build_has_data, weight_to_encode
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
+from fedplug.process.learning_parts import LearningParts, build_learning_parts
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import variable_names
-from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder, check_model, check_optimizers
+from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder
+from fedplug.process.round_frame import build_initialize, round_output
 from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
 
 __all__ = ["build_weighted_fed_avg"]
@@ -86,21 +87,20 @@ def build_weighted_fed_avg(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: The model or an optimizer is something else than TFF takes.
     """
-    check_model(model_fn)
-    check_optimizers(client_optimizer=client_optimizer, server_optimizer=server_optimizer)
     chosen_encoder = as_encoder(encoder)
     chosen_aggregator = as_aggregator(aggregator)
     chosen_lowering = choose_lowering(lowering)
     by_examples = chosen_aggregator.weights_by_examples
-    template = _template(
+    weighting = tff.learning.ClientWeighting
+    learning = build_learning_parts(
         model_fn,
         client_optimizer,
         server_optimizer,
-        tff.learning.ClientWeighting.NUM_EXAMPLES if by_examples else tff.learning.ClientWeighting.UNIFORM,
-        metrics_aggregator,
-        loop_implementation or tff.learning.LoopImplementation.DATASET_ITERATOR,
+        weighting=weighting.NUM_EXAMPLES if by_examples else weighting.UNIFORM,
+        metrics_aggregator=metrics_aggregator,
+        loop_implementation=loop_implementation,
     )
-    update_type = template.update_type
+    update_type = learning.update_type
     names = variable_names(model_fn)
     model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
     stack_rules.check(stack_rules.Stack.of(model, chosen_aggregator, keeps_client_state=True))
@@ -109,14 +109,20 @@ def build_weighted_fed_avg(
     if broadcast_encoder is not None:
         all_names = [*names.trainable, *names.non_trainable]
         downlink_model = model_encoder(
-            as_encoder(broadcast_encoder), template.weights_type, min_size, all_names
+            as_encoder(broadcast_encoder), learning.weights_type, min_size, all_names
         )
-        broadcast = build_encoded_broadcast(template.weights_type, downlink_model, chosen_lowering)
-        template.distributor = build_catch_up_distributor(broadcast)
-    initialize = _build_initialize(template, parts)
+        broadcast = build_encoded_broadcast(learning.weights_type, downlink_model, chosen_lowering)
+        learning = replace(learning, distributor=build_catch_up_distributor(broadcast))
+    initialize = build_initialize(
+        initial_weights=learning.initial_weights,
+        distributor=learning.distributor,
+        client_work=learning.client_work,
+        init_aggregator=parts.init_server,
+        finalizer=learning.finalizer,
+    )
     initialize_client = _build_initialize_client(parts, broadcast)
     next_fn = _build_next(
-        template,
+        learning,
         parts,
         initialize.type_signature.result,
         initialize_client.type_signature.result,
@@ -135,71 +141,6 @@ def build_weighted_fed_avg(
     )
 
 
-class _Template:
-    """The parts TFF brings: initial weights, distributor, client work, finalizer."""
-
-    def __init__(self, initial_weights: Any, client_work: Any, server_optimizer: Any) -> None:
-        self.initial_weights = initial_weights
-        self.weights_type = initial_weights.type_signature.result
-        self.update_type = self.weights_type.trainable
-        self.distributor = build_distributor(self.weights_type)
-        self.client_work = client_work
-        self.finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-            server_optimizer, self.weights_type
-        )
-        self.data_type = client_work.next.type_signature.parameter[2].member
-
-
-def _template(
-    model_fn: Any,
-    client_optimizer: Any,
-    server_optimizer: Any,
-    weighting: Any,
-    metrics_aggregator: Any,
-    loop: Any,
-) -> _Template:
-    functional = isinstance(model_fn, tff.learning.models.FunctionalModel)
-
-    @tff.tensorflow.computation
-    def initial_weights() -> Any:
-        if functional:
-            trainable, non_trainable = model_fn.initial_weights
-            return tff.learning.models.ModelWeights(
-                tuple(tf.convert_to_tensor(w) for w in trainable),
-                tuple(tf.convert_to_tensor(w) for w in non_trainable),
-            )
-        return tff.learning.models.ModelWeights.from_model(model_fn())
-
-    options = {"metrics_aggregator": metrics_aggregator, "loop_implementation": loop}
-    if functional:
-        client_work = tff.learning.templates.build_functional_model_delta_client_work(
-            model=model_fn, optimizer=client_optimizer, client_weighting=weighting, **options
-        )
-    else:
-        client_work = tff.learning.templates.build_model_delta_client_work(
-            model_fn, client_optimizer, weighting, **options
-        )
-    default_server = tff.learning.optimizers.build_sgdm(learning_rate=1.0)
-    return _Template(
-        initial_weights, client_work, default_server if server_optimizer is None else server_optimizer
-    )
-
-
-def _build_initialize(template: _Template, parts: EncodedAggregation) -> Any:
-    @tff.federated_computation
-    def initialize() -> Any:
-        state = tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=tff.federated_eval(template.initial_weights, tff.SERVER),
-            distributor=template.distributor.initialize(),
-            client_work=template.client_work.initialize(),
-            aggregator=tff.federated_eval(parts.init_server, tff.SERVER),
-            finalizer=template.finalizer.initialize(),
-        )
-        return tff.federated_zip(state)
-
-    return initialize
-
-
 def _build_initialize_client(parts: EncodedAggregation, broadcast: EncodedBroadcast | None) -> Any:
     if broadcast is None:
         return parts.init_client
@@ -212,7 +153,7 @@ def _build_initialize_client(parts: EncodedAggregation, broadcast: EncodedBroadc
 
 
 def _build_next(
-    template: _Template,
+    learning: LearningParts,
     parts: EncodedAggregation,
     state_type: Any,
     client_state_type: Any,
@@ -220,12 +161,10 @@ def _build_next(
     catches_up: bool,
 ) -> Any:
     encoder_state_type = parts.init_client.type_signature.result
-    client_result_type = template.client_work.next.type_signature.result.result.member
-
-    has_data = build_has_data(template.data_type)
+    has_data = build_has_data(learning.data_type)
 
     @tff.tensorflow.computation(
-        client_result_type, np.bool_, encoder_state_type, parts.instruct.type_signature.result
+        learning.client_result_type, np.bool_, encoder_state_type, parts.instruct.type_signature.result
     )
     def encode(result: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
         weight = weight_to_encode(result.update_weight, with_data)
@@ -233,18 +172,18 @@ def _build_next(
 
     @tff.federated_computation(
         state_type,
-        tff.FederatedType(template.data_type, tff.CLIENTS),
+        tff.FederatedType(learning.data_type, tff.CLIENTS),
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
         sent = (state.distributor, state.global_model_weights)
         if catches_up:
             encoder_states = client_states["encoder"]
-            distributed = template.distributor.next(*sent, client_states["broadcast"])
+            distributed = learning.distributor.next(*sent, client_states["broadcast"])
         else:
             encoder_states = client_states
-            distributed = template.distributor.next(*sent)
-        trained = template.client_work.next(state.client_work, distributed.result, client_data)
+            distributed = learning.distributor.next(*sent)
+        trained = learning.client_work.next(state.client_work, distributed.result, client_data)
         instructions = tff.federated_map(parts.instruct, state.aggregator)
         encoded = tff.federated_map(
             encode,
@@ -257,28 +196,17 @@ def _build_next(
         )
         total = parts.total(encoded.message)
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
-        finalized = template.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
-        next_state = tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=finalized.result,
-            distributor=distributed.state,
-            client_work=trained.state,
-            aggregator=aggregated.state,
-            finalizer=finalized.state,
-        )
-        metrics = collections.OrderedDict(
-            distributor=distributed.measurements,
-            client_work=trained.measurements,
-            aggregator=aggregated.measurements,
-            finalizer=finalized.measurements,
-        )
+        finalized = learning.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_client_states = encoded.state
         if catches_up:
             next_client_states = tff.federated_zip(
                 collections.OrderedDict(encoder=encoded.state, broadcast=distributed.positions)
             )
-        return collections.OrderedDict(
-            state=tff.federated_zip(next_state),
-            metrics=tff.federated_zip(metrics),
+        return round_output(
+            distributor=distributed,
+            client_work=trained,
+            aggregator=aggregated,
+            finalizer=finalized,
             client_states=next_client_states,
         )
 

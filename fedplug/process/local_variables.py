@@ -21,9 +21,11 @@ from fedplug.errors import ConfigError
 from fedplug.process import stack_rules
 from fedplug.process.broadcast import build_distributor
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
+from fedplug.process.learning_parts import build_finalizer
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import names_of
 from fedplug.process.parts import AnyEncoder, as_aggregator, as_encoder, check_optimizers
+from fedplug.process.round_frame import build_initialize, round_output
 from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
 
 __all__ = ["build_local_variables_fed_avg"]
@@ -99,12 +101,14 @@ def build_local_variables_fed_avg(
     train = _build_train(
         model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples
     )
-    finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-        tff.learning.optimizers.build_sgdm(1.0) if server_optimizer is None else server_optimizer,
-        model.global_type,
-    )
+    finalizer = build_finalizer(server_optimizer, model.global_type)
     distributor = build_distributor(model.global_type)
-    initialize = _build_initialize(model, parts, distributor, finalizer)
+    initialize = build_initialize(
+        initial_weights=model.initial_global,
+        distributor=distributor,
+        init_aggregator=parts.init_server,
+        finalizer=finalizer,
+    )
     initialize_client = _build_initialize_client(model, parts)
     client_state_type = initialize_client.type_signature.result
     next_fn = _build_next(
@@ -222,21 +226,6 @@ def _build_train(
     return train
 
 
-def _build_initialize(model: _Model, parts: EncodedAggregation, distributor: Any, finalizer: Any) -> Any:
-    @tff.federated_computation
-    def initialize() -> Any:
-        state = tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=tff.federated_eval(model.initial_global, tff.SERVER),
-            distributor=distributor.initialize(),
-            client_work=tff.federated_value((), tff.SERVER),
-            aggregator=tff.federated_eval(parts.init_server, tff.SERVER),
-            finalizer=finalizer.initialize(),
-        )
-        return tff.federated_zip(state)
-
-    return initialize
-
-
 def _build_initialize_client(model: _Model, parts: EncodedAggregation) -> Any:
     @tff.tensorflow.computation
     def initialize_client() -> Any:
@@ -298,23 +287,15 @@ def _build_next(
         total = parts.total(done.message)
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
-        next_state = tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=finalized.result,
-            distributor=distributed.state,
-            client_work=state.client_work,
-            aggregator=aggregated.state,
-            finalizer=finalized.state,
-        )
-        metrics = collections.OrderedDict(
-            distributor=distributed.measurements,
-            client_work=tff.federated_map(
-                train_metrics, (tff.federated_sum(done.loss), tff.federated_sum(done.num_examples))
+        loss, num_examples = tff.federated_sum(done.loss), tff.federated_sum(done.num_examples)
+        return round_output(
+            distributor=distributed,
+            client_work=tff.templates.MeasuredProcessOutput(
+                state.client_work, done.message, tff.federated_map(train_metrics, (loss, num_examples))
             ),
-            aggregator=aggregated.measurements,
-            finalizer=finalized.measurements,
-        )
-        return collections.OrderedDict(
-            state=tff.federated_zip(next_state), metrics=tff.federated_zip(metrics), client_states=done.state
+            aggregator=aggregated,
+            finalizer=finalized,
+            client_states=done.state,
         )
 
     return next_fn

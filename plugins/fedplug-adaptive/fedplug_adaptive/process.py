@@ -27,7 +27,9 @@ from fedplug.process import (
 )
 from fedplug.process.dropped_updates import build_has_data, weight_to_encode
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
+from fedplug.process.learning_parts import LearningParts, build_learning_parts
 from fedplug.process.parts import AnyEncoder, as_encoder
+from fedplug.process.round_frame import build_initialize, round_output
 from fedplug_adaptive.divergence import layer_divergences
 from fedplug_adaptive.layer_weights import (
     DivergenceSoftmax,
@@ -99,13 +101,20 @@ def build_adaptive_fed_avg(
     """
     _check_choice("weighting", weighting, _WEIGHTINGS)
     check_temperature("build_adaptive_fed_avg", temperature)
-    work = _Work(model_fn, client_optimizer, server_optimizer, metrics_aggregator)
-    chosen_layers = list(range(len(work.update_type))) if layers is None else list(layers)
+    learning = build_learning_parts(
+        model_fn,
+        client_optimizer,
+        server_optimizer,
+        weighting=tff.learning.ClientWeighting.NUM_EXAMPLES,
+        metrics_aggregator=metrics_aggregator,
+    )
+    _require_loss(learning)
+    chosen_layers = list(range(len(learning.update_type))) if layers is None else list(layers)
     aggregator = _aggregator(weighed_on, chosen_layers, temperature)
-    if len(chosen_layers) != len(work.update_type):
+    if len(chosen_layers) != len(learning.update_type):
         raise ConfigError(
-            f"layers has {len(chosen_layers)} numbers for {len(work.update_type)} trainable tensors; give "
-            "one for each"
+            f"layers has {len(chosen_layers)} numbers for {len(learning.update_type)} trainable tensors; "
+            "give one for each"
         )
     if min_size <= max(chosen_layers) + 1:
         raise ConfigError(
@@ -114,7 +123,7 @@ def build_adaptive_fed_avg(
         )
     value_type = tff.to_type(
         collections.OrderedDict(
-            update=work.update_type, report=tff.TensorType(np.float32, [max(chosen_layers) + 1])
+            update=learning.update_type, report=tff.TensorType(np.float32, [max(chosen_layers) + 1])
         )
     )
     names = [*variable_names(model_fn).trainable, "report"]
@@ -122,9 +131,15 @@ def build_adaptive_fed_avg(
     stack_rules.check(stack_rules.Stack.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)
     parts = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
-    report = _build_report(work, aggregator, temperature)
-    initialize = _build_initialize(work, parts)
-    next_fn = _build_next(work, parts, report, weighting, initialize.type_signature.result)
+    report = _build_report(learning, aggregator, temperature)
+    initialize = build_initialize(
+        initial_weights=learning.initial_weights,
+        distributor=learning.distributor,
+        client_work=learning.client_work,
+        init_aggregator=parts.init_server,
+        finalizer=learning.finalizer,
+    )
+    next_fn = _build_next(learning, parts, report, weighting, initialize.type_signature.result)
     return assemble_process(
         "fedplug_adaptive.process.build_adaptive_fed_avg",
         initialize,
@@ -132,7 +147,7 @@ def build_adaptive_fed_avg(
         initialize_client=parts.init_client,
         encoder=model,
         aggregator=aggregator,
-        update_type=work.update_type,
+        update_type=learning.update_type,
         lowering=chosen_lowering,
     )
 
@@ -150,48 +165,19 @@ def _aggregator(weighed_on: str, layers: list[int], temperature: float) -> Layer
     return DivergenceSoftmax(layers, temperature=temperature)
 
 
-class _Work:
-    """What TFF brings: initial weights, distributor, client work, finalizer."""
-
-    def __init__(
-        self,
-        model_fn: Callable[[], Any],
-        client_optimizer: Any,
-        server_optimizer: Any,
-        metrics_aggregator: Any,
-    ) -> None:
-        @tff.tensorflow.computation
-        def initial_weights() -> Any:
-            return tff.learning.models.ModelWeights.from_model(model_fn())
-
-        self.initial_weights = initial_weights
-        self.weights_type = initial_weights.type_signature.result
-        self.update_type = self.weights_type.trainable
-        self.distributor = tff.learning.templates.build_broadcast_process(self.weights_type)
-        self.clients = tff.learning.templates.build_model_delta_client_work(
-            model_fn,
-            client_optimizer,
-            tff.learning.ClientWeighting.NUM_EXAMPLES,
-            metrics_aggregator=metrics_aggregator,
-            loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+def _require_loss(learning: LearningParts) -> None:
+    metrics = learning.client_work.next.type_signature.result.measurements.member
+    if "train" not in dir(metrics) or "loss" not in dir(metrics.train):
+        raise ConfigError(
+            "the model has no metric named 'loss', by which rounds are chosen; from_keras_model adds one "
+            "and a metrics_aggregator must keep it"
         )
-        self.finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
-            tff.learning.optimizers.build_sgdm(1.0) if server_optimizer is None else server_optimizer,
-            self.weights_type,
-        )
-        self.data_type = self.clients.next.type_signature.parameter[2].member
-        metrics = self.clients.next.type_signature.result.measurements.member
-        if "train" not in dir(metrics) or "loss" not in dir(metrics.train):
-            raise ConfigError(
-                "the model has no metric named 'loss', by which rounds are chosen; from_keras_model adds one "
-                "and a metrics_aggregator must keep it"
-            )
 
 
-def _build_report(work: _Work, aggregator: LayerWeights, temperature: float) -> Any:
+def _build_report(learning: LearningParts, aggregator: LayerWeights, temperature: float) -> Any:
     """``(<W,V> -> float32[layers])``: of the server's weights and a client's update, what the client says."""
 
-    @tff.tensorflow.computation(work.weights_type, work.update_type)
+    @tff.tensorflow.computation(learning.weights_type, learning.update_type)
     @tf.function
     def report(weights: Any, update: Any) -> Any:
         server = list(weights.trainable)
@@ -204,32 +190,17 @@ def _build_report(work: _Work, aggregator: LayerWeights, temperature: float) -> 
     return report
 
 
-def _build_initialize(work: _Work, parts: EncodedAggregation) -> Any:
-    @tff.federated_computation
-    def initialize() -> Any:
-        state = tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=tff.federated_eval(work.initial_weights, tff.SERVER),
-            distributor=work.distributor.initialize(),
-            client_work=work.clients.initialize(),
-            aggregator=tff.federated_eval(parts.init_server, tff.SERVER),
-            finalizer=work.finalizer.initialize(),
-        )
-        return tff.federated_zip(state)
-
-    return initialize
-
-
-def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: str, state_type: Any) -> Any:
+def _build_next(
+    learning: LearningParts, parts: EncodedAggregation, report: Any, weighting: str, state_type: Any
+) -> Any:
     client_state_type = parts.init_client.type_signature.result
-    client_result_type = work.clients.next.type_signature.result.result.member
     server_state_type = parts.init_server.type_signature.result
-    finished_type = parts.finish.type_signature.result
 
-    has_data = build_has_data(work.data_type)
+    has_data = build_has_data(learning.data_type)
 
     @tff.tensorflow.computation(
-        client_result_type,
-        work.weights_type,
+        learning.client_result_type,
+        learning.weights_type,
         np.bool_,
         client_state_type,
         parts.instruct.type_signature.result,
@@ -249,22 +220,24 @@ def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: 
         inner = collections.OrderedDict(adaptive=adaptive, previous_loss=known)
         return collections.OrderedDict(state, inner=inner)
 
-    @tff.tensorflow.computation(finished_type)
-    def measurements(finished: Any) -> Any:
-        return collections.OrderedDict(
+    @tff.tensorflow.computation(parts.finish.type_signature.parameter[0], server_state_type)
+    def finish(total: Any, state: Any) -> Any:
+        finished = parts.finish(total, state)
+        measurements = collections.OrderedDict(
             finished["measurements"],
             adaptive=finished["state"]["inner"]["adaptive"],
             report=finished["value"]["report"],
         )
+        return collections.OrderedDict(finished, measurements=measurements)
 
     @tff.federated_computation(
         state_type,
-        tff.FederatedType(work.data_type, tff.CLIENTS),
+        tff.FederatedType(learning.data_type, tff.CLIENTS),
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
-        distributed = work.distributor.next(state.distributor, state.global_model_weights)
-        trained = work.clients.next(state.client_work, distributed.result, client_data)
+        distributed = learning.distributor.next(state.distributor, state.global_model_weights)
+        trained = learning.client_work.next(state.client_work, distributed.result, client_data)
         instructions = tff.federated_broadcast(tff.federated_map(parts.instruct, state.aggregator))
         encoded = tff.federated_map(
             encode,
@@ -278,24 +251,15 @@ def _build_next(work: _Work, parts: EncodedAggregation, report: Any, weighting: 
         )
         total = parts.total(encoded.message)
         chosen = tff.federated_map(choose, (state.aggregator, trained.measurements.train.loss))
-        aggregated = tff.federated_map(parts.finish, (total, chosen))
-        finalized = work.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value.update)
-        next_state = tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=finalized.result,
-            distributor=distributed.state,
-            client_work=trained.state,
-            aggregator=aggregated.state,
-            finalizer=finalized.state,
+        aggregated = tff.federated_map(finish, (total, chosen))
+        finalized = learning.finalizer.next(
+            state.finalizer, state.global_model_weights, aggregated.value.update
         )
-        metrics = collections.OrderedDict(
-            distributor=distributed.measurements,
-            client_work=trained.measurements,
-            aggregator=tff.federated_map(measurements, aggregated),
-            finalizer=finalized.measurements,
-        )
-        return collections.OrderedDict(
-            state=tff.federated_zip(next_state),
-            metrics=tff.federated_zip(metrics),
+        return round_output(
+            distributor=distributed,
+            client_work=trained,
+            aggregator=aggregated,
+            finalizer=finalized,
             client_states=encoded.state,
         )
 

@@ -60,6 +60,19 @@ def test_weights_made_on_clients_and_on_the_server_end_in_the_same_model(build, 
     np.testing.assert_allclose(ends["clients"], ends["server"], atol=1e-6)
 
 
+def test_the_metrics_are_those_of_federated_averaging_and_two_more(process, model_fn, client):
+    plain = fedplug.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
+    ours, theirs = (
+        next_round(each, each.initialize(), [client(1), client(2)])["metrics"] for each in (process, plain)
+    )
+    assert {name: set(metrics) for name, metrics in theirs.items() if name != "finalizer"} == {
+        "distributor": {"downlink_bytes"},
+        "client_work": set(ours["client_work"]),
+        "aggregator": set(ours["aggregator"]) - {"adaptive", "report"},
+    }
+    assert ours["distributor"]["downlink_bytes"] == theirs["distributor"]["downlink_bytes"] > 0
+
+
 def test_what_a_client_reports_is_how_far_its_model_went_from_the_server(process, client):
     before = process.initialize()
     output = next_round(process, before, [client(1)])

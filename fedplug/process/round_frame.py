@@ -1,0 +1,67 @@
+"""The server's state that a process of learning begins with, and what each of its rounds returns.
+
+The state is TFF's, so that TFF's own tools read it. Must not know what happens in a round.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import tensorflow_federated as tff
+
+__all__ = ["build_initialize", "round_output"]
+
+
+def build_initialize(
+    *, initial_weights: Any, distributor: Any, init_aggregator: Any, finalizer: Any, client_work: Any = None
+) -> Any:
+    """``( -> S@SERVER)``, S a `tff.learning.templates.LearningAlgorithmState`.
+
+    Args:
+        initial_weights: ``( -> W)``
+        distributor: A process, as are finalizer and client work.
+        init_aggregator: ``( -> A)``
+        finalizer: See above.
+        client_work: See above; None: it has no state.
+    """
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        state = tff.learning.templates.LearningAlgorithmState(
+            global_model_weights=tff.federated_eval(initial_weights, tff.SERVER),
+            distributor=distributor.initialize(),
+            client_work=client_work.initialize() if client_work else tff.federated_value((), tff.SERVER),
+            aggregator=tff.federated_eval(init_aggregator, tff.SERVER),
+            finalizer=finalizer.initialize(),
+        )
+        return tff.federated_zip(state)
+
+    return initialize
+
+
+def round_output(
+    *, distributor: Any, client_work: Any, aggregator: Any, finalizer: Any, client_states: Any
+) -> Any:
+    """What a round returns, for the end of a `tff.federated_computation`.
+
+    Args:
+        distributor: What it returned: ``<state=...,measurements=...>@SERVER`` at least, as do the next three.
+        client_work: See above.
+        aggregator: See above.
+        finalizer: Its ``result`` is the next model.
+        client_states: ``{C}@CLIENTS``
+
+    Returns:
+        ``<state=S@SERVER,metrics=M@SERVER,client_states={C}@CLIENTS>``
+    """
+    parts = collections.OrderedDict(
+        distributor=distributor, client_work=client_work, aggregator=aggregator, finalizer=finalizer
+    )
+    state = tff.learning.templates.LearningAlgorithmState(
+        global_model_weights=finalizer.result, **{name: part.state for name, part in parts.items()}
+    )
+    metrics = collections.OrderedDict((name, part.measurements) for name, part in parts.items())
+    return collections.OrderedDict(
+        state=tff.federated_zip(state), metrics=tff.federated_zip(metrics), client_states=client_states
+    )
