@@ -78,7 +78,7 @@ def data_table(run: dict[str, Any]) -> list[str]:
 
 
 def model_table(run: dict[str, Any]) -> list[str]:
-    lists = ["list, one k", "list, a k each"]
+    lists = ["list, one k", "list, a k each", "tensors apart, one k", "tensors apart, a k each"]
     header = ["model", "parameters", "tensors", "flat, ms", *(f"{way}, x flat" for way in lists)]
     rows = [
         [model, str(n), str(tensors), milliseconds(ways, "flat")]

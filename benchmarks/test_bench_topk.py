@@ -280,32 +280,60 @@ def char_rnn() -> list[int]:
 MODELS = {"ResNet-50": resnet50, "BERT-base": bert_base, "char-RNN": char_rnn}
 
 
-@pytest.mark.parametrize("way", ["flat", "list, one k", "list, a k each"])
+class Model(NamedTuple):
+    """A model's update as one array and cut into its tensors, and again with a piece of memory for each."""
+
+    delta: np.ndarray
+    original: np.ndarray
+    residual: np.ndarray
+    starts: np.ndarray
+    cut: tuple[list[np.ndarray], list[np.ndarray]]
+    apart: tuple[list[np.ndarray], list[np.ndarray]]
+
+
+@functools.lru_cache(maxsize=1)
+def model_update(name: str) -> Model:
+    sizes = MODELS[name]()
+    random = np.random.default_rng(0)
+    delta, original = (random.standard_normal(sum(sizes), np.float32) for _ in range(2))
+    residual = original.copy()
+    starts = np.cumsum([0, *sizes])
+    deltas, residuals = np.split(delta, starts[1:-1]), np.split(residual, starts[1:-1])
+    apart = [part.copy() for part in deltas], [part.copy() for part in residuals]
+    return Model(delta, original, residual, starts, (deltas, residuals), apart)
+
+
+LISTS = ("list, one k", "list, a k each", "tensors apart, one k", "tensors apart, a k each")
+
+
+@pytest.mark.parametrize("way", ["flat", *LISTS])
 @pytest.mark.parametrize("model", MODELS)
 def test_time_of_a_model(benchmark, model, way):
-    sizes = MODELS[model]()
-    n = sum(sizes)
-    random = np.random.default_rng(0)
-    delta, original = random.standard_normal((2, n), np.float32)
-    residual = original.copy()
-    cuts = np.cumsum(sizes)[:-1]
-    deltas, residuals = np.split(delta, cuts), np.split(residual, cuts)
-    ks = [max(1, size // 100) for size in sizes]
+    """All ways of a model meet the same arrays, and write over the entries of the round before."""
+    update = model_update(model)
+    n, tensors = update.delta.size, len(update.starts) - 1
+    ks = [max(1, int(size) // 100) for size in np.diff(update.starts)]
     k = sum(ks)
-    calls = {
-        "flat": lambda: kernels.topk_residual(delta, residual, k, on_nonfinite="drop"),
-        "list, one k": lambda: kernels.topk_residual_many(deltas, residuals, k, on_nonfinite="drop"),
-        "list, a k each": lambda: kernels.topk_residual_many(deltas, residuals, ks, on_nonfinite="drop"),
-    }
-    benchmark.group = f"model, {model}, {n} parameters in {len(sizes)} tensors, k / n = 0.01"
-    benchmark.extra_info.update(topic="model", model=model, n=n, tensors=len(sizes), way=way)
+    out = np.ones(k, np.float32), np.ones(k, np.int32)
+    deltas, residuals = update.apart if way.startswith("tensors apart") else update.cut
+
+    def restored():
+        for residual, start in zip(residuals, update.starts, strict=False):
+            np.copyto(residual, update.original[start : start + residual.size])
+        return (), {}
+
+    def call():
+        if way == "flat":
+            return kernels.topk_residual(update.delta, update.residual, k, on_nonfinite="drop", out=out)
+        share = ks if way.endswith("each") else k
+        return kernels.topk_residual_many(deltas, residuals, share, on_nonfinite="drop", out=out)
+
+    benchmark.group = f"model, {model}, {n} parameters in {tensors} tensors, k / n = 0.01"
+    benchmark.extra_info.update(topic="model", model=model, n=n, tensors=tensors, way=way)
     result = benchmark.pedantic(
-        calls[way],
-        setup=lambda: np.copyto(residual, original),
-        rounds=min(101, 3 * 10**8 // n),
-        warmup_rounds=2,
+        call, setup=restored, rounds=max(15, min(101, 3 * 10**8 // n)), warmup_rounds=3
     )
-    assert len(result[0]) == k
-    starts = np.repeat([0, *cuts], np.diff(result[2])) if way != "flat" else 0
-    residual[result[1] + starts] = result[0]
-    np.testing.assert_array_equal(residual, delta + original)
+    starts = np.repeat(update.starts[:-1], np.diff(result[2])) if way != "flat" else 0
+    left = np.concatenate(residuals)
+    left[result[1] + starts] = result[0]
+    np.testing.assert_array_equal(left, update.delta + update.original)

@@ -14,7 +14,12 @@ def topk_residual(
     out: tuple[NDArray[Any], NDArray[np.int32]] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def topk_residual_many(
-    deltas: list[NDArray[Any]], residuals: list[NDArray[Any]], ks: list[int], shared: bool, drop: bool
+    deltas: list[NDArray[Any]],
+    residuals: list[NDArray[Any]],
+    ks: list[int],
+    shared: bool,
+    drop: bool,
+    out: tuple[NDArray[Any], NDArray[np.int32]] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]: ...
 def topk_momentum(
     gradient: NDArray[Any],

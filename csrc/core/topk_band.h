@@ -18,8 +18,8 @@
 
 namespace fedplug::topk {
 
-// Up to this size all keys are looked at; a sample would hardly be smaller.
-inline constexpr std::int64_t kSampleNothing = 4096;
+// Up to this size all keys are looked at: a sample would hardly cost less.
+inline constexpr std::int64_t kSampleNothing = 1024;
 
 // Elements sampled together: one cache line of float32.
 inline constexpr std::int64_t kLine = 16;
@@ -30,7 +30,7 @@ inline std::int64_t SampleLines(std::int64_t n, std::int64_t k) {
   const double p = static_cast<double>(k) / static_cast<double>(n);
   const double spread = static_cast<double>(n) * std::sqrt(p * (1 - p));
   const double lines = 0.2 * std::cbrt(spread * spread);
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(lines), 64, 16384);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(lines), 16, 16384);
 }
 
 inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
@@ -38,6 +38,16 @@ inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
+}
+
+// The keys of the sums; zero where a sum is not finite.
+template <typename T>
+void KeysOrZeros(const T* delta, const T* residual, std::int64_t n,
+                 FloatBitsOf<T>* keys) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const FloatBitsOf<T> key = MagnitudeKey(delta[i] + residual[i]);
+    keys[i] = key < FloatTraits<T>::kInfinity ? key : FloatBitsOf<T>{0};
+  }
 }
 
 // One line at a random place of each of equally long strata. The places are the
@@ -67,8 +77,10 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
       chunk_begin += chunks[c].end - chunks[c].begin;
       ++c;
     }
+    const Update<T>& update = updates[chunks[c].tensor];
     const std::int64_t in_tensor = chunks[c].begin + place - chunk_begin;
-    places.push_back({&updates[chunks[c].tensor], in_tensor / kLine * kLine});
+    const std::int64_t begin = in_tensor - PastLine(update, in_tensor) % kLine;
+    places.push_back({&update, std::max<std::int64_t>(0, begin)});
   }
 
   constexpr std::size_t kAhead = 12;  // lines on their way from memory
@@ -85,9 +97,11 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
     const std::int64_t length = std::min(kLine, update.n - begin);
     const T* const delta = update.delta->Read(begin, length, staging.data());
     const T* const residual = update.residual_in + begin;
-    for (std::int64_t i = 0; i < length; ++i) {
-      const FloatBitsOf<T> key = MagnitudeKey(delta[i] + residual[i]);
-      keys[count + i] = key < FloatTraits<T>::kInfinity ? key : 0;
+    // A length known to the compiler is one that it makes vectors of.
+    if (length == kLine) {
+      KeysOrZeros(delta, residual, kLine, keys + count);
+    } else {
+      KeysOrZeros(delta, residual, length, keys + count);
     }
     count += length;
   }

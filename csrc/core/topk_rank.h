@@ -32,13 +32,14 @@ template <typename Bits>
 Ranked<Bits> FindRank(Bits* keys, std::int64_t count, std::int64_t rank,
                       Bits lo, Bits hi) {
   constexpr int kMostDigitBits = 11;
-  constexpr std::int64_t kFew = 64;  // below this a histogram costs more
+  constexpr std::int64_t kFew = 16;  // below this a histogram costs more
   std::int64_t above = 0;
   int width = BitWidth(static_cast<Bits>(hi - lo - 1));
   while (count > kFew && width > 0) {
-    // About one bin for each key: more would only take longer to walk.
-    const int digit_bits = std::min(
-        {kMostDigitBits, width, BitWidth(static_cast<std::uint64_t>(count))});
+    // Some keys to a bin: more bins would only take longer to walk.
+    const int digit_bits =
+        std::min({kMostDigitBits, width,
+                  BitWidth(static_cast<std::uint64_t>(count)) - 1});
     const int shift = width - digit_bits;
     const auto digit_of = [lo, shift](Bits key) {
       return static_cast<std::size_t>(static_cast<Bits>(key - lo) >> shift);

@@ -31,29 +31,34 @@ Status CheckSizes(std::int64_t n, std::int64_t k) {
   return {};
 }
 
+// How many sums of each tensor are not finite.
 template <typename T>
-std::int64_t CountNonFiniteIn(const Update<T>& update, SimdLevel level,
-                              Parallel& parallel) {
+std::vector<std::int64_t> CountNonFiniteIn(
+    const std::vector<Update<T>>& updates, SimdLevel level,
+    Parallel& parallel) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   const topk::BlockKernels<T> kernels = topk::BlockKernelsFor<T>(level);
-  const std::vector<topk::Chunk> chunks =
-      topk::CutIntoChunks(std::vector<Update<T>>{update});
-  std::atomic<std::int64_t> total{0};
-  parallel.Run(static_cast<int>(chunks.size()), [&](int c) {
-    const DefaultFloatEnvironment environment;
+  topk::ChunkStates states(topk::CutIntoChunks(updates), parallel);
+  const DefaultFloatEnvironment environment;
+  states.ForEach([&](topk::ChunkState& state) {
     std::array<FloatBitsOf<T>, topk::kSlack> no_band;
     std::array<T, topk::kBlock> staging;
     topk::SurveyCursor<T> cursor{no_band.data()};
-    const topk::Chunk& chunk = chunks[static_cast<std::size_t>(c)];
-    for (std::int64_t at = chunk.begin; at < chunk.end; at += topk::kBlock) {
-      const std::int64_t count = std::min(topk::kBlock, chunk.end - at);
-      kernels.survey(update.delta->Read(at, count, staging.data()),
-                     update.residual_in + at, count, {kInfinity, kInfinity},
-                     &cursor);
-    }
-    total += cursor.above;
+    const Update<T>& update = updates[state.chunk.tensor];
+    topk::ForEachBlock(update, state.chunk.begin, state.chunk.end,
+                       [&](std::int64_t begin, std::int64_t count) {
+                         kernels.survey(
+                             update.delta->Read(begin, count, staging.data()),
+                             update.residual_in + begin, count,
+                             {kInfinity, kInfinity}, &cursor);
+                       });
+    state.above = cursor.above;
   });
-  return total;
+  std::vector<std::int64_t> counts(updates.size());
+  for (const topk::ChunkState& state : states) {
+    counts[state.chunk.tensor] += state.above;
+  }
+  return counts;
 }
 
 // Only after a refusal, and so without haste.
@@ -82,19 +87,20 @@ Status NonFiniteStatus(const Update<T>& update, std::int64_t count,
               "policy \"drop\" to count such sums as zero"};
 }
 
-// What a call refused for a sum that is not finite has to say and to restore.
+// What a call refused for sums that are not finite has to say and to restore.
 // REQUIRES: the residuals and the sources are as they were
+// SHAPE:    counts[updates], how many such sums each tensor has
 template <typename T>
-Status Refuse(const std::vector<Update<T>>& updates, SimdLevel level,
-              Parallel& parallel, std::int64_t* non_finite) {
+Status Refuse(const std::vector<Update<T>>& updates,
+              const std::vector<std::int64_t>& counts,
+              std::int64_t* non_finite) {
   Status first;
   for (std::size_t t = 0; t < updates.size(); ++t) {
     const Update<T>& update = updates[t];
-    const std::int64_t count = CountNonFiniteIn(update, level, parallel);
-    *non_finite += count;
-    if (count > 0 && first.ok()) {
+    *non_finite += counts[t];
+    if (counts[t] > 0 && first.ok()) {
       first = NonFiniteStatus(
-          update, count,
+          update, counts[t],
           updates.size() == 1 ? "" : " of tensor " + std::to_string(t));
     }
     if (update.residual_out != update.residual_in) {
@@ -114,7 +120,8 @@ Status Select(const std::vector<Update<T>>& updates, std::int64_t k,
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   Selection<T> selection(updates, k, policy, level, parallel);
   if (!selection.Run(values, indices)) {
-    return Refuse(updates, level, parallel, non_finite);
+    return Refuse(updates, CountNonFiniteIn(updates, level, parallel),
+                  non_finite);
   }
   *non_finite = selection.dropped();
   if (row_splits != nullptr) selection.WriteRowSplits(row_splits);
@@ -140,15 +147,6 @@ std::vector<Update<T>> UpdatesOf(const std::vector<TensorUpdate<T>>& tensors,
                        tensors[t].residual_out, tensors[t].n});
   }
   return updates;
-}
-
-template <typename T>
-bool AnyNonFinite(const std::vector<Update<T>>& updates, SimdLevel level,
-                  Parallel& parallel) {
-  return std::any_of(updates.begin(), updates.end(),
-                     [&](const Update<T>& update) {
-                       return CountNonFiniteIn(update, level, parallel) > 0;
-                     });
 }
 
 Status OfTensor(std::size_t tensor, const Status& status) {
@@ -239,9 +237,12 @@ Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
   }
   const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
   const std::vector<Update<T>> updates = UpdatesOf(tensors, sources);
-  if (policy == NonFinitePolicy::kError &&
-      AnyNonFinite(updates, level, parallel)) {
-    return Refuse(updates, level, parallel, non_finite);
+  if (policy == NonFinitePolicy::kError) {
+    const auto counts = CountNonFiniteIn(updates, level, parallel);
+    if (std::any_of(counts.begin(), counts.end(),
+                    [](std::int64_t count) { return count > 0; })) {
+      return Refuse(updates, counts, non_finite);
+    }
   }
 
   // Every sum has been seen, or may be dropped: nothing refuses any more.
@@ -288,8 +289,8 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
   // A refused FEDPLUG_SIMD leaves the baseline, and the count is the same.
   static_cast<void>(FindSimdLevel(&level));
   const PlainDelta<T> source(delta);
-  return CountNonFiniteIn(Update<T>{&source, residual, nullptr, n}, level,
-                          parallel);
+  const std::vector<Update<T>> update{{&source, residual, nullptr, n}};
+  return CountNonFiniteIn(update, level, parallel)[0];
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                               \

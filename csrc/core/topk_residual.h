@@ -121,8 +121,7 @@ Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
 //
 // REQUIRES: 0 <= n < 2^31
 // SHAPE:    delta[n], residual[n]
-// THREADS:  uses `parallel`; the result does not depend on the number of
-//           threads
+// THREADS:  as TopKResidual
 // COST:     reads 2 * sizeof(T) bytes per element
 template <typename T>
 std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,

@@ -105,6 +105,19 @@ struct Chunk {
   std::int64_t end;
 };
 
+// How many elements `index` is past the begin of a cache line of the residual.
+// Vectors that lie across two lines cost up to 15 % of the time, and NumPy and
+// malloc begin a large array 16 bytes into a line: so chunks and blocks begin
+// with a line, all but the first of a tensor.
+template <typename T>
+std::int64_t PastLine(const Update<T>& update, std::int64_t index) {
+  constexpr std::int64_t kLineBytes = 64;
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+  const auto address = reinterpret_cast<std::uintptr_t>(update.residual_out);
+  const auto bytes = static_cast<std::int64_t>(address % kLineBytes);
+  return (bytes / kBytes + index) % (kLineBytes / kBytes);
+}
+
 // Not a power of two, so that what is kept per chunk does not compete for the
 // same lines of a cache.
 inline constexpr std::int64_t kChunk = 27 * kBlock;
@@ -113,19 +126,22 @@ template <typename T>
 std::vector<Chunk> CutIntoChunks(const std::vector<Update<T>>& updates) {
   std::vector<Chunk> chunks;
   for (std::size_t tensor = 0; tensor < updates.size(); ++tensor) {
-    const std::int64_t n = updates[tensor].n;
-    for (std::int64_t begin = 0; begin < n; begin += kChunk) {
-      chunks.push_back({tensor, begin, std::min(n, begin + kChunk)});
+    const Update<T>& update = updates[tensor];
+    for (std::int64_t begin = 0, end = 0; begin < update.n; begin = end) {
+      end = std::min(begin + kChunk - PastLine(update, begin), update.n);
+      chunks.push_back({tensor, begin, end});
     }
   }
   return chunks;
 }
 
-// Calls body(begin, count) for the blocks of [begin, end).
-template <typename Body>
-void ForEachBlock(std::int64_t begin, std::int64_t end, const Body& body) {
-  for (; begin < end; begin += kBlock) {
-    body(begin, std::min(kBlock, end - begin));
+// Calls body(begin, count) for the blocks of [begin, end), a part of a tensor.
+template <typename T, typename Body>
+void ForEachBlock(const Update<T>& update, std::int64_t begin, std::int64_t end,
+                  const Body& body) {
+  for (std::int64_t count = 0; begin < end; begin += count) {
+    count = std::min(kBlock - PastLine(update, begin), end - begin);
+    body(begin, count);
   }
 }
 
@@ -135,7 +151,8 @@ template <typename T, typename Body>
 void ForEachKey(const Update<T>& update, const Chunk& chunk, const Body& body) {
   std::array<T, kBlock> staging;
   ForEachBlock(
-      chunk.begin, chunk.end, [&](std::int64_t begin, std::int64_t count) {
+      update, chunk.begin, chunk.end,
+      [&](std::int64_t begin, std::int64_t count) {
         const T* const delta = update.delta->Read(begin, count, staging.data());
         const T* const residual = update.residual_in + begin;
         for (std::int64_t i = 0; i < count; ++i) {

@@ -179,8 +179,9 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
   return py::make_tuple(entries.values.array, entries.indices);
 }
 
-// What a call writes may overlap nothing else it is given.
-void RequireAllDisjoint(const std::vector<Update>& updates) {
+// What a call writes may overlap nothing else it is given. `out` may be null.
+void RequireAllDisjoint(const std::vector<Update>& updates,
+                        const Entries* out) {
   struct Span {
     const char* begin;
     const char* end;
@@ -197,6 +198,10 @@ void RequireAllDisjoint(const std::vector<Update>& updates) {
     add(update.delta, false);
     add(update.residual, true);
   }
+  if (out != nullptr) {
+    add(out->values, true);
+    add({out->indices, DType::kInt32, out->indices.size()}, true);
+  }
   const auto before = std::less<>();
   std::sort(spans.begin(), spans.end(), [&](const Span& a, const Span& b) {
     return before(a.begin, b.begin);
@@ -206,8 +211,8 @@ void RequireAllDisjoint(const std::vector<Update>& updates) {
   for (const Span& span : spans) {
     if (before(span.begin, span.written ? end : written_end)) {
       ThrowArgumentError(
-          "a residual shares memory with another array of the call; pass a "
-          "copy of one of them");
+          "an array that is written, a residual or one of out, shares memory "
+          "with another array of the call; pass a copy of one of them");
     }
     end = std::max(end, span.end, before);
     if (span.written) written_end = std::max(written_end, span.end, before);
@@ -231,15 +236,14 @@ std::vector<Update> CheckUpdates(const py::sequence& deltas,
     }
     updates.push_back(std::move(update));
   }
-  RequireAllDisjoint(updates);
   return updates;
 }
 
 // `ks` holds one number for each tensor, or a single one for all of them when
 // `shared`.
 py::tuple TopKMany(const py::sequence& deltas, const py::sequence& residuals,
-                   const std::vector<std::int64_t>& ks, bool shared,
-                   bool drop) {
+                   const std::vector<std::int64_t>& ks, bool shared, bool drop,
+                   const py::object& out) {
   std::vector<Update> updates = CheckUpdates(deltas, residuals);
   if (!shared && ks.size() != updates.size()) {
     ThrowArgumentError("there are " + std::to_string(ks.size()) + " ks for " +
@@ -253,7 +257,9 @@ py::tuple TopKMany(const py::sequence& deltas, const py::sequence& residuals,
     n += updates[t].delta.size;
     if (!shared) chosen_of_each += Chosen(ks[t], updates[t].delta.size);
   }
-  Entries entries(updates[0].delta, shared ? Chosen(ks[0], n) : chosen_of_each);
+  Entries entries(updates[0].delta, "deltas[0]",
+                  shared ? Chosen(ks[0], n) : chosen_of_each, out);
+  RequireAllDisjoint(updates, out.is_none() ? nullptr : &entries);
   py::array_t<std::int64_t> row_splits(
       static_cast<py::ssize_t>(updates.size() + 1));
   std::int32_t* const index = entries.indices.mutable_data();
@@ -304,7 +310,7 @@ void RegisterTopKResidual(py::module_& module) {
              py::arg("k"), py::arg("drop"), py::arg("out"));
   module.def("topk_residual_many", &TopKMany, py::arg("deltas"),
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),
-             py::arg("drop"));
+             py::arg("drop"), py::arg("out"));
   module.def("topk_momentum", &Momentum, py::arg("gradient"),
              py::arg("momentum"), py::arg("velocity"), py::arg("residual"),
              py::arg("k"), py::arg("drop"));

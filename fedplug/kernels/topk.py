@@ -68,6 +68,7 @@ def topk_residual_many(
     k: int | Sequence[int],
     *,
     on_nonfinite: OnNonFinite = "error",
+    out: tuple[NDArray[Any], NDArray[np.int32]] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]:
     """Does what :func:`topk_residual` does for a whole model: a list of tensors, which are not concatenated.
 
@@ -80,6 +81,8 @@ def topk_residual_many(
         k: One number for each tensor; or a single one for all, and then the k entries with the largest
             ``|a|`` of all tensors together are chosen (ties go to the lower tensor, then to the lower index).
         on_nonfinite: As for :func:`topk_residual`.
+        out: ``(values, indices)`` of an earlier call with as many entries, to be written over; as for
+            :func:`topk_residual`.
 
     Returns:
         ``(values, indices, row_splits)``: entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of
@@ -94,7 +97,7 @@ def topk_residual_many(
     shared = isinstance(k, int | np.integer)
     ks = [k] if shared else list(cast("Sequence[int]", k))
     return _kernels.topk_residual_many(
-        list(deltas), list(residuals), cast("list[int]", ks), shared, _drops(on_nonfinite)
+        list(deltas), list(residuals), cast("list[int]", ks), shared, _drops(on_nonfinite), out
     )
 
 

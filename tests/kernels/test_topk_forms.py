@@ -69,7 +69,7 @@ def test_lists_that_cannot_be_used_are_refused():
         kernels.topk_residual_many(deltas, residuals[:5], 1)
     with pytest.raises(errors.ArgumentError, match="there are 2 ks for 6 tensors"):
         kernels.topk_residual_many(deltas, residuals, [1, 2])
-    with pytest.raises(errors.ArgumentError, match="a residual shares memory with another array"):
+    with pytest.raises(errors.ArgumentError, match="shares memory with another array of the call"):
         kernels.topk_residual_many(deltas[:2] + deltas[:2], residuals[:2] * 2, 1)
     with pytest.raises(errors.ArgumentError, match="tensor 2: k = -1 is negative"):
         kernels.topk_residual_many(deltas, residuals, [0, 0, -1, 0, 0, 0])
@@ -124,6 +124,27 @@ def test_the_entries_of_an_earlier_call_are_written_over():
     assert indices is out[1]
     np.testing.assert_array_equal(indices, [0, 1])
     np.testing.assert_array_equal(values, [8, 8])
+
+
+@pytest.mark.parametrize("k", [7, [1, 0, 2, 1, 2, 1]])
+def test_the_entries_of_an_earlier_list_are_written_over(k):
+    out = kernels.topk_residual_many(model(1), model(2), k)[:2]
+    wanted = kernels.topk_residual_many(model(3), model(4), k)
+    values, indices, row_splits = kernels.topk_residual_many(model(3), model(4), k, out=out)
+    assert values is out[0]
+    assert indices is out[1]
+    for actual, expected in zip((values, indices, row_splits), wanted, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_the_entries_of_a_list_may_not_be_written_over_its_tensors():
+    deltas, residuals = model(1), model(2)
+    before = flat(residuals)
+    for array in (deltas[4], residuals[4]):
+        out = array.ravel()[:7], np.zeros(7, np.int32)
+        with pytest.raises(errors.ArgumentError, match="one of out, shares memory"):
+            kernels.topk_residual_many(deltas, residuals, 7, out=out)
+    np.testing.assert_array_equal(flat(residuals), before)
 
 
 @pytest.mark.parametrize(
