@@ -6,6 +6,7 @@
 namespace fedplug::python {
 
 void RegisterTopKResidual(pybind11::module_& module);
+void RegisterThresholdResidual(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
 void RegisterSymbolCode(pybind11::module_& module);
@@ -19,6 +20,7 @@ void RegisterSystem(pybind11::module_& module);
 PYBIND11_MODULE(_kernels, module) {
   module.doc() = "The compiled kernels; use them through fedplug.kernels.";
   fedplug::python::RegisterTopKResidual(module);
+  fedplug::python::RegisterThresholdResidual(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
   fedplug::python::RegisterSymbolCode(module);

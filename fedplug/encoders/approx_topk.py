@@ -12,6 +12,7 @@ from fedplug.encoders.arithmetic import check_seed
 from fedplug.encoders.base import State
 from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.randomk import draw
+from fedplug.encoders.sparse_form import scatter_add
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule
@@ -30,7 +31,7 @@ class ApproxTopK(CountingSparsifier):
     are taken. Zeros are never sent. With error feedback the others wait on the client:
     ``decode(payload) + residual' == a`` bit for bit.
 
-    Where the compiled op runs, the exact `TopK` is the faster one; what a sample saves is the sort that plain
+    Where the compiled ops run, the exact `TopK` is about as fast; what a sample saves is the sort that plain
     TensorFlow needs for it (lowering "reference", for the stock runtime).
 
     Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018 (arXiv 1712.01887), section 5:
@@ -100,28 +101,28 @@ class ApproxTopK(CountingSparsifier):
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         k = tf.convert_to_tensor(self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num), tf.int32)
-        a = tf.reshape(x + state["residual"] if self._error_feedback else x, [-1])
-        magnitudes = tf.abs(a)
-        enough = (magnitudes >= self._threshold(a, k, round_num)) & (a != tf.zeros([], a.dtype))
-        passed = tf.cast(tf.where(enough)[:, 0], tf.int32)
-        number = tf.size(passed)
-        largest = _largest(tf.gather(a, passed), tf.where(number > 2 * k, k, number))
-        indices = tf.gather(passed, largest.indices)
-        if not self._error_feedback:
-            return Selection(largest.values, indices, {})
-        rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(largest.values))
-        return Selection(largest.values, indices, {"residual": tf.reshape(rest, x.shape)})
+        residual = state["residual"] if self._error_feedback else tf.zeros_like(x)
+        passed = ops.threshold_residual(x, residual, self._threshold(x, residual, k, round_num))
+        chosen = tf.cond(tf.size(passed.values) > 2 * k, lambda: _largest_of(passed, k), lambda: passed)
+        rest = {"residual": tf.ensure_shape(chosen.residual, x.shape)} if self._error_feedback else {}
+        return Selection(chosen.values, chosen.indices, rest)
 
-    def _threshold(self, a: tf.Tensor, k: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
-        """The magnitude of rank ``k m / n``, the largest being of rank 1, in a sample of m of n entries."""
-        size = a.shape.num_elements()
+    def _threshold(self, x: tf.Tensor, residual: tf.Tensor, k: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+        """The magnitude of rank ``k m / n``, the largest being of rank 1, in a sample of m of n sums."""
+        size = x.shape.num_elements()
         if size == 0:
-            return tf.zeros([], a.dtype)
+            return tf.zeros([], x.dtype)
         looked_at = math.ceil(self._sample * size)
-        sampled = tf.gather(a, draw(self._seed, round_num, looked_at, size))
+        places = draw(self._seed, round_num, looked_at, size)
+        sampled = tf.gather(tf.reshape(x, [-1]), places)
+        sampled += tf.gather(tf.reshape(residual, [-1]), places)
         rank = tf.cast(tf.round(tf.cast(k, tf.float64) * (looked_at / size)), tf.int32)
-        return tf.reduce_min(tf.abs(_largest(sampled, tf.maximum(rank, 1)).values))
+        largest = ops.topk_residual(sampled, tf.zeros_like(sampled), tf.maximum(rank, 1))
+        return tf.reduce_min(tf.abs(largest.values))
 
 
-def _largest(values: tf.Tensor, count: tf.Tensor) -> ops.TopK:
-    return ops.topk_residual(values, tf.zeros_like(values), count)
+def _largest_of(passed: ops.AboveThreshold, k: tf.Tensor) -> ops.AboveThreshold:
+    """The k largest of the entries taken; the others go back."""
+    largest = ops.topk_residual(passed.values, tf.zeros_like(passed.values), k)
+    residual = scatter_add(passed.residual, largest.residual, passed.indices)
+    return ops.AboveThreshold(largest.values, tf.gather(passed.indices, largest.indices), residual)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from fedplug import ops
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifier import Selection, Sparsifier
 from fedplug.errors import ConfigError
@@ -69,10 +70,7 @@ class Threshold(Sparsifier):
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         del round_num
-        a = x + state["residual"] if self._error_feedback else x
-        chosen = tf.abs(a) >= tf.constant(self._value, x.dtype)
-        flat = tf.reshape(chosen, [-1])
-        indices = tf.cast(tf.where(flat)[:, 0], tf.int32)
-        values = tf.boolean_mask(tf.reshape(a, [-1]), flat)
-        rest = {"residual": tf.where(chosen, tf.zeros_like(a), a)} if self._error_feedback else {}
-        return Selection(values, indices, rest)
+        residual = state["residual"] if self._error_feedback else tf.zeros_like(x)
+        chosen = ops.threshold_residual(x, residual, tf.constant(self._value, x.dtype))
+        rest = {"residual": chosen.residual} if self._error_feedback else {}
+        return Selection(chosen.values, chosen.indices, rest)

@@ -32,6 +32,7 @@ from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.scatter import scatter_decode_add
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
+from fedplug.kernels.threshold import threshold_residual
 from fedplug.kernels.topk import count_nonfinite, topk_momentum, topk_residual, topk_residual_many
 from fedplug.kernels.value_code import decode_values, encode_values
 
@@ -48,6 +49,7 @@ __all__ = [
     "pack_container",
     "scatter_decode_add",
     "simd_level",
+    "threshold_residual",
     "topk_momentum",
     "topk_residual",
     "topk_residual_many",

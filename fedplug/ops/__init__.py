@@ -16,10 +16,12 @@ from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.scatter import scatter_decode_add
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
+from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
 from fedplug.ops.value_code import ValueForm, decode_values, encode_values
 
 __all__ = [
+    "AboveThreshold",
     "IndexForm",
     "Lowering",
     "TopK",
@@ -37,6 +39,7 @@ __all__ = [
     "op_library",
     "resolve_lowering",
     "scatter_decode_add",
+    "threshold_residual",
     "topk_residual",
     "topk_residual_of_all",
     "unframe",

@@ -32,6 +32,7 @@ VECTOR, BYTES, INDICES = (
 )
 CALLS = {
     "Fedplug>TopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
+    "Fedplug>ThresholdResidual": (lambda d: ops.threshold_residual(d, d, 1.0), VECTOR),
     "Fedplug>ScatterDecodeAdd": (
         lambda v, i: ops.scatter_decode_add(tf.zeros(9), v, i, [0, 3]),
         VECTOR,

@@ -1,0 +1,169 @@
+// One walk with the split of topk_blocks.h, whose band is empty: what reaches
+// the bound leaves. Each thread lists what it finds in its share.
+#include "core/threshold_residual.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+
+#include "core/float_bits.h"
+#include "core/float_environment.h"
+#include "core/tiles.h"
+#include "core/topk_blocks.h"
+#include "core/topk_residual.h"
+
+namespace fedplug {
+namespace {
+
+using topk::Band;
+using topk::BlockKernels;
+using topk::kBlock;
+using topk::kSlack;
+
+// Below this many elements a second thread takes longer to wake than to work.
+constexpr std::int64_t kSmallestShare = 1 << 19;
+
+// From this density on, most vectors have an entry.
+constexpr std::int64_t kDense = 20;
+
+template <typename T>
+Status CheckArguments(std::int64_t n, T threshold) {
+  if (n < 0 || n > INT32_MAX) {
+    return {StatusCode::kInvalidArgument,
+            "n = " + std::to_string(n) + " is not in [0, 2^31)"};
+  }
+  constexpr auto kSign =
+      static_cast<FloatBitsOf<T>>(FloatBitsOf<T>{1} << kKeyBits<T>);
+  const FloatBitsOf<T> bits = ToBits(threshold);
+  const bool is_nan = MagnitudeKey(threshold) > FloatTraits<T>::kInfinity;
+  if (is_nan || bits > kSign) {
+    return {StatusCode::kInvalidArgument,
+            "the threshold is negative or no number"};
+  }
+  return {};
+}
+
+// Calls body(begin, count) for the blocks of a share, until it says false.
+template <typename Body>
+bool ForEachBlock(const Range& share, const Body& body) {
+  for (std::int64_t at = share.begin; at < share.end; at += kBlock) {
+    if (!body(at, std::min(kBlock, share.end - at))) return false;
+  }
+  return true;
+}
+
+// Calls body(share, t) for every task's share, and says whether all were good.
+template <typename Body>
+bool ForEachShare(std::int64_t n, int tasks, Parallel& parallel,
+                  const Body& body) {
+  std::atomic<bool> good{true};
+  parallel.Run(tasks, [&](int t) {
+    const DefaultFloatEnvironment environment;
+    if (!body(TileOf(n, tasks, t), t)) good = false;
+  });
+  return good;
+}
+
+template <typename T>
+bool AllFinite(const BlockKernels<T>& kernels, const T* delta,
+               const T* residual, const Range& share) {
+  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
+  std::array<FloatBitsOf<T>, kSlack> no_band;
+  topk::SurveyCursor<T> cursor{no_band.data()};
+  return ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
+    return kernels.survey(delta + at, residual + at, count,
+                          {kInfinity, kInfinity}, &cursor) < kInfinity;
+  });
+}
+
+template <typename T>
+Status NonFiniteStatus(const T* delta, const T* residual, std::int64_t n,
+                       Parallel& parallel, std::int64_t* non_finite) {
+  *non_finite = CountNonFinite(delta, residual, n, parallel);
+  return {StatusCode::kNonFinite,
+          std::to_string(*non_finite) + " of " + std::to_string(n) +
+              " sums of delta and residual are NaN or infinite; leave this "
+              "update out"};
+}
+
+}  // namespace
+
+template <typename T>
+Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
+                                  T* residual_out, std::int64_t n, T threshold,
+                                  Parallel& parallel,
+                                  std::int64_t* non_finite) {
+  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
+  *non_finite = 0;
+  found_.clear();
+  if (Status status = CheckArguments(n, threshold); !status.ok()) return status;
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  const auto kernels = topk::BlockKernelsFor<T>(level);
+  const int tasks = TileCount(n, kSmallestShare, parallel);
+  const auto all_finite = [&](const Range& share, int) {
+    return AllFinite(kernels, delta, residual_in, share);
+  };
+  if (residual_in == residual_out &&
+      !ForEachShare(n, tasks, parallel, all_finite)) {
+    return NonFiniteStatus(delta, residual_in, n, parallel, non_finite);
+  }
+
+  // The smallest key that is not zero's is 1.
+  const auto bound = std::max<FloatBitsOf<T>>(MagnitudeKey(threshold), 1);
+  const Band<T> band{bound, bound};
+  T* const values = scratch_->values.template Reserve<T>(n + tasks * kSlack);
+  std::int32_t* const indices =
+      scratch_->indices.template Reserve<std::int32_t>(n + tasks * kSlack);
+  found_.resize(static_cast<std::size_t>(tasks));
+  const auto split = [&](const Range& share, int t) {
+    const std::int64_t room = share.begin + t * kSlack;
+    std::array<FloatBitsOf<T>, kSlack> no_band;
+    topk::SplitCursor<T> cursor{values + room, indices + room, no_band.data()};
+    const bool finite =
+        ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
+          const bool dense = cursor.count * kDense > at - share.begin;
+          auto* const split_block =
+              dense ? kernels.split_dense : kernels.split_sparse;
+          return split_block(delta + at, residual_in + at, residual_out + at,
+                             count, static_cast<std::int32_t>(at), band,
+                             &cursor) < kInfinity;
+        });
+    found_[static_cast<std::size_t>(t)] = {values + room, indices + room,
+                                           cursor.count};
+    return finite;
+  };
+  if (ForEachShare(n, tasks, parallel, split)) return {};
+  found_.clear();
+  return NonFiniteStatus(delta, residual_in, n, parallel, non_finite);
+}
+
+template <typename T>
+std::int64_t ThresholdSelection<T>::count() const {
+  std::int64_t count = 0;
+  for (const Found& found : found_) count += found.count;
+  return count;
+}
+
+template <typename T>
+void ThresholdSelection<T>::Write(Parallel& parallel, T* values,
+                                  std::int32_t* indices) const {
+  std::vector<std::int64_t> first_entry{0};
+  for (const Found& found : found_) {
+    first_entry.push_back(first_entry.back() + found.count);
+  }
+  parallel.Run(static_cast<int>(found_.size()), [&](int t) {
+    const auto task = static_cast<std::size_t>(t);
+    const Found& found = found_[task];
+    std::copy_n(found.values, found.count, values + first_entry[task]);
+    std::copy_n(found.indices, found.count, indices + first_entry[task]);
+  });
+}
+
+template class ThresholdSelection<float>;
+template class ThresholdSelection<double>;
+template class ThresholdSelection<Half>;
+template class ThresholdSelection<BFloat16>;
+
+}  // namespace fedplug

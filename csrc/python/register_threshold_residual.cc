@@ -1,0 +1,57 @@
+// Threshold sparsification for NumPy arrays.
+#include "core/threshold_residual.h"
+#include "python/arrays.h"
+#include "python/threads.h"
+
+namespace fedplug::python {
+namespace {
+
+// `threshold` is an array of one element, rounded to the dtype by NumPy.
+py::tuple ThresholdResidual(const py::object& delta_object,
+                            const py::object& residual_object,
+                            const py::object& threshold_object) {
+  const Flat delta = FloatArray(delta_object, "delta");
+  Flat residual =
+      ArrayLike(delta, "delta", residual_object, "residual", Access::kWrite);
+  const Flat threshold =
+      ArrayLike(delta, "delta", threshold_object, "threshold");
+  if (delta.size != residual.size) {
+    ThrowArgumentError("delta has " + std::to_string(delta.size) +
+                       " elements and residual has " +
+                       std::to_string(residual.size) +
+                       "; they must have the same number");
+  }
+  if (threshold.size != 1) ThrowArgumentError("threshold is not one number");
+  RequireDisjoint(delta, "delta", residual, "residual");
+  Parallel& threads = Threads();
+  py::tuple entries;
+  WithFloatType(delta.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const read = delta.Read<T>();
+    const T bound = *threshold.Read<T>();
+    T* const kept = residual.Write<T>();
+    ThresholdSelection<T> selection;
+    std::int64_t non_finite = 0;
+    Status status;
+    {
+      const py::gil_scoped_release release;
+      status = selection.Run(read, kept, kept, delta.size, bound, threads,
+                             &non_finite);
+    }
+    ThrowUnlessOk(status, non_finite);
+    Flat values = NewArrayLike(delta, selection.count());
+    py::array_t<std::int32_t> indices(selection.count());
+    selection.Write(threads, values.Write<T>(), indices.mutable_data());
+    entries = py::make_tuple(values.array, indices);
+  });
+  return entries;
+}
+
+}  // namespace
+
+void RegisterThresholdResidual(py::module_& module) {
+  module.def("threshold_residual", &ThresholdResidual, py::arg("delta"),
+             py::arg("residual"), py::arg("threshold"));
+}
+
+}  // namespace fedplug::python

@@ -1,0 +1,105 @@
+// The threshold selection against a comparison of each sum, on any number of
+// threads.
+#include "core/threshold_residual.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/thread_pool.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+struct Result {
+  Status status;
+  std::vector<float> values;
+  std::vector<std::int32_t> indices;
+  std::vector<float> residual;
+};
+
+Result Select(const std::vector<float>& delta,
+              const std::vector<float>& residual, float threshold,
+              bool in_place, Parallel& parallel) {
+  const auto n = static_cast<std::int64_t>(delta.size());
+  Result result;
+  result.residual = in_place ? residual : std::vector<float>(residual.size());
+  float* const out = result.residual.data();
+  ThresholdSelection<float> selection;
+  std::int64_t non_finite;
+  result.status = selection.Run(delta.data(), in_place ? out : residual.data(),
+                                out, n, threshold, parallel, &non_finite);
+  if (!result.status.ok()) return result;
+  const auto count = static_cast<std::size_t>(selection.count());
+  result.values.resize(count);
+  result.indices.resize(count);
+  selection.Write(parallel, result.values.data(), result.indices.data());
+  return result;
+}
+
+std::vector<float> Normal(std::int64_t n, Random& random) {
+  std::vector<float> values(static_cast<std::size_t>(n));
+  std::normal_distribution<float> normal;
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+TEST(ThresholdSelection, TakesWhatReachesTheThresholdOnAnyNumberOfThreads) {
+  Random random(1);
+  for (const std::int64_t n : {0, 1, 2047, 2049, 1200001}) {
+    const auto delta = Normal(n, random);
+    const auto residual = Normal(n, random);
+    for (const float threshold : {0.0f, 0.3f, 4.0f, 100.0f}) {
+      SCOPED_TRACE("n " + std::to_string(n) + ", threshold " +
+                   std::to_string(threshold));
+      std::vector<float> values, rest;
+      std::vector<std::int32_t> indices;
+      for (std::size_t i = 0; i < delta.size(); ++i) {
+        const float a = delta[i] + residual[i];
+        const bool chosen = std::abs(a) >= threshold && a != 0;
+        rest.push_back(chosen ? 0.0f : a);
+        if (!chosen) continue;
+        values.push_back(a);
+        indices.push_back(static_cast<std::int32_t>(i));
+      }
+      Serial serial;
+      ThreadPool three(3);
+      for (Parallel* const threads :
+           {static_cast<Parallel*>(&serial), static_cast<Parallel*>(&three)}) {
+        for (const bool in_place : {false, true}) {
+          const Result result =
+              Select(delta, residual, threshold, in_place, *threads);
+          EXPECT_EQ(result.status.message(), std::string());
+          EXPECT_TRUE(result.values == values);
+          EXPECT_TRUE(result.indices == indices);
+          EXPECT_TRUE(result.residual == rest);
+        }
+      }
+    }
+  }
+}
+
+TEST(ThresholdSelection, RefusesWhatIsNotFiniteBeforeItWritesInPlace) {
+  std::vector<float> delta(5000, 1.0f);
+  const std::vector<float> residual(5000, 2.0f);
+  delta[4999] = std::numeric_limits<float>::infinity();
+  Serial serial;
+  for (const bool in_place : {false, true}) {
+    const Result result = Select(delta, residual, 0.5f, in_place, serial);
+    EXPECT_TRUE(result.status.code() == StatusCode::kNonFinite);
+    EXPECT_TRUE(!in_place || result.residual == residual);
+  }
+}
+
+TEST(ThresholdSelection, RefusesThresholdsThatAreNoMagnitudes) {
+  Serial serial;
+  for (const float threshold :
+       {-1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    const Result result = Select({1.0f}, {0.0f}, threshold, false, serial);
+    EXPECT_TRUE(result.status.code() == StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(Select({1.0f}, {0.0f}, -0.0f, false, serial).status.ok());
+}
+
+}  // namespace
+}  // namespace fedplug::testing

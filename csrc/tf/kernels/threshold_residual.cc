@@ -1,0 +1,78 @@
+// Fedplug>ThresholdResidual on the CPU: check, allocate, call the core.
+#include "core/threshold_residual.h"
+
+#include <cstdint>
+
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/register_types.h"
+#include "tf/kernels/element_type.h"
+#include "tf/kernels/parallel.h"
+#include "tf/kernels/status.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShapeUtils;
+using tensorflow::errors::InvalidArgument;
+
+tensorflow::Status CheckInputs(OpKernelContext* context) {
+  const Tensor& delta = context->input(0);
+  const Tensor& residual = context->input(1);
+  if (delta.shape() != residual.shape()) {
+    return InvalidArgument("delta has shape ", delta.shape().DebugString(),
+                           " but residual has ", residual.shape().DebugString(),
+                           "; the two must be equal");
+  }
+  if (!TensorShapeUtils::IsScalar(context->input(2).shape())) {
+    return InvalidArgument("threshold must be a scalar, not of shape ",
+                           context->input(2).shape().DebugString());
+  }
+  return tensorflow::OkStatus();
+}
+
+template <typename T>
+class ThresholdResidualOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckInputs(context));
+    const Tensor& delta = context->input(0);
+    const Tensor& residual = context->input(1);
+    // Not the residual's own buffer: nothing may be written there before every
+    // sum was seen, which would take another walk over both.
+    Tensor* new_residual;
+    OP_REQUIRES_OK(
+        context, context->allocate_output(2, residual.shape(), &new_residual));
+    IntraOpPool pool(context);
+    ThresholdSelection<CoreType<T>> selection;
+    std::int64_t non_finite;
+    OP_REQUIRES_OK(context,
+                   ToTensorFlow(selection.Run(
+                       Elements<T>(delta), Elements<T>(residual),
+                       MutableElements<T>(new_residual), delta.NumElements(),
+                       *Elements<T>(context->input(2)), pool, &non_finite)));
+
+    Tensor *values, *indices;
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(0, {selection.count()}, &values));
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(1, {selection.count()}, &indices));
+    selection.Write(pool, MutableElements<T>(values),
+                    indices->flat<std::int32_t>().data());
+  }
+};
+
+#define FEDPLUG_REGISTER(T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ThresholdResidual")   \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<T>("T"),        \
+                          ThresholdResidualOp<T>)
+FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+#undef FEDPLUG_REGISTER
+
+}  // namespace
+}  // namespace fedplug

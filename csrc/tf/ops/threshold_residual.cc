@@ -1,0 +1,52 @@
+// Declares Fedplug>ThresholdResidual: types, shapes, documentation. Must not
+// know how it is computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status ThresholdResidualShape(InferenceContext* c) {
+  ShapeHandle update;
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &update));
+  ShapeHandle scalar;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &scalar));
+  const ShapeHandle selected = c->Vector(c->UnknownDim());
+  c->set_output(0, selected);
+  c->set_output(1, selected);
+  c->set_output(2, update);
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>ThresholdResidual")
+    .Input("delta: T")
+    .Input("residual: T")
+    .Input("threshold: T")
+    .Output("values: T")
+    .Output("indices: int32")
+    .Output("new_residual: T")
+    .Attr("T: {float, double, bfloat16, half}")
+    .SetShapeFn(ThresholdResidualShape)
+    .Doc(R"doc(
+Takes the entries that reach a threshold out of an update and keeps the rest for the next round.
+
+With a = delta + residual, flattened: `values` and `indices` are the entries with |a| >= threshold that are not zero,
+and `new_residual` is a with exactly these entries set to zero. The result does not depend on the number of threads.
+Not differentiable.
+
+Errors (InvalidArgument): the shapes of `delta` and `residual` differ; `threshold` is not a scalar, or is negative or
+NaN; there are 2^31 elements or more; an entry of a is NaN or infinite.
+
+delta: The update of this round. Shape [S], any shape of n elements.
+residual: What earlier rounds left behind. Shape [S].
+threshold: The smallest magnitude that leaves. Shape [].
+values: The entries taken, with their sign. Shape [c].
+indices: Their places in the flattened update, strictly ascending. Shape [c].
+new_residual: What is left for the next round. Shape [S].
+)doc");
+
+}  // namespace
+}  // namespace fedplug

@@ -1,0 +1,84 @@
+"""Threshold sparsification with error feedback: the compiled op and its twin. Must not know any payload."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from fedplug.ops import _loader
+from fedplug.ops._checks import after, require, require_equal_shapes, require_floating, same_shape
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["AboveThreshold", "threshold_residual"]
+
+tf.no_gradient("Fedplug>ThresholdResidual")
+
+
+class AboveThreshold(NamedTuple):
+    """What `threshold_residual` returns.
+
+    Attributes:
+        values: The entries taken, with their sign. Shape ``[c]``, the dtype of ``delta``.
+        indices: Their places in the flattened update, strictly ascending. Shape ``[c]``, int32.
+        residual: What is left for the next round. Shape and dtype of ``delta``.
+    """
+
+    values: tf.Tensor
+    indices: tf.Tensor
+    residual: tf.Tensor
+
+
+def threshold_residual(
+    delta: Any, residual: Any, threshold: Any, *, lowering: str | None = None
+) -> AboveThreshold:
+    """Takes the entries of ``a = delta + residual`` with ``|a| >= threshold``, and keeps the rest.
+
+    Zeros are never taken. The residual is ``a`` with the entries taken set to zero, so scattering the values
+    into it gives ``a`` back, bit for bit. Not differentiable. The compiled op keeps denormal numbers; the
+    twin does as TensorFlow's threads do and takes them for zero.
+
+    Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", Interspeech 2015.
+
+    Args:
+        delta: The update of this round; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
+            float16.
+        residual: What earlier rounds left behind; shape and dtype of ``delta``.
+        threshold: The smallest magnitude that is taken, 0 or more; scalar of that dtype.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+
+    Raises:
+        TypeError: ``delta`` is not of one of these dtypes.
+        ValueError: The static shapes of ``delta`` and ``residual`` differ.
+        UnknownNameError: ``lowering`` is not one of the words above.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: ``threshold`` is negative or NaN, the shapes differ, or a
+            sum is not finite.
+    """
+    delta = tf.convert_to_tensor(delta)
+    residual = tf.convert_to_tensor(residual, delta.dtype)
+    threshold = tf.convert_to_tensor(threshold, delta.dtype)
+    require_floating(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
+    if resolve_lowering(lowering) == "fused":
+        return AboveThreshold(*_loader.library().fedplug_threshold_residual(delta, residual, threshold))
+    return _twin(delta, residual, threshold)
+
+
+def _twin(delta: Any, residual: Any, threshold: Any) -> AboveThreshold:
+    zero = tf.zeros([], delta.dtype)
+    checks = [
+        require(same_shape(delta, residual), "delta and residual must have the same shape"),
+        require(threshold >= zero, "the threshold must be 0 or more"),
+    ]
+    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
+    finite = require(
+        tf.reduce_all(tf.math.is_finite(a)),
+        "sums of delta and residual are NaN or infinite; leave this update out",
+    )
+    a = after([finite], a)
+    chosen = (tf.abs(a) >= threshold) & tf.not_equal(a, zero)
+    indices = tf.cast(tf.where(chosen)[:, 0], tf.int32)
+    rest = tf.reshape(tf.where(chosen, zero, a), tf.shape(delta))
+    rest.set_shape(delta.shape)
+    return AboveThreshold(tf.gather(a, indices), indices, rest)

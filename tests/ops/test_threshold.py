@@ -1,0 +1,64 @@
+"""The threshold op: the same as its twin bit for bit, in graphs and eagerly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import ops
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32), size=st.integers(0, 300), threshold=st.sampled_from([0, 0.5, 1, 2, 1e9]))
+def test_op_and_twin_give_the_same_bits(agree, as_dtype, seed, size, threshold):
+    random = np.random.default_rng(seed)
+    delta, residual, bound = as_dtype(
+        random.integers(-3, 4, size) / 2, random.integers(-3, 4, size) / 2, np.float64(threshold)
+    )
+    agree(ops.threshold_residual, delta, residual, bound)
+
+
+def test_a_matrix_keeps_its_shape_and_its_entries_are_those_that_reach(lowering, dtype):
+    delta = tf.constant([[3, -1], [0, -4]], dtype)
+    got = ops.threshold_residual(delta, tf.ones_like(delta), 3, lowering=lowering)
+    assert got.values.numpy().tolist() == [4, -3]
+    assert got.indices.numpy().tolist() == [0, 3]
+    assert got.residual.numpy().tolist() == [[0, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_sum_that_is_not_finite_is_refused(lowering, bad):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
+        ops.threshold_residual([1.0, bad], [0.0, 0.0], 2.0, lowering=lowering)
+
+
+@pytest.mark.parametrize("threshold", [-1.0, float("nan")])
+def test_a_threshold_below_zero_is_refused(lowering, threshold):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="threshold"):
+        ops.threshold_residual([1.0], [0.0], threshold, lowering=lowering)
+
+
+def test_a_denormal_is_an_entry_like_any_other(as_dtype, denormal):
+    delta, residual, threshold = as_dtype(np.array([denormal, 0]), np.zeros(2), np.float64(0))
+    got = ops.threshold_residual(delta, residual, threshold, lowering="fused")
+    assert got.indices.numpy().tolist() == [0]
+
+
+def test_arguments_of_the_wrong_kind_are_refused_while_building(lowering):
+    with pytest.raises(TypeError, match="delta must be one of"):
+        ops.threshold_residual([1], [1], 1, lowering=lowering)
+    with pytest.raises(ValueError, match="must be equal"):
+        ops.threshold_residual([1.0], [1.0, 2.0], 1.0, lowering=lowering)
+
+
+def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)], autograph=False)
+    def split(delta, residual):
+        return ops.threshold_residual(delta, residual, 1.0, lowering=lowering)
+
+    assert split(tf.constant([[2.0], [0.5]]), tf.zeros([2, 1])).residual.numpy().tolist() == [[0], [0.5]]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        split(tf.zeros([2, 2]), tf.zeros([4]))
