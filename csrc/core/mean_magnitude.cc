@@ -16,12 +16,13 @@
 namespace fedplug {
 namespace {
 
-// Elements of a strip: a buffer of them for each of 20 levels fits a
-// second-level cache.
-constexpr std::int64_t kStrip = 512;
+// Elements of a strip. A strip reads as many neighbours at a time, here and
+// there: with fewer, it waits for the first of them. The buffers of two levels,
+// which most additions are of, fit a first-level cache.
+constexpr std::int64_t kStrip = 2048;
 
 // The level at which strips end; what is left is added by one thread.
-constexpr std::int64_t kLastLevel = 1 << 12;
+constexpr std::int64_t kLastLevel = 1 << 14;
 
 constexpr std::int64_t kSmallestShare = 1 << 16;
 
@@ -41,9 +42,11 @@ std::int64_t HalfOf(std::int64_t size) { return (size + 1) / 2; }
 template <typename T>
 class Halving {
  public:
-  Halving(const T* values, std::int64_t n, SimdLevel level)
+  // What is added up are values, or sums of values and `addends`.
+  Halving(const T* values, const T* addends, std::int64_t n, SimdLevel level)
       : loops_(value_loops::MeanLoopsFor<T>(level)),
         values_(values),
+        addends_(addends),
         share_(1.0 / static_cast<double>(n)),
         sizes_{n} {
     while (sizes_.back() > kLastLevel) sizes_.push_back(HalfOf(sizes_.back()));
@@ -66,43 +69,54 @@ class Halving {
   void Add(std::size_t level, std::int64_t first, std::int64_t width,
            double* spare, double* sum) const {
     if (level == 0) {
-      loops_.shares(values_ + first, width, share_, sum);
-      return;
+      return Leaf(loops_.shares, loops_.shares_of_sum, first, width, sum);
     }
     Add(level - 1, first, width, spare, sum);
     const std::int64_t second = first + sizes_[level];
     const std::int64_t pairs = std::min(width, sizes_[level - 1] - second);
     if (pairs <= 0) return;
+    if (level == 1) {
+      return Leaf(loops_.add_shares, loops_.add_shares_of_sum, second, pairs,
+                  sum);
+    }
     Add(level - 1, second, pairs, spare + kStrip, spare);
     loops_.add(spare, pairs, sum);
   }
 
+  using Loops = value_loops::MeanLoops<T>;
+  void Leaf(typename Loops::Shares* shares,
+            typename Loops::SharesOfSum* shares_of_sum, std::int64_t first,
+            std::int64_t width, double* sum) const {
+    if (addends_ == nullptr) {
+      shares(values_ + first, width, share_, sum);
+    } else {
+      shares_of_sum(values_ + first, addends_ + first, width, share_, sum);
+    }
+  }
+
   value_loops::MeanLoops<T> loops_;
   const T* values_;
+  const T* addends_;
   double share_;
   std::vector<std::int64_t> sizes_;
 };
 
-}  // namespace
-
 template <typename T>
-T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
-                Parallel& parallel) {
+T Mean(const T* values, const T* addends, std::int64_t n, SimdLevel level,
+       Parallel& parallel) {
   if (n == 0) return T{};
   const DefaultFloatEnvironment environment;
-  const Halving<T> halving(values, n, level);
+  const Halving<T> halving(values, addends, n, level);
   std::vector<double> terms(static_cast<std::size_t>(halving.terms()));
-  const std::int64_t strips = (halving.terms() + kStrip - 1) / kStrip;
-  const int tiles = static_cast<int>(
-      std::min<std::int64_t>(strips, TileCount(n, kSmallestShare, parallel)));
+  const int tiles = static_cast<int>(std::min<std::int64_t>(
+      halving.terms(), TileCount(n, kSmallestShare, parallel)));
   parallel.Run(tiles, [&](int t) {
     const DefaultFloatEnvironment task_environment;
     std::vector<double> spare(static_cast<std::size_t>(halving.spare()));
-    const Range mine = TileOf(strips, tiles, t);
-    for (std::int64_t s = mine.begin; s < mine.end; ++s) {
-      const std::int64_t first = s * kStrip;
-      halving.Strip(first, std::min(kStrip, halving.terms() - first),
-                    spare.data(), terms.data() + first);
+    const Range mine = TileOf(halving.terms(), tiles, t);
+    for (std::int64_t first = mine.begin; first < mine.end; first += kStrip) {
+      halving.Strip(first, std::min(kStrip, mine.end - first), spare.data(),
+                    terms.data() + first);
     }
   });
   for (std::int64_t left = halving.terms(); left > 1;) {
@@ -121,11 +135,28 @@ T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
   return mean;
 }
 
-template float MeanMagnitude(const float*, std::int64_t, SimdLevel, Parallel&);
-template double MeanMagnitude(const double*, std::int64_t, SimdLevel,
-                              Parallel&);
-template Half MeanMagnitude(const Half*, std::int64_t, SimdLevel, Parallel&);
-template BFloat16 MeanMagnitude(const BFloat16*, std::int64_t, SimdLevel,
-                                Parallel&);
+}  // namespace
+
+template <typename T>
+T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
+                Parallel& parallel) {
+  return Mean<T>(values, nullptr, n, level, parallel);
+}
+
+template <typename T>
+T MeanMagnitudeOfSum(const T* x, const T* y, std::int64_t n, SimdLevel level,
+                     Parallel& parallel) {
+  return Mean(x, y, n, level, parallel);
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                               \
+  template T MeanMagnitude(const T*, std::int64_t, SimdLevel, Parallel&);    \
+  template T MeanMagnitudeOfSum(const T*, const T*, std::int64_t, SimdLevel, \
+                                Parallel&)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug

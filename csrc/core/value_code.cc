@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "core/crc32.h"
 #include "core/float_bits.h"
@@ -31,16 +32,28 @@ Status Corrupt(const std::string& what) {
   return {StatusCode::kDataLoss, "value code: " + what};
 }
 
+// values[n], n <= kChunk, in the arithmetic's type: themselves, or a copy.
+template <typename T>
+const WideOf<T>* Widened(const Job<T>& job, const T* values, std::int64_t n,
+                         WideChunk<T>* staging) {
+  if constexpr (std::is_same_v<T, WideOf<T>>) {
+    return values;
+  } else {
+    job.convert.widen(values, n, staging->data());
+    return staging->data();
+  }
+}
+
 // The key of the largest magnitude of values[n].
 template <typename T>
 FloatBitsOf<WideOf<T>> LargestKey(const Job<T>& job, const T* values,
                                   std::int64_t n) {
-  WideChunk<T> wide;
+  WideChunk<T> staging;
   FloatBitsOf<WideOf<T>> largest = 0;
   for (std::int64_t at = 0; at < n; at += kChunk) {
     const std::int64_t length = std::min(kChunk, n - at);
-    job.convert.widen(values + at, length, wide.data());
-    largest = std::max(largest, job.level_loops.largest(wide.data(), length));
+    const auto* const wide = Widened(job, values + at, length, &staging);
+    largest = std::max(largest, job.level_loops.largest(wide, length));
   }
   return largest;
 }
@@ -131,14 +144,16 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
                        : 0;
   const Philox philox(seed, content);
   const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
-    WideChunk<T> wide;
-    job.convert.widen(values + first, n, wide.data());
-    if (!IsFiniteKey<WideOf<T>>(job.level_loops.largest(wide.data(), n))) {
+    WideChunk<T> staging;
+    const auto* const wide = Widened(job, values + first, n, &staging);
+    // The scales of the other forms have told.
+    if (job.code.form == ValueForm::kSign &&
+        !IsFiniteKey<WideOf<T>>(job.level_loops.largest(wide, n))) {
       return false;
     }
     LevelChunk levels;
     PackedChunk packed;
-    EncodeLevels(job, wide.data(), first, n, philox, data, levels.data());
+    EncodeLevels(job, wide, first, n, philox, data, levels.data());
     PackLevels(job.code.form, layout, job.bit_loops, n, &levels, &packed);
     std::copy_n(packed.begin(), layout.LevelBytes(n),
                 data + layout.levels_at + layout.LevelBytes(first));
@@ -166,14 +181,20 @@ bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
                       &levels)) {
       return false;
     }
-    WideChunk<T> wide;
-    ForEachRun(job, data, first, n,
-               [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
-                 job.level_loops.times_scale(levels.data() + i, length,
-                                             layout.top, scale,
-                                             wide.data() + i);
-               });
-    job.convert.narrow(wide.data(), n, values + first);
+    const auto write = [&](WideOf<T>* wide) {
+      ForEachRun(job, data, first, n,
+                 [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+                   job.level_loops.times_scale(levels.data() + i, length,
+                                               layout.top, scale, wide + i);
+                 });
+    };
+    if constexpr (std::is_same_v<T, WideOf<T>>) {
+      write(values + first);
+    } else {
+      WideChunk<T> wide;
+      write(wide.data());
+      job.convert.narrow(wide.data(), n, values + first);
+    }
     return true;
   };
   return ForEachUnit(job.count, layout.Unit(), parallel,

@@ -2,13 +2,13 @@
 // baseline and AVX2, which already waits for memory.
 #include "core/value_loops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
-#if FEDPLUG_SIMD_X86
-#include <immintrin.h>
-#endif
+#include "core/simd_loops.h"
+#include "core/value_cast_loops.h"
 
 namespace fedplug::value_loops {
 namespace {
@@ -34,37 +34,19 @@ float Wide(Half x) { return ToFloat(x); }
 float Wide(BFloat16 x) { return ToFloat(x); }
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE void WidenLoop(const T* x, std::int64_t n,
-                                     WideOf<T>* wide) {
-  for (std::int64_t i = 0; i < n; ++i) wide[i] = Wide(x[i]);
+void CopyLoop(const T* from, std::int64_t n, T* to) {
+  std::copy_n(from, n, to);
 }
 
-template <typename T>
-FEDPLUG_ALWAYS_INLINE T Nearest(WideOf<T> x) {
-  if constexpr (std::is_same_v<T, Half>) {
-    return ToHalf(x);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return ToBFloat16(x);
-  } else {
-    return x;
-  }
+template <typename T, SimdLevel kLevel>
+void WidenLoop(const T* x, std::int64_t n, float* wide) {
+  CastLoopsFor<T>(kLevel).widen(reinterpret_cast<const std::uint8_t*>(x), n,
+                                wide);
 }
 
-// Infinity is the number after the largest one, sign aside.
-template <typename T>
-FEDPLUG_ALWAYS_INLINE void InfinityToLargest(std::int64_t n, T* x) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const bool infinite = MagnitudeKey(x[i]) == FloatTraits<T>::kInfinity;
-    const auto bits = static_cast<FloatBitsOf<T>>(ToBits(x[i]) - infinite);
-    std::memcpy(&x[i], &bits, sizeof(bits));
-  }
-}
-
-template <typename T>
-FEDPLUG_ALWAYS_INLINE void NarrowLoop(const WideOf<T>* wide, std::int64_t n,
-                                      T* x) {
-  for (std::int64_t i = 0; i < n; ++i) x[i] = Nearest<T>(wide[i]);
-  InfinityToLargest(n, x);
+template <typename T, SimdLevel kLevel>
+void NarrowLoop(const float* wide, std::int64_t n, T* x) {
+  CastLoopsFor<T>(kLevel).narrow(wide, n, reinterpret_cast<std::uint8_t*>(x));
 }
 
 // To nearest, ties to even, for |x| < 2^22: beyond 1.5 * 2^23 (double: 2^52)
@@ -127,11 +109,23 @@ FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(const std::uint8_t* levels,
   }
 }
 
-template <typename T>
+template <typename T, bool kAdd>
 FEDPLUG_ALWAYS_INLINE void SharesLoop(const T* x, std::int64_t n, double share,
                                       double* terms) {
   for (std::int64_t i = 0; i < n; ++i) {
-    terms[i] = static_cast<double>(std::abs(Wide(x[i]))) * share;
+    const double term = static_cast<double>(std::abs(Wide(x[i]))) * share;
+    terms[i] = kAdd ? terms[i] + term : term;
+  }
+}
+
+template <typename T, bool kAdd>
+FEDPLUG_ALWAYS_INLINE void SharesOfSumLoop(const T* x, const T* y,
+                                           std::int64_t n, double share,
+                                           double* terms) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double term =
+        static_cast<double>(std::abs(Wide(x[i] + y[i]))) * share;
+    terms[i] = kAdd ? terms[i] + term : term;
   }
 }
 
@@ -204,59 +198,19 @@ FEDPLUG_ALWAYS_INLINE void UnpackLoop(const std::uint8_t* packed,
   }
 }
 
-// A loop compiled for the processors everything is built for.
-template <auto kLoop, typename Result, typename... Arguments>
-Result Baseline(Arguments... arguments) {
-  return kLoop(arguments...);
-}
-
-#if FEDPLUG_SIMD_X86
-// The same loop compiled for AVX2.
-template <auto kLoop, typename Result, typename... Arguments>
-FEDPLUG_TARGET_AVX2 Result Avx2(Arguments... arguments) {
-  return kLoop(arguments...);
-}
-
-#define FEDPLUG_TARGET_F16C __attribute__((target("avx2,f16c")))
-
-FEDPLUG_TARGET_F16C void WidenHalfs(const Half* x, std::int64_t n,
-                                    float* wide) {
-  std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const __m128i bits =
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
-    _mm256_storeu_ps(wide + i, _mm256_cvtph_ps(bits));
-  }
-  WidenLoop(x + i, n - i, wide + i);
-}
-
-FEDPLUG_TARGET_F16C void NarrowToHalfs(const float* wide, std::int64_t n,
-                                       Half* x) {
-  std::int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const __m128i rounded =
-        _mm256_cvtps_ph(_mm256_loadu_ps(wide + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(x + i), rounded);
-  }
-  InfinityToLargest(i, x);
-  NarrowLoop(wide + i, n - i, x + i);
-}
-#endif
-
 }  // namespace
 
 template <typename T>
 ConvertLoops<T> ConvertLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    if constexpr (std::is_same_v<T, Half>) {
-      if (__builtin_cpu_supports("f16c")) return {WidenHalfs, NarrowToHalfs};
-    }
-    return {Avx2<WidenLoop<T>>, Avx2<NarrowLoop<T>>};
+  if constexpr (std::is_same_v<T, WideOf<T>>) {
+    static_cast<void>(level);
+    return {CopyLoop<T>, CopyLoop<T>};
+  } else if (level == SimdLevel::kBaseline) {
+    return {WidenLoop<T, SimdLevel::kBaseline>,
+            NarrowLoop<T, SimdLevel::kBaseline>};
+  } else {
+    return {WidenLoop<T, SimdLevel::kAvx2>, NarrowLoop<T, SimdLevel::kAvx2>};
   }
-#endif
-  static_cast<void>(level);
-  return {Baseline<WidenLoop<T>>, Baseline<NarrowLoop<T>>};
 }
 
 template <typename T>
@@ -278,11 +232,15 @@ template <typename T>
 MeanLoops<T> MeanLoopsFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
   if (level != SimdLevel::kBaseline) {
-    return {Avx2<SharesLoop<T>>, Avx2<AddLoop>};
+    return {Avx2<SharesLoop<T, false>>, Avx2<SharesOfSumLoop<T, false>>,
+            Avx2<SharesLoop<T, true>>, Avx2<SharesOfSumLoop<T, true>>,
+            Avx2<AddLoop>};
   }
 #endif
   static_cast<void>(level);
-  return {Baseline<SharesLoop<T>>, Baseline<AddLoop>};
+  return {Baseline<SharesLoop<T, false>>, Baseline<SharesOfSumLoop<T, false>>,
+          Baseline<SharesLoop<T, true>>, Baseline<SharesOfSumLoop<T, true>>,
+          Baseline<AddLoop>};
 }
 
 BitLoops BitLoopsFor(SimdLevel level) {

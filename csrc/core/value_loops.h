@@ -30,7 +30,8 @@ template <typename T>
 struct ConvertLoops {
   void (*widen)(const T* x, std::int64_t n, WideOf<T>* wide);
 
-  // To nearest, ties to even; what is too large becomes the largest number.
+  // To nearest, ties to even; what is too large for 16 bits becomes the
+  // largest number.
   void (*narrow)(const WideOf<T>* wide, std::int64_t n, T* x);
 };
 
@@ -63,8 +64,15 @@ struct LevelLoops {
 // What a mean is made of; T as for ConvertLoops.
 template <typename T>
 struct MeanLoops {
-  // terms = |x| * share
-  void (*shares)(const T* x, std::int64_t n, double share, double* terms);
+  // terms = |x| * share, or of x + y
+  using Shares = void(const T* x, std::int64_t n, double share, double* terms);
+  using SharesOfSum = void(const T* x, const T* y, std::int64_t n, double share,
+                           double* terms);
+  Shares* shares;
+  SharesOfSum* shares_of_sum;
+  // The same, added to the terms that are there.
+  Shares* add_shares;
+  SharesOfSum* add_shares_of_sum;
   void (*add)(const double* terms, std::int64_t n, double* sums);
 };
 
