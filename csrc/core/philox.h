@@ -18,6 +18,7 @@ namespace fedplug {
 class Philox {
  public:
   static constexpr int kWords = 4;
+  static constexpr int kDoubles = 2;
 
   // Draws made side by side, for the vector units.
   static constexpr int kLanes = 32;
@@ -49,13 +50,39 @@ class Philox {
   FEDPLUG_ALWAYS_INLINE void Uniform(std::int64_t first_draw,
                                      std::int64_t draws, float* noise) const {
     for (std::int64_t done = 0; done < draws; done += kLanes) {
-      DrawLanes(static_cast<std::uint64_t>(first_draw + done),
-                noise + kWords * done);
+      Lanes words;
+      DrawLanes(static_cast<std::uint64_t>(first_draw + done), &words);
+      float* const to = noise + kWords * done;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        for (int w = 0; w < kWords; ++w) {
+          to[kWords * lane + w] = ToUniform(words[w][lane]);
+        }
+      }
+    }
+  }
+
+  // Uniform in [0, 1), multiples of 2^-52, two of a draw.
+  // REQUIRES: draws is a multiple of kLanes
+  // SHAPE:    numbers[2 * draws]
+  FEDPLUG_ALWAYS_INLINE void UniformDoubles(std::int64_t first_draw,
+                                            std::int64_t draws,
+                                            double* numbers) const {
+    for (std::int64_t done = 0; done < draws; done += kLanes) {
+      Lanes words;
+      DrawLanes(static_cast<std::uint64_t>(first_draw + done), &words);
+      double* const to = numbers + kDoubles * done;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        to[kDoubles * lane] = ToUniform(words[0][lane], words[1][lane]);
+        to[kDoubles * lane + 1] = ToUniform(words[2][lane], words[3][lane]);
+      }
     }
   }
 
  private:
   static constexpr int kRounds = 10;
+
+  // Of kLanes draws side by side, the four words.
+  using Lanes = std::uint32_t[kWords][kLanes];
 
   static std::uint32_t Low(std::uint64_t x) {
     return static_cast<std::uint32_t>(x);
@@ -87,9 +114,19 @@ class Philox {
     return value - 1.0f;
   }
 
+  // 52 bits, the upper ones from `high`, likewise.
+  FEDPLUG_ALWAYS_INLINE static double ToUniform(std::uint32_t high,
+                                                std::uint32_t low) {
+    const std::uint64_t bits =
+        (std::uint64_t{high & 0xfffffu} << 32) | low | 0x3ff0000000000000u;
+    double value;
+    std::memcpy(&value, &bits, sizeof(value));
+    return value - 1.0;
+  }
+
   FEDPLUG_ALWAYS_INLINE void DrawLanes(std::uint64_t first_draw,
-                                       float* noise) const {
-    std::uint32_t w0[kLanes], w1[kLanes], w2[kLanes], w3[kLanes];
+                                       Lanes* lanes) const {
+    auto& [w0, w1, w2, w3] = *lanes;
     for (int lane = 0; lane < kLanes; ++lane) {
       const std::uint64_t draw = first_draw + static_cast<std::uint64_t>(lane);
       w0[lane] = static_cast<std::uint32_t>(draw);
@@ -103,12 +140,6 @@ class Philox {
         Round(key, &w0[lane], &w1[lane], &w2[lane], &w3[lane]);
       }
       key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
-    }
-    for (int lane = 0; lane < kLanes; ++lane) {
-      noise[kWords * lane] = ToUniform(w0[lane]);
-      noise[kWords * lane + 1] = ToUniform(w1[lane]);
-      noise[kWords * lane + 2] = ToUniform(w2[lane]);
-      noise[kWords * lane + 3] = ToUniform(w3[lane]);
     }
   }
 

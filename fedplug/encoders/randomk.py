@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from fedplug import ops
 from fedplug.encoders import tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, shared_noise, widened
+from fedplug.encoders.arithmetic import check_seed, noise_seed, shared_noise, widened
 from fedplug.encoders.base import State
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.index_coder import IndexCoder
@@ -160,6 +161,8 @@ def _begins(count: tf.Tensor | int, size: int) -> tf.Tensor:
 
 def draw(seed: tf.Tensor | int, round_num: tf.Tensor, count: tf.Tensor | int, size: int) -> tf.Tensor:
     """One index of each run; strictly ascending, int32 ``[count]``."""
+    if ops.resolve_lowering() == "fused":
+        return ops.draw_indices(noise_seed(seed, round_num), count, size)
     begins = _begins(count, size)
     noise = shared_noise(count, seed, round_num)
     lengths = begins[1:] - begins[:-1]

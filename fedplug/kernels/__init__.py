@@ -28,8 +28,10 @@ except ImportError as error:
     ) from error
 
 from fedplug.kernels.container import crc32, pack_container, unpack_container
+from fedplug.kernels.draw import draw_indices
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.scatter import scatter_decode_add
+from fedplug.kernels.sign import sign_residual
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
@@ -42,12 +44,14 @@ __all__ = [
     "decode_indices",
     "decode_symbols",
     "decode_values",
+    "draw_indices",
     "encode_indices",
     "encode_symbols",
     "encode_values",
     "num_threads",
     "pack_container",
     "scatter_decode_add",
+    "sign_residual",
     "simd_level",
     "threshold_residual",
     "topk_momentum",

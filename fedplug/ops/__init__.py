@@ -12,9 +12,11 @@ from __future__ import annotations
 from fedplug.ops._loader import op_library
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
+from fedplug.ops.draw import draw_indices
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.scatter import scatter_decode_add
+from fedplug.ops.sign import SignCode, sign_residual
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
@@ -24,6 +26,7 @@ __all__ = [
     "AboveThreshold",
     "IndexForm",
     "Lowering",
+    "SignCode",
     "TopK",
     "TopKOfAll",
     "ValueForm",
@@ -32,6 +35,7 @@ __all__ = [
     "decode_indices",
     "decode_symbols",
     "decode_values",
+    "draw_indices",
     "encode_indices",
     "encode_symbols",
     "encode_values",
@@ -39,6 +43,7 @@ __all__ = [
     "op_library",
     "resolve_lowering",
     "scatter_decode_add",
+    "sign_residual",
     "threshold_residual",
     "topk_residual",
     "topk_residual_of_all",

@@ -111,3 +111,22 @@ def test_only_vectors_of_floats_are_encoded():
         ops.encode_values(tf.constant([1, 2]), "sign")
     with pytest.raises(ValueError, match="values must be a vector"):
         ops.encode_values(tf.ones([1, 1]), "sign")
+
+
+@settings(max_examples=40, deadline=None)
+@given(x=VECTORS, seed=st.integers(0, 99), dtype=st.sampled_from(DTYPES))
+def test_signs_with_error_feedback_are_the_same_in_one_op_and_in_many(x, seed, dtype):
+    residual = tf.cast(np.random.default_rng(seed).integers(-3, 4, x.shape), dtype)
+
+    def encode(x):
+        payload, state = Sign().encode(x, {"residual": residual}, ROUND)
+        return {**payload, **state}
+
+    fused, twin = both(encode, tf.cast(x, dtype))
+    assert fused is not None
+    assert fused == twin
+
+
+def test_signs_of_a_sum_that_is_not_finite_are_refused_in_one_op_too():
+    x = tf.constant([1.0, 3e38])
+    assert both(lambda x: Sign().encode(x, {"residual": x}, ROUND)[0], x) == [None, None]

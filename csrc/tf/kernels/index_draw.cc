@@ -1,0 +1,47 @@
+// Fedplug>DrawIndices on the CPU: check, allocate, call the core.
+#include "core/index_draw.h"
+
+#include <cstdint>
+
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/parallel.h"
+#include "tf/kernels/status.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShapeUtils;
+using tensorflow::errors::InvalidArgument;
+
+class DrawIndicesOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    for (int i = 0; i < 3; ++i) {
+      OP_REQUIRES(
+          context, TensorShapeUtils::IsScalar(context->input(i).shape()),
+          InvalidArgument("seed, count and size must be scalars, not of shape ",
+                          context->input(i).shape().DebugString()));
+    }
+    const auto seed = context->input(0).scalar<std::int64_t>()();
+    const auto count = context->input(1).scalar<std::int64_t>()();
+    const auto size = context->input(2).scalar<std::int64_t>()();
+    OP_REQUIRES_OK(context, ToTensorFlow(CheckDraw(count, size)));
+    Tensor* indices;
+    OP_REQUIRES_OK(context, context->allocate_output(0, {count}, &indices));
+    IntraOpPool pool(context);
+    OP_REQUIRES_OK(context, ToTensorFlow(DrawIndices(
+                                static_cast<std::uint64_t>(seed), count, size,
+                                pool, indices->flat<std::int32_t>().data())));
+  }
+};
+
+REGISTER_KERNEL_BUILDER(
+    Name("Fedplug>DrawIndices").Device(tensorflow::DEVICE_CPU), DrawIndicesOp);
+
+}  // namespace
+}  // namespace fedplug
