@@ -1,4 +1,4 @@
-"""Both runtimes, each started once, and a way to run one program on both."""
+"""Both runtimes, each started once, a way to run one program on both, and small programs to run."""
 
 from __future__ import annotations
 
@@ -33,6 +33,50 @@ def native() -> Iterator[NativeContext]:
 def on_inprocess(inprocess: tff.framework.SyncContext) -> Iterator[None]:
     with tff.framework.get_context_stack().install(inprocess):
         yield
+
+
+@pytest.fixture(scope="session")
+def add_one() -> Any:
+    """``(int32 -> int32)``"""
+
+    @tff.tensorflow.computation(np.int32)
+    def add_one(x: tf.Tensor) -> tf.Tensor:
+        return x + 1
+
+    return add_one
+
+
+@pytest.fixture(scope="session")
+def total(add_one: Any) -> Any:
+    """``({int32}@CLIENTS -> int32@SERVER)``: the sum, and one more for each client."""
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def total(values: Any) -> Any:
+        return tff.federated_sum(tff.federated_map(add_one, values))
+
+    return total
+
+
+@pytest.fixture(scope="session")
+def functional_model() -> tff.learning.models.FunctionalModel:
+    """Linear regression from 4 numbers ``x`` to one, ``y``; both batched."""
+
+    @tf.function
+    def predict(weights, x, training):
+        kernel, bias = weights[0]
+        return x @ kernel + bias
+
+    @tf.function
+    def loss(output, label, sample_weight=None):
+        return tf.reduce_mean(tf.square(output - label))
+
+    spec = {name: tf.TensorSpec([None, width], tf.float32) for name, width in (("x", 4), ("y", 1))}
+    return tff.learning.models.FunctionalModel(
+        initial_weights=((np.full([4, 1], 0.1, np.float32), np.zeros([1], np.float32)), ()),
+        predict_on_batch_fn=predict,
+        loss_fn=loss,
+        input_spec=collections.OrderedDict(spec),
+    )
 
 
 def plain(value: Any) -> Any:

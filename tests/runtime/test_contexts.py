@@ -19,16 +19,6 @@ from fedplug.runtime.tff_internals import computation_pb2
 F32, I32 = np.float32, np.int32
 
 
-@tff.tensorflow.computation(I32)
-def add_one(x):
-    return x + 1
-
-
-@tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
-def total(values):
-    return tff.federated_sum(tff.federated_map(add_one, values))
-
-
 def run_async(coroutine):
     """Like `asyncio.run`, which would take away the thread's event loop that TFF's simulations ask for."""
     loop = asyncio.new_event_loop()
@@ -42,7 +32,7 @@ def current_context():
     return tff.framework.get_context_stack().current
 
 
-def test_use_runtime_sets_the_default_and_brings_back_the_one_before():
+def test_use_runtime_sets_the_default_and_brings_back_the_one_before(total):
     before = current_context()
     with use_runtime("inprocess", max_concurrent_clients=1) as handle:
         assert current_context() is handle.context
@@ -63,7 +53,7 @@ def test_contexts_say_whether_custom_ops_run_in_them(inprocess, native):
     assert native.runs_custom_ops is False
 
 
-def holding_custom_op() -> tff.framework.ConcreteComputation:
+def holding_custom_op(add_one) -> tff.framework.ConcreteComputation:
     """A federated computation whose graph holds an op of fedplug's, deep inside."""
     graph = tf.compat.v1.GraphDef()
     proto = computation_pb2.Computation()
@@ -77,8 +67,8 @@ def holding_custom_op() -> tff.framework.ConcreteComputation:
     )
 
 
-def test_the_stock_worker_is_not_asked_to_run_custom_ops():
-    computation = holding_custom_op()
+def test_the_stock_worker_is_not_asked_to_run_custom_ops(add_one, total):
+    computation = holding_custom_op(add_one)
     assert custom_ops_of(computation) == ["Fedplug>TopKResidual"]
     assert custom_ops_of(total) == []
     with use_runtime("native") as handle:
@@ -117,7 +107,7 @@ class TestErrorsAreThoseOfTff:
     @pytest.mark.parametrize(
         "value", [3, [1, "one"], [1.5], [[1, 2]]], ids=["no list", "string", "float", "shape"]
     )
-    def test_wrong_arguments(self, inprocess, native, value):
+    def test_wrong_arguments(self, inprocess, native, total, value):
         raised = []
         for context in (inprocess, native):
             with tff.framework.get_context_stack().install(context), pytest.raises(TypeError) as caught:
@@ -181,7 +171,7 @@ class TestFailures:
         assert np.isnan(total([1.0, np.nan]))
 
 
-def test_computations_run_inside_a_running_event_loop(inprocess):
+def test_computations_run_inside_a_running_event_loop(inprocess, total):
     async def notebook_cell():
         with tff.framework.get_context_stack().install(inprocess):
             return total([1, 2, 3])
@@ -189,7 +179,7 @@ def test_computations_run_inside_a_running_event_loop(inprocess):
     assert run_async(notebook_cell()) == 9
 
 
-def test_asynchronous_computations_run_concurrently_on_one_loop():
+def test_asynchronous_computations_run_concurrently_on_one_loop(total):
     async def program():
         with tff.framework.get_context_stack().install(create_async_execution_context()):
             return await asyncio.gather(*(total([n, n]) for n in range(5)))
@@ -197,7 +187,7 @@ def test_asynchronous_computations_run_concurrently_on_one_loop():
     assert run_async(program()) == [2 * n + 2 for n in range(5)]
 
 
-def test_one_context_is_used_by_many_threads(inprocess):
+def test_one_context_is_used_by_many_threads(inprocess, total):
     def work(n):
         with tff.framework.get_context_stack().install(inprocess):
             return total(list(range(n)))
@@ -206,7 +196,7 @@ def test_one_context_is_used_by_many_threads(inprocess):
         assert list(pool.map(work, range(20))) == [n * (n - 1) // 2 + n for n in range(20)]
 
 
-def test_contexts_nest(inprocess):
+def test_contexts_nest(inprocess, total):
     other = create_sync_execution_context(max_concurrent_clients=1)
     stack = tff.framework.get_context_stack()
     with stack.install(inprocess):
@@ -216,7 +206,7 @@ def test_contexts_nest(inprocess):
     other.close()
 
 
-def test_a_context_refuses_to_work_after_a_fork(inprocess):
+def test_a_context_refuses_to_work_after_a_fork(inprocess, add_one):
     with tff.framework.get_context_stack().install(inprocess):
         assert add_one(1) == 2
         child = os.fork()
@@ -229,7 +219,7 @@ def test_a_context_refuses_to_work_after_a_fork(inprocess):
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_federated_programs_run_on_the_asynchronous_context():
+def test_federated_programs_run_on_the_asynchronous_context(total):
     async def program():
         context = tff.program.NativeFederatedContext(create_async_execution_context())
         with tff.framework.get_context_stack().install(context):

@@ -45,27 +45,6 @@ def keras_model():
     )
 
 
-def functional_model():
-    @tf.function
-    def predict(weights, x, training):
-        kernel, bias = weights[0]
-        return x @ kernel + bias
-
-    @tf.function
-    def loss(output, label, sample_weight=None):
-        return tf.reduce_mean(tf.square(output - label))
-
-    return tff.learning.models.FunctionalModel(
-        initial_weights=((np.full([4, 1], 0.1, F32), np.zeros([1], F32)), ()),
-        predict_on_batch_fn=predict,
-        loss_fn=loss,
-        input_spec=(tf.TensorSpec([None, 4], tf.float32), tf.TensorSpec([None, 1], tf.float32)),
-    )
-
-
-PAIRS = [client.map(lambda example: (example["x"], example["y"])) for client in CLIENTS]
-
-
 def sgd(rate: float = 0.1):
     return tff.learning.optimizers.build_sgdm(rate, momentum=0.9)
 
@@ -91,13 +70,13 @@ def test_federated_averaging_of_a_keras_model_with_both_client_loops(same_on_bot
     same_on_both(rounds(process, CLIENTS), TRAINING)
 
 
-def test_federated_averaging_of_a_functional_model(same_on_both):
-    process = algorithms.build_unweighted_fed_avg(functional_model(), sgd())
-    same_on_both(rounds(process, PAIRS), TRAINING)
+def test_federated_averaging_of_a_functional_model(same_on_both, functional_model):
+    process = algorithms.build_unweighted_fed_avg(functional_model, sgd())
+    same_on_both(rounds(process, CLIENTS), TRAINING)
 
 
-def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native):
-    process = algorithms.build_weighted_fed_avg(functional_model(), sgd())
+def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native, functional_model):
+    process = algorithms.build_weighted_fed_avg(functional_model, sgd())
     stack = tff.framework.get_context_stack()
 
     def two_rounds(*runtimes):
@@ -105,7 +84,7 @@ def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native):
             state = process.initialize()
         for runtime in runtimes[1:]:
             with stack.install(runtime):
-                state = process.next(state, PAIRS).state
+                state = process.next(state, CLIENTS).state
         with stack.install(runtimes[-1]):
             return np.concatenate([w.ravel() for w in process.get_model_weights(state).trainable])
 
@@ -114,13 +93,13 @@ def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native):
         np.testing.assert_allclose(two_rounds(*mixed), expected, rtol=TRAINING)
 
 
-def test_federated_sgd(same_on_both):
-    same_on_both(rounds(algorithms.build_fed_sgd(functional_model()), PAIRS), TRAINING)
+def test_federated_sgd(same_on_both, functional_model):
+    same_on_both(rounds(algorithms.build_fed_sgd(functional_model), CLIENTS), TRAINING)
 
 
-def test_mime_lite(same_on_both):
-    process = algorithms.build_weighted_mime_lite(functional_model(), sgd())
-    same_on_both(rounds(process, PAIRS), TRAINING)
+def test_mime_lite(same_on_both, functional_model):
+    process = algorithms.build_weighted_mime_lite(functional_model, sgd())
+    same_on_both(rounds(process, CLIENTS), TRAINING)
 
 
 def test_k_means(same_on_both):
@@ -138,12 +117,12 @@ def test_federated_evaluation(same_on_both):
     same_on_both(evaluate, TRAINING)
 
 
-def test_run_training_process(same_on_both):
-    process = algorithms.build_weighted_fed_avg(functional_model(), sgd())
+def test_run_training_process(same_on_both, functional_model):
+    process = algorithms.build_weighted_fed_avg(functional_model, sgd())
 
     def train():
         state = tff.simulation.run_training_process(
-            process, lambda round_number: PAIRS[: 1 + round_number % 2], total_rounds=3
+            process, lambda round_number: CLIENTS[: 1 + round_number % 2], total_rounds=3
         )
         return process.get_model_weights(state)
 
@@ -214,9 +193,9 @@ def test_histogram_of_strings(same_on_both):
     assert same_on_both(count) == [(b"moon", 1), (b"star", 1), (b"sun", 3)]
 
 
-def test_federated_averaging_with_a_proximal_term(same_on_both):
-    process = algorithms.build_weighted_fed_prox(functional_model(), 0.5, sgd())
-    same_on_both(rounds(process, PAIRS), TRAINING)
+def test_federated_averaging_with_a_proximal_term(same_on_both, functional_model):
+    process = algorithms.build_weighted_fed_prox(functional_model, 0.5, sgd())
+    same_on_both(rounds(process, CLIENTS), TRAINING)
 
 
 def reconstruction_model():

@@ -27,24 +27,6 @@ SIZES = (7, 12, 3)
 CLIENTS = [tf.data.Dataset.from_tensor_slices(examples(seed, n)).batch(4) for seed, n in enumerate(SIZES)]
 
 
-def model():
-    @tf.function
-    def predict(weights, x, training):
-        kernel, bias = weights[0]
-        return x @ kernel + bias
-
-    @tf.function
-    def loss(output, label, sample_weight=None):
-        return tf.reduce_mean(tf.square(output - label))
-
-    return tff.learning.models.FunctionalModel(
-        initial_weights=((np.full([4, 1], 0.1, F32), np.zeros([1], F32)), ()),
-        predict_on_batch_fn=predict,
-        loss_fn=loss,
-        input_spec=CLIENTS[0].element_spec,
-    )
-
-
 def sgd(rate=0.1):
     return tff.learning.optimizers.build_sgdm(rate)
 
@@ -63,24 +45,24 @@ def two_rounds(process, data):
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: algorithms.build_unweighted_fed_prox(model(), 0.5, sgd()),
-        lambda: algorithms.build_unweighted_mime_lite(model(), sgd()),
-        lambda: algorithms.build_weighted_fed_avg_with_optimizer_schedule(
-            model(), lambda round_num: 0.1 / tf.cast(round_num + 1, tf.float32), sgd
+        lambda model: algorithms.build_unweighted_fed_prox(model, 0.5, sgd()),
+        lambda model: algorithms.build_unweighted_mime_lite(model, sgd()),
+        lambda model: algorithms.build_weighted_fed_avg_with_optimizer_schedule(
+            model, lambda round_num: 0.1 / tf.cast(round_num + 1, tf.float32), sgd
         ),
     ],
     ids=["unweighted fed_prox", "unweighted mime_lite", "optimizer schedule"],
 )
-def test_learning_algorithms(same_on_both, build):
-    same_on_both(two_rounds(build(), CLIENTS), TRAINING)
+def test_learning_algorithms(same_on_both, functional_model, build):
+    same_on_both(two_rounds(build(functional_model), CLIENTS), TRAINING)
 
 
 @pytest.mark.usefixtures("on_inprocess")
-def test_distributed_differential_privacy_trains():
+def test_distributed_differential_privacy_trains(functional_model):
     """Secure sums, which the stock worker has not, and noise, which is never the same."""
     aggregator = tff.learning.ddp_secure_aggregator(1e-6, expected_clients_per_round=3)
-    process = algorithms.build_unweighted_fed_avg(model(), sgd(), model_aggregator=aggregator)
-    plain = algorithms.build_unweighted_fed_avg(model(), sgd())
+    process = algorithms.build_unweighted_fed_avg(functional_model, sgd(), model_aggregator=aggregator)
+    plain = algorithms.build_unweighted_fed_avg(functional_model, sgd())
     private, exact = (two_rounds(p, CLIENTS)()[0] for p in (process, plain))
     # Updates are clipped, to a norm of 0.1 at first: a shorter way in the same direction.
     moves = [weights.trainable[0].ravel() - 0.1 for weights in (private, exact)]
@@ -155,14 +137,14 @@ def test_counting_distinct_strings(same_on_both):
 
 
 @pytest.fixture(scope="module")
-def process_of_ids():
+def process_of_ids(functional_model):
     """Federated averaging whose clients are ids, and a source of them."""
     data = tff.simulation.datasets.TestClientData(
         {f"client {s}": examples(s, n) for s, n in enumerate(SIZES)}
     )
     data = data.preprocess(lambda dataset: dataset.batch(4))
     process = tff.simulation.compose_dataset_computation_with_learning_process(
-        data.dataset_computation, algorithms.build_weighted_fed_avg(model(), sgd())
+        data.dataset_computation, algorithms.build_weighted_fed_avg(functional_model, sgd())
     )
     return process, data.client_ids
 

@@ -25,16 +25,6 @@ from fedplug.runtime.worker import Worker
 F32, I32 = np.float32, np.int32
 
 
-@tff.tensorflow.computation(I32)
-def add_one(x):
-    return x + 1
-
-
-@tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
-def total(values):
-    return tff.federated_sum(tff.federated_map(add_one, values))
-
-
 def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -50,7 +40,7 @@ def wait_until_gone(pid: int) -> bool:
     return not is_running(pid)
 
 
-def test_the_worker_ends_with_the_runtime():
+def test_the_worker_ends_with_the_runtime(total):
     with use_runtime("native") as handle:
         assert total([1]) == 2
         pid = handle.context.worker.pid
@@ -98,7 +88,7 @@ def round_of_work(values):
     return tff.federated_mean(tff.federated_map(work, values))
 
 
-def test_a_worker_killed_at_any_point_of_a_round_changes_no_result():
+def test_a_worker_killed_at_any_point_of_a_round_changes_no_result(total):
     rng = random.Random(1)
     values = list(np.random.default_rng(0).normal(size=(10, 40, 40)).astype(F32))
     with use_runtime("native") as handle:
@@ -119,7 +109,7 @@ def test_a_worker_killed_at_any_point_of_a_round_changes_no_result():
         assert len(workers) == 20
 
 
-def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch):
+def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):
     started = []
 
     def start_and_kill(*options):
@@ -133,7 +123,7 @@ def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch):
     assert len(started) == 4
 
 
-def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone():
+def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone(total):
     context = create_native_execution_context(start_timeout=0.0)
     with (
         tff.framework.get_context_stack().install(context),
@@ -144,7 +134,7 @@ def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone():
     context.close()
 
 
-def test_a_worker_that_has_grown_too_large_is_replaced_between_computations():
+def test_a_worker_that_has_grown_too_large_is_replaced_between_computations(total):
     with use_runtime("native", max_worker_mib=1) as handle:
         assert total([1, 2]) == 5
         first = handle.context.worker.pid
