@@ -107,12 +107,25 @@ class Catalog:
     observers: Sequence[Observer] = ()
 
     def problems(self) -> list[Entry]:
-        """The entries that cannot be used."""
-        return [entry for entry in self.entries if entry.status != "ok"]
+        """The entries that cannot be used, but for those of plugins that the environment leaves out."""
+        return [entry for entry in self.entries if entry.status not in ("ok", "disabled")]
 
     def names(self, kind: str) -> list[str]:
         """The names of the usable parts of a kind."""
         return [entry.name for entry in self.entries if entry.kind == kind and entry.status == "ok"]
+
+    def about(self, name: str) -> list[Entry]:
+        """All entries of the part, the plugin or the distribution of that name, whatever their state.
+
+        Raises:
+            UnknownNameError: There are none.
+        """
+        found = [entry for entry in self.entries if name in (entry.name, entry.distribution)]
+        if not found:
+            parts = {entry.name for entry in self.entries if entry.kind != PLUGIN}
+            known = parts | {entry.distribution for entry in self.entries}
+            raise UnknownNameError("part or distribution", name, known)
+        return found
 
     def find(self, kind: str, name: str) -> Entry:
         """The usable part of that kind and name.
@@ -131,7 +144,8 @@ class Catalog:
             raise candidates[0].error()
         # A plugin that could not be asked may be the one that brings the name: do not only say "unknown".
         origins = ", ".join(sorted({entry.origin for entry in troubled}))
-        note = f"these plugins have problems, see `fedplug plugins list`: {origins}" if origins else ""
+        see = "these plugins have problems or are disabled, see `fedplug plugins list`"
+        note = f"{see}: {origins}" if origins else ""
         raise UnknownNameError(kind, name, self.names(kind), note=note)
 
 
@@ -152,11 +166,16 @@ def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
 def _settle(entry: Entry, claimants: list[Entry]) -> Entry:
     if entry.status != "ok" or entry.builtin or len(claimants) <= 1:
         return entry
-    origins = " and ".join(claimant.origin for claimant in claimants)
+    origins = " and ".join(dict.fromkeys(claimant.origin for claimant in claimants))
     builtin = next((claimant for claimant in claimants if claimant.builtin), None)
     if builtin is not None:
         fix = f"ask the authors of {entry.distribution} for another name; {builtin.origin} keeps this one"
+    elif len({claimant.distribution for claimant in claimants}) == 1:
+        origins, fix = f"{entry.origin} more than once", f"tell the authors of {entry.distribution}"
     else:
-        fix = "uninstall one of them, or name the distributions to load in FEDPLUG_PLUGINS"
+        fix = (
+            f"`pip uninstall {entry.distribution}` if you want the other one, or list in FEDPLUG_PLUGINS the "
+            "distributions to load, with one of these"
+        )
     reason = f"{entry.kind} {entry.name!r} is declared by {origins}"
     return replace(entry, status="clash", reason=reason, fix=fix)

@@ -6,17 +6,21 @@ one. Must not import NumPy, TensorFlow or any part.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import sys
 import time
+import traceback
+import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pluggy
 
 from fedplug import hookspecs, op_libraries
-from fedplug.catalog import OBSERVER, Catalog, Entry, Observer, settle_clashes
+from fedplug.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, settle_clashes
 from fedplug.errors import OpLibraryError, nearest
 from fedplug.sources import API, Source, builtin, installed, normalized
 from fedplug.spec import (
@@ -49,6 +53,7 @@ KINDS: dict[str, tuple[str, type[Spec]]] = {
 OBSERVED = {"process_built": "fedplug_process_built", "round_finished": "fedplug_round_finished"}
 """For each thing that can be observed the hook that is called."""
 
+_IMPORTLIB = str(Path(importlib.__file__).parent)
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
 
 
@@ -59,12 +64,14 @@ def load() -> Catalog:
     allowed = _allowed(os.environ.get(ALLOW_VARIABLE))
     entries: list[Entry] = []
     observers: list[Observer] = []
-    for source in [builtin(), *installed()]:
+    plugins = installed()
+    for source in [builtin(), *plugins]:
         started = time.perf_counter()
         found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
         entries.extend(found)
         if os.environ.get(TRACE_VARIABLE):
             _trace(source, found, time.perf_counter() - started)
+    entries += _absent(allowed, plugins)
     return Catalog(tuple(settle_clashes(entries)), tuple(observers))
 
 
@@ -78,6 +85,21 @@ def _allowed(value: str | None) -> frozenset[str] | None:
     if value is None:
         return None
     return frozenset(normalized(item) for item in value.split(",") if item.strip())
+
+
+def _absent(allowed: frozenset[str] | None, plugins: list[Source]) -> Iterator[Entry]:
+    """What the environment names and nobody installed."""
+    there = {normalized(source.distribution) for source in plugins}
+    for name in sorted((allowed or frozenset()) - there):
+        yield Entry(
+            kind=PLUGIN,
+            name=name,
+            distribution=name,
+            version="(not installed)",
+            status="broken",
+            reason=f"named in {ALLOW_VARIABLE}, and no such plugin is installed; {nearest(name, there)}",
+            fix=f"`pip install {name}`, or mend the variable",
+        )
 
 
 def _obstacles(source: Source, allowed: frozenset[str] | None) -> list[Entry]:
@@ -98,24 +120,29 @@ def _ask(manager: pluggy.PluginManager, source: Source, observers: list[Observer
     """Imports one plugin, calls each of its declaring hooks by itself, and adds its observers."""
     try:
         plugin = source.load()
-        strays = list(_strays(manager, plugin))
-        manager.register(plugin, name=f"{source.distribution}:{source.name}")
+        mistakes = dict(_mistakes(manager, plugin))
     except (Exception, SystemExit) as error:  # whatever a plugin does on import, the others must work
         yield source.problem(f"cannot be imported: {_short(error)}", source.repair_after(error))
         return
-    for stray in strays:
-        yield source.problem(stray, source.repair)
-    hooks = 0
+    for mistake in mistakes.values():
+        yield source.problem(mistake, source.repair)
+    # pluggy refuses a plugin as a whole for one hook that it cannot call: give it the others only.
+    whole = types.ModuleType(source.name)
+    vars(whole).update(
+        (name, getattr(plugin, name)) for name in _marked(manager, plugin) if name not in mistakes
+    )
+    manager.register(whole, name=f"{source.distribution}:{source.name}")
+    count = 0
     for kind, (hook, spec_type) in KINDS.items():
-        for implementation in _implementations(manager, hook, plugin):
-            hooks += 1
+        for implementation in _implementations(manager, hook, whole):
+            count += 1
             yield from _call(source, kind, hook, spec_type, implementation.function)
     for name, hook in OBSERVED.items():
-        for implementation in _implementations(manager, hook, plugin):
-            hooks += 1
+        for implementation in _implementations(manager, hook, whole):
+            count += 1
             observers.append(_observer(source, hook, implementation))
             yield source.entry(OBSERVER, name, spec=_observer_spec(name, implementation))
-    if not hooks and not strays:
+    if not count and not mistakes:
         yield source.problem(f"implements no hook; known hooks: {', '.join(sorted(_HOOKS))}", source.repair)
 
 
@@ -138,19 +165,30 @@ def _observer_spec(name: str, implementation: pluggy.HookImpl) -> ObserverSpec:
     return ObserverSpec(name=name, target=f"{function.__module__}:{function.__name__}", summary=summary)
 
 
-def _strays(manager: pluggy.PluginManager, plugin: Any) -> Iterator[str]:
-    """The functions that look like hooks and would never be called."""
-    for name in dir(plugin):
-        options = manager.parse_hookimpl_opts(plugin, name)
-        if options is not None:
-            hook = options.get("specname") or name
-            if hook not in _HOOKS:
-                yield f"implements the unknown hook {hook!r}; {nearest(hook, _HOOKS)}"
-        elif name.startswith("fedplug_") and inspect.isroutine(getattr(plugin, name)):
+def _marked(manager: pluggy.PluginManager, plugin: Any) -> dict[str, str]:
+    """The functions of a plugin that are marked with `hookimpl`, each with the hook that it is for."""
+    options = ((name, manager.parse_hookimpl_opts(plugin, name)) for name in dir(plugin))
+    return {name: marked.get("specname") or name for name, marked in options if marked is not None}
+
+
+def _mistakes(manager: pluggy.PluginManager, plugin: Any) -> Iterator[tuple[str, str]]:
+    """The functions that look like hooks and could never be called: their names, and what is wrong."""
+    marked = _marked(manager, plugin)
+    for name, hook in marked.items():
+        if hook not in _HOOKS:
+            yield name, f"implements the unknown hook {hook!r}; {nearest(hook, _HOOKS)}"
+            continue
+        given = inspect.signature(getattr(hookspecs, hook)).parameters
+        for parameter in inspect.signature(getattr(plugin, name)).parameters.values():
+            if parameter.default is parameter.empty and parameter.name not in given:
+                takes = f"its hook {hook} takes {parameter.name!r}, which is not given to it"
+                yield name, f"{takes}; it may take {', '.join(given) or 'nothing'}"
+    for name in set(dir(plugin)) - set(marked):
+        if name.startswith("fedplug_") and inspect.isroutine(getattr(plugin, name)):
             if name in _HOOKS:
-                yield f"its function {name!r} is not marked with @hookimpl, so it is no hook"
+                yield name, f"its function {name!r} is not marked with @hookimpl, so it is no hook"
             else:
-                yield f"has a function {name!r}, which is the name of no hook; {nearest(name, _HOOKS)}"
+                yield name, f"has a function {name!r}, which is the name of no hook; {nearest(name, _HOOKS)}"
 
 
 def _call(
@@ -164,8 +202,8 @@ def _call(
         yield source.problem(f"its hook {hook} raised {_short(error)}", source.repair_after(error))
         return
     if not isinstance(declared, list | tuple):
-        got = type(declared).__name__
-        yield source.problem(f"its hook {hook} returned a {got}, not a list of {wanted}", source.repair)
+        got = "nothing" if declared is None else type(declared).__name__
+        yield source.problem(f"its hook {hook} returned {got} instead of a list of {wanted}", source.repair)
         return
     for item in declared:
         if isinstance(item, spec_type):
@@ -175,10 +213,11 @@ def _call(
                 else source.entry(kind, item.name, spec=item)
             )
         elif isinstance(item, Spec):  # in the wrong hook, but its name is known
-            reason = f"its hook {hook} returned the {type(item).__name__} {item.name!r}, not a {wanted}"
+            got = f"the {type(item).__name__} {item.name!r}"
+            reason = f"its hook {hook} returned {got} instead of {wanted}"
             yield source.problem(reason, source.repair, kind=kind, name=item.name)
         else:
-            yield source.problem(f"its hook {hook} returned {item!r}, not a {wanted}", source.repair)
+            yield source.problem(f"its hook {hook} returned {item!r} instead of {wanted}", source.repair)
 
 
 def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
@@ -198,6 +237,8 @@ def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
 
 
 def _short(error: BaseException) -> str:
-    """One line, with the type, for reasons in a list."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"
+    """One line, with the type and the place outside of fedplug, for reasons in a list."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    files = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))
+    places = [file for file in files if not file.startswith(("<", str(Path(__file__).parent), _IMPORTLIB))]
+    return f"{text} ({places[-1]})" if places else text

@@ -16,4 +16,5 @@ cd "$work"
 "$base" -m fedplug doctor
 "$base" -m fedplug examples list
 "$base" -m fedplug examples copy digits . && test -s digits.toml
+"$base" -m fedplug plugins new smoke && test -s fedplug-smoke/fedplug_smoke/encoder.py
 echo "the wheel works from another directory"

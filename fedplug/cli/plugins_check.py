@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedplug.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from fedplug.catalog import Entry
-    from fedplug.testing import Suite
+    from fedplug.testing import Result
 
 __all__ = ["add_parser"]
 
 EXIT_FAILED = 1
+_WRITTEN = ("encoder", "aggregator", "schedule")
+"""The kinds of parts that are written with arguments."""
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -26,12 +29,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.testing import run
-
     failed = total = 0
-    for title, suite in _suites(arguments.name):
+    for title, results in _checked(arguments.name):
         print(title, flush=True)
-        for result in run(suite):
+        for result in results:
             total += 1
             failed += result.status == "fail"
             # Printed one by one: all of them take half a minute.
@@ -43,39 +44,50 @@ def _run(arguments: argparse.Namespace) -> int:
     return EXIT_FAILED if failed else 0
 
 
-def _suites(name: str) -> list[tuple[str, type[Suite]]]:
-    """The suites to run, each with a title: one for every package, one for every part and example."""
+def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
+    """What is checked, with a title: every package that is meant, then every part and example."""
     from fedplug.spec import PartSpec
-    from fedplug.testing import PluginPackageSuite, parts
+    from fedplug.testing import PluginPackageSuite, run
 
     entries, example = _find(name)
-    packages = dict.fromkeys(entry.distribution for entry in entries if not entry.builtin)
-    suites: list[tuple[str, type[Suite]]] = [
-        (f"package {package}", type("Checked", (PluginPackageSuite,), {"distribution": package}))
-        for package in packages
-    ]
+    for package in dict.fromkeys(entry.distribution for entry in entries if not entry.builtin):
+        yield f"package {package}", run(type("Checked", (PluginPackageSuite,), {"distribution": package}))
     for entry in entries:
         if isinstance(entry.spec, PartSpec) and entry.status == "ok":
-            made_as = (example,) if example else entry.examples
-            suites += [(f"{entry.kind} {each}", parts.suite(entry.kind, each)) for each in made_as]
-    return suites
+            for made_as in (example,) if example else entry.examples:
+                yield f"{entry.kind} {made_as}", _of_part(entry.kind, made_as)
+
+
+def _of_part(kind: str, example: str) -> Iterator[Result]:
+    from fedplug.testing import Result, parts, run
+
+    try:
+        suite = parts.suite(kind, example)
+    except Exception as error:  # the plugin's, and no reason to leave its other parts out
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        yield Result("test_it_can_be_made", "fail", reason)
+        return
+    yield from run(suite)
 
 
 def _find(name: str) -> tuple[list[Entry], str | None]:
     """The entries that are meant, and how to make the part where the name says it."""
-    from fedplug import expression
     from fedplug.manager import catalog
 
-    entries = catalog().entries
-    found = [entry for entry in entries if name in (entry.name, entry.distribution)]
-    if found:
-        return found, None
     try:
-        first = expression.parse(name)[0].name
+        return catalog().about(name), None
+    except UnknownNameError:
+        found = [entry for entry in catalog().about(_first_word(name)) if entry.kind in _WRITTEN]
+        if found:
+            return found, name
+        raise
+
+
+def _first_word(text: str) -> str:
+    """The name of the first part of an expression; the text itself if it is none."""
+    from fedplug import expression
+
+    try:
+        return expression.parse(text)[0].name
     except ConfigError:
-        first = name
-    found = [entry for entry in entries if first == entry.name and entry.kind != "store"]
-    if not found:
-        known = {entry.name for entry in entries} | {entry.distribution for entry in entries}
-        raise UnknownNameError("plugin", first, known)
-    return found, name
+        return text

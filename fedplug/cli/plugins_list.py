@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
+
+if TYPE_CHECKING:
+    from fedplug.catalog import Entry
 
 __all__ = ["add_parser"]
 
@@ -26,11 +29,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
         print(json.dumps([entry.to_json() for entry in entries], indent=2))
         return 0
-    rows = [
-        (entry.kind, entry.name, entry.origin, entry.status, entry.spec.summary if entry.spec else "")
-        for entry in entries
-    ]
+    rows = [(entry.kind, entry.name, entry.origin, entry.status, _summary(entry)) for entry in entries]
     print(table.render(("KIND", "NAME", "FROM", "STATUS", "SUMMARY"), rows))
     for entry in catalog().problems():
         print(f"\n{entry.kind} {entry.name} ({entry.origin}): {entry.reason}\n  fix: {entry.fix}")
     return 0
+
+
+def _summary(entry: Entry) -> str:
+    if entry.status == "disabled":  # as it was asked for: that is no problem, and no more is said about it
+        return entry.reason
+    return entry.spec.summary if entry.spec else ""

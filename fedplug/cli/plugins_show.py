@@ -13,7 +13,6 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
-from fedplug.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from fedplug.catalog import Entry
@@ -36,13 +35,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedplug import api
     from fedplug.manager import catalog
 
-    entries = catalog().entries
-    found = [entry for entry in entries if arguments.name in (entry.name, entry.distribution)]
-    if not found:
-        known = {entry.name for entry in entries} | {entry.distribution for entry in entries}
-        raise UnknownNameError("plugin", arguments.name, known)
     make: dict[str, Callable[[str], Any]] = {"encoder": api.encoder, "aggregator": api.aggregator}
-    for position, entry in enumerate(found):
+    for position, entry in enumerate(catalog().about(arguments.name)):
         print("\n" * (position > 0) + _described(entry.to_json()), flush=True)
         if entry.status == "ok" and entry.kind in make:
             print(_examined(entry, make[entry.kind]), flush=True)

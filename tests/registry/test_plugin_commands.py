@@ -27,7 +27,7 @@ def test_list_shows_every_part_and_every_problem_with_its_fix(capsys):
     assert any(
         line.split()[:5] == ["plugin", "broken_codec", "broken-codec", "1.0", "broken"] for line in lines
     )
-    assert any(line.endswith("No module named 'a_module_that_is_not_there'") for line in lines)
+    assert any("No module named 'a_module_that_is_not_there'" in line for line in lines)
     assert any("fix: " in line and "pip uninstall broken-codec" in line for line in lines)
 
 
@@ -81,4 +81,27 @@ def test_show_does_not_import_parts_that_promise_nothing():
 
 def test_show_of_an_unknown_name_names_the_nearest(capsys):
     assert main(["plugins", "show", "tpok"]) == 2
-    assert capsys.readouterr().err == "fedplug: error: unknown plugin 'tpok'; did you mean 'topk'?\n"
+    assert (
+        capsys.readouterr().err
+        == "fedplug: error: unknown part or distribution 'tpok'; did you mean 'topk'?\n"
+    )
+
+
+def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, capsys):
+    install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
+    assert main(["plugins", "check", "abstract"]) == 1
+    output = capsys.readouterr().out
+    assert "ok    every class can be imported" in output
+    assert "  fail  it can be made\n        ConfigError: encoder 'abstract' refuses its arguments: " in output
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tpok(0.1)", "unknown part or distribution 'tpok'; did you mean 'topk'?"),
+        ("sqlite(3)", "unknown part or distribution 'sqlite(3)'; did you mean 'sqlite'?"),
+    ],
+)
+def test_check_of_an_unknown_name_names_the_nearest(name, message, capsys):
+    assert main(["plugins", "check", name]) == 2
+    assert message in capsys.readouterr().err

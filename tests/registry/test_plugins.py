@@ -130,14 +130,16 @@ def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(instal
     )
     assert manager.resolve("store", "acme") is collections.OrderedDict
     (problem,) = manager.catalog().problems()
-    assert problem.reason == "its hook fedplug_encoders raised ValueError: boom"
+    assert problem.reason.startswith("its hook fedplug_encoders raised ValueError: boom (")
+    assert problem.reason.endswith("acme_codec.py:7)")
 
 
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        ("42", "returned a int, not a list of EncoderSpec"),
-        ("['topk2']", "returned 'topk2', not a EncoderSpec"),
+        ("42", "returned int instead of a list of EncoderSpec"),
+        ("None", "returned nothing instead of a list of EncoderSpec"),
+        ("['topk2']", "returned 'topk2' instead of EncoderSpec"),
         ("[EncoderSpec(name='Bad Name', target='a:B', summary='')]", "the name is not valid"),
         ("[EncoderSpec(name='lambda', target='a:B', summary='')]", "no Python keyword"),
         ("[EncoderSpec(name='acme', target='a.b', summary='')]", "write 'package.module:Class'"),
@@ -179,7 +181,7 @@ def test_a_wrong_item_leaves_its_neighbours_alone_and_is_reported_under_its_own_
         """,
     )
     assert manager.resolve("encoder", "acme") is collections.OrderedDict
-    with pytest.raises(PluginError, match="returned the StoreSpec 'misplaced', not a EncoderSpec"):
+    with pytest.raises(PluginError, match="returned the StoreSpec 'misplaced' instead of EncoderSpec"):
         manager.resolve("encoder", "misplaced")
 
 
@@ -190,6 +192,22 @@ def test_a_name_two_plugins_claim_belongs_to_neither_and_both_are_named(install_
     with pytest.raises(PluginError, match=r"'shared' is declared by acme-codec 1\.0 and other-codec 3\.0"):
         manager.resolve("encoder", "shared")
     assert_the_rest_works()
+
+
+def test_a_name_that_a_plugin_declares_twice_is_its_own_mistake(install):
+    install(
+        "acme-codec",
+        """
+        from fedplug.hookspecs import hookimpl
+        from fedplug.spec import EncoderSpec
+
+        @hookimpl
+        def fedplug_encoders():
+            return 2 * [EncoderSpec(name="acme", target="collections:OrderedDict", summary="")]
+        """,
+    )
+    with pytest.raises(PluginError, match=r"declared by acme-codec 1\.0 more than once; tell the authors of"):
+        manager.resolve("encoder", "acme")
 
 
 def test_a_built_in_keeps_its_name(install_encoder):
@@ -231,7 +249,14 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
         ),
         ("def fedplug_encoders():\n    return []", "'fedplug_encoders' is not marked with @hookimpl"),
         ("", "implements no hook; known hooks: fedplug_aggregators, fedplug_encoders, fedplug_op_libraries"),
-        ("@hookimpl\ndef fedplug_encoders(config):\n    return []", "can not be found in the hookspec"),
+        (
+            "@hookimpl\ndef fedplug_encoders(config):\n    return []",
+            "fedplug_encoders takes 'config', which is not given to it; it may take nothing",
+        ),
+        (
+            "@hookimpl\ndef fedplug_process_built(model):\n    pass",
+            "fedplug_process_built takes 'model', which is not given to it; it may take process",
+        ),
     ],
 )
 def test_a_function_that_would_never_be_called_is_reported(install, source, reason):
@@ -241,10 +266,17 @@ def test_a_function_that_would_never_be_called_is_reported(install, source, reas
     assert reason in entry.reason
 
 
-def test_an_unknown_hook_leaves_the_plugins_other_parts_alone(install):
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [
+        ("fedplug_schedulez()", "unknown hook 'fedplug_schedulez'"),
+        ("fedplug_schedules(config)", "fedplug_schedules takes 'config'"),
+    ],
+)
+def test_a_hook_that_cannot_be_called_leaves_the_plugins_other_parts_alone(install, definition, reason):
     install(
         "acme-codec",
-        """
+        f"""
         from fedplug.hookspecs import hookimpl
         from fedplug.spec import EncoderSpec
 
@@ -253,13 +285,13 @@ def test_an_unknown_hook_leaves_the_plugins_other_parts_alone(install):
             return [EncoderSpec(name="acme", target="collections:OrderedDict", summary="")]
 
         @hookimpl
-        def fedplug_schedulez():
+        def {definition}:
             return []
         """,
     )
     assert manager.resolve("encoder", "acme") is collections.OrderedDict
     (problem,) = manager.catalog().problems()
-    assert "unknown hook 'fedplug_schedulez'" in problem.reason
+    assert reason in problem.reason
 
 
 @pytest.mark.parametrize(("group", "upgrade"), [("fedplug.v2", "fedplug"), ("fedplug.v0", "acme-codec")])
@@ -293,7 +325,21 @@ def test_the_environment_can_name_the_distributions_to_load(install_encoder, mon
     fresh_catalog.cache_clear()
     assert the_entry_of(manager.catalog(), "other-codec").status == "ok"
     assert the_entry_of(manager.catalog(), "acme-codec").status == "disabled"
+    assert not manager.catalog().problems()
     assert module not in sys.modules
     monkeypatch.setenv("FEDPLUG_PLUGINS", "")
     fresh_catalog.cache_clear()
     assert {entry.distribution for entry in manager.catalog().entries if entry.status == "ok"} == {"fedplug"}
+
+
+def test_a_distribution_to_load_that_is_not_installed_is_told_with_the_nearest(
+    install_encoder, monkeypatch, fresh_catalog
+):
+    install_encoder("acme-codec", "acme")
+    monkeypatch.setenv("FEDPLUG_PLUGINS", "acme-kodec")
+    fresh_catalog.cache_clear()
+    (problem,) = manager.catalog().problems()
+    assert problem.reason.startswith(
+        "named in FEDPLUG_PLUGINS, and no such plugin is installed; did you mean"
+    )
+    assert "'acme-codec'" in problem.reason

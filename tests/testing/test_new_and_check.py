@@ -72,11 +72,6 @@ def test_new_refuses_what_cannot_be_a_name(name, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_check_of_an_unknown_name_names_the_nearest(capsys):
-    assert main(["plugins", "check", "tpok(0.1)"]) == 2
-    assert "did you mean 'topk'?" in capsys.readouterr().err
-
-
 def test_check_of_a_store_says_what_is_ok_and_ends_with_0(capsys):
     assert main(["plugins", "check", "memory"]) == 0
     output = capsys.readouterr().out
