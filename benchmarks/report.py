@@ -17,6 +17,11 @@ from typing import Any
 
 KERNELS = ["kernel, drop", "kernel, error", "op, error"]
 PEERS = ["TensorFlow composite", "NumPy argpartition", "torch.topk"]
+ABOUT_TOPK = (
+    "The floor is `residual += delta` in NumPy, on one thread. The kernel updates the residual in place;",
+    "the op, as Python holds its arguments, writes a new one. An empty call is one of a `tf.function` that",
+    "takes and returns as many tensors and does nothing.",
+)
 Medians = dict[tuple[Any, ...], dict[str, float]]
 
 
@@ -90,10 +95,13 @@ def model_table(run: dict[str, Any]) -> list[str]:
 
 def scatter_table(run: dict[str, Any]) -> list[str]:
     cases = medians(run, "scatter", "count", "share", "entries")
-    peers = list(dict.fromkeys(way for ways in cases.values() for way in ways if way != "kernel"))
-    header = ["payloads", "k / n", "kernel, ms", "entries / s", *(f"{way}, x kernel" for way in peers)]
+    ours = ["kernel", "zeros and kernel", "zeros and op"]
+    peers = list(dict.fromkeys(way for ways in cases.values() for way in ways if way not in ours))
+    header = ["payloads", "k / n", "kernel, ms", "entries / s", "zeros and op, x zeros and kernel"]
+    header += [f"{way}, x kernel" for way in peers]
     rows = [
         [str(count), str(share), milliseconds(ways, "kernel"), f"{entries / ways['kernel']:.2e}"]
+        + [ratio(ways, "zeros and op", "zeros and kernel")]
         + [ratio(ways, way, "kernel") for way in peers]
         for (count, share, entries), ways in cases.items()
     ]
@@ -123,7 +131,7 @@ def machine(run: dict[str, Any]) -> list[str]:
 def page(run: dict[str, Any], stem: str) -> str:
     lines = ["# CPU kernels", "", "Written by `make bench`; float32, medians, ratios within one process.", ""]
     lines += machine(run)
-    lines += ["## Top-k with residual", "", "The floor is `residual += delta` in NumPy, on one thread.", ""]
+    lines += ["## Top-k with residual", "", *ABOUT_TOPK, ""]
     lines += topk_table(run)
     lines += [
         f"![Time over the floor]({stem}_floor.svg)",
