@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/status.h"
 
 namespace fedplug {
@@ -53,7 +54,7 @@ class FrameOp : public HeaderOp {
     Tensor* container;
     const std::int64_t bytes =
         ContainerBytes(header_bytes(), body.NumElements());
-    OP_REQUIRES_OK(context, context->allocate_output(0, {bytes}, &container));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {bytes}, &container));
     WriteContainer(header(), header_bytes(), body.flat<std::uint8_t>().data(),
                    body.NumElements(), container->flat<std::uint8_t>().data());
   }
@@ -74,7 +75,7 @@ class UnframeOp : public HeaderOp {
     // A copy, as a part of a buffer would not be aligned as TensorFlow's
     // kernels need it.
     Tensor* body;
-    OP_REQUIRES_OK(context, context->allocate_output(0, {range.bytes}, &body));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {range.bytes}, &body));
     std::copy_n(data + range.begin, range.bytes,
                 body->flat<std::uint8_t>().data());
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/status.h"
 
 namespace fedplug {
@@ -62,7 +63,7 @@ class EncodeIndicesOp : public OpKernel {
                                 indices.NumElements(), size, form_, &bytes)));
     Tensor* code;
     const auto length = static_cast<std::int64_t>(bytes.size());
-    OP_REQUIRES_OK(context, context->allocate_output(0, {length}, &code));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {length}, &code));
     std::copy(bytes.begin(), bytes.end(), code->flat<std::uint8_t>().data());
   }
 
@@ -88,7 +89,7 @@ class DecodeIndicesOp : public OpKernel {
     OP_REQUIRES_OK(context, ToTensorFlow(CheckIndexCode(bytes, length, count,
                                                         size, form_)));
     Tensor* indices;
-    OP_REQUIRES_OK(context, context->allocate_output(0, {count}, &indices));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &indices));
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeIndices(
                                 bytes, length, count, size, form_,
                                 indices->flat<std::int32_t>().data())));

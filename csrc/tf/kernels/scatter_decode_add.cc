@@ -6,6 +6,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/scatter_decode_add_inputs.h"
 #include "tf/kernels/status.h"
@@ -33,8 +34,8 @@ class ScatterDecodeAddOp : public OpKernel {
     // core promises just that; so the accumulator's own buffer can be handed
     // over at once.
     Tensor* sum;
-    OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
-                                {0}, 0, accumulator.shape(), &sum));
+    OP_REQUIRES_OK(context, ForwardInputOrAllocateOutput(
+                                context, 0, 0, accumulator.shape(), &sum));
     if (!sum->SharesBufferWith(accumulator)) {
       std::copy_n(accumulator.flat<T>().data(), accumulator.NumElements(),
                   sum->flat<T>().data());

@@ -7,6 +7,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
 #include "tf/kernels/topk_residual_inputs.h"
@@ -36,10 +37,11 @@ class TopKResidualOp : public OpKernel {
 
     const TensorShape selected({std::min(k, n)});
     Tensor *values, *indices, *new_residual, *non_finite_tensor;
-    OP_REQUIRES_OK(context, context->allocate_output(0, selected, &values));
-    OP_REQUIRES_OK(context, context->allocate_output(1, selected, &indices));
-    OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
-                                {1}, 2, residual.shape(), &new_residual));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, selected, &values));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 1, selected, &indices));
+    OP_REQUIRES_OK(context,
+                   ForwardInputOrAllocateOutput(context, 1, 2, residual.shape(),
+                                                &new_residual));
     OP_REQUIRES_OK(context,
                    context->allocate_output(3, {}, &non_finite_tensor));
 

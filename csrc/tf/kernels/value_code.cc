@@ -8,6 +8,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
 
@@ -64,7 +65,7 @@ class EncodeValuesOp : public OpKernel {
 
     Tensor* data;
     const std::int64_t bytes = ValueCodeBytes(code_, count, sizeof(T));
-    OP_REQUIRES_OK(context, context->allocate_output(0, {bytes}, &data));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {bytes}, &data));
     IntraOpPool pool(context);
     std::int64_t non_finite;
     OP_REQUIRES_OK(
@@ -95,7 +96,7 @@ class DecodeValuesOp : public OpKernel {
                                               bytes, count, code_, sizeof(T))));
 
     Tensor* values;
-    OP_REQUIRES_OK(context, context->allocate_output(0, {count}, &values));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &values));
     IntraOpPool pool(context);
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeValues(
                                 data.flat<std::uint8_t>().data(), bytes, count,

@@ -1,0 +1,114 @@
+// The pool of blocks: what was given back is used again, within its limits, by
+// any number of threads.
+#include "core/block_pool.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "tests/test.h"
+
+namespace fedplug::testing {
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+constexpr BlockPool::Limits kLimits = {64 * kMiB, 1000};
+
+TEST(BlockPool, GivesTheBlockThatWasGivenBackToTheNextOfAboutItsSize) {
+  BlockPool pool(kLimits);
+  void* const first = pool.Take(10 * kMiB);
+  pool.GiveBack(first);
+  void* const second = pool.Take(10 * kMiB - 1000);
+  EXPECT_EQ(second, first);
+  pool.GiveBack(second);
+}
+
+TEST(BlockPool, DoesNotGiveABlockToTwo) {
+  BlockPool pool(kLimits);
+  void* const first = pool.Take(kMiB);
+  void* const second = pool.Take(kMiB);
+  EXPECT_TRUE(first != second);
+  pool.GiveBack(first);
+  pool.GiveBack(second);
+  // The one used last is the likelier to be in the cache.
+  void* const third = pool.Take(kMiB);
+  EXPECT_EQ(third, second);
+  pool.GiveBack(third);
+}
+
+TEST(BlockPool, DoesNotWasteALargeBlockOnASmallResult) {
+  BlockPool pool(kLimits);
+  void* const large = pool.Take(10 * kMiB);
+  pool.GiveBack(large);
+  void* const small = pool.Take(8 * kMiB);
+  EXPECT_TRUE(small != large);
+  pool.GiveBack(small);
+}
+
+TEST(BlockPool, GivesAlignedBlocksOfTheWholeSize) {
+  BlockPool pool(kLimits);
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{4097}, 3 * kMiB + 7}) {
+    void* const block = pool.Take(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % BlockPool::kAlignment,
+              std::uintptr_t{0});
+    std::memset(block, 1, bytes);
+    pool.GiveBack(block);
+  }
+}
+
+TEST(BlockPool, KeepsNoMoreThanItsLimit) {
+  BlockPool pool({10 * kMiB, 1000});
+  std::vector<void*> blocks(20);
+  for (void*& block : blocks) block = pool.Take(kMiB);
+  EXPECT_EQ(pool.IdleBytes(), std::size_t{0});
+  for (void* const block : blocks) pool.GiveBack(block);
+  EXPECT_EQ(pool.IdleBytes(), 10 * kMiB);
+
+  void* const too_large = pool.Take(11 * kMiB);
+  pool.GiveBack(too_large);
+  EXPECT_TRUE(pool.IdleBytes() <= 10 * kMiB);
+}
+
+TEST(BlockPool, GivesUpWhatNobodyHasUsedForLong) {
+  BlockPool pool({64 * kMiB, 5});
+  pool.GiveBack(pool.Take(32 * kMiB));
+  for (int take = 0; take < 5; ++take) pool.GiveBack(pool.Take(kMiB));
+  EXPECT_EQ(pool.IdleBytes(), 33 * kMiB);
+  pool.GiveBack(pool.Take(kMiB));
+  EXPECT_EQ(pool.IdleBytes(), kMiB);
+}
+
+TEST(BlockPool, SaysThatThereIsNotThatMuchMemory) {
+  BlockPool pool(kLimits);
+  EXPECT_TRUE(pool.Take(std::numeric_limits<std::size_t>::max()) == nullptr);
+}
+
+TEST(BlockPool, ServesSeveralThreadsAtOnce) {
+  BlockPool pool({4 * kMiB, 20});
+  std::vector<std::thread> threads;
+  std::vector<int> damaged(4);
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < 200; ++round) {
+        const std::size_t bytes =
+            kMiB * static_cast<std::size_t>(1 + round % 3);
+        auto* const block = static_cast<char*>(pool.Take(bytes));
+        block[0] = block[bytes - 1] = static_cast<char>(thread);
+        std::this_thread::yield();
+        damaged[static_cast<std::size_t>(thread)] +=
+            block[0] != thread || block[bytes - 1] != thread;
+        pool.GiveBack(block);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(damaged, std::vector<int>(4, 0));
+  EXPECT_TRUE(pool.IdleBytes() <= 4 * kMiB);
+}
+
+}  // namespace
+}  // namespace fedplug::testing

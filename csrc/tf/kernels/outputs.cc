@@ -1,0 +1,88 @@
+#include "tf/kernels/outputs.h"
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "core/block_pool.h"
+#include "tensorflow/core/framework/allocator.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+// Below this malloc keeps what is freed, and its pages, to itself.
+constexpr std::size_t kPooledFrom = std::size_t{256} << 10;
+
+// Enough for the outputs of an update of 10^8 parameters. A block is not kept
+// for long by a process that has gone on to other sizes.
+constexpr BlockPool::Limits kLimits = {std::size_t{512} << 20, 1024};
+
+class PooledAllocator final : public tensorflow::Allocator {
+ public:
+  std::string Name() override { return "fedplug"; }
+
+  void* AllocateRaw([[maybe_unused]] std::size_t alignment,
+                    std::size_t bytes) override {
+    static_assert(kAllocatorAlignment <= BlockPool::kAlignment &&
+                      EIGEN_MAX_ALIGN_BYTES <= BlockPool::kAlignment,
+                  "TensorFlow's kernels rely on this alignment");
+    return pool_.Take(bytes);
+  }
+
+  void DeallocateRaw(void* block) override { pool_.GiveBack(block); }
+
+ private:
+  BlockPool pool_{kLimits};
+};
+
+// Never destroyed: tensors may be gone later than anything else.
+tensorflow::Allocator* TheAllocator() {
+  static auto* const allocator = new PooledAllocator;
+  return allocator;
+}
+
+// Whether TensorFlow would ask malloc for this output. With oneDNN it has an
+// allocator that keeps memory itself, and what goes on to a GPU needs memory of
+// another kind.
+bool ComesFromMalloc(OpKernelContext* context, int index) {
+  return context->get_allocator(context->output_alloc_attr(index))->Name() ==
+         "cpu";
+}
+
+}  // namespace
+
+tensorflow::Status AllocateOutput(OpKernelContext* context, int index,
+                                  const TensorShape& shape, Tensor** output) {
+  const tensorflow::DataType type = context->expected_output_dtype(index);
+  const std::size_t bytes =
+      static_cast<std::size_t>(shape.num_elements()) *
+      static_cast<std::size_t>(tensorflow::DataTypeSize(type));
+  if (bytes < kPooledFrom || !ComesFromMalloc(context, index)) {
+    return context->allocate_output(index, shape, output);
+  }
+  Tensor tensor(TheAllocator(), type, shape);
+  if (!tensor.IsInitialized()) {
+    return tensorflow::errors::ResourceExhausted(
+        "there is no memory for an output of shape ", shape.DebugString());
+  }
+  context->set_output(index, std::move(tensor));
+  *output = context->mutable_output(index);
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status ForwardInputOrAllocateOutput(OpKernelContext* context,
+                                                int input, int index,
+                                                const TensorShape& shape,
+                                                Tensor** output) {
+  if (context->forward_input_to_output_with_shape(input, index, shape,
+                                                  output)) {
+    return tensorflow::OkStatus();
+  }
+  return AllocateOutput(context, index, shape, output);
+}
+
+}  // namespace fedplug
