@@ -1,5 +1,5 @@
-// What Fedplug>TopKResidual asks of its attribute and its inputs, on any
-// device.
+// What Fedplug>TopKResidual and Fedplug>TopKResidualOfAll ask of their
+// attribute and their inputs, on any device.
 #ifndef FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
 #define FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
 
@@ -44,6 +44,20 @@ inline tensorflow::Status CheckTopKResidualInputs(
         residual.DebugString(), "; the two must be equal");
   }
   return CheckTopKCount(context->input(2));
+}
+
+// Of each tensor of a list.
+inline tensorflow::Status CheckTopKListInputs(
+    const tensorflow::OpInputList& deltas,
+    const tensorflow::OpInputList& residuals) {
+  for (int t = 0; t < deltas.size(); ++t) {
+    if (deltas[t].shape() == residuals[t].shape()) continue;
+    return tensorflow::errors::InvalidArgument(
+        "delta ", t, " has shape ", deltas[t].shape().DebugString(),
+        " but its residual has ", residuals[t].shape().DebugString(),
+        "; the two must be equal");
+  }
+  return tensorflow::OkStatus();
 }
 
 }  // namespace fedplug

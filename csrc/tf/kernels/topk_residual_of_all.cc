@@ -7,6 +7,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
 #include "tf/kernels/topk_residual_inputs.h"
@@ -34,22 +35,17 @@ class TopKResidualOfAllOp : public OpKernel {
     OP_REQUIRES_OK(context, context->input_list("deltas", &deltas));
     OP_REQUIRES_OK(context, context->input_list("residuals", &residuals));
     const int tensors = deltas.size();
+    OP_REQUIRES_OK(context, CheckTopKListInputs(deltas, residuals));
     OP_REQUIRES_OK(context, CheckTopKCount(context->input(2 * tensors)));
     const std::int64_t k = context->input(2 * tensors).scalar<std::int64_t>()();
 
     std::int64_t n = 0;
     std::vector<TensorUpdate<CoreType<T>>> updates;
     for (int t = 0; t < tensors; ++t) {
-      OP_REQUIRES(
-          context, deltas[t].shape() == residuals[t].shape(),
-          tensorflow::errors::InvalidArgument(
-              "delta ", t, " has shape ", deltas[t].shape().DebugString(),
-              " but its residual has ", residuals[t].shape().DebugString(),
-              "; the two must be equal"));
       Tensor* new_residual;
-      OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
-                                  {tensors + t}, 3 + t, residuals[t].shape(),
-                                  &new_residual));
+      OP_REQUIRES_OK(context, ForwardInputOrAllocateOutput(
+                                  context, tensors + t, 3 + t,
+                                  residuals[t].shape(), &new_residual));
       updates.push_back({Elements<T>(deltas[t]), Elements<T>(residuals[t]),
                          MutableElements<T>(new_residual),
                          deltas[t].NumElements()});
@@ -57,8 +53,8 @@ class TopKResidualOfAllOp : public OpKernel {
     }
     const TensorShape selected({std::min(k, n)});
     Tensor *values, *indices, *row_splits, *non_finite_tensor;
-    OP_REQUIRES_OK(context, context->allocate_output(0, selected, &values));
-    OP_REQUIRES_OK(context, context->allocate_output(1, selected, &indices));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, selected, &values));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 1, selected, &indices));
     OP_REQUIRES_OK(context,
                    context->allocate_output(2, {tensors + 1}, &row_splits));
     OP_REQUIRES_OK(

@@ -1,0 +1,122 @@
+// Fedplug>TopKResidualOfAll on a GPU: check, allocate, queue on the op's
+// stream.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cuda/copy.h"
+#include "cuda/topk_residual.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/register_types.h"
+#include "tf/kernels/element_type.h"
+#include "tf/kernels/gpu.h"
+#include "tf/kernels/status.h"
+#include "tf/kernels/topk_residual_inputs.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpInputList;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+template <typename T>
+class TopKResidualOfAllGpuOp : public OpKernel {
+ public:
+  explicit TopKResidualOfAllGpuOp(OpKernelConstruction* context)
+      : OpKernel(context) {
+    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    OpInputList deltas, residuals;
+    OP_REQUIRES_OK(context, context->input_list("deltas", &deltas));
+    OP_REQUIRES_OK(context, context->input_list("residuals", &residuals));
+    const int tensors = deltas.size();
+    OP_REQUIRES_OK(context, CheckTopKListInputs(deltas, residuals));
+    OP_REQUIRES_OK(context, CheckTopKCount(context->input(2 * tensors)));
+    const std::int64_t k = context->input(2 * tensors).scalar<std::int64_t>()();
+
+    std::int64_t n = 0;
+    for (const Tensor& delta : deltas) n += delta.NumElements();
+    OP_REQUIRES(
+        context, n <= INT32_MAX,
+        tensorflow::errors::InvalidArgument("n = ", n, " is not in [0, 2^31)"));
+    Updates updates;
+    for (int t = 0; t < tensors; ++t) {
+      Tensor* new_residual;
+      OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
+                                  {tensors + t}, 3 + t, residuals[t].shape(),
+                                  &new_residual));
+      updates.push_back({Elements<T>(deltas[t]), Elements<T>(residuals[t]),
+                         MutableElements<T>(new_residual),
+                         deltas[t].NumElements()});
+    }
+    const TensorShape selected({std::min(k, n)});
+    Tensor *values, *indices, *row_splits, *non_finite;
+    OP_REQUIRES_OK(context, context->allocate_output(0, selected, &values));
+    OP_REQUIRES_OK(context, context->allocate_output(1, selected, &indices));
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(2, {tensors + 1}, &row_splits));
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(3 + tensors, {}, &non_finite));
+
+    Scratch workspace, reports;
+    OP_REQUIRES_OK(context, workspace.Allocate(
+                                context, cuda::TopKResidualOfAllWorkspaceBytes(
+                                             updates.data(), tensors)));
+    OP_REQUIRES_OK(
+        context,
+        reports.Allocate(context, updates.size() * sizeof(cuda::TopKReport)));
+    CUstream_st* const stream = StreamOf(context);
+    OP_REQUIRES_OK(
+        context, ToTensorFlow(cuda::TopKResidualOfAll(
+                     updates.data(), tensors, k, policy_, workspace.As<void>(),
+                     workspace.bytes(), MutableElements<T>(values),
+                     indices->flat<std::int32_t>().data(),
+                     row_splits->flat<std::int64_t>().data(),
+                     reports.As<cuda::TopKReport>(), stream)));
+    OP_REQUIRES_OK(context,
+                   ToTensorFlow(Judge(updates, reports.As<cuda::TopKReport>(),
+                                      non_finite, stream)));
+  }
+
+ private:
+  using Updates = std::vector<TensorUpdate<CoreType<T>>>;
+
+  // Waits for what the GPU has to say of each tensor: the op may have to fail,
+  // and the number of all that was dropped is added up on the host.
+  Status Judge(const Updates& updates, const cuda::TopKReport* reports,
+               Tensor* non_finite, CUstream_st* stream) const {
+    std::vector<cuda::TopKReport> found(updates.size());
+    if (Status status =
+            cuda::Fetch(found.data(), reports,
+                        found.size() * sizeof(cuda::TopKReport), stream);
+        !status.ok()) {
+      return status;
+    }
+    std::vector<std::int64_t> sizes;
+    for (const auto& update : updates) sizes.push_back(update.n);
+    std::int64_t& dropped = non_finite->scalar<std::int64_t>()() = 0;
+    for (const cuda::TopKReport& report : found) dropped += report.non_finite;
+    return cuda::ToStatus(found, sizes, policy_);
+  }
+
+  NonFinitePolicy policy_;
+};
+
+#define FEDPLUG_REGISTER(T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>TopKResidualOfAll")   \
+                              .Device(tensorflow::DEVICE_GPU) \
+                              .HostMemory("k")                \
+                              .HostMemory("nonfinite")        \
+                              .TypeConstraint<T>("T"),        \
+                          TopKResidualOfAllGpuOp<T>)
+FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+#undef FEDPLUG_REGISTER
+
+}  // namespace
+}  // namespace fedplug
