@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import Payload, Quantizer, bit_packing, blocks, tensor_bytes
+from fedplug.encoders import PackedSymbols, Payload, Quantizer, bit_packing, blocks, tensor_bytes
 from fedplug.encoders.arithmetic import check_seed, wide_dtype, widened
 from fedplug.encoders.checks import require
 from fedplug.errors import ConfigError
@@ -117,10 +117,8 @@ class Eden(Quantizer):
 
     def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
         """Refuses another number of bits or another length, and scales that are not valid."""
-        size = hadamard.block_size(count)
-        blocks_needed = (count + size - 1) // size
         wide = wide_dtype(dtype)
-        codes_at = _HEADER_BYTES + blocks_needed * wide.size
+        codes_at, number, bits = self.symbols(count, dtype)
         with require(tf.size(data) >= codes_at, "an eden payload is too short to hold its scales"):
             data = tf.identity(data)
         with require(
@@ -128,10 +126,15 @@ class Eden(Quantizer):
         ):
             key = tensor_bytes.from_bytes(data[1:_HEADER_BYTES], tf.int32)
         scales = blocks.scales_from_bytes(data[_HEADER_BYTES:codes_at], wide, "an eden payload")
-        codes = bit_packing.unpack(
-            data[codes_at:], blocks_needed * size, self._bits, "the codes of an eden payload"
-        )
+        codes = bit_packing.unpack(data[codes_at:], number, bits, "the codes of an eden payload")
         return {"codes": codes, "scales": scales, "key": key, "count": tf.cast(count, tf.int32)}
+
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+        """The numbers of the levels, which are not all as likely."""
+        size = hadamard.block_size(count)
+        blocks_needed = (count + size - 1) // size
+        start = _HEADER_BYTES + blocks_needed * wide_dtype(dtype).size
+        return PackedSymbols(start, blocks_needed * size, self._bits)
 
     def _key(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
         content = tf.bitcast(ops.crc32(tensor_bytes.to_bytes(values)), tf.int32)
