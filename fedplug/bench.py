@@ -43,6 +43,9 @@ _RUNS = 5
 _CLIENTS = 8
 _KEPT = 100
 """One in so many elements is sent."""
+_BITS = 4
+_BLOCK = 512
+"""Of the levels that are symbols to code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,9 @@ def kernel_figures(elements: int) -> Iterator[KernelFigures]:
     count = elements // _KEPT
     values, indices = kernels.topk_residual(delta, residual.copy(), count)
     code = kernels.encode_indices(indices, elements)
+    packed = kernels.encode_values(delta, "qsgd", bits=_BITS, block_size=_BLOCK)
+    packed = packed[len(packed) - (elements * _BITS + 7) // 8 :]  # the levels, without their scales
+    symbols = kernels.encode_symbols(packed, elements, bits=_BITS)
     splits = np.arange(_CLIENTS + 1, dtype=np.int64) * count
     all_values, all_indices = np.tile(values, _CLIENTS), np.tile(indices, _CLIENTS)
     calls: dict[str, Callable[[], object]] = {
@@ -111,6 +117,8 @@ def kernel_figures(elements: int) -> Iterator[KernelFigures]:
         ),
         "encode_indices, 1 %": lambda: kernels.encode_indices(indices, elements),
         "decode_indices, 1 %": lambda: kernels.decode_indices(code, count, elements),
+        f"encode_symbols, {_BITS} bits": lambda: kernels.encode_symbols(packed, elements, bits=_BITS),
+        f"decode_symbols, {_BITS} bits": lambda: kernels.decode_symbols(symbols, elements, bits=_BITS),
     }
     copying = _best(calls["copy"])
     for name, call in calls.items():

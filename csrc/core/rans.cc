@@ -145,6 +145,7 @@ bool Decoder::Decode(std::int64_t n, std::uint8_t* symbols) {
     symbols += done;
   }
 #endif
+  static_cast<void>(level_);
   return DecodeIn<kMostLanes>(n, symbols);
 }
 

@@ -126,8 +126,8 @@ TEST(SymbolCode, ManySymbolsHaveMoreLanes) {
 
 TEST(SymbolCode, TakesOnePercentMoreThanTheEntropyAtMost) {
   Random random(3);
-  for (const int bits : {1, 2, 4, 6, 8}) {
-    for (const double spread : {0.3, 1.0, 8.0, 41.0}) {
+  for (const int bits : {2, 4, 8}) {
+    for (const double spread : {0.3, 2.0, 41.0}) {
       SCOPED_TRACE("bits " + std::to_string(bits) + ", spread " +
                    std::to_string(spread));
       const Bytes symbols = RandomSymbols(1000000, bits, spread, random);
