@@ -53,14 +53,18 @@ bool ForEachBlock(const Range& share, const Body& body) {
   return true;
 }
 
-// Calls body(share, t) for every task's share, and says whether all were good.
+// Calls body(share, t) for every task's share, whole blocks, and says whether
+// all were good.
 template <typename Body>
 bool ForEachShare(std::int64_t n, int tasks, Parallel& parallel,
                   const Body& body) {
+  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
   std::atomic<bool> good{true};
   parallel.Run(tasks, [&](int t) {
     const DefaultFloatEnvironment environment;
-    if (!body(TileOf(n, tasks, t), t)) good = false;
+    const Range mine = TileOf(blocks, tasks, t);
+    const Range share{mine.begin * kBlock, std::min(n, mine.end * kBlock)};
+    if (!body(share, t)) good = false;
   });
   return good;
 }
