@@ -31,7 +31,7 @@ class ApproxTopK(CountingSparsifier):
     are taken. Zeros are never sent. With error feedback the others wait on the client:
     ``decode(payload) + residual' == a`` bit for bit.
 
-    Where the compiled ops run, the exact `TopK` is about as fast; what a sample saves is the sort that plain
+    Where the compiled ops run, the exact `TopK` is the faster one; what a sample saves is the sort that plain
     TensorFlow needs for it (lowering "reference", for the stock runtime).
 
     Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018 (arXiv 1712.01887), section 5:
