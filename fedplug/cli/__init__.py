@@ -10,7 +10,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fedplug.cli import bench, doctor, examples, plugins_check, plugins_list, plugins_new, plugins_show, run
+from fedplug.cli import (
+    bench,
+    doctor,
+    examples,
+    plugins_check,
+    plugins_list,
+    plugins_new,
+    plugins_show,
+    run,
+    store_show,
+    store_verify,
+)
 from fedplug.errors import FedplugError
 
 __all__ = ["main"]
@@ -24,7 +35,7 @@ EXIT_BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code.
 
-    0: done. 1: `doctor` or `plugins check` found a failure. 2: an error, one line on standard
+    0: done. 1: `doctor`, `plugins check` or `store verify` found a failure. 2: an error, one line on standard
     error (a traceback with ``--debug``). 130: interrupted. 141: whoever read the output left.
     """
     arguments = _parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted"))
@@ -67,6 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     plugins_show.add_parser(actions, common)
     plugins_check.add_parser(actions, common)
     plugins_new.add_parser(actions, common)
+    store = commands.add_parser("store", help="look into a client-state store", parents=[common])
+    actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    store_show.add_parser(actions, common)
+    store_verify.add_parser(actions, common)
     bench.add_parser(commands, common)
     doctor.add_parser(commands, common)
     return parser

@@ -24,8 +24,8 @@ def open_store(url: str) -> StateStore:
     """
     from fedplug.manager import resolve  # looks at every installed plugin, so only when a store is opened
 
-    scheme, separator, _ = url.partition("://")
-    if not separator:
+    scheme, separator, _ = str(url).partition("://")
+    if not isinstance(url, str) or not separator:
         raise ConfigError(f"{url!r} is not the URL of a store; write for instance 'sqlite:///{url}'")
     store: StateStore = resolve("store", scheme).from_url(url)
     return store

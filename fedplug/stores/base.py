@@ -49,15 +49,17 @@ class StateStore(abc.ABC):
         """The keyword arguments that open this store again; JSON values only."""
 
     @abc.abstractmethod
-    def open_process(self, process_id: str, signature: Mapping[str, Any]) -> ProcessState:
+    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
         """The state kept for one training process; empty when it is new.
 
         Args:
             process_id: Any text.
             signature: A JSON object that describes what the state means: the model's structure, the encoder's
-                configuration. It is recorded the first time and compared every time after.
+                configuration. It is recorded the first time and compared every time after. None: whichever it
+                is kept under, for whoever looks into a store and does not train.
 
         Raises:
+            StoreError: There is no signature, and no such process.
             StoreMismatchError: The process is kept under another signature; the message lists the first
                 differences.
         """
@@ -89,6 +91,11 @@ class ProcessState(abc.ABC):
     Arrays handed in are not kept; arrays handed out belong to the caller. Changing either changes nothing in
     the store.
     """
+
+    @property
+    @abc.abstractmethod
+    def signature(self) -> Any:
+        """The JSON object under which the process is kept."""
 
     @property
     @abc.abstractmethod

@@ -37,15 +37,19 @@ class MemoryStore(StateStore):
         """Nothing: every memory store is new."""
         return {}
 
-    def open_process(self, process_id: str, signature: Mapping[str, Any]) -> ProcessState:
+    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
         """See `StateStore.open_process`."""
         processes = self._opened()
         rules.check_text("process id", process_id)
-        if process_id in processes:
-            rules.check_signature("this memory store", process_id, processes[process_id].signature, signature)
-        else:
-            processes[process_id] = _MemoryProcess(self, process_id, rules.to_json("signature", signature))
-        return processes[process_id]
+        kept = processes.get(process_id)
+        if kept is None and signature is None:
+            raise rules.no_such_process("this memory store", process_id, processes)
+        if kept is None:
+            kept = _MemoryProcess(self, process_id, rules.to_json("signature", signature))
+            processes[process_id] = kept
+        elif signature is not None:
+            rules.check_signature("this memory store", process_id, kept.signature_text, signature)
+        return kept
 
     def processes(self) -> list[str]:
         """See `StateStore.processes`."""
@@ -63,13 +67,18 @@ class MemoryStore(StateStore):
 
 class _MemoryProcess(ProcessState):
     def __init__(self, store: MemoryStore, process_id: str, signature: str) -> None:
-        self.signature = signature
+        self.signature_text = signature
         self._store = store
         self._process_id = process_id
         self._round: int | None = None
         self._metadata = "null"
         self._clients: dict[str, bytes] = {}
         self._server: bytes | None = None
+
+    @property
+    def signature(self) -> Any:
+        self._store._opened()
+        return json.loads(self.signature_text)
 
     @property
     def last_round(self) -> int | None:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fedplug import provenance
-from fedplug.errors import StoreError, StoreMismatchError
+from fedplug.errors import StoreError, StoreMismatchError, nearest
 
-__all__ = ["check_round", "check_signature", "check_text", "to_json"]
+__all__ = ["check_round", "check_signature", "check_text", "no_such_process", "to_json"]
 
 _SHOWN = 3
 
@@ -50,6 +50,11 @@ def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
             f"not {number}"
         )
     return number
+
+
+def no_such_process(where: str, process_id: str, known: Iterable[str]) -> StoreError:
+    """The error for a process that is to be opened as it is kept, and is not."""
+    return StoreError(f"{where} has no process {process_id!r}; {nearest(process_id, known)}")
 
 
 def check_signature(where: str, process_id: str, stored: str, asked: Mapping[str, Any]) -> None:

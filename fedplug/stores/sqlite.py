@@ -68,21 +68,25 @@ class SqliteStore(StateStore):
         path = url.removeprefix(_PREFIX)
         if path == url or not path:
             raise ConfigError(f"{url!r}: write 'sqlite:///relative/path' or 'sqlite:////absolute/path'")
+        if path.startswith("~"):  # shells expand it in front of a word only
+            raise ConfigError(f"{url!r}: the home folder has to be written out, as 'sqlite:////home/...'")
         return cls(path)
 
     def get_config(self) -> dict[str, Any]:
         """The path."""
         return {"path": str(self._path)}
 
-    def open_process(self, process_id: str, signature: Mapping[str, Any]) -> ProcessState:
+    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
         """See `StateStore.open_process`."""
         row = self._index.process(rules.check_text("process id", process_id))
+        if row is None and signature is None:
+            raise rules.no_such_process(str(self._path), process_id, self.processes())
         if row is None:
             with self._index.transaction():
                 self._index.put_process(
                     ProcessRow(process_id, rules.to_json("signature", signature), None, "null")
                 )
-        else:
+        elif signature is not None:
             rules.check_signature(str(self._path), process_id, row.signature, signature)
         return _SqliteProcess(process_id, self, self._index, self._segments)
 
@@ -133,6 +137,10 @@ class _SqliteProcess(ProcessState):
         self._store = store
         self._index = index
         self._segments = segments
+
+    @property
+    def signature(self) -> Any:
+        return json.loads(self._row().signature)
 
     @property
     def last_round(self) -> int | None:

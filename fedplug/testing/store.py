@@ -223,6 +223,16 @@ class StateStoreSuite(Suite, abc.ABC):
             store.open_process("p", {"a": (1, 2), "b": {"x": 1, "y": 2}})
             store.open_process("p", {"b": {"y": 2, "x": 1}, "a": [1, 2]})
 
+    def test_a_process_can_be_opened_as_it_is_kept_by_who_only_looks(self) -> None:
+        with self._store() as store:
+            _commit(store.open_process("p", _SIGNATURE), 4, {"c": _state(4)})
+            process = store.open_process("p")
+            found = (process.signature, process.last_round, process.client_ids())
+            expect.that(found == (_SIGNATURE, 4, ["c"]), f"opened without a signature it has {found}")
+            error = _refused("a process that is not kept, opened as it is kept,", store.open_process, "q")
+            expect.that("'q'" in str(error), f"the message does not say 'q': {error}")
+            expect.that(store.processes() == ["p"], f"looking left processes: {store.processes()}")
+
     def test_another_signature_is_refused_naming_what_differs(self) -> None:
         with self._store() as store:
             store.open_process("p", _SIGNATURE)
@@ -246,6 +256,7 @@ class StateStoreSuite(Suite, abc.ABC):
             uses: dict[str, Callable[[], object]] = {
                 "processes()": store.processes,
                 "open_process()": lambda: store.open_process("p", _SIGNATURE),
+                "signature": lambda: process.signature,
                 "last_round": lambda: process.last_round,
                 "metadata": lambda: process.metadata,
                 "client_ids()": process.client_ids,

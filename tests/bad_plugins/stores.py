@@ -22,6 +22,10 @@ class Through(ProcessState):
         self.inner, self.store = inner, store
 
     @property
+    def signature(self):
+        return self._opened().signature
+
+    @property
     def last_round(self):
         return self._opened().last_round
 
@@ -77,7 +81,7 @@ class Kept(StateStore):
         if self.inner is None:
             raise StoreError("the store is closed")
 
-    def open_process(self, process_id, signature):
+    def open_process(self, process_id, signature=None):
         self.check()
         return self.process_type(self.inner.open_process(process_id, signature), self)
 
@@ -194,10 +198,10 @@ def _own_commit(self, number, **arguments):
     self.seen = int(number)
 
 
-def _text_signature(self, process_id, signature):
+def _text_signature(self, process_id, signature=None):
     """Compares the text of the signature, order and all."""
     texts = _TEXTS.setdefault(self.inner, {})
-    if texts.setdefault(process_id, str(signature)) != str(signature) and "a" in signature:
+    if signature and texts.setdefault(process_id, str(signature)) != str(signature) and "a" in signature:
         raise StoreError("another signature")
     return Kept.open_process(self, process_id, signature)
 
@@ -205,15 +209,22 @@ def _text_signature(self, process_id, signature):
 _TEXTS = {}
 
 
-def _silent_signature(self, process_id, signature):
+def _silent_signature(self, process_id, signature=None):
     try:
         return Kept.open_process(self, process_id, signature)
     except StoreError as error:
+        if signature is None:
+            raise
         raise type(error)("this store holds something else") from None
 
 
-def _repr_signature(self, process_id, signature):
-    if any(type(value) is object for value in signature.values()):
+def _looking_makes_one(self, process_id, signature=None):
+    known = process_id in self.processes()
+    return Kept.open_process(self, process_id, signature if known or signature else {})
+
+
+def _repr_signature(self, process_id, signature=None):
+    if signature and any(type(value) is object for value in signature.values()):
         signature = {"model": "object"}
     return Kept.open_process(self, process_id, signature)
 
@@ -257,6 +268,10 @@ BAD = [
         store("RoundPerHandle", {"last_round": property(_own_round), "commit": _own_commit}),
     ),
     ("test_a_signature_is_compared_as_json_whatever_its_order", store("Texts", open_process=_text_signature)),
+    (
+        "test_a_process_can_be_opened_as_it_is_kept_by_who_only_looks",
+        store("LookingMakesOne", open_process=_looking_makes_one),
+    ),
     (
         "test_another_signature_is_refused_naming_what_differs",
         store("Silent", open_process=_silent_signature),

@@ -1,0 +1,49 @@
+"""``fedplug store show STORE``: which trainings a store keeps, and how far each is."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fedplug.cli import table
+from fedplug.cli.store_open import add_store, open_existing
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("show", help="its processes, each with its last round", parents=[common])
+    add_store(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON list, with metadata and signatures")
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with open_existing(arguments.store) as store:
+        found = [_facts(name, store.open_process(name)) for name in store.processes()]
+    if arguments.json:
+        import json
+
+        print(json.dumps(found, indent=2))
+        return 0
+    rows = [
+        (
+            facts["process"],
+            "-" if facts["last_round"] is None else str(facts["last_round"]),
+            str(len(facts["clients"])),
+        )
+        for facts in found
+    ]
+    print(table.render(("PROCESS", "LAST ROUND", "CLIENTS WITH STATE"), rows))
+    return 0
+
+
+def _facts(name: str, process: Any) -> dict[str, Any]:
+    return {
+        "process": name,
+        "last_round": process.last_round,
+        "clients": process.client_ids(),
+        "metadata": process.metadata,
+        "signature": process.signature,
+    }

@@ -1,0 +1,71 @@
+"""Looking into a store from the command line: never makes one, names what is damaged."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from fedplug.cli import main
+from fedplug.stores import open_store
+
+STATE = {"w": np.ones(100, np.float32)}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with open_store(f"sqlite:///{tmp_path / 'state'}") as store:
+        dense, sparse = (store.open_process(name, {"encoder": name}) for name in ("dense", "sparse"))
+        dense.commit(0, client_states={}, server_state=STATE)
+        sparse.commit(7, client_states={"bob": STATE, "eve": STATE}, server_state=STATE, metadata={"a": 1})
+        store.open_process("new", {})
+    return tmp_path / "state"
+
+
+@pytest.mark.parametrize("prefix", ["", "sqlite:///"])
+def test_show_has_a_line_for_each_process(prefix, folder, capsys):
+    assert main(["store", "show", f"{prefix}{folder}"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert lines == [["dense", "0", "0"], ["new", "-", "0"], ["sparse", "7", "2"]]
+
+
+def test_show_can_tell_all_as_json(folder, capsys):
+    assert main(["store", "show", "--json", str(folder)]) == 0
+    assert json.loads(capsys.readouterr().out)[2] == {
+        "process": "sparse",
+        "last_round": 7,
+        "clients": ["bob", "eve"],
+        "metadata": {"a": 1},
+        "signature": {"encoder": "sparse"},
+    }
+
+
+def test_verify_passes_what_is_whole_and_names_what_is_damaged(folder, capsys):
+    assert main(["store", "verify", str(folder)]) == 0
+    segment = max((folder / "segments").iterdir())
+    content = bytearray(segment.read_bytes())
+    content[200] ^= 1
+    segment.write_bytes(content)
+    capsys.readouterr()
+    assert main(["store", "verify", str(folder)]) == 1
+    dense, new, sparse = capsys.readouterr().out.splitlines()
+    assert (dense, new) == ("ok    process 'dense'", "ok    process 'new'")
+    assert sparse.startswith("fail  process 'sparse', client 'bob', round 7: ")
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+@pytest.mark.parametrize("prefix", ["", "sqlite:///"])
+def test_a_mistyped_folder_is_told_and_does_not_become_a_store(command, prefix, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "typo"):
+        assert main(["store", command, f"{prefix}{tmp_path / name}"]) == 2
+        assert f"there is no store in {tmp_path / name}; name its folder" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists()
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_a_store_in_use_is_left_alone(folder, capsys):
+    with open_store(f"sqlite:///{folder}"):
+        assert main(["store", "show", str(folder)]) == 2
+    assert "is open elsewhere" in capsys.readouterr().err
