@@ -26,6 +26,8 @@ def choose_lowering(requested: str) -> str:
         ConfigError: The name is none of the three.
     """
     context = tff.framework.get_context_stack().current
+    if isinstance(context, tff.program.NativeFederatedContext):
+        context = context._context  # TFF has no public way to what runs its programs
     runs_custom_ops = getattr(context, "runs_custom_ops", False)
     if requested == "fused" and not runs_custom_ops:
         raise LoweringError(

@@ -10,8 +10,8 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.encoders import TopK
 from fedplug.errors import ConfigError, LoweringError
-from fedplug.process import build_weighted_fed_avg, constrain_weights
-from fedplug.runtime import use_runtime
+from fedplug.process import build_weighted_fed_avg, choose_lowering, constrain_weights
+from fedplug.runtime import create_async_execution_context, use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 
@@ -172,6 +172,16 @@ def test_the_runtimes_and_lowerings_agree(build, model_fn, sgd, dataset) -> None
 
 def test_the_fused_ops_are_chosen_where_the_runtime_can_load_them(model_fn, sgd) -> None:
     assert build_weighted_fed_avg(model_fn, sgd).lowering == "fused"
+
+
+def test_the_context_of_a_federated_program_is_looked_through() -> None:
+    for context, expected in (
+        (create_async_execution_context(), "fused"),
+        (tff.backends.native.create_async_local_cpp_execution_context(), "reference"),
+    ):
+        program_context = tff.program.NativeFederatedContext(context)
+        with tff.framework.get_context_stack().install(program_context):
+            assert choose_lowering("auto") == expected
 
 
 def test_asking_for_fused_ops_on_a_runtime_that_cannot_load_them_tells_the_fix(model_fn, sgd) -> None:
