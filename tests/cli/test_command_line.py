@@ -25,7 +25,7 @@ def make_run(monkeypatch):
     """Replaces the training behind ``fedplug run``, which has tests of its own."""
 
     def make(error):
-        def fail(path):
+        def fail(path, runs_dir):
             raise error
 
         monkeypatch.setattr(experiment, "main", fail)
@@ -75,10 +75,11 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
 
 
 def test_run_hands_the_file_to_the_experiment(monkeypatch):
-    paths = []
-    monkeypatch.setattr(experiment, "main", paths.append)
+    calls = []
+    monkeypatch.setattr(experiment, "main", lambda *arguments: calls.append(arguments))
     assert main(["run", "some.toml"]) == 0
-    assert paths == ["some.toml"]
+    assert main(["run", "--runs-dir", "there", "some.toml"]) == 0
+    assert calls == [("some.toml", "runs"), ("some.toml", "there")]
 
 
 def test_an_error_is_one_line_and_exit_code_2(make_run, capsys):

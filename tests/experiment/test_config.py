@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,28 @@ def test_an_unknown_name_gets_the_nearest_one(text, nearest, tmp_path) -> None:
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'") as caught:
         load(text, tmp_path)
     assert "config.toml" in str(caught.value)
+
+
+def test_the_page_has_every_key_with_its_default_and_a_file_that_is_read(tmp_path) -> None:
+    page = (EXAMPLES.parent / "docs/experiments.md").read_text(encoding="utf-8")
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    assert [run.name for run in load(example, tmp_path).runs] == ["no compression", "1 %, 8 bits, both ways"]
+    cells = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    told = {
+        key: default.strip(' `"')
+        for keys, defaults in cells
+        for key, default in zip(
+            re.findall(r"`(\w+)`", keys), re.split(r", (?![^[]*\])", defaults), strict=False
+        )
+    }
+    defaults = load(GOOD, tmp_path).as_dict()
+    for table in ("data", "model", "server_optimizer"):
+        defaults.update(defaults.pop(table))
+    defaults.update(defaults.pop("runs")[0])
+    for key in ("client_optimizer", "name", "rounds", "broadcast_encoder"):
+        del defaults[key]
+    for key, value in defaults.items():
+        assert told[key].rstrip("`") == (f"{value:g}" if isinstance(value, float) else str(value)), key
 
 
 def test_a_missing_file_is_named(tmp_path) -> None:

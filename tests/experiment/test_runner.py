@@ -64,6 +64,8 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     experiment.main(config, tmp_path / "resumed")
     assert "sparse" in capsys.readouterr().out
     assert len(rows(tmp_path / "resumed/small")) == 6
+    page = (Path(__file__).parents[2] / "docs/experiments.md").read_text(encoding="utf-8")
+    assert all(f"`{column}`" in page for row in rows(tmp_path / "straight/small") for column in row)
     for name in ("config.json", "made_of.json", "metrics.jsonl", "table.txt", "accuracy.png", "state"):
         assert (tmp_path / "resumed/small" / name).exists()
     by_run = {
