@@ -5,7 +5,7 @@ Knows Keras and TFF's functional models; must not know any process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,19 +32,26 @@ def from_keras(
     Args:
         keras_model: Built; sequential or functional, not compiled or as good as. It is not changed.
         loss: Of the model's output.
-        input_spec: As for `tff.learning.models.from_keras_model`.
+        input_spec: As for `tff.learning.models.from_keras_model`: of features and labels, a pair or a mapping
+            from "x" and "y".
         metrics: Functions that make a metric each, for the training metrics beside the loss.
 
     Raises:
         ConfigError: The model has no weights yet, or has a layer that cannot be cloned; the message names it
-            and what to use instead.
+            and what to use instead. Or loss or ``input_spec`` are something else than described here.
     """
     _check(keras_model)
+    if not isinstance(loss, tf.keras.losses.Loss):
+        raise ConfigError(
+            f"the loss is {loss!r}; it must be a tf.keras.losses.Loss, for instance "
+            "tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
+        )
+    features = _features(input_spec)
     try:
         model = tff.learning.models.functional_model_from_keras(
             keras_model, loss, input_spec, metrics_constructor=list(metrics) or None
         )
-        _trace(model, input_spec)
+        _trace(model, features)
     except Exception as error:  # whatever Keras raises on the way
         reason = str(error).strip().rpartition("\n")[2].strip()
         raise ConfigError(
@@ -108,13 +115,23 @@ def _check(keras_model: tf.keras.Model) -> None:
         )
 
 
-def _trace(model: Any, input_spec: Any) -> None:
+def _features(input_spec: Any) -> Any:
+    """The part of a specification that goes into the model."""
+    if isinstance(input_spec, Mapping) and set(input_spec) == {"x", "y"}:
+        return input_spec["x"]
+    if isinstance(input_spec, Sequence) and not isinstance(input_spec, str) and len(input_spec) == 2:
+        return input_spec[0]
+    raise ConfigError(
+        f"input_spec is {input_spec!r}; it must be (features, labels) or {{'x': features, 'y': labels}}, as "
+        "the batches of the clients are: dataset.element_spec"
+    )
+
+
+def _trace(model: Any, features: Any) -> None:
     """Fails where TFF will, but now."""
     with tf.Graph().as_default():
         weights = tf.nest.map_structure(tf.convert_to_tensor, model.initial_weights)
-        x = tf.nest.map_structure(
-            lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape), input_spec[0]
-        )
+        x = tf.nest.map_structure(lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape), features)
         model.predict_on_batch(weights, x, training=True)
 
 

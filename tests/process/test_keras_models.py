@@ -64,6 +64,29 @@ def test_from_a_file_through_rounds_into_a_file(inprocess, sgd, tmp_path, ending
     assert float(LOSS(x, trained(x))) < float(LOSS(x, tf.keras.models.load_model(before, compile=False)(x)))
 
 
+def test_batches_may_be_mappings_of_x_and_y(inprocess, sgd) -> None:
+    spec = {"x": SPEC[0], "y": SPEC[1]}
+    model = fedplug.process.from_keras(sequential(), LOSS, spec)
+    process = fedplug.process.build_weighted_fed_avg(model, sgd)
+    x = np.random.default_rng(0).integers(0, 7, (8, 4)).astype(np.int32)
+    data = tf.data.Dataset.from_tensor_slices({"x": x, "y": x}).batch(4)
+    output = process.next(process.initialize(), [data], [process.initialize_client()])
+    assert output["metrics"]["client_work"]["train"]["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"loss": "mse"}, "the loss is 'mse'; it must be a tf.keras.losses.Loss, for instance"),
+        ({"input_spec": SPEC[0]}, r"it must be \(features, labels\) or"),
+        ({"input_spec": {"pixels": SPEC[0], "label": SPEC[1]}}, "{'x': features, 'y': labels}"),
+    ],
+)
+def test_what_is_no_loss_or_specification_is_told(arguments, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fedplug.process.from_keras(sequential(), **{"loss": LOSS, "input_spec": SPEC, **arguments})
+
+
 def test_weights_of_another_model_are_refused() -> None:
     weights = tff.learning.models.ModelWeights.from_model(sequential(layers.Dense(4)))
     with pytest.raises(ConfigError, match="give the model that the training began with"):
