@@ -131,6 +131,7 @@ class Trainer:
             )
         state = self.process.initialize()
         if self._initial_weights is not None:
+            _check_shapes(self._initial_weights, self._state_type.global_model_weights)
             state = self.process.set_model_weights(state, self._initial_weights)
         self._states.commit(
             0,
@@ -251,6 +252,17 @@ class Trainer:
     @functools.cached_property
     def _first_client_state(self) -> Any:
         return self.process.initialize_client()
+
+
+def _check_shapes(weights: Any, weights_type: Any) -> None:
+    for kind in ("trainable", "non_trainable"):
+        found = [tuple(np.shape(weight)) for weight in getattr(weights, kind)]
+        wanted = [tuple(tensor.shape) for tensor in getattr(weights_type, kind)]
+        if found != wanted:
+            raise ConfigError(
+                f"the {kind} weights in initial_weights have shapes {found}, and those of the model "
+                f"{wanted}; give weights of the model that the process was built for"
+            )
 
 
 def _is_whole(value: Any) -> bool:

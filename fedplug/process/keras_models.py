@@ -5,6 +5,7 @@ Knows Keras and TFF's functional models; must not know any process.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ def from_keras(
         loss: Of the model's output.
         input_spec: As for `tff.learning.models.from_keras_model`: of features and labels, a pair or a mapping
             from "x" and "y".
-        metrics: Functions that make a metric each, for the training metrics beside the loss.
+        metrics: Functions that make a metric each, of different names, for the training metrics beside the
+            loss.
 
     Raises:
         ConfigError: The model has no weights yet, or has a layer that cannot be cloned; the message names it
@@ -49,7 +51,7 @@ def from_keras(
     features = _features(input_spec)
     try:
         model = tff.learning.models.functional_model_from_keras(
-            keras_model, loss, input_spec, metrics_constructor=list(metrics) or None
+            keras_model, loss, input_spec, metrics_constructor=lambda: _metrics(loss, metrics)
         )
         _trace(model, features)
     except Exception as error:  # whatever Keras raises on the way
@@ -113,6 +115,12 @@ def _check(keras_model: tf.keras.Model) -> None:
             f"the weights {names} are not trainable; set trainable = True on their layers, as all weights of "
             "the model are averaged"
         )
+
+
+def _metrics(loss: tf.keras.losses.Loss, makers: Sequence[Callable[[], Any]]) -> dict[str, Any]:
+    """Metrics by name; the mean loss of all examples is the first, as in TFF's other models."""
+    mean_loss = tf.keras.metrics.MeanMetricWrapper(loss.call, name="loss")
+    return collections.OrderedDict((metric.name, metric) for metric in (mean_loss, *(m() for m in makers)))
 
 
 def _features(input_spec: Any) -> Any:

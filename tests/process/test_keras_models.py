@@ -64,14 +64,18 @@ def test_from_a_file_through_rounds_into_a_file(inprocess, sgd, tmp_path, ending
     assert float(LOSS(x, trained(x))) < float(LOSS(x, tf.keras.models.load_model(before, compile=False)(x)))
 
 
-def test_batches_may_be_mappings_of_x_and_y(inprocess, sgd) -> None:
+def test_loss_and_metrics_are_reported_and_batches_may_be_mappings_of_x_and_y(inprocess, sgd) -> None:
     spec = {"x": SPEC[0], "y": SPEC[1]}
-    model = fedplug.process.from_keras(sequential(), LOSS, spec)
-    process = fedplug.process.build_weighted_fed_avg(model, sgd)
     x = np.random.default_rng(0).integers(0, 7, (8, 4)).astype(np.int32)
-    data = tf.data.Dataset.from_tensor_slices({"x": x, "y": x}).batch(4)
+    keras_model = sequential()
+    loss = float(LOSS(x, keras_model(x)))
+    model = fedplug.process.from_keras(keras_model, LOSS, spec, [tf.keras.metrics.SparseCategoricalAccuracy])
+    process = fedplug.process.build_weighted_fed_avg(model, sgd)
+    data = tf.data.Dataset.from_tensor_slices({"x": x, "y": x}).batch(8)
     output = process.next(process.initialize(), [data], [process.initialize_client()])
-    assert output["metrics"]["client_work"]["train"]["loss"] > 0
+    found = output["metrics"]["client_work"]["train"]
+    np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
+    assert set(found) == {"loss", "sparse_categorical_accuracy"}
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,14 @@ def test_it_begins_with_the_weights_it_is_given_and_goes_on_with_its_own(
     assert not np.array_equal(weights_of(trained), weights_of(state))
 
 
+def test_weights_of_another_model_are_refused(process, client_data) -> None:
+    other = tff.learning.models.ModelWeights([np.zeros((3, 1), np.float32)], [])
+    with pytest.raises(
+        ConfigError, match=r"shapes \[\(3, 1\)\], and those of the model \[\(100, 1\), \(1,\)\]"
+    ):
+        Trainer(process, client_data, initial_weights=other).initialize()
+
+
 def test_a_dataset_may_be_a_function_of_the_round(process, client_data) -> None:
     asked = []
 
