@@ -7,7 +7,7 @@ are the kernel's twin, bit for bit, and what runs where custom ops do not.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -35,6 +35,10 @@ class CompiledQuantizer(Quantizer):
     def value_code(self) -> Mapping[str, Any]:
         """What to ask of the kernel: ``form``, ``bits`` and ``block_size`` of `fedplug.ops.encode_values`."""
 
+    def of_value_code(self, op: Callable[[Mapping[str, Any]], tf.Tensor]) -> tf.Tensor:
+        """``op(value_code)``; to be overridden where that is known only when a graph runs."""
+        return op(self.value_code)
+
     @abc.abstractmethod
     def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """Quantizes a finite vector."""
@@ -54,7 +58,8 @@ class CompiledQuantizer(Quantizer):
     def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
         """See the class; refuses values that are NaN or infinite."""
         if ops.resolve_lowering() == "fused":
-            code = ops.encode_values(values, **self.value_code, seed=noise_seed(self.seed, round_num))
+            seed = noise_seed(self.seed, round_num)
+            code = self.of_value_code(lambda how: ops.encode_values(values, **how, seed=seed))
             return {"code": code, "values": self._decoded(code, tf.size(values), values.dtype)}
         with require(
             tf.reduce_all(tf.math.is_finite(values)), f"{self.name} got values that are NaN or infinite"
@@ -78,4 +83,4 @@ class CompiledQuantizer(Quantizer):
         return {"code": data, "values": self.from_parts(self.unpack(data, count, dtype), dtype)}
 
     def _decoded(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
-        return ops.decode_values(code, count, dtype=dtype, **self.value_code)
+        return self.of_value_code(lambda how: ops.decode_values(code, count, dtype=dtype, **how))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
 from fedplug.encoders import bit_packing, blocks, tensor_bytes
 from fedplug.encoders.arithmetic import check_seed, private_noise, widened
+from fedplug.encoders.base import Payload
+from fedplug.encoders.bit_widths import BitWidths
 from fedplug.encoders.checks import require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 from fedplug.encoders.quantizer import PackedSymbols
-from fedplug.errors import ConfigError
+from fedplug.schedules import Schedule
 from fedplug.spec import Capabilities
 
-__all__ = ["QSGD"]
+__all__ = ["LEAST_BITS", "MOST_BITS", "QSGD"]
+
+LEAST_BITS, MOST_BITS = 2, 8
 
 _HEADER_BYTES = 2
-_MIN_BITS, _MAX_BITS = 2, 8
 _WHAT = "the codes of a qsgd payload"
 
 
@@ -44,28 +49,24 @@ class QSGD(CompiledQuantizer):
     name: ClassVar[str] = "qsgd"
     wire_id: ClassVar[str] = "qsgd/1"
 
-    def __init__(self, bits: int = 8, *, block_size: int = 512, seed: int = 0) -> None:
+    def __init__(self, bits: int | Schedule = 8, *, block_size: int = 512, seed: int = 0) -> None:
         """Makes the encoder.
 
         Args:
-            bits: Of each element, 2 to 8.
+            bits: Of each element, 2 to 8; or a schedule of such numbers.
             block_size: How many elements share a scale, a power of two.
             seed: 0 to 2^31 - 1; other seeds, other random numbers.
 
         Raises:
             ConfigError: One of them is out of range.
         """
-        if not isinstance(bits, int) or isinstance(bits, bool) or not _MIN_BITS <= bits <= _MAX_BITS:
-            raise ConfigError(
-                f"qsgd bits is {bits!r}; it must be {_MIN_BITS} to {_MAX_BITS} "
-                "(for one bit an element, use sign)"
-            )
+        hint = " (for one bit an element, use sign)"
+        self._widths = BitWidths("qsgd", bits, LEAST_BITS, MOST_BITS, hint)
         blocks.check_block_size("qsgd", block_size)
         check_seed("qsgd", seed)
-        self._bits = bits
         self._block_size = block_size
         self.seed = seed
-        self._levels = 2 ** (bits - 1) - 1
+        self._bits: tf.Tensor | int = self._widths.all[0]  # where there are several, `with_bits` says which
 
     @property
     def capabilities(self) -> Capabilities:
@@ -74,22 +75,59 @@ class QSGD(CompiledQuantizer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
-        return {"bits": self._bits, "block_size": self._block_size, "seed": self.seed}
+        return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
+
+    def with_bits(self, bits: tf.Tensor) -> Self:
+        """This encoder, for a tensor or a round, with the bits that a scalar holds.
+
+        Args:
+            bits: int32 scalar, 2 to 8; so the result belongs to a graph, and has no configuration.
+        """
+        adjusted = copy.copy(self)
+        adjusted._bits = bits
+        return adjusted
+
+    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
+        """With the bits of the round."""
+        if self._changes:
+            return self.with_bits(self._widths.of(round_num)).quantize(values, round_num)
+        return super().quantize(values, round_num)
+
+    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+        """With the bits that the payload says it has, if they are those of some round."""
+        if not self._changes:
+            return super().from_bytes(data, count, dtype)
+        with require(tf.size(data) > 0, "a qsgd payload is too short to hold its bits"):
+            bits = tf.cast(data[0], tf.int32)
+        with require(
+            tf.reduce_any(bits == self._widths.all),
+            f"a qsgd payload was not made with the bits of any round, {self._widths.all}",
+        ):
+            return self.with_bits(tf.identity(bits)).from_bytes(data, count, dtype)
+
+    @property
+    def _changes(self) -> bool:
+        return len(self._widths.all) > 1 and isinstance(self._bits, int)
 
     @property
     def value_code(self) -> Mapping[str, Any]:
         """See `fedplug.ops.encode_values`."""
         return {"form": "qsgd", "bits": self._bits, "block_size": self._block_size}
 
-    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
-        """The levels."""
-        start = _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
-        return PackedSymbols(start, count, self._bits)
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols | None:
+        """The levels, where all rounds have the same bits: entropy coders are told how many there are."""
+        if self._changes or not isinstance(self._bits, int):
+            return None
+        return PackedSymbols(self._levels_at(count, dtype), count, self._bits)
+
+    def of_value_code(self, op: Callable[[Mapping[str, Any]], tf.Tensor]) -> tf.Tensor:
+        """Where the bits are in a scalar, the op is in the graph for every number of them there can be."""
+        return self._of_bits(lambda bits: op({**self.value_code, "bits": bits}))
 
     def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
         """``{"levels": int8[n] in [-L, L], "scales": dtype[blocks]}``."""
         relative, scales = blocks.relative_to_scales(widened(values), self._block_size)
-        exact = relative * self._levels
+        exact = relative * tf.cast(_highest(self._bits), relative.dtype)
         below = tf.floor(exact)
         noise = tf.cast(private_noise(values, self.seed, round_num), exact.dtype)
         levels = below + tf.cast(noise < exact - below, exact.dtype)
@@ -98,28 +136,50 @@ class QSGD(CompiledQuantizer):
     def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
         """``scale * (level / L)``."""
         scales = widened(parts["scales"])
-        relative = blocks.evenly_spaced(parts["levels"], self._levels, scales.dtype)
+        relative = self._of_bits(
+            lambda bits: blocks.evenly_spaced(parts["levels"], _highest(bits), scales.dtype)
+        )
         return tf.cast(blocks.times_scales(relative, scales, self._block_size), dtype)
 
     def pack(self, parts: Parts) -> tf.Tensor:
         """See the class."""
-        codes = tf.cast(tf.cast(parts["levels"], tf.int16) + self._levels, tf.uint8)
+        codes = tf.cast(tf.cast(parts["levels"], tf.int32) + _highest(self._bits), tf.uint8)
         scales = tensor_bytes.to_bytes(parts["scales"])
-        return tf.concat([self._header(), scales, bit_packing.pack(codes, self._bits)], axis=0)
+        packed = self._of_bits(lambda bits: bit_packing.pack(codes, bits))
+        return tf.concat([self._header(), scales, packed], axis=0)
 
     def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another configuration or length, scales that are not valid, and levels beyond L."""
-        codes_at = self.symbols(count, dtype).start
+        codes_at = self._levels_at(count, dtype)
+        bits = f"bits={self._bits}" if isinstance(self._bits, int) else "the bits it says"
         with require(tf.size(code) >= codes_at, "a qsgd payload is too short to hold its scales"):
             code = tf.identity(code)
         with require(
             tf.reduce_all(code[:_HEADER_BYTES] == self._header()),
-            f"a qsgd payload was not made with bits={self._bits} and block_size={self._block_size}",
+            f"a qsgd payload was not made with {bits} and block_size={self._block_size}",
         ):
             scales = blocks.scales_from_bytes(code[_HEADER_BYTES:codes_at], dtype, "a qsgd payload")
-        codes = bit_packing.unpack(code[codes_at:], count, self._bits, _WHAT)
-        with require(tf.reduce_all(codes <= 2 * self._levels), f"{_WHAT} hold a level that does not exist"):
-            return {"levels": tf.cast(tf.cast(codes, tf.int16) - self._levels, tf.int8), "scales": scales}
+        codes = self._of_bits(lambda bits: bit_packing.unpack(code[codes_at:], count, bits, _WHAT))
+        highest = _highest(self._bits)
+        levels = tf.cast(codes, tf.int32) - highest
+        with require(tf.reduce_all(levels <= highest), f"{_WHAT} hold a level that does not exist"):
+            return {"levels": tf.cast(levels, tf.int8), "scales": scales}
+
+    def _levels_at(self, count: Any, dtype: tf.DType) -> Any:
+        """Where the levels begin."""
+        return _HEADER_BYTES + blocks.block_count(count, self._block_size) * dtype.size
 
     def _header(self) -> tf.Tensor:
-        return tf.constant([self._bits, self._block_size.bit_length() - 1], tf.uint8)
+        return tf.cast(tf.stack([self._bits, self._block_size.bit_length() - 1]), tf.uint8)
+
+    def _of_bits(self, do: Callable[[int], tf.Tensor]) -> tf.Tensor:
+        """``do(bits)``; traced for every number of bits there can be, where a scalar holds them."""
+        if isinstance(self._bits, int):
+            return do(self._bits)
+        each = [partial(do, bits) for bits in range(LEAST_BITS, MOST_BITS + 1)]
+        return tf.switch_case(self._bits - LEAST_BITS, each)
+
+
+def _highest(bits: Any) -> Any:
+    """L, of a number or a scalar."""
+    return 2 ** (bits - 1) - 1

@@ -112,8 +112,9 @@ def test_it_goes_through_json_and_comes_back_equal(text):
         ),
         (
             "float16 | rans",
-            r"rans shortens the symbols of a quantizer, and float16 has none; use 'qsgd\(8\) \| rans'",
+            r"rans shortens symbols of .* number of bits, and float16 has none; use 'qsgd\(8\) \| rans'",
         ),
+        ("qsgd(step([8, 4], [9])) | rans", r"'rounds': \[9\].* has none; use 'qsgd\(8\) \| rans'"),
         ("topk(0.1) | bfloat16 | rans", r"bfloat16 has none; use 'qsgd\(8\) \| rans'"),
         ("qsgd(4) | rans | rans", r"begins with a sparsifier"),
     ],

@@ -32,6 +32,12 @@ class TestQSGD(FamilySuite):
     check_tff = True
 
 
+class TestScheduledQSGD(FamilySuite):
+    shapes = ((70,),)
+    dtypes = (tf.float32,)
+    expression = "qsgd(step([4, 2], [1]), block_size=16)"
+
+
 class TestBlockwise8(FamilySuite):
     expression = "blockwise8(block_size=16)"
 

@@ -164,7 +164,7 @@ def test_with_error_feedback_a_biased_quantizer_loses_nothing_over_many_rounds()
     ("make", "message"),
     [
         (lambda: QSGD(1), "for one bit an element, use sign"),
-        (lambda: QSGD(9), "qsgd bits is 9; it must be 2 to 8"),
+        (lambda: QSGD(9), "qsgd bits is 9; it must be a whole number from 2 to 8"),
         (lambda: QSGD(True), "qsgd bits is True"),
         (lambda: QSGD(8, block_size=100), "qsgd block_size is 100; it must be a power of two"),
         (lambda: Blockwise8(block_size=0), "blockwise8 block_size is 0"),

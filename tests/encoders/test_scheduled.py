@@ -1,4 +1,4 @@
-"""Encoders whose share of entries depends on the round: a schedule in place of a number."""
+"""Encoders whose share of entries or bits depends on the round: a schedule in place of a number."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 import tensorflow as tf
 
 import fedplug
+from fedplug import ops
 from fedplug.encoders import TopK
 from fedplug.encoders.dgc import DGC
-from fedplug.errors import ConfigError
+from fedplug.encoders.qsgd import QSGD
+from fedplug.errors import ConfigError, UnknownNameError
 from fedplug.schedules import Constant, Linear
 
 SPEC = tf.TensorSpec([100], tf.float32)
@@ -48,7 +50,62 @@ def test_it_depends_on_the_round_alone_so_that_a_restarted_run_goes_on():
     assert counts(fedplug.encoder("topk(linear(0.5, 0.1, 4))"), [3, 1, 3]) == [20, 40, 20]
 
 
-@pytest.mark.parametrize("text", ["topk(cosine(0.1, 0.01, 20))", "dgc(step([0.1, 0.01], [5]))"])
+def bits(encoder, rounds):
+    """With how many bits each of some rounds is encoded, as its payload says, in a graph as above."""
+
+    @tf.function(autograph=False)
+    def first_byte(round_num):
+        return encoder.to_wire(encoder.encode(X, {}, round_num)[0], SPEC)[0]
+
+    return [int(first_byte(tf.constant(number))) for number in rounds]
+
+
+@pytest.mark.parametrize("lowering", ["fused", "reference"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("qsgd(linear(8, 2, 3))", [8, 6, 4, 2, 2]), ("qsgd(step([3, 8], [2]))", [3, 3, 8, 8, 8])],
+)
+def test_bits_follow_the_schedule_and_every_round_can_be_read(text, expected, lowering):
+    with ops.use_lowering(lowering):
+        encoder = fedplug.encoder(text)
+        assert bits(encoder, [0, 1, 2, 3, 1000]) == expected
+        for number, width in enumerate(expected):
+            plain = QSGD(width)
+            payload, _ = encoder.encode(X, {}, tf.constant(number))
+            want, _ = plain.encode(X, {}, tf.constant(number))
+            body = encoder.to_wire(payload, SPEC)
+            np.testing.assert_array_equal(body, plain.to_wire(want, SPEC))
+            received = encoder.decode(encoder.from_wire(body, SPEC), SPEC)
+            np.testing.assert_array_equal(received, plain.decode(want, SPEC))
+
+
+def test_bits_of_no_round_are_refused():
+    body = QSGD(5).to_wire(QSGD(5).encode(X, {}, tf.constant(0))[0], SPEC)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"the bits of any round, \[3, 8\]"):
+        fedplug.encoder("qsgd(step([3, 8], [2]))").from_wire(body, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (
+            "linear(8, 4, 3)",
+            r"qsgd bits is 6\.6\d* in round 1 of linear\(.*a whole number from 2 to 8",
+        ),
+        ("step([8, 1], [10])", r"qsgd bits is 1\.0 in round 10 of step\(.*from 2 to 8"),
+        ("lineal(8, 2, 3)", "did you mean 'linear'"),
+        ("linear(8, 2)", "qsgd bits is 'linear\\(8, 2\\)'"),
+    ],
+)
+def test_a_schedule_of_bits_that_are_none_is_refused(schedule, message):
+    with pytest.raises((ConfigError, UnknownNameError), match=message):
+        QSGD(schedule)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["topk(cosine(0.1, 0.01, 20))", "dgc(step([0.1, 0.01], [5]))", "topk(0.1) | qsgd(step([8, 4], [5]))"],
+)
 def test_a_schedule_goes_through_json_and_comes_back_equal(text):
     encoder = fedplug.encoder(text)
     config = json.loads(json.dumps(fedplug.to_config(encoder)))

@@ -1,0 +1,85 @@
+"""How many bits a quantizer writes an element with, in which round. Must not know what the bits mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.errors import ConfigError
+from fedplug.schedules import Schedule, as_schedule, schedule_config
+
+__all__ = ["BitWidths"]
+
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class BitWidths:
+    """A whole number of bits, which may change with the round.
+
+    Attributes:
+        encoder: Its name, for errors.
+        bits: A whole number, or a schedule of such, or what `as_schedule` reads. A schedule's values may be
+            off by the rounding of its arithmetic.
+        least: Of the bits.
+        most: Of the bits.
+        hint: For the error where they are out of range.
+
+    Raises:
+        ConfigError: A number is not whole, or out of range.
+    """
+
+    encoder: str
+    bits: Any
+    least: int
+    most: int
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bits, str | Mapping):
+            object.__setattr__(self, "bits", self._schedule(self.bits))
+        if not isinstance(self.bits, Schedule):
+            if not isinstance(self.bits, int) or isinstance(self.bits, bool) or not self._in_range(self.bits):
+                raise ConfigError(f"{self.encoder} bits is {self.bits!r}; it must be {self._wanted()}")
+            return
+        for round_num, value in enumerate(self.bits.values()):
+            if abs(value - round(value)) > _ROUNDING or not self._in_range(round(value)):
+                raise ConfigError(
+                    f"{self.encoder} bits is {value!r} in round {round_num} of {self.bits!r}; it must be "
+                    f"{self._wanted()} in every round, as those of step([8, 4], [10]) are"
+                )
+
+    def _schedule(self, bits: str | Mapping[str, Any]) -> Schedule:
+        try:
+            return as_schedule(bits)
+        except ConfigError as error:
+            raise ConfigError(f"{self.encoder} bits is {bits!r}: {error}") from error
+
+    def _in_range(self, bits: int) -> bool:
+        return self.least <= bits <= self.most
+
+    def _wanted(self) -> str:
+        return f"a whole number from {self.least} to {self.most}{self.hint}"
+
+    def get_config(self) -> Any:
+        """The bits as a JSON value."""
+        return schedule_config(self.bits) if isinstance(self.bits, Schedule) else self.bits
+
+    def in_each_round(self) -> list[int]:
+        """The bits of each round up to the one from which on they stay as they are."""
+        if isinstance(self.bits, Schedule):
+            return [round(value) for value in self.bits.values()]
+        return [self.bits]
+
+    @property
+    def all(self) -> list[int]:
+        """The bits of some round or other; ascending."""
+        return sorted(set(self.in_each_round()))
+
+    def of(self, round_num: tf.Tensor | int) -> tf.Tensor:
+        """The bits of a round; int32 scalar."""
+        table = self.in_each_round()
+        return tf.gather(table, tf.clip_by_value(round_num, 0, len(table) - 1))
