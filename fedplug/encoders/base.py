@@ -85,6 +85,10 @@ class Encoder(Part):
         """
         return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
+    def for_budget(self) -> Encoder:
+        """What a budget uses in its place, where adjusting it takes another wire form. Default: itself."""
+        return self
+
     @property
     def adjustable(self) -> bool:
         """Whether `at_rate` changes how much is sent, so that a budget can be kept. Default: no."""
@@ -98,6 +102,14 @@ class Encoder(Part):
         """
         del rate
         return self
+
+    def least_bytes(self, spec: tf.TensorSpec) -> int:
+        """What `to_wire` writes at least, whatever the tensor and the rate. Default: 0, which is never wrong.
+
+        By this a budget that cannot be kept is refused before anything is sent.
+        """
+        del spec
+        return 0
 
     @abc.abstractmethod
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:

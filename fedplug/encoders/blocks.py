@@ -15,6 +15,7 @@ __all__ = [
     "block_count",
     "check_block_size",
     "evenly_spaced",
+    "largest",
     "relative_to_scales",
     "scales_from_bytes",
     "times_scales",
@@ -34,13 +35,17 @@ def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:
     return (count + size - 1) // size
 
 
+def largest(values: tf.Tensor, size: int) -> tf.Tensor:
+    """The scales of values ``[n]``: the largest magnitude of each block; ``[block_count(n)]``."""
+    return tf.reduce_max(tf.abs(_rows(values, size)), axis=1)
+
+
 def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Values ``[n]`` divided by their block's scale, in ``[-1, 1]``, and the scales ``[block_count(n)]``.
 
     In a block of zeros both are zero.
     """
-    rows = _rows(values, size)
-    scales = tf.reduce_max(tf.abs(rows), axis=1)
+    rows, scales = _rows(values, size), largest(values, size)
     relative = tf.math.divide_no_nan(rows, scales[:, tf.newaxis])
     return tf.reshape(relative, [-1])[: tf.size(values)], scales
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.quantizer import Quantizer
 from fedplug.encoders.reading import as_part, part_config
 from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import CapabilityError, ConfigError
@@ -18,23 +19,33 @@ __all__ = ["Budget"]
 
 _LARGEST_STEP = 8.0
 _RATES = (1e-6, 1e6)
+_ERROR_EXPONENT = 1 / 12
+_TINY = 1e-9
 
 
 class Budget(WholeModel):
     """Sends as much as a number of bytes or an error allows, whatever the data are like.
 
-    The encoder's own fractions or counts are where it begins, and how they stand to each other stays as it
-    is; a rate, the same for all clients, multiplies them from round to round. With
-    ``topk(..., scope="model")`` how many entries each tensor sends follows from the update as well: of all
-    ways to spend the bytes the one that loses least.
+    The encoder's own fractions, counts and bits are where it begins, and how they stand to each other stays
+    as it is; a rate, the same for all clients, multiplies them from round to round. What the tensors that
+    share an encoder get of it follows from the update, so that of all ways to spend the bytes the one is
+    taken that loses least: the entries with ``topk(..., scope="model")``, and always the bits of ``qsgd``,
+    which are a mean over its tensors then, see `MixedQSGD`. In a pipeline entries are adjusted, and bits
+    stay.
 
     After a round in which the mean payload had b bytes, f of them fixed (headers, and tensors whose encoders
     always send the same), the rate is multiplied by ``(budget - f) / (b - f)``, which the next round needs if
-    bytes grow in proportion to entries. They nearly do, so that the mean payload is within 2 % of the budget
-    after four rounds. With ``nmse`` the rate is multiplied by ``(1 - nmse) / (1 - measured)``: the energy
-    sent grows with the entries, but never faster than they do, so the step never goes too far; an error below
-    that of a quantizer in the encoder cannot be reached. No step is larger than 8 or smaller than 1/8, and a
-    tensor of which anything is sent sends one entry at least.
+    bytes grow in proportion to entries or bits. They nearly do, so that the mean payload is within 2 % of the
+    budget after four rounds, unless it is out of reach: no element has more than 8 bits.
+
+    With ``nmse`` the rate is multiplied by ``(1 - nmse) / (1 - measured)``: the energy sent grows with the
+    entries, but never faster than they do, so the step never goes too far; an error below that of a quantizer
+    in the encoder cannot be reached. Where only bits are adjusted it is ``(measured / nmse)^(1/12)``, as
+    one bit more makes the error 4 to 9 times smaller: around b bits it falls as the rate to the power -1.4 b
+    or faster.
+
+    No step is larger than 8 or smaller than 1/8, and a tensor of which anything is sent sends one entry at
+    least.
 
     The normalised mean squared error is ``sum ||a - sent||^2 / sum ||a||^2`` over the clients of a round,
     where a is the update, with error feedback together with what earlier rounds left.
@@ -56,7 +67,7 @@ class Budget(WholeModel):
 
         Args:
             encoder: What is adjusted: an encoder, `Rules`, or an expression. Of its parts those with a
-                fraction or a count can be.
+                fraction or a count can be, and ``qsgd`` where it stands alone.
             bytes_per_client: That a client sends in a round, on average: all buffers of its update.
             nmse: The normalised mean squared error of what is sent, above 0 and below 1.
             megabits_per_second: Of the link from a client to the server; given that, a process that is built
@@ -89,7 +100,7 @@ class Budget(WholeModel):
         ):
             raise ConfigError(f"budget megabits_per_second is {speed!r}; it must be above 0")
         if isinstance(inner, Encoder):
-            _require_adjustable([inner])
+            _require_adjustable([inner.for_budget()])
         self.encoder: Encoder | WholeModel = inner
         self.bytes_per_client = bytes_per_client
         self.nmse = nmse
@@ -113,46 +124,62 @@ class Budget(WholeModel):
         }
 
     def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
-        """As without a budget."""
+        """As without a budget, each in the form that can be adjusted."""
         if isinstance(self.encoder, Encoder):
-            return [self.encoder] * len(specs)
+            return [self.encoder.for_budget()] * len(specs)
         assigned = self.encoder.assign(specs)
-        _require_adjustable(assigned)
-        return assigned
+        adjusted = {id(encoder): encoder.for_budget() for encoder in assigned}  # what is shared remains so
+        encoders = [adjusted[id(encoder)] for encoder in assigned]
+        _require_adjustable(encoders)
+        return encoders
 
-    def require_feasible(self, fixed_bytes: int) -> None:
-        """Refuses a model of which more is fixed than the budget has.
+    def require_feasible(self, least_bytes: int) -> None:
+        """Refuses a model of which more has to be sent than the budget allows.
 
         Raises:
             ConfigError: It is so; the message says how much.
         """
-        if self.bytes_per_client is not None and self.bytes_per_client <= fixed_bytes:
+        if self.bytes_per_client is not None and self.bytes_per_client <= least_bytes:
             raise ConfigError(
-                f"a budget of {self.bytes_per_client} bytes leaves nothing to adjust: headers, and tensors "
-                f"that are sent as they are, take {fixed_bytes} bytes of it"
+                f"a budget of {self.bytes_per_client} bytes leaves nothing to adjust: headers, tensors that "
+                f"are sent as they are, and the fewest bits of the others take {least_bytes} bytes"
             )
 
-    def next_rate(self, rate: tf.Tensor, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def next_rate(
+        self, rate: tf.Tensor, measured: Mapping[str, tf.Tensor], encoders: Sequence[Encoder]
+    ) -> tf.Tensor:
         """The rate of the next round; without payloads that of this one.
 
         Args:
             rate: Of this round; float32 scalar.
             measured: ``uplink_bytes``, ``adjustable_bytes`` and ``payloads`` of this round, and with ``nmse``
                 the sums ``squared_error`` and ``squared_norm``.
+            encoders: Of the tensors.
         """
-        payloads = tf.cast(measured["payloads"], tf.float64)
-        if self.nmse is not None:
-            wanted = tf.constant(1 - self.nmse, tf.float64)
-            got = 1 - tf.cast(error(measured), tf.float64)
+        if self.bytes_per_client is not None:
+            step = _step_to_bytes(self.bytes_per_client, measured)
         else:
-            assert self.bytes_per_client is not None
-            adjustable = tf.cast(measured["adjustable_bytes"], tf.float64)
-            fixed = tf.cast(measured["uplink_bytes"], tf.float64) - adjustable
-            wanted = self.bytes_per_client * payloads - fixed
-            got = adjustable
-        step = tf.clip_by_value(wanted / tf.maximum(got, 1e-9), 1 / _LARGEST_STEP, _LARGEST_STEP)
-        following = tf.clip_by_value(tf.cast(rate, tf.float64) * step, *_RATES)
-        return tf.where(payloads > 0, tf.cast(following, tf.float32), rate)
+            assert self.nmse is not None
+            only_bits = all(isinstance(each, Quantizer) for each in encoders if each.adjustable)
+            step = (_step_to_error_by_bits if only_bits else _step_to_error)(self.nmse, measured)
+        step = tf.clip_by_value(step, 1 / _LARGEST_STEP, _LARGEST_STEP)
+        following = tf.cast(tf.clip_by_value(tf.cast(rate, tf.float64) * step, *_RATES), tf.float32)
+        return tf.where(measured["payloads"] > 0, following, rate)
+
+
+def _step_to_bytes(bytes_per_client: int, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    adjustable = tf.cast(measured["adjustable_bytes"], tf.float64)
+    fixed = tf.cast(measured["uplink_bytes"], tf.float64) - adjustable
+    wanted = bytes_per_client * tf.cast(measured["payloads"], tf.float64) - fixed
+    return wanted / tf.maximum(adjustable, _TINY)
+
+
+def _step_to_error(nmse: float, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    return (1 - nmse) / tf.maximum(1 - tf.cast(error(measured), tf.float64), _TINY)
+
+
+def _step_to_error_by_bits(nmse: float, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    return (tf.cast(error(measured), tf.float64) / nmse) ** _ERROR_EXPONENT
 
 
 def error(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -163,6 +190,7 @@ def error(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
 def _require_adjustable(encoders: Sequence[Encoder]) -> None:
     if not any(encoder.adjustable for encoder in encoders):
         raise CapabilityError(
-            f"a budget cannot be kept by {encoders[0]!r}, which always sends the same; use an encoder with a "
-            "fraction, such as topk(0.01), perhaps in a pipeline: \"topk(0.01, scope='model') | qsgd(8)\""
+            f"a budget cannot be kept by {encoders[0]!r}, which always sends the same; use qsgd(8), or an "
+            "encoder with a fraction, such as topk(0.01), perhaps in a pipeline: "
+            "\"topk(0.01, scope='model') | qsgd(8)\""
         )

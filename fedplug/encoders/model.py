@@ -74,7 +74,7 @@ class ModelEncoder:
         )
         self._budget = encoder if isinstance(encoder, Budget) else None
         if self._budget is not None:
-            self._budget.require_feasible(self.fixed_bytes)
+            self._budget.require_feasible(self.least_bytes)
 
     @property
     def target_bytes(self) -> int | None:
@@ -87,11 +87,10 @@ class ModelEncoder:
         return None if self._budget is None else self._budget.megabits_per_second
 
     @property
-    def fixed_bytes(self) -> int:
-        """Of a client's buffers, whatever is sent: containers, and tensors that go as they are."""
+    def least_bytes(self) -> int:
+        """Of a client's buffers, whatever is sent: containers, and what encoders send at least."""
         return sum(
-            _container_bytes(encoder, spec)
-            + (spec.shape.num_elements() * spec.dtype.size if isinstance(encoder, Identity) else 0)
+            _container_bytes(encoder, spec) + encoder.least_bytes(spec)
             for encoder, spec in zip(self.encoders, self.specs, strict=True)
         )
 
@@ -148,7 +147,7 @@ class ModelEncoder:
         """
         if self._budget is None:
             return control
-        return {"rate": self._budget.next_rate(control["rate"], measured)}
+        return {"rate": self._budget.next_rate(control["rate"], measured, self.encoders)}
 
     @property
     def reported(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from fedplug.encoders import bit_packing, blocks, tensor_bytes
 from fedplug.encoders.arithmetic import check_seed, private_noise, widened
-from fedplug.encoders.base import Payload
+from fedplug.encoders.base import Encoder, Payload
 from fedplug.encoders.bit_widths import BitWidths
 from fedplug.encoders.checks import require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
@@ -76,6 +76,12 @@ class QSGD(CompiledQuantizer):
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
+
+    def for_budget(self) -> Encoder:
+        """With bits that can be shared out."""
+        from fedplug.encoders.mixed_qsgd import MixedQSGD  # made of encoders of this kind, so it knows them
+
+        return MixedQSGD(self._widths.bits, block_size=self._block_size, seed=self.seed)
 
     def with_bits(self, bits: tf.Tensor) -> Self:
         """This encoder, for a tensor or a round, with the bits that a scalar holds.
@@ -147,6 +153,11 @@ class QSGD(CompiledQuantizer):
         scales = tensor_bytes.to_bytes(parts["scales"])
         packed = self._of_bits(lambda bits: bit_packing.pack(codes, bits))
         return tf.concat([self._header(), scales, packed], axis=0)
+
+    def code_bytes(self, count: Any, bits: Any, dtype: tf.DType) -> Any:
+        """How many bytes `pack` makes of so many values with so many bits; numbers, or scalars."""
+        scales = blocks.block_count(count, self._block_size) * dtype.size
+        return _HEADER_BYTES + scales + bit_packing.packed_size(count, bits)
 
     def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another configuration or length, scales that are not valid, and levels beyond L."""

@@ -42,6 +42,49 @@ def test_the_rate_multiplies_the_entries_of_what_has_some():
         assert [sent(model, rate) for rate in (0.001, 1.0, 2.5, 1e6)] == [1, 10, 25, 1000], text
 
 
+def test_the_rate_multiplies_bits_from_two_to_eight():
+    model = model_of(Budget("qsgd(4)", 1000))
+    assert model.encoders[0].wire_id == "qsgd/2"
+    lengths = []
+    for rate in (0.01, 0.5, 0.6, 1.0, 1.5, 2.0, 100.0):
+        xs = [tf.ones(spec.shape) for spec in SPECS]
+        buffers, _ = model.encode(xs, model.init_state(), ROUND, {"rate": tf.constant(rate)})
+        lengths.append(len(buffers[0]))
+    extra_bits = [0, 0, 0.4, 2, 4, 6, 6]
+    for length, extra in zip(lengths, extra_bits, strict=True):
+        assert length - lengths[0] == pytest.approx(1000 * extra / 8, abs=6)
+    assert lengths[0] + len(buffers[1]) == model.least_bytes
+
+
+def test_tensors_that_share_an_encoder_still_share_it_under_a_budget():
+    rules = {"name": "rules", "config": {"rules": {"a*": "qsgd(4)", "b*": "qsgd(4)"}}}
+    specs = [tf.TensorSpec([100], tf.float32, name=name) for name in ("a1", "a2", "b")]
+    first, second, other = ModelEncoder(Budget(rules, 1000), specs).encoders
+    assert first is second
+    assert first is not other
+
+
+def test_an_error_that_is_adjusted_by_bits_alone_takes_a_smaller_step():
+    def step(text, error):
+        measured = {"squared_error": tf.constant(error), "squared_norm": tf.constant(1.0)}
+        counts = {"uplink_bytes": 100, "adjustable_bytes": 100, "payloads": 1}
+        measured |= {key: tf.constant(count) for key, count in counts.items()}
+        model = model_of(Budget(text, nmse=0.1))
+        return float(model.next_control({"rate": tf.constant(1.0)}, measured)["rate"])
+
+    assert step("qsgd(4)", 0.4) == pytest.approx(4 ** (1 / 12))
+    assert step("qsgd(4)", 0.025) == pytest.approx(4 ** (-1 / 12))
+    assert step("topk(0.1)", 0.4) == pytest.approx(0.9 / 0.6)
+    assert step("topk(0.1) | qsgd(4)", 0.4) == pytest.approx(0.9 / 0.6)
+
+
+def test_a_budget_for_less_than_two_bits_is_refused():
+    least = model_of(Budget("qsgd(4)", 1000)).least_bytes
+    assert 250 < least < 400
+    with pytest.raises(ConfigError, match=f"the fewest bits of the others take {least} bytes"):
+        model_of(Budget("qsgd(4)", 250))
+
+
 def test_the_next_rate_is_what_the_bytes_that_are_not_fixed_ask_for():
     budget = Budget("topk(0.01)", 1000)
     assert next_rate(budget, fixed=3 * 400, adjustable=3 * 200, payloads=3) == 3.0
@@ -52,7 +95,7 @@ def test_fixed_are_containers_and_what_goes_as_it_is():
     model = model_of(Budget(TopK(count=1), 1000))
     xs = [tf.zeros(spec.shape) for spec in SPECS]
     buffers, _ = model.encode(xs, model.init_state(), ROUND)
-    assert sum(map(len, buffers)) == model.fixed_bytes + int(model.adjustable_bytes(buffers))
+    assert sum(map(len, buffers)) == model.least_bytes + int(model.adjustable_bytes(buffers))
     assert 4 + 4 + 1 <= int(model.adjustable_bytes(buffers)) < 12  # count, value, index code
 
 
@@ -93,9 +136,9 @@ def test_a_budget_goes_through_json_and_comes_back_equal(text):
     assert fedplug.encoder(repr(budget)) == budget
 
 
-@pytest.mark.parametrize("text", ["qsgd(8)", "identity", "threshold(1)", "threshold(1) | qsgd(8)"])
+@pytest.mark.parametrize("text", ["terngrad", "identity", "threshold(1)", "threshold(1) | qsgd(8)"])
 def test_what_always_sends_the_same_cannot_keep_a_budget(text):
-    with pytest.raises(CapabilityError, match=r"always sends the same; use an encoder with a fraction"):
+    with pytest.raises(CapabilityError, match=r"always sends the same; use qsgd\(8\), or an encoder with"):
         Budget(text, 1000)
     with pytest.raises(CapabilityError, match="always sends the same"):
         model_of(Budget({"name": "rules", "config": {"rules": {"*": text}}}, 1000))

@@ -38,6 +38,7 @@ def test_there_is_a_bad_one_for_every_check(bad_plugins):
         "rules({'*/bias': 'identity', 'dense/*': 'topk(0.1)', '*': 'qsgd(4) '})",
         "rules([{'dtype': 'bfloat16', 'encoder': 'topk(0.1)'}, {'encoder': 'identity'}])",
         "budget('stc(0.1)', 2000)",
+        "budget('qsgd(4)', 2000)",
         'budget(\'rules({"*": "randomk(0.1)"})\', nmse=0.5)',
     ],
 )

@@ -1,0 +1,136 @@
+"""QSGD whose bits are a mean over several tensors: how they are shared out, written and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import ops
+from fedplug.encoders import ModelEncoder
+from fedplug.encoders.bit_allocation import share_out
+from fedplug.encoders.mixed_qsgd import MixedQSGD
+from fedplug.encoders.qsgd import QSGD
+from fedplug.errors import ConfigError
+from fedplug.testing import EncoderSuite
+
+ROUND = tf.constant(3)
+HEADER = 5 + 2 + 2
+GAINS = [9.0, 4.0, 1.0]
+
+
+class TestMixedQSGD(EncoderSuite):
+    """3.3 bits, so that a tensor is in two parts."""
+
+    golden = Path(__file__).parents[1] / "golden"
+    shapes = ((0,), (600,))
+    dtypes = (tf.float32,)
+
+    def make_encoder(self):
+        return MixedQSGD(3.3, block_size=16)
+
+
+def error_taken_away(extra, sizes, energies):
+    """By so many bits for each tensor, the first elements of a tensor having one more than the others."""
+    taken = 0.0
+    for bits, size, energy in zip(extra, sizes, energies, strict=True):
+        whole, rest = divmod(bits, size) if size else (0, 0)
+        taken += energy * (size * sum(GAINS[:whole]) + (rest and rest * GAINS[whole]))
+    return taken
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    tensors=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 1.0, 2.0, 30.0])), min_size=1),
+    total=st.integers(0, 100),
+)
+def test_no_other_way_to_share_bits_out_takes_more_of_the_error_away(tensors, total):
+    sizes, energies = zip(*tensors, strict=True)
+    shared = share_out(
+        tf.constant(total, tf.int64), sizes, [tf.constant(e, tf.float64) for e in energies], GAINS
+    )
+    extra = [int(bits) for bits in shared]
+    assert sum(extra) == min(total, len(GAINS) * sum(sizes))
+    assert all(0 <= bits <= len(GAINS) * size for bits, size in zip(extra, sizes, strict=True))
+    # Gains fall, so the best way is to take the best bits of all elements one by one.
+    one_by_one = sorted((e * g for n, e in tensors for g in GAINS for _ in range(n)), reverse=True)
+    assert error_taken_away(extra, sizes, energies) == pytest.approx(sum(one_by_one[:total]))
+
+
+def tensors_of_different_scale(seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        tf.constant(scale * rng.normal(size=shape), tf.float32)
+        for scale, shape in [(1.0, [700]), (0.02, [30, 40]), (5.0, [64]), (0.0, [512])]
+    ]
+
+
+def sent(encoder, xs, rate=None):
+    """The bytes of each body, and the error of all."""
+    model = ModelEncoder(encoder, [tf.TensorSpec(x.shape, x.dtype) for x in xs], min_size=0)
+    adjusted = encoder if rate is None else encoder.at_rate(tf.constant(rate))
+    encoded = adjusted.encode_together(xs, [{}] * len(xs), ROUND)
+    bodies = [encoder.to_wire(payload, spec) for (payload, _), spec in zip(encoded, model.specs, strict=True)]
+    decoded = [
+        encoder.decode(encoder.from_wire(body, spec), spec)
+        for body, spec in zip(bodies, model.specs, strict=True)
+    ]
+    error = sum(float(tf.reduce_sum((x - y) ** 2)) for x, y in zip(xs, decoded, strict=True))
+    return bodies, error
+
+
+@pytest.mark.parametrize(("rate", "bits"), [(1.0, 4), (0.7, 2.8), (1.21, 4.84), (0.01, 2), (100.0, 8)])
+def test_the_bits_are_spent_to_the_last_one(rate, bits):
+    xs = tensors_of_different_scale()
+    bodies, _ = sent(MixedQSGD(4, block_size=2**20), xs, rate)
+    scales = sum(4 * (1 + (int.from_bytes(bytes(body[1:5].numpy()), "little") > 0)) for body in bodies)
+    elements = sum(int(tf.size(x)) for x in xs)
+    levels = sum(map(len, bodies)) - HEADER * len(xs) - scales
+    assert levels == pytest.approx(elements * bits / 8, abs=len(xs) + 1)
+
+
+def test_the_error_is_far_below_that_of_the_same_bits_everywhere():
+    xs = tensors_of_different_scale()
+    mixed, mixed_error = sent(MixedQSGD(4), xs)
+    everywhere, error = sent(QSGD(4), xs)
+    assert sum(map(len, mixed)) <= sum(map(len, everywhere)) + (HEADER + 4) * len(xs)
+    assert mixed_error < error / 3
+
+
+def test_compiled_ops_and_their_twins_share_out_alike():
+    xs, bodies = tensors_of_different_scale(), []
+    for lowering in ("fused", "reference"):
+        with ops.use_lowering(lowering):
+            bodies.append([bytes(body.numpy()) for body in sent(MixedQSGD(4.4, block_size=64), xs)[0]])
+    assert bodies[0] == bodies[1]
+
+
+def test_a_tensor_without_elements_beside_others():
+    bodies, _ = sent(MixedQSGD(3), [tf.zeros([0]), tf.ones([80])])
+    assert [len(body) for body in bodies] == [HEADER, HEADER + 4 + 80 * 3 // 8]
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ([1, 0, 0, 0, 0], "header of a mixed qsgd payload is wrong"),
+        ([9, 0, 0, 0, 0], "header of a mixed qsgd payload is wrong"),
+        ([3, 6, 0, 0, 0], "header of a mixed qsgd payload is wrong"),
+        ([3, 0, 0, 0, 128], "header of a mixed qsgd payload is wrong"),
+        ([8, 1, 0, 0, 0], "header of a mixed qsgd payload is wrong"),
+        ([3, 1], "too short to hold its header"),
+    ],
+)
+def test_a_header_that_is_none_is_refused(header, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        MixedQSGD(3).from_wire(tf.constant([*header], tf.uint8), tf.TensorSpec([6], tf.float32))
+
+
+@pytest.mark.parametrize("bits", [1.9, 8.1, "linear(4, 1, 3)"])
+def test_a_mean_out_of_range_is_refused(bits):
+    with pytest.raises(ConfigError, match=r"mixed_qsgd bits is .*; it must be from 2 to 8"):
+        MixedQSGD(bits)
