@@ -51,7 +51,7 @@ class EntropyCoded(Quantizer):
             )
         if first.symbols(0, tf.float32) is None:
             raise CapabilityError(
-                f"{second!r} shortens symbols of one and the same number of bits, and {first!r} has none; use "
+                f"{second!r} shortens symbols of one fixed number of bits, and {first!r} has none; use "
                 f"'qsgd(8) | {second!r}', or leave {second!r} out"
             )
         self._quantizer: Quantizer = first

@@ -156,8 +156,7 @@ class QSGD(CompiledQuantizer):
 
     def code_bytes(self, count: Any, bits: Any, dtype: tf.DType) -> Any:
         """How many bytes `pack` makes of so many values with so many bits; numbers, or scalars."""
-        scales = blocks.block_count(count, self._block_size) * dtype.size
-        return _HEADER_BYTES + scales + bit_packing.packed_size(count, bits)
+        return self._levels_at(count, dtype) + bit_packing.packed_size(count, bits)
 
     def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
         """Refuses another configuration or length, scales that are not valid, and levels beyond L."""
