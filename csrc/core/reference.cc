@@ -50,11 +50,12 @@ TopK<T> TopKResidual(const std::vector<T>& delta,
   }
   std::vector<std::int32_t> order(delta.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(
-      order.begin(), order.end(), [&](std::int32_t i, std::int32_t j) {
-        return MagnitudeKey(result.residual[static_cast<std::size_t>(i)]) >
-               MagnitudeKey(result.residual[static_cast<std::size_t>(j)]);
-      });
+  const auto key = [&](std::int32_t i) {
+    return MagnitudeKey(result.residual[static_cast<std::size_t>(i)]);
+  };
+  std::sort(order.begin(), order.end(), [&](std::int32_t i, std::int32_t j) {
+    return key(i) != key(j) ? key(i) > key(j) : i < j;
+  });
   order.resize(std::min(order.size(), static_cast<std::size_t>(k)));
   std::sort(order.begin(), order.end());
   result.indices = order;

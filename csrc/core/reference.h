@@ -67,6 +67,13 @@ std::vector<std::uint8_t> EncodeSymbols(
 std::optional<std::vector<std::uint8_t>> DecodeSymbols(
     const std::vector<std::uint8_t>& code, std::int64_t count, int bits);
 
+// The values whose code this is, or nothing if it is the code of none. One
+// value after the other, one bit after the other. REQUIRES: the code is valid
+template <typename T>
+std::optional<std::vector<T>> DecodeValues(
+    const std::vector<std::uint8_t>& bytes, std::size_t count,
+    const ValueCode& code);
+
 // Bit by bit.
 std::uint32_t Crc32(const std::vector<std::uint8_t>& data);
 

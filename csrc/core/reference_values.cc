@@ -1,9 +1,9 @@
-// The reference of the value codes: line by line what value_code.h says.
+// The reference of the encoders of values: line by line what value_code.h says.
+#include "core/reference_values.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
 #include "core/float_bits.h"
 #include "core/philox.h"
@@ -11,32 +11,6 @@
 
 namespace fedplug::reference {
 namespace {
-
-template <typename T>
-using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-float Widen(float x) { return x; }
-double Widen(double x) { return x; }
-float Widen(Half x) { return ToFloat(x); }
-float Widen(BFloat16 x) { return ToFloat(x); }
-
-// What is too large becomes the largest number.
-template <typename T>
-T Narrow(double x) {
-  T narrow;
-  if constexpr (std::is_same_v<T, Half>) {
-    narrow = ToHalf(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    narrow = ToBFloat16(static_cast<float>(x));
-  } else {
-    narrow = static_cast<T>(x);
-  }
-  if (IsFinite(narrow)) return narrow;
-  const auto largest =
-      static_cast<FloatBitsOf<T>>(ToBits(narrow) - FloatBitsOf<T>{1});
-  std::memcpy(&narrow, &largest, sizeof(narrow));
-  return narrow;
-}
 
 template <typename T>
 void Append(const T& value, std::vector<std::uint8_t>* bytes) {
@@ -84,39 +58,20 @@ T MeanMagnitude(const std::vector<T>& values) {
   return terms.empty() ? T{} : Narrow<T>(terms[0]);
 }
 
-// Levels and scales of a code, before they are packed.
-template <typename T>
-struct Quantized {
-  std::vector<int> levels;  // -top to top
-  std::vector<T> scales;
-  std::size_t block;
-  int top;
-};
-
 template <typename T>
 Quantized<T> Quantize(const std::vector<T>& values, const ValueCode& code,
                       std::uint64_t seed) {
   using W = Wide<T>;
-  Quantized<T> q;
-  const bool blocks =
-      code.form == ValueForm::kQsgd || code.form == ValueForm::kBlockwise8;
-  q.block = blocks ? static_cast<std::size_t>(code.block_size)
-                   : std::max<std::size_t>(values.size(), 1);
-  q.top = code.form == ValueForm::kQsgd         ? (1 << (code.bits - 1)) - 1
-          : code.form == ValueForm::kBlockwise8 ? 127
-                                                : 1;
-  const std::size_t scales =
-      blocks ? (values.size() + q.block - 1) / q.block : 1;
-  for (std::size_t s = 0; s < scales; ++s) {
-    T scale = Narrow<T>(0);
+  Quantized<T> q = Unfilled<T>(values.size(), code);
+  for (std::size_t s = 0; s < q.scales.size(); ++s) {
+    T scale{};
     for (std::size_t i = s * q.block;
          i < std::min(values.size(), (s + 1) * q.block); ++i) {
       if (std::abs(Widen(values[i])) > Widen(scale)) {
         scale = Narrow<T>(std::abs(Widen(values[i])));
       }
     }
-    q.scales.push_back(code.form == ValueForm::kSign ? MeanMagnitude(values)
-                                                     : scale);
+    q.scales[s] = code.form == ValueForm::kSign ? MeanMagnitude(values) : scale;
   }
   const std::vector<float> noise = Noise(values, seed);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -167,12 +122,6 @@ void PackTrits(std::vector<int> levels, std::vector<std::uint8_t>* bytes) {
   }
 }
 
-std::uint8_t Log2(std::int64_t power) {
-  std::uint8_t log = 0;
-  for (; power > 1; power /= 2) ++log;
-  return log;
-}
-
 }  // namespace
 
 template <typename T>
@@ -192,12 +141,7 @@ std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
     return bytes;
   }
   Quantized<T> q = Quantize(values, code, seed);
-  if (code.form == ValueForm::kQsgd) {
-    bytes.push_back(static_cast<std::uint8_t>(code.bits));
-  }
-  if (code.form == ValueForm::kQsgd || code.form == ValueForm::kBlockwise8) {
-    bytes.push_back(Log2(code.block_size));
-  }
+  bytes = Header(code);
   for (const T& scale : q.scales) Append(scale, &bytes);
   if (code.form == ValueForm::kTernGrad) {
     PackTrits(q.levels, &bytes);
@@ -207,11 +151,7 @@ std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
     if (code.form == ValueForm::kQsgd) level += q.top;
     if (code.form == ValueForm::kSign) level = level > 0;
   }
-  PackBits(q.levels,
-           code.form == ValueForm::kQsgd   ? code.bits
-           : code.form == ValueForm::kSign ? 1
-                                           : 8,
-           &bytes);
+  PackBits(q.levels, BitsOfLevel(code), &bytes);
   return bytes;
 }
 

@@ -268,10 +268,9 @@ Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
     }
   }
   // The large ones first, so that the threads end together.
-  std::stable_sort(alone.begin(), alone.end(),
-                   [&](std::size_t a, std::size_t b) {
-                     return updates[a].n > updates[b].n;
-                   });
+  std::sort(alone.begin(), alone.end(), [&](std::size_t a, std::size_t b) {
+    return updates[a].n > updates[b].n;
+  });
   Serial serial;
   Parallel& threads = in_alone < topk::kOneThread ? serial : parallel;
   threads.Run(static_cast<int>(alone.size()), [&](int task) {

@@ -73,7 +73,7 @@ TEST(TopKBlocks, EveryLevelSplitsAlike) {
                   const std::vector<float>& residual, const Band<float>& band) {
     const auto n = static_cast<std::int64_t>(delta.size());
     // Everything a split gives, as one list of numbers.
-    const auto split = [&](const BlockKernels<float>::Split* split_block) {
+    const auto split = [&](BlockKernels<float>::Split* split_block) {
       std::vector<float> values(delta.size() + kSlack);
       std::vector<std::int32_t> indices(values.size());
       std::vector<std::uint32_t> keys(values.size());

@@ -48,21 +48,19 @@ TEST(TopKResidualOfAll, IsTheSelectionFromTheTensorsLaidEndToEnd) {
     Random random(1);
     ThreadPool two(2);
     for (const Fill fill : kAllFills) {
-      for (const std::size_t k : {0, 1, 700, 7000, 40000, 75381, 80000}) {
+      for (const std::int64_t k : {0, 1, 700, 7000, 40000, 75381, 80000}) {
         SCOPED_TRACE("fill " + std::to_string(static_cast<int>(fill)) + ", k " +
                      std::to_string(k));
         Tensors<T> tensors(fill, random);
         const auto expected = reference::TopKResidual(
-            Joined(tensors.deltas), Joined(tensors.residuals),
-            static_cast<std::int64_t>(k));
+            Joined(tensors.deltas), Joined(tensors.residuals), k);
         std::vector<T> values(expected.values.size());
         std::vector<std::int32_t> indices(values.size());
         std::vector<std::int64_t> row_splits(kSizes.size() + 1);
         std::int64_t non_finite = -1;
-        const Status status =
-            TopKResidualOfAll(tensors.InPlace(), static_cast<std::int64_t>(k),
-                              NonFinitePolicy::kDrop, two, values.data(),
-                              indices.data(), row_splits.data(), &non_finite);
+        const Status status = TopKResidualOfAll(
+            tensors.InPlace(), k, NonFinitePolicy::kDrop, two, values.data(),
+            indices.data(), row_splits.data(), &non_finite);
         EXPECT_EQ(status.message(), std::string());
         EXPECT_EQ(non_finite, expected.non_finite);
         EXPECT_EQ(BitsOf(values), BitsOf(expected.values));

@@ -1,5 +1,5 @@
-// ReadContainer on hostile bytes: it stays inside them, and what it accepts is
-// what WriteContainer writes for the same header and body.
+// ReadContainer and ReadContainerOf on hostile bytes: they stay inside them,
+// and accept only what WriteContainer writes for the same header and body.
 #include <algorithm>
 #include <cstring>
 
@@ -33,19 +33,28 @@ void Mend(std::uint8_t what, std::vector<std::uint8_t>* data) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input_data,
-                                      std::size_t size) {
+                                      std::size_t input_size) {
   using fedplug::testing::Require;
-  fedplug::testing::FuzzInput input(input_data, size);
+  fedplug::testing::FuzzInput input(input_data, input_size);
   const auto what = input.Take<std::uint8_t>();
+  const auto wanted_bytes = input.Take<std::uint8_t>();
   auto data = input.TakeVector<std::uint8_t>(input.size());
   Mend(what, &data);
-  fedplug::ContainerHeader header;
+  const auto size = static_cast<std::int64_t>(data.size());
+
+  // One that should have another header, or any bytes as its header.
   fedplug::BodyRange body;
-  if (!fedplug::ReadContainer(
-           data.data(), static_cast<std::int64_t>(data.size()), &header, &body)
-           .ok()) {
-    return 0;
+  std::vector<std::uint8_t> wanted(data);
+  wanted.resize(wanted_bytes);
+  if (fedplug::ReadContainerOf(wanted.data(), wanted_bytes, data.data(), size,
+                               &body)
+          .ok()) {
+    Require(fedplug::ContainerBytes(wanted_bytes, body.bytes) == size,
+            "a body has the length that was announced");
   }
+
+  fedplug::ContainerHeader header;
+  if (!fedplug::ReadContainer(data.data(), size, &header, &body).ok()) return 0;
   std::vector<std::uint8_t> head;
   Require(fedplug::EncodeHeader(header, &head).ok(), "the header is valid");
   const auto head_bytes = static_cast<std::int64_t>(head.size());
@@ -54,5 +63,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input_data,
   fedplug::WriteContainer(head.data(), head_bytes, data.data() + body.begin,
                           body.bytes, again.data());
   Require(again == data, "a container has one form");
+  fedplug::BodyRange same;
+  Require(fedplug::ReadContainerOf(head.data(), head_bytes, data.data(), size,
+                                   &same)
+                  .ok() &&
+              same.begin == body.begin && same.bytes == body.bytes,
+          "its header is the one it should have");
   return 0;
 }

@@ -1,25 +1,39 @@
-// DecodeIndices on hostile bytes: it stays inside its buffers, which the
-// sanitizers watch, and accepts a code only if its indices have just that code
-// (of the shortest form: no longer one).
+// DecodeIndices on hostile bytes, of every form: it stays inside its buffers,
+// which the sanitizers watch, and accepts a code only if its indices have just
+// that code (of the shortest form: no longer one), in small cases those of the
+// obvious decoder.
 #include "core/index_code.h"
+#include "core/reference.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
+  using fedplug::IndexForm;
   using fedplug::testing::Require;
   fedplug::testing::FuzzInput input(data, size);
-  const auto form =
-      static_cast<fedplug::IndexForm>(input.Take<std::uint8_t>() % 4);
-  const std::int64_t count = input.Take<std::uint16_t>();
-  const std::int64_t limit = input.Take<std::int32_t>();
+  const auto form = static_cast<IndexForm>(input.Take<std::uint8_t>() % 4);
+  const std::int64_t count = input.Take<std::uint16_t>() % 2048;
+  const int shift = input.Take<std::uint8_t>() % 32;
+  const std::int64_t limit = input.Take<std::int32_t>() >> shift;
   const auto code = input.TakeVector<std::uint8_t>(input.size());
-  std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
   const auto bytes = static_cast<std::int64_t>(code.size());
-  if (!fedplug::DecodeIndices(code.data(), bytes, count, limit, form,
-                              indices.data())
-           .ok()) {
-    return 0;
+  const bool plausible =
+      fedplug::CheckIndexCode(code.data(), bytes, count, limit, form).ok();
+  Require(!plausible || count <= 8 * bytes + 1, "so many indices are likely");
+
+  std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
+  const bool accepted = fedplug::DecodeIndices(code.data(), bytes, count, limit,
+                                               form, indices.data())
+                            .ok();
+  Require(plausible || !accepted, "what is accepted was plausible");
+  // The reference tries every parameter, bit by bit: too slow for long codes.
+  if (form == IndexForm::kRice && count <= 32 && count <= limit &&
+      limit <= 1024) {
+    const auto expected = fedplug::reference::DecodeIndices(code, count, limit);
+    Require(accepted == expected.has_value(), "the reference agrees");
+    Require(!accepted || indices == *expected, "so it does on the indices");
   }
+  if (!accepted) return 0;
   std::int64_t previous = -1;
   for (const std::int32_t index : indices) {
     Require(index > previous && index < limit, "indices ascend in [0, size)");
@@ -29,8 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   Require(
       fedplug::EncodeIndices(indices.data(), count, limit, form, &again).ok(),
       "what was decoded can be encoded");
-  Require(form == fedplug::IndexForm::kShortest ? again.size() <= code.size()
-                                                : again == code,
+  Require(form == IndexForm::kShortest ? again.size() <= code.size()
+                                       : again == code,
           "indices have one code");
   return 0;
 }

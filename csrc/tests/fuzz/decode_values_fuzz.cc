@@ -1,7 +1,7 @@
-// DecodeValues on hostile bytes: it stays inside its buffers, which the
-// sanitizers watch, and what it accepts is finite.
-#include <cmath>
-
+// DecodeValues on hostile bytes, of every form and dtype: it stays inside its
+// buffers, which the sanitizers watch, accepts what the obvious decoder
+// accepts, with the same bits, and nothing that is not finite.
+#include "core/float_bits.h"
 #include "core/parallel.h"
 #include "core/reference.h"
 #include "core/value_code.h"
@@ -9,18 +9,40 @@
 
 namespace {
 
+using fedplug::ValueCode;
+
 template <typename T>
-void DecodeAs(const std::vector<std::uint8_t>& data, std::size_t count,
-              const fedplug::ValueCode& code) {
+void DecodeAs(std::vector<std::uint8_t> bytes, std::size_t count,
+              const ValueCode& code, bool right_length) {
+  using fedplug::testing::Require;
+  const auto signed_count = static_cast<std::int64_t>(count);
+  const bool valid_code = fedplug::CheckValueCode(code).ok();
+  if (right_length && valid_code) {
+    // Mostly so, or nothing would be decoded; and with the right header.
+    bytes.resize(static_cast<std::size_t>(
+        fedplug::ValueCodeBytes(code, signed_count, sizeof(T))));
+    auto header = fedplug::reference::EncodeValues<T>({}, code, 0);
+    header.resize(std::min(header.size(), bytes.size()));
+    std::copy(header.begin(), header.end(), bytes.begin());
+  }
   std::vector<T> values(count);
   fedplug::Serial serial;
-  const fedplug::Status status = fedplug::DecodeValues<T>(
-      data.data(), static_cast<std::int64_t>(data.size()),
-      static_cast<std::int64_t>(count), code, serial, values.data());
-  if (!status.ok()) return;
-  for (const T value : values) {
-    fedplug::testing::Require(std::isfinite(value),
-                              "what is decoded is finite");
+  const bool accepted =
+      fedplug::DecodeValues<T>(bytes.data(),
+                               static_cast<std::int64_t>(bytes.size()),
+                               signed_count, code, serial, values.data())
+          .ok();
+  if (!valid_code) {
+    Require(!accepted, "a code that does not exist is refused");
+    return;
+  }
+  const auto expected = fedplug::reference::DecodeValues<T>(bytes, count, code);
+  Require(accepted == expected.has_value(), "the reference agrees");
+  if (!accepted) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    Require(fedplug::IsFinite(values[i]), "what is decoded is finite");
+    Require(fedplug::ToBits(values[i]) == fedplug::ToBits((*expected)[i]),
+            "the values are those of the reference");
   }
 }
 
@@ -29,25 +51,27 @@ void DecodeAs(const std::vector<std::uint8_t>& data, std::size_t count,
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   fedplug::testing::FuzzInput input(data, size);
-  fedplug::ValueCode code;
+  ValueCode code;
   code.form = static_cast<fedplug::ValueForm>(input.Take<std::uint8_t>() % 6);
   code.bits = input.Take<std::uint8_t>() % 10;
   code.block_size = std::int64_t{1} << (input.Take<std::uint8_t>() % 22);
-  const bool wide = input.Take<std::uint8_t>() % 2 != 0;
-  const std::size_t count = input.Take<std::uint8_t>();
+  const int dtype = input.Take<std::uint8_t>() % 4;
+  // Up to a few of the chunks the kernel works in.
+  const std::size_t count = input.Take<std::uint16_t>() % 4096;
   const bool right_length = input.Take<std::uint8_t>() % 4 != 0;
-  auto bytes = input.TakeVector<std::uint8_t>(input.size());
-  const auto as_many = static_cast<std::int64_t>(count);
-  if (right_length && fedplug::CheckValueCode(code).ok()) {
-    // Mostly so, or nothing would be decoded; and with the right header.
-    bytes.resize(static_cast<std::size_t>(
-        fedplug::ValueCodeBytes(code, as_many, wide ? 8 : 4)));
-    const std::vector<float> nothing;
-    auto header = fedplug::reference::EncodeValues(nothing, code, 0);
-    header.resize(std::min(header.size(), bytes.size()));
-    std::copy(header.begin(), header.end(), bytes.begin());
+  const auto bytes = input.TakeVector<std::uint8_t>(input.size());
+  switch (dtype) {
+    case 0:
+      DecodeAs<float>(bytes, count, code, right_length);
+      break;
+    case 1:
+      DecodeAs<double>(bytes, count, code, right_length);
+      break;
+    case 2:
+      DecodeAs<fedplug::Half>(bytes, count, code, right_length);
+      break;
+    default:
+      DecodeAs<fedplug::BFloat16>(bytes, count, code, right_length);
   }
-  wide ? DecodeAs<double>(bytes, count, code)
-       : DecodeAs<float>(bytes, count, code);
   return 0;
 }

@@ -7,62 +7,82 @@
 
 namespace {
 
-// Mostly a small step up, sometimes anything.
+using fedplug::testing::FuzzInput;
+
+// Mostly a step up, sometimes anything.
 template <typename T>
-std::vector<T> TakeSteps(fedplug::testing::FuzzInput* input,
-                         std::size_t count) {
+std::vector<T> TakeSteps(FuzzInput* input, std::size_t count, int stride) {
   std::vector<T> values;
   T next{};
   while (values.size() < count) {
     const auto step = input->Take<std::uint8_t>();
     next = step == 255 ? static_cast<T>(input->Take<std::int64_t>())
-                       : static_cast<T>(next + step % 8);
+                       : static_cast<T>(next + step % 8 * stride);
     values.push_back(next);
     next = next > 1000000 ? T{} : next;
   }
   return values;
 }
 
-}  // namespace
+// The payloads, one vector for each.
+template <typename T>
+std::vector<std::vector<T>> Cut(const std::vector<T>& all,
+                                const std::vector<std::int64_t>& row_splits) {
+  std::vector<std::vector<T>> parts;
+  for (std::size_t p = 0; p + 1 < row_splits.size(); ++p) {
+    parts.emplace_back(all.begin() + row_splits[p],
+                       all.begin() + row_splits[p + 1]);
+  }
+  return parts;
+}
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
-                                      std::size_t size) {
-  using fedplug::testing::Require;
-  fedplug::testing::FuzzInput input(data, size);
-  const std::size_t n = input.Take<std::uint16_t>() % 4096;
+template <typename T>
+void AddAs(FuzzInput input) {
+  // Up to several of the tiles the kernel works in.
+  const std::size_t n =
+      input.Take<std::uint16_t>() >> (input.Take<std::uint8_t>() % 12);
   const std::size_t payloads = input.Take<std::uint8_t>() % 16;
-  const std::size_t entries = input.Take<std::uint8_t>();
-  auto row_splits = TakeSteps<std::int64_t>(&input, payloads + 1);
-  if (input.Take<std::uint8_t>() % 4 != 0) {
+  const std::size_t entries = input.Take<std::uint16_t>() % 2048;
+  const bool weighted = input.Take<std::uint8_t>() % 2 != 0;
+  const int stride = 1 << (input.Take<std::uint8_t>() % 6);
+  const bool right_ends = input.Take<std::uint8_t>() % 4 != 0;
+  auto row_splits = TakeSteps<std::int64_t>(&input, payloads + 1, stride);
+  if (right_ends) {
     row_splits.front() = 0;
     row_splits.back() = static_cast<std::int64_t>(entries);
   }
-  const auto indices = TakeSteps<std::int32_t>(&input, entries);
-  std::vector<float> values(entries);
+  const auto indices = TakeSteps<std::int32_t>(&input, entries, stride);
+  std::vector<T> values;
   for (std::size_t j = 0; j < entries; ++j) {
-    values[j] = static_cast<float>(j + 1);
+    values.push_back(static_cast<T>(j + 1));
+  }
+  std::vector<T> weights;
+  for (std::size_t p = 0; weighted && p < payloads; ++p) {
+    weights.push_back(static_cast<T>(p) + T{0.25});
   }
 
-  std::vector<float> sum(n, 0.5f);
+  std::vector<T> sum(n, T{0.5});
+  std::vector<T> expected = sum;
   fedplug::Serial serial;
   const fedplug::Status status = fedplug::ScatterDecodeAdd(
       sum.data(), static_cast<std::int64_t>(n), values.data(), indices.data(),
       static_cast<std::int64_t>(entries), row_splits.data(),
-      static_cast<std::int64_t>(payloads), static_cast<const float*>(nullptr),
-      serial);
-  std::vector<float> expected(n, 0.5f);
+      static_cast<std::int64_t>(payloads),
+      weights.empty() ? nullptr : weights.data(), serial);
   if (status.ok()) {
-    std::vector<std::vector<float>> payload_values;
-    std::vector<std::vector<std::int32_t>> payload_indices;
-    for (std::size_t p = 0; p < payloads; ++p) {
-      payload_values.emplace_back(values.begin() + row_splits[p],
-                                  values.begin() + row_splits[p + 1]);
-      payload_indices.emplace_back(indices.begin() + row_splits[p],
-                                   indices.begin() + row_splits[p + 1]);
-    }
-    fedplug::reference::ScatterDecodeAdd(&expected, payload_values,
-                                         payload_indices, {});
+    fedplug::reference::ScatterDecodeAdd(&expected, Cut(values, row_splits),
+                                         Cut(indices, row_splits), weights);
   }
-  Require(sum == expected, "all is added, or nothing is written");
+  fedplug::testing::Require(sum == expected,
+                            "all is added, or nothing is written");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  FuzzInput input(data, size);
+  input.Take<std::uint8_t>() % 2 == 0 ? AddAs<float>(input)
+                                      : AddAs<double>(input);
   return 0;
 }

@@ -1,0 +1,82 @@
+"""Writes the seeds of the fuzz targets, csrc/tests/fuzz/corpus, from the golden payloads of the encoders.
+
+    python csrc/tests/fuzz/make_corpus.py
+
+A seed is an input as the target of that name takes it apart (see the `Take` calls in its source). Knows the
+container and the golden files; must not know the encoders.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from fedplug import kernels
+
+HERE = Path(__file__).parent
+GOLDEN = HERE.parents[2] / "tests" / "golden"
+FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign"]  # in the order of ValueForm
+DTYPES = ["float32", "float64", "float16", "bfloat16"]  # in the order of the targets
+INDEX_FORMS = ["rice", "bitpack", "bitmap", "shortest"]  # in the order of IndexForm
+INDICES = {"none": [], "dense": range(40), "sparse": [3, 70, 71, 300, 399]}
+
+
+def containers():
+    """One payload of each format, whole."""
+    for folder in sorted(GOLDEN.iterdir()):
+        payload = sorted(folder.glob("*.payload"))[-1].read_bytes()
+        mend_nothing, wanted_header = 0xFF, 8
+        yield folder.name, bytes([mend_nothing, wanted_header]) + payload
+
+
+def values():
+    """The bodies of the value codes."""
+    for form in FORMS:
+        for path in sorted((GOLDEN / f"{form}-1").glob("*.json")):
+            golden = json.loads(path.read_text())
+            config = golden["config"]
+            block = int(config.get("block_size", 1)).bit_length() - 1
+            body = kernels.unpack_container(path.with_suffix(".payload").read_bytes())[-1]
+            dtype, count = DTYPES.index(golden["dtype"]), int(np.prod(golden["shape"]))
+            head = struct.pack("<4BHB", FORMS.index(form), config.get("bits", 8), block, dtype, count, 0)
+            yield f"{form}-{path.stem}", head + bytes(body)
+
+
+def index_codes():
+    """Indices close together, far apart, and none."""
+    size = 400
+    for number, form in enumerate(INDEX_FORMS):
+        for name, indices in INDICES.items():
+            code = kernels.encode_indices(np.array(indices, np.int32), size, form=form)
+            yield f"{form}-{name}", struct.pack("<BHBi", number, len(indices), 0, size) + bytes(code)
+
+
+def sums():
+    """Three payloads, of both dtypes, with weights and without."""
+    for wide, weighted in [(0, 0), (1, 1)]:
+        head = struct.pack("<BHBBHBBB", wide, 4000, 0, 3, 60, weighted, 0, 1)
+        yield f"wide{wide}-weighted{weighted}", head + bytes([0, 5, 5, 7]) + bytes([1, 2, 3] * 20)
+
+
+def main() -> None:
+    """Replaces the folder."""
+    corpus = HERE / "corpus"
+    shutil.rmtree(corpus, ignore_errors=True)
+    targets = {
+        "container_fuzz": containers,
+        "decode_values_fuzz": values,
+        "decode_indices_fuzz": index_codes,
+        "scatter_decode_fuzz": sums,
+    }
+    for target, seeds in targets.items():
+        (corpus / target).mkdir(parents=True)
+        for name, content in seeds():
+            (corpus / target / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
