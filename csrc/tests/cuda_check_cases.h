@@ -1,11 +1,9 @@
-// What the CUDA kernels are held to, for any machine that can run their steps:
-// a GPU (cuda_check.cu) or a CPU that plays one (cuda_check_emulation_test.cc).
-// A Machine has
+// What the CUDA selection is held to, for any machine that can run its steps: a
+// GPU (cuda_check.cu) or a CPU that plays one (cuda_check_emulation_test.cc). A
+// Machine has
 //   TopK(inputs, policy)  ->  one TopKOutput per input, one call for all
-//   TopKOfAll(inputs, k, policy)
-//                         ->  TopKOfAllOutput; no input's own k counts
-//   Scatter(input)        ->  ScatterOutput
-// and every buffer it hands to the steps begins as garbage.
+// and every buffer it hands to the steps begins as garbage. What it is held to
+// elsewhere: cuda_check_list_cases.h and cuda_check_scatter_cases.h.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_CASES_H_
 
@@ -14,9 +12,7 @@
 #include <vector>
 
 #include "core/reference.h"
-#include "core/scatter_decode.h"
 #include "core/topk_residual.h"
-#include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
 #include "tests/kernel_inputs.h"
 
@@ -28,6 +24,9 @@ struct TopKInput {
   std::vector<T> residual;
   std::int64_t k = 0;
   bool in_place = true;
+  // Elements before the first, in every buffer: a part of a larger tensor is
+  // no more aligned than its dtype.
+  std::size_t shift = 0;
 
   std::int64_t n() const { return static_cast<std::int64_t>(delta.size()); }
   std::size_t chosen() const {
@@ -41,44 +40,6 @@ struct TopKOutput {
   std::vector<std::int32_t> indices;
   std::vector<T> residual;
   cuda::TopKReport report = {-7, -7};
-};
-
-// Of a list with one k for all.
-template <typename T>
-struct TopKOfAllOutput {
-  std::vector<T> values;
-  std::vector<std::int32_t> indices;
-  std::vector<std::int64_t> row_splits;
-  std::vector<std::vector<T>> residuals;
-  std::vector<cuda::TopKReport> reports;
-};
-
-// min(k, sum of n)
-template <typename T>
-std::size_t ChosenOfAll(const std::vector<TopKInput<T>>& inputs,
-                        std::int64_t k) {
-  std::int64_t n = 0;
-  for (const TopKInput<T>& input : inputs) n += input.n();
-  return static_cast<std::size_t>(std::min(k, n));
-}
-
-template <typename T>
-struct ScatterInput {
-  std::vector<T> accumulator;
-  std::vector<T> values;
-  std::vector<std::int32_t> indices;
-  std::vector<std::int64_t> row_splits;
-  std::vector<T> weights;  // empty for none
-
-  std::int64_t payloads() const {
-    return static_cast<std::int64_t>(row_splits.size()) - 1;
-  }
-};
-
-template <typename T>
-struct ScatterOutput {
-  std::vector<T> accumulator;
-  Status status;
 };
 
 // Tiles hold 8192 elements, warps 32, blocks 512 or 256.
@@ -99,7 +60,7 @@ template <typename T>
 TopKInput<T> RandomInput(std::int64_t n, std::int64_t k, Fill fill,
                          Random& random) {
   return {RandomVector<T>(n, fill, random), RandomVector<T>(n, fill, random), k,
-          Below(random, 2) == 0};
+          Below(random, 2) == 0, static_cast<std::size_t>(Below(random, 4))};
 }
 
 template <typename T, typename Machine>
@@ -207,6 +168,37 @@ void TopKRefusesTheWholeListAndChangesNothing(Machine& machine) {
   EXPECT_TRUE(actual.code() == StatusCode::kNonFinite);
 }
 
+// One value everywhere: a single tie, or nothing but sums that are refused.
+template <typename T, typename Machine>
+void TopKTakesTensorsOfOneValue(Machine& machine) {
+  const T infinity = FromBits<T>(FloatTraits<T>::kInfinity);
+  const T nan = FromBits<T>(FloatTraits<T>::kInfinity + 1);
+  for (const T value : {T{}, FromFloat<T>(-1.5f), infinity, nan}) {
+    for (const std::int64_t n : {1, 33, 8193}) {
+      for (const std::int64_t k : {std::int64_t{0}, n / 2, n}) {
+        for (const bool in_place : {false, true}) {
+          SCOPED_TRACE("n " + std::to_string(n) + ", k " + std::to_string(k));
+          const auto size = static_cast<std::size_t>(n);
+          const TopKInput<T> input = {std::vector<T>(size, value),
+                                      std::vector<T>(size, T{}), k, in_place,
+                                      1};
+          const std::vector<TopKInput<T>> inputs = {input};
+          ExpectReference(input,
+                          machine.TopK(inputs, NonFinitePolicy::kDrop)[0]);
+          const auto output = machine.TopK(inputs, NonFinitePolicy::kError)[0];
+          if (IsFinite(value)) {
+            ExpectReference(input, output);
+            continue;
+          }
+          EXPECT_EQ(output.report.non_finite, n);
+          EXPECT_EQ(output.report.first_non_finite, std::int64_t{0});
+          EXPECT_EQ(BitsOf(output.residual), BitsOf(input.residual));
+        }
+      }
+    }
+  }
+}
+
 // So many tiles that ScanTiles gives several to a thread.
 template <typename Machine>
 void TopKTakesALongTensor(Machine& machine) {
@@ -216,199 +208,6 @@ void TopKTakesALongTensor(Machine& machine) {
     const auto input = RandomInput<float>(n, n / 50, fill, random);
     ExpectReference(input, machine.TopK(std::vector<TopKInput<float>>{input},
                                         NonFinitePolicy::kError)[0]);
-  }
-}
-
-// The core, itself held against the obvious loop, says what is right.
-template <typename T, typename Machine>
-void ExpectSameAsCore(const std::vector<TopKInput<T>>& inputs, std::int64_t k,
-                      NonFinitePolicy policy, Machine& machine) {
-  Serial serial;
-  std::vector<std::vector<T>> residuals;
-  std::vector<std::int64_t> sizes;
-  for (const TopKInput<T>& input : inputs) {
-    residuals.push_back(input.residual);
-    sizes.push_back(input.n());
-  }
-  std::vector<TensorUpdate<T>> updates;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    T* const residual = residuals[i].data();
-    updates.push_back({inputs[i].delta.data(), residual, residual, sizes[i]});
-  }
-  std::vector<T> values(ChosenOfAll(inputs, k));
-  std::vector<std::int32_t> indices(values.size());
-  std::vector<std::int64_t> row_splits(inputs.size() + 1);
-  std::int64_t non_finite = 0;
-  const Status status =
-      TopKResidualOfAll(updates, k, policy, serial, values.data(),
-                        indices.data(), row_splits.data(), &non_finite);
-
-  const TopKOfAllOutput<T> actual = machine.TopKOfAll(inputs, k, policy);
-  EXPECT_EQ(cuda::ToStatus(actual.reports, sizes, policy).message(),
-            status.message());
-  std::int64_t reported = 0;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    SCOPED_TRACE("tensor " + std::to_string(i));
-    EXPECT_EQ(BitsOf(actual.residuals[i]), BitsOf(residuals[i]));
-    reported += actual.reports[i].non_finite;
-  }
-  EXPECT_EQ(reported, non_finite);
-  if (!status.ok()) return;
-  EXPECT_EQ(actual.row_splits, row_splits);
-  EXPECT_EQ(actual.indices, indices);
-  EXPECT_EQ(BitsOf(actual.values), BitsOf(values));
-}
-
-template <typename T>
-std::vector<TopKInput<T>> ListOf(const std::vector<std::int64_t>& sizes,
-                                 Fill fill, Random& random) {
-  std::vector<TopKInput<T>> inputs;
-  for (const std::int64_t n : sizes) {
-    inputs.push_back(RandomInput<T>(n, 0, fill, random));
-  }
-  return inputs;
-}
-
-// Of all sizes, with empty tensors anywhere, or with no tensor at all; and ties
-// that begin in one tensor and end in another.
-template <typename T, typename Machine>
-void TopKOfAllEqualsTheCore(Machine& machine) {
-  Random random(8);
-  const std::vector<std::vector<std::int64_t>> lists = {
-      {},
-      {0},
-      {1},
-      {0, 0, 0},
-      {8192, 0, 8192},
-      {0, 300, 0, 1, 20000, 64, 0, 8193, 16, 0}};
-  for (const auto& sizes : lists) {
-    std::int64_t n = 0;
-    for (const std::int64_t size : sizes) n += size;
-    for (const Fill fill : kAllFills) {
-      const auto inputs = ListOf<T>(sizes, fill, random);
-      for (const std::int64_t k : {std::int64_t{0}, std::int64_t{1}, n / 100,
-                                   n / 3, n - 1, n, n + 9}) {
-        if (k < 0) continue;
-        SCOPED_TRACE("tensors " + std::to_string(sizes.size()) + ", n " +
-                     std::to_string(n) + ", fill " +
-                     std::to_string(static_cast<int>(fill)) + ", k " +
-                     std::to_string(k));
-        ExpectSameAsCore(inputs, k, NonFinitePolicy::kDrop, machine);
-      }
-    }
-  }
-}
-
-// More tensors than several launches take, and than ScanTiles has threads.
-template <typename T, typename Machine>
-void TopKOfAllTakesALongListOfTensors(Machine& machine) {
-  Random random(11);
-  std::vector<std::int64_t> sizes;
-  for (int i = 0; i < 700; ++i) sizes.push_back(Below(random, 60));
-  for (const Fill fill : {Fill::kNormal, Fill::kFewLevels}) {
-    const auto inputs = ListOf<T>(sizes, fill, random);
-    ExpectSameAsCore(inputs, 5000, NonFinitePolicy::kError, machine);
-  }
-  ExpectSameAsCore(ManyTensors<T>(random), 9000, NonFinitePolicy::kError,
-                   machine);
-}
-
-template <typename T, typename Machine>
-void TopKOfAllRefusesInTheWordsOfTheCore(Machine& machine) {
-  Random random(12);
-  auto inputs = ManyTensors<T>(random);
-  const T infinity = FromBits<T>(FloatTraits<T>::kInfinity);
-  inputs[40] = RandomInput<T>(17000, 0, Fill::kNormal, random);
-  inputs[40].delta[8193] = inputs[40].residual[16999] = infinity;
-  inputs[69] = RandomInput<T>(5, 0, Fill::kNormal, random);
-  inputs[69].delta[4] = infinity;
-  ExpectSameAsCore(inputs, 4000, NonFinitePolicy::kError, machine);
-  ExpectSameAsCore(inputs, 4000, NonFinitePolicy::kDrop, machine);
-}
-
-template <typename T>
-ScatterInput<T> RandomPayloads(std::int64_t n, std::int64_t payloads,
-                               std::int64_t largest_k, bool weighted, Fill fill,
-                               Random& random) {
-  ScatterInput<T> input;
-  input.accumulator = RandomVector<T>(n, fill, random);
-  input.row_splits = {0};
-  for (std::int64_t p = 0; p < payloads; ++p) {
-    const auto indices =
-        RandomIndices(std::min(n, Below(random, largest_k + 1)), n, random);
-    const auto values = RandomVector<T>(
-        static_cast<std::int64_t>(indices.size()), fill, random);
-    input.indices.insert(input.indices.end(), indices.begin(), indices.end());
-    input.values.insert(input.values.end(), values.begin(), values.end());
-    input.row_splits.push_back(static_cast<std::int64_t>(input.values.size()));
-  }
-  if (weighted)
-    input.weights = RandomVector<T>(payloads, Fill::kNormal, random);
-  return input;
-}
-
-// The core, itself held against the obvious loop, says what is right.
-template <typename T, typename Machine>
-void ExpectSameAsCore(const ScatterInput<T>& input, Machine& machine) {
-  Serial serial;
-  std::vector<T> expected = input.accumulator;
-  const Status status = ScatterDecodeAdd(
-      expected.data(), static_cast<std::int64_t>(expected.size()),
-      input.values.data(), input.indices.data(),
-      static_cast<std::int64_t>(input.values.size()), input.row_splits.data(),
-      input.payloads(), input.weights.empty() ? nullptr : input.weights.data(),
-      serial);
-  const ScatterOutput<T> actual = machine.Scatter(input);
-  EXPECT_EQ(actual.status.message(), status.message());
-  EXPECT_TRUE(actual.status.code() == status.code());
-  EXPECT_EQ(BitsOf(actual.accumulator), BitsOf(expected));
-}
-
-template <typename T, typename Machine>
-void ScatterEqualsTheCore(Machine& machine) {
-  Random random(6);
-  for (const std::int64_t n : kEdges) {
-    for (const std::int64_t payloads : {0, 1, 2, 9}) {
-      for (const Fill fill : {Fill::kNormal, Fill::kDenormal, Fill::kZeros}) {
-        SCOPED_TRACE("n " + std::to_string(n) + ", payloads " +
-                     std::to_string(payloads));
-        ExpectSameAsCore(RandomPayloads<T>(n, payloads, n / 2 + 1,
-                                           Below(random, 2) == 0, fill, random),
-                         machine);
-      }
-    }
-  }
-  // More payloads than a block looks up at once.
-  ExpectSameAsCore(
-      RandomPayloads<T>(9000, 600, 40, true, Fill::kNormal, random), machine);
-}
-
-// One number changed anywhere: the same words as the core's, and nothing
-// written.
-template <typename Machine>
-void ScatterRefusesInTheWordsOfTheCore(Machine& machine) {
-  Random random(7);
-  constexpr std::int64_t kWrong[] = {-1, 0, 1, 5, 39, 9000, INT32_MAX};
-  for (int trial = 0; trial < 400; ++trial) {
-    SCOPED_TRACE("trial " + std::to_string(trial));
-    // Short payloads, often empty ones, so that their first entries are hit.
-    const std::int64_t largest_k = trial % 2 == 0 ? 4 : 900;
-    auto input =
-        RandomPayloads<float>(9000, 6, largest_k, true, Fill::kNormal, random);
-    const auto any = [&](std::size_t size) {
-      return static_cast<std::size_t>(
-          Below(random, static_cast<std::int64_t>(size)));
-    };
-    for (std::int64_t change = Below(random, 3); change >= 0; --change) {
-      const std::int64_t wrong = kWrong[any(std::size(kWrong))];
-      if (trial % 3 == 0) {
-        input.row_splits[any(input.row_splits.size())] = wrong;
-      } else if (!input.indices.empty()) {
-        input.indices[any(input.indices.size())] =
-            static_cast<std::int32_t>(wrong);
-      }
-    }
-    ExpectSameAsCore(input, machine);
   }
 }
 

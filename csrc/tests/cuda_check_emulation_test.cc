@@ -1,6 +1,4 @@
-// Runs the steps of the CUDA kernels on the CPU: block after block and thread
-// after thread, both in an arbitrary order, on shared memory, workspace and
-// outputs that begin as garbage.
+// Runs the steps of the CUDA kernels on the CPU (cuda_check_emulator.h).
 //
 // What this proves: the arithmetic, the selection, the places, the layout of
 // the workspace, the order of the steps, every bound (under the address
@@ -10,235 +8,13 @@
 // launch them, the device halves of block.h, races that only threads running at
 // the same time can show, and speed. cuda_check.cu holds a GPU to the same
 // cases.
-#include <cstring>
-#include <memory>
-#include <numeric>
-
-#include "cuda/scatter_decode_steps.h"
-#include "cuda/topk_residual_groups.h"
-#include "cuda/topk_residual_steps.h"
 #include "tests/cuda_check_cases.h"
+#include "tests/cuda_check_emulator.h"
+#include "tests/cuda_check_list_cases.h"
+#include "tests/cuda_check_scatter_cases.h"
 
 namespace fedplug::testing {
 namespace {
-
-// The numbers below `size`, each once, in an order that changes from one object
-// to the next.
-class ArbitraryOrder {
- public:
-  ArbitraryOrder(std::int64_t size, Random& random)
-      : size_(size), start_(Below(random, size)), step_(Below(random, size)) {
-    while (std::gcd(step_, size_) != 1) ++step_;
-  }
-  std::int64_t operator[](std::int64_t i) const {
-    return (start_ + i * step_) % size_;
-  }
-
- private:
-  std::int64_t size_;
-  std::int64_t start_;
-  std::int64_t step_;
-};
-
-class EmulatedBlock {
- public:
-  EmulatedBlock(int threads, Random& random)
-      : threads_(threads), random_(random) {}
-
-  template <typename Body>
-  void Each(const Body& body) const {
-    const ArbitraryOrder order(threads_, random_);
-    for (int i = 0; i < threads_; ++i) body(static_cast<int>(order[i]));
-  }
-
- private:
-  int threads_;
-  Random& random_;
-};
-
-constexpr int kGarbage = 0xa5;
-
-template <typename Shared>
-std::unique_ptr<Shared> GarbageShared() {
-  static_assert(std::is_trivial_v<Shared>);
-  auto shared = std::make_unique<Shared>();
-  std::memset(shared.get(), kGarbage, sizeof(Shared));
-  return shared;
-}
-
-// body(block number) for all of them.
-template <typename Body>
-void ForEachBlock(std::int64_t blocks, Random& random, const Body& body) {
-  if (blocks == 0) return;
-  const ArbitraryOrder order(blocks, random);
-  for (std::int64_t i = 0; i < blocks; ++i) body(order[i]);
-}
-
-template <typename T>
-class EmulatedTopK {
- public:
-  EmulatedTopK(const std::vector<cuda::topk::Group<T>>& groups,
-               const std::vector<cuda::topk::ScopeGroup>& scopes,
-               Random& random)
-      : groups_(groups), scopes_(scopes), random_(random) {}
-
-  template <typename Step>
-  void EachTile(const Step& step) {
-    const EmulatedBlock block(cuda::topk::kThreads, random_);
-    for (const auto& group : groups_) {
-      ForEachBlock(group.Tiles(), random_, [&](std::int64_t number) {
-        const auto tile = static_cast<std::uint32_t>(number);
-        const int i = group.TensorOf(tile);
-        const auto shared = GarbageShared<typename Step::Shared>();
-        step(block, group.jobs[i],
-             cuda::topk::TileAt(tile - group.first_tile[i],
-                                group.jobs[i].tensor.n),
-             *shared);
-      });
-    }
-  }
-
-  template <typename Step>
-  void EachScope(const Step& step) {
-    const EmulatedBlock block(cuda::topk::kThreads, random_);
-    for (const auto& group : scopes_) {
-      ForEachBlock(group.count, random_, [&](std::int64_t i) {
-        const auto shared = GarbageShared<typename Step::Shared>();
-        step(block, group.scopes[i], *shared);
-      });
-    }
-  }
-
- private:
-  const std::vector<cuda::topk::Group<T>>& groups_;
-  const std::vector<cuda::topk::ScopeGroup>& scopes_;
-  Random& random_;
-};
-
-template <typename T>
-class EmulatedScatter {
- public:
-  EmulatedScatter(const cuda::scatter::Call<T>& call, Random& random)
-      : call_(call), random_(random) {}
-
-  template <typename Step>
-  void Each(const Step& step) {
-    const EmulatedBlock block(cuda::scatter::kThreads, random_);
-    ForEachBlock(Step::Tiles(call_), random_, [&](std::int64_t tile) {
-      const auto shared = GarbageShared<typename Step::Shared>();
-      step(block, call_, tile, *shared);
-    });
-  }
-
- private:
-  cuda::scatter::Call<T> call_;
-  Random& random_;
-};
-
-template <typename Element>
-std::vector<Element> Garbage(std::size_t size) {
-  std::vector<Element> garbage(size);
-  if (size > 0) {
-    std::memset(static_cast<void*>(garbage.data()), kGarbage,
-                size * sizeof(Element));
-  }
-  return garbage;
-}
-
-class EmulatedMachine {
- public:
-  template <typename T>
-  std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
-                                  NonFinitePolicy policy) {
-    std::vector<TopKOutput<T>> outputs(inputs.size());
-    std::vector<cuda::TopKTensor<T>> tensors;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const TopKInput<T>& input = inputs[i];
-      TopKOutput<T>& output = outputs[i];
-      output.values = Garbage<T>(input.chosen());
-      output.indices = Garbage<std::int32_t>(input.chosen());
-      output.residual =
-          input.in_place ? input.residual : Garbage<T>(input.residual.size());
-      const T* const residual_in =
-          input.in_place ? output.residual.data() : input.residual.data();
-      tensors.push_back({input.delta.data(), residual_in,
-                         output.residual.data(), input.n(), input.k,
-                         output.values.data(), output.indices.data()});
-    }
-    const auto reports =
-        Run<T>({tensors.data(), static_cast<std::int64_t>(tensors.size()),
-                cuda::topk::Sharing::kOneForEach, nullptr},
-               policy);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      outputs[i].report = reports[i];
-    }
-    return outputs;
-  }
-
-  template <typename T>
-  TopKOfAllOutput<T> TopKOfAll(const std::vector<TopKInput<T>>& inputs,
-                               std::int64_t k, NonFinitePolicy policy) {
-    TopKOfAllOutput<T> output;
-    output.values = Garbage<T>(ChosenOfAll(inputs, k));
-    output.indices = Garbage<std::int32_t>(output.values.size());
-    output.row_splits = Garbage<std::int64_t>(inputs.size() + 1);
-    std::vector<cuda::TopKTensor<T>> tensors;
-    for (const TopKInput<T>& input : inputs) {
-      output.residuals.push_back(
-          input.in_place ? input.residual : Garbage<T>(input.residual.size()));
-      T* const residual_out = output.residuals.back().data();
-      tensors.push_back({input.delta.data(),
-                         input.in_place ? residual_out : input.residual.data(),
-                         residual_out, input.n(), k, output.values.data(),
-                         output.indices.data()});
-    }
-    output.reports =
-        Run<T>({tensors.data(), static_cast<std::int64_t>(tensors.size()),
-                cuda::topk::Sharing::kOneForAll, output.row_splits.data()},
-               policy);
-    return output;
-  }
-
-  template <typename T>
-  ScatterOutput<T> Scatter(const ScatterInput<T>& input) {
-    ScatterOutput<T> output = {input.accumulator, {}};
-    cuda::scatter::Mistakes mistakes = {cuda::scatter::kNothing,
-                                        cuda::scatter::kNothing};
-    cuda::ScatterReport report = {};
-    EmulatedScatter<T> launcher(
-        {output.accumulator.data(),
-         static_cast<std::int64_t>(output.accumulator.size()),
-         input.values.data(), input.indices.data(),
-         static_cast<std::int64_t>(input.values.size()),
-         input.row_splits.data(), input.payloads(),
-         input.weights.empty() ? nullptr : input.weights.data(), &mistakes,
-         &report},
-        random_);
-    cuda::scatter::RunSteps<T>(launcher);
-    output.status = cuda::ToStatus(report);
-    return output;
-  }
-
- private:
-  template <typename T>
-  std::vector<cuda::TopKReport> Run(const cuda::topk::Request<T>& request,
-                                    NonFinitePolicy policy) {
-    auto memory =
-        Garbage<std::byte>(cuda::topk::LayOut(request, nullptr).bytes);
-    const auto workspace = cuda::topk::LayOut(request, memory.data());
-    std::memset(memory.data(), 0, workspace.zeroed_bytes);
-    auto reports =
-        Garbage<cuda::TopKReport>(static_cast<std::size_t>(request.count));
-    const auto groups =
-        cuda::topk::MakeGroups(request, workspace, reports.data());
-    const auto scopes = cuda::topk::MakeScopeGroups(request, workspace);
-    EmulatedTopK<T> launcher(groups, scopes, random_);
-    cuda::topk::RunSteps<T>(policy, launcher);
-    return reports;
-  }
-
-  Random random_{42};
-};
 
 TEST(CudaStepsOnTheCpu, TopKEqualsTheReference) {
   EmulatedMachine machine;
@@ -264,6 +40,12 @@ TEST(CudaStepsOnTheCpu, TopKRefusesTheWholeListAndChangesNothing) {
   ForEachDtype([&](auto zero) {
     TopKRefusesTheWholeListAndChangesNothing<decltype(zero)>(machine);
   });
+}
+
+TEST(CudaStepsOnTheCpu, TopKTakesTensorsOfOneValue) {
+  EmulatedMachine machine;
+  ForEachDtype(
+      [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(machine); });
 }
 
 TEST(CudaStepsOnTheCpu, TopKTakesALongTensor) {

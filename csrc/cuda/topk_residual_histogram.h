@@ -1,0 +1,109 @@
+// Counts of keys by one digit, in the shared memory of a block and in that of a
+// scope, and the cut that follows from them. Must not know what is counted.
+#ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_HISTOGRAM_H_
+#define FEDPLUG_CUDA_TOPK_RESIDUAL_HISTOGRAM_H_
+
+#include <cstdint>
+
+#include "core/host_device.h"
+#include "cuda/block.h"
+#include "cuda/exclusive_scan.h"
+#include "cuda/topk_residual_job.h"
+
+namespace fedplug::cuda::topk {
+
+// Counts digits into shared memory. Equal ones in a row are added at once, so
+// that a tensor of zeros does not queue up at one counter.
+class DigitCounter {
+ public:
+  FEDPLUG_HOST_DEVICE explicit DigitCounter(std::uint32_t* histogram)
+      : histogram_(histogram) {}
+
+  FEDPLUG_HOST_DEVICE void Count(int digit) {
+    if (digit != digit_) {
+      Flush();
+      digit_ = digit;
+    }
+    ++seen_;
+  }
+
+  FEDPLUG_HOST_DEVICE void Flush() {
+    if (seen_ > 0) AtomicAdd(&histogram_[digit_], seen_);
+    seen_ = 0;
+  }
+
+ private:
+  std::uint32_t* histogram_;
+  int digit_ = 0;
+  std::uint32_t seen_ = 0;
+};
+
+template <typename Block>
+FEDPLUG_HOST_DEVICE void ClearHistogram(const Block& block,
+                                        std::uint32_t* histogram) {
+  block.Each([&](int thread) {
+    for (int bin = thread; bin < kBins; bin += kThreads) histogram[bin] = 0;
+  });
+}
+
+template <typename Block>
+FEDPLUG_HOST_DEVICE void AddHistogram(const Block& block,
+                                      const std::uint32_t* histogram,
+                                      std::uint32_t* sum) {
+  block.Each([&](int thread) {
+    for (int bin = thread; bin < kBins; bin += kThreads) {
+      if (histogram[bin] > 0) AtomicAdd(&sum[bin], histogram[bin]);
+    }
+  });
+}
+
+// Finds the bin of the k-th largest among what was counted, and clears the
+// counts for the next round.
+template <typename T>
+struct FindCut {
+  int round;
+
+  struct Shared {
+    ExclusiveScan<kThreads> scan;
+  };
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
+                                      Shared& shared) const {
+    std::uint32_t* const histogram = scope.state->histogram;
+    const Cut before =
+        round == 0 ? Cut{0, scope.chosen} : scope.state->cuts[round - 1];
+    Cut* const cut = &scope.state->cuts[round];
+    // The bins from the top down, a few in a row to each thread.
+    const auto bin_of = [](int thread, int item) {
+      return kBins - 1 - (thread * kBinsPerThread + item);
+    };
+    block.Each([&](int thread) {
+      if (thread == 0) *cut = {kAboveAll, 0};  // holds if none is wanted
+      std::uint32_t sum = 0;
+      for (int item = 0; item < kBinsPerThread; ++item) {
+        sum += histogram[bin_of(thread, item)];
+      }
+      shared.scan.value[thread] = sum;
+    });
+    shared.scan.Run(block);
+    block.Each([&](int thread) {
+      std::uint32_t above = shared.scan.Before(thread);
+      for (int item = 0; item < kBinsPerThread; ++item) {
+        const int bin = bin_of(thread, item);
+        const std::uint32_t here = histogram[bin];
+        if (above < before.wanted && before.wanted <= above + here) {
+          *cut = {(before.prefix << BitsOfDigit<T>(round)) |
+                      static_cast<std::uint64_t>(bin),
+                  before.wanted - above};
+        }
+        above += here;
+        histogram[bin] = 0;
+      }
+    });
+  }
+};
+
+}  // namespace fedplug::cuda::topk
+
+#endif  // FEDPLUG_CUDA_TOPK_RESIDUAL_HISTOGRAM_H_

@@ -1,0 +1,147 @@
+// What the CUDA selection from a list of tensors with one k is held to. A
+// Machine (cuda_check_cases.h) has
+//   TopKOfAll(inputs, k, policy)
+//                         ->  TopKOfAllOutput; no input's own k counts
+#ifndef FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_
+#define FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/topk_residual.h"
+#include "cuda/topk_residual.h"
+#include "tests/cuda_check_cases.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+
+// Of a list with one k for all.
+template <typename T>
+struct TopKOfAllOutput {
+  std::vector<T> values;
+  std::vector<std::int32_t> indices;
+  std::vector<std::int64_t> row_splits;
+  std::vector<std::vector<T>> residuals;
+  std::vector<cuda::TopKReport> reports;
+};
+
+// min(k, sum of n)
+template <typename T>
+std::size_t ChosenOfAll(const std::vector<TopKInput<T>>& inputs,
+                        std::int64_t k) {
+  std::int64_t n = 0;
+  for (const TopKInput<T>& input : inputs) n += input.n();
+  return static_cast<std::size_t>(std::min(k, n));
+}
+
+// The core, itself held against the obvious loop, says what is right.
+template <typename T, typename Machine>
+void ExpectSameAsCore(const std::vector<TopKInput<T>>& inputs, std::int64_t k,
+                      NonFinitePolicy policy, Machine& machine) {
+  Serial serial;
+  std::vector<std::vector<T>> residuals;
+  std::vector<std::int64_t> sizes;
+  for (const TopKInput<T>& input : inputs) {
+    residuals.push_back(input.residual);
+    sizes.push_back(input.n());
+  }
+  std::vector<TensorUpdate<T>> updates;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    T* const residual = residuals[i].data();
+    updates.push_back({inputs[i].delta.data(), residual, residual, sizes[i]});
+  }
+  std::vector<T> values(ChosenOfAll(inputs, k));
+  std::vector<std::int32_t> indices(values.size());
+  std::vector<std::int64_t> row_splits(inputs.size() + 1);
+  std::int64_t non_finite = 0;
+  const Status status =
+      TopKResidualOfAll(updates, k, policy, serial, values.data(),
+                        indices.data(), row_splits.data(), &non_finite);
+
+  const TopKOfAllOutput<T> actual = machine.TopKOfAll(inputs, k, policy);
+  EXPECT_EQ(cuda::ToStatus(actual.reports, sizes, policy).message(),
+            status.message());
+  std::int64_t reported = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    SCOPED_TRACE("tensor " + std::to_string(i));
+    EXPECT_EQ(BitsOf(actual.residuals[i]), BitsOf(residuals[i]));
+    reported += actual.reports[i].non_finite;
+  }
+  EXPECT_EQ(reported, non_finite);
+  if (!status.ok()) return;
+  EXPECT_EQ(actual.row_splits, row_splits);
+  EXPECT_EQ(actual.indices, indices);
+  EXPECT_EQ(BitsOf(actual.values), BitsOf(values));
+}
+
+template <typename T>
+std::vector<TopKInput<T>> ListOf(const std::vector<std::int64_t>& sizes,
+                                 Fill fill, Random& random) {
+  std::vector<TopKInput<T>> inputs;
+  for (const std::int64_t n : sizes) {
+    inputs.push_back(RandomInput<T>(n, 0, fill, random));
+  }
+  return inputs;
+}
+
+// Of all sizes, with empty tensors anywhere, or with no tensor at all; and ties
+// that begin in one tensor and end in another.
+template <typename T, typename Machine>
+void TopKOfAllEqualsTheCore(Machine& machine) {
+  Random random(8);
+  const std::vector<std::vector<std::int64_t>> lists = {
+      {},
+      {0},
+      {1},
+      {0, 0, 0},
+      {8192, 0, 8192},
+      {0, 300, 0, 1, 20000, 64, 0, 8193, 16, 0}};
+  for (const auto& sizes : lists) {
+    std::int64_t n = 0;
+    for (const std::int64_t size : sizes) n += size;
+    for (const Fill fill : kAllFills) {
+      const auto inputs = ListOf<T>(sizes, fill, random);
+      for (const std::int64_t k : {std::int64_t{0}, std::int64_t{1}, n / 100,
+                                   n / 3, n - 1, n, n + 9}) {
+        if (k < 0) continue;
+        SCOPED_TRACE("tensors " + std::to_string(sizes.size()) + ", n " +
+                     std::to_string(n) + ", fill " +
+                     std::to_string(static_cast<int>(fill)) + ", k " +
+                     std::to_string(k));
+        ExpectSameAsCore(inputs, k, NonFinitePolicy::kDrop, machine);
+      }
+    }
+  }
+}
+
+// More tensors than several launches take, and than ScanTiles has threads.
+template <typename T, typename Machine>
+void TopKOfAllTakesALongListOfTensors(Machine& machine) {
+  Random random(11);
+  std::vector<std::int64_t> sizes;
+  for (int i = 0; i < 700; ++i) sizes.push_back(Below(random, 60));
+  for (const Fill fill : {Fill::kNormal, Fill::kFewLevels}) {
+    const auto inputs = ListOf<T>(sizes, fill, random);
+    ExpectSameAsCore(inputs, 5000, NonFinitePolicy::kError, machine);
+  }
+  ExpectSameAsCore(ManyTensors<T>(random), 9000, NonFinitePolicy::kError,
+                   machine);
+}
+
+template <typename T, typename Machine>
+void TopKOfAllRefusesInTheWordsOfTheCore(Machine& machine) {
+  Random random(12);
+  auto inputs = ManyTensors<T>(random);
+  const T infinity = FromBits<T>(FloatTraits<T>::kInfinity);
+  inputs[40] = RandomInput<T>(17000, 0, Fill::kNormal, random);
+  inputs[40].delta[8193] = inputs[40].residual[16999] = infinity;
+  inputs[69] = RandomInput<T>(5, 0, Fill::kNormal, random);
+  inputs[69].delta[4] = infinity;
+  ExpectSameAsCore(inputs, 4000, NonFinitePolicy::kError, machine);
+  ExpectSameAsCore(inputs, 4000, NonFinitePolicy::kDrop, machine);
+}
+
+}  // namespace fedplug::testing
+
+#endif  // FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_

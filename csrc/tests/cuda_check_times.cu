@@ -1,0 +1,243 @@
+// Prints how long the kernels take on a GPU, next to a copy on the device and,
+// where the toolkit has it, cub::DeviceTopK; what it times, it checks. No test
+// of ctest; benchmarks/cuda_torch.py has the same sizes in PyTorch.
+#include <numeric>
+
+#if __has_include(<cub/device/device_topk.cuh>)
+#include <cub/device/device_topk.cuh>
+#define FEDPLUG_HAS_DEVICE_TOPK 1
+#endif
+
+#include "tests/cuda_check_device.cuh"
+
+namespace fedplug::testing {
+namespace {
+
+TEST(CudaTimes, HasADevice) { FindDevice(); }
+
+// Median of some runs, each after `prepare`, by events on the stream.
+template <typename Prepare, typename Work>
+double MedianMicroseconds(const Prepare& prepare, const Work& work) {
+  constexpr int kRepeats = 21;
+  cudaEvent_t begin, end;
+  Check(cudaEventCreate(&begin));
+  Check(cudaEventCreate(&end));
+  std::vector<float> milliseconds;
+  for (int i = 0; i < kRepeats + 3; ++i) {
+    prepare();
+    Check(cudaEventRecord(begin));
+    work();
+    Check(cudaEventRecord(end));
+    Check(cudaEventSynchronize(end));
+    float once = 0;
+    Check(cudaEventElapsedTime(&once, begin, end));
+    if (i >= 3) milliseconds.push_back(once);  // the first ones warm up
+  }
+  Check(cudaEventDestroy(begin));
+  Check(cudaEventDestroy(end));
+  std::sort(milliseconds.begin(), milliseconds.end());
+  return 1000.0 * milliseconds[kRepeats / 2];
+}
+
+#ifdef FEDPLUG_HAS_DEVICE_TOPK
+// Only the selection, of keys that are already there: no sum, no residual, no
+// order, ties as they come. So it does less than the row it stands next to.
+double DeviceTopKMicroseconds(const DeviceArray<float>& keys, std::int64_t n,
+                              std::int64_t k) {
+  const DeviceArray<float> out(static_cast<std::size_t>(k));
+  // Written out, because fedplug has a namespace cuda too.
+  namespace execution = ::cuda::execution;
+  const auto requirements =
+      execution::require(execution::determinism::not_guaranteed,
+                         execution::output_ordering::unsorted);
+  std::size_t bytes = 0;
+  Check(cub::DeviceTopK::MaxKeys(nullptr, bytes, keys.data(), out.data(), n, k,
+                                 requirements));
+  const DeviceArray<std::byte> workspace(bytes);
+  return MedianMicroseconds(
+      [] {},
+      [&] {
+        Check(cub::DeviceTopK::MaxKeys(workspace.data(), bytes, keys.data(),
+                                       out.data(), n, k, requirements));
+      });
+}
+#else
+double DeviceTopKMicroseconds(const DeviceArray<float>&, std::int64_t,
+                              std::int64_t) {
+  return 0;
+}
+#endif
+
+// In place, after `restore` has put the old residual back.
+template <typename Restore>
+double TopKMicroseconds(const TopKInput<float>& input,
+                        const DeviceTensor<float>& device,
+                        NonFinitePolicy policy, const Restore& restore) {
+  const std::size_t bytes = cuda::TopKResidualWorkspaceBytes(&device.tensor, 1);
+  const DeviceArray<std::byte> workspace(bytes);
+  const DeviceArray<cuda::TopKReport> report(1);
+  const double microseconds = MedianMicroseconds(restore, [&] {
+    Check(cuda::TopKResidual(&device.tensor, 1, policy, workspace.data(), bytes,
+                             report.data(), nullptr));
+  });
+  ExpectReference(input, {device.values.ToVector(), device.indices.ToVector(),
+                          device.residual_in.ToVector(), report.ToVector()[0]});
+  return microseconds;
+}
+
+TEST(CudaTimes, TopKResidual) {
+  std::puts("topk_residual, us, medians; cub 0 = not in this toolkit");
+  std::puts(
+      "         n         k     error      drop  copy of 4n bytes       cub");
+  Random random(9);
+  for (const std::int64_t n : {100000, 1000000, 10000000, 50000000}) {
+    TopKInput<float> input = RandomInput<float>(n, 0, Fill::kNormal, random);
+    input.in_place = true;
+    input.shift = 0;
+    const DeviceArray<float> fresh(input.residual);
+    for (const std::int64_t k : {n / 1000, n / 100, n / 10}) {
+      input.k = k;
+      const DeviceTensor<float> device(input);
+      const auto restore = [&] {
+        Check(cudaMemcpyAsync(device.residual_in.data(), fresh.data(),
+                              fresh.Bytes(), cudaMemcpyDeviceToDevice));
+      };
+      const double error =
+          TopKMicroseconds(input, device, NonFinitePolicy::kError, restore);
+      const double drop =
+          TopKMicroseconds(input, device, NonFinitePolicy::kDrop, restore);
+      const double copy = MedianMicroseconds([] {}, restore);
+      std::printf("%10lld %9lld %9.1f %9.1f  %16.1f %9.1f\n",
+                  static_cast<long long>(n), static_cast<long long>(k), error,
+                  drop, copy, DeviceTopKMicroseconds(device.delta, n, k));
+    }
+  }
+}
+
+// The weights and biases of four blocks of a transformer, 768 wide.
+std::vector<std::int64_t> LayerSizes() {
+  constexpr std::int64_t kWidth = 768;
+  std::vector<std::int64_t> sizes = {30522 * kWidth, 512 * kWidth};
+  for (int block = 0; block < 4; ++block) {
+    for (int i = 0; i < 4; ++i) {
+      sizes.insert(sizes.end(), {kWidth * kWidth, kWidth});
+    }
+    sizes.insert(sizes.end(), {4 * kWidth * kWidth, 4 * kWidth,
+                               4 * kWidth * kWidth, kWidth});
+    sizes.insert(sizes.end(), {kWidth, kWidth, kWidth, kWidth});
+  }
+  return sizes;
+}
+
+// One call for `tensors` with one k, again and again from the same residual.
+class OfAllOnDevice {
+ public:
+  OfAllOnDevice(const std::vector<TensorUpdate<float>>& tensors, std::int64_t k)
+      : tensors_(tensors),
+        k_(k),
+        values_(static_cast<std::size_t>(k)),
+        indices_(static_cast<std::size_t>(k)),
+        row_splits_(tensors.size() + 1),
+        reports_(tensors.size()),
+        workspace_(
+            cuda::TopKResidualOfAllWorkspaceBytes(tensors_.data(), Count())) {}
+
+  template <typename Restore>
+  double Microseconds(const Restore& restore) const {
+    return MedianMicroseconds(restore, [&] {
+      Check(cuda::TopKResidualOfAll(
+          tensors_.data(), Count(), k_, NonFinitePolicy::kError,
+          workspace_.data(), workspace_.Bytes(), values_.data(),
+          indices_.data(), row_splits_.data(), reports_.data(), nullptr));
+    });
+  }
+  std::vector<float> Values() const { return values_.ToVector(); }
+
+ private:
+  std::int64_t Count() const {
+    return static_cast<std::int64_t>(tensors_.size());
+  }
+
+  std::vector<TensorUpdate<float>> tensors_;
+  std::int64_t k_;
+  DeviceArray<float> values_;
+  DeviceArray<std::int32_t> indices_;
+  DeviceArray<std::int64_t> row_splits_;
+  DeviceArray<cuda::TopKReport> reports_;
+  DeviceArray<std::byte> workspace_;
+};
+
+// The same numbers as a list of layers and as one tensor: the same values leave
+// in the same order.
+TEST(CudaTimes, ListWithOneKAgainstOneTensor) {
+  const auto sizes = LayerSizes();
+  const std::int64_t n =
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  Random random(13);
+  const TopKInput<float> input =
+      RandomInput<float>(n, 0, Fill::kNormal, random);
+  const DeviceArray<float> delta(input.delta);
+  const DeviceArray<float> fresh(input.residual);
+  const DeviceArray<float> residual(input.residual);
+  std::vector<TensorUpdate<float>> layers;
+  std::int64_t begin = 0;
+  for (const std::int64_t size : sizes) {
+    layers.push_back({delta.data() + begin, residual.data() + begin,
+                      residual.data() + begin, size});
+    begin += size;
+  }
+  const auto restore = [&] {
+    Check(cudaMemcpyAsync(residual.data(), fresh.data(), fresh.Bytes(),
+                          cudaMemcpyDeviceToDevice));
+  };
+  std::printf("one k, us: a list of %zu tensors against one tensor, n = %lld\n",
+              sizes.size(), static_cast<long long>(n));
+  std::puts("         k      list   one tensor   ratio");
+  for (const std::int64_t k : {n / 1000, n / 100, n / 10}) {
+    const OfAllOnDevice list(layers, k);
+    const OfAllOnDevice flat(
+        {{delta.data(), residual.data(), residual.data(), n}}, k);
+    const double list_us = list.Microseconds(restore);
+    const std::vector<float> left = residual.ToVector();
+    const double flat_us = flat.Microseconds(restore);
+    EXPECT_EQ(BitsOf(list.Values()), BitsOf(flat.Values()));
+    EXPECT_EQ(BitsOf(left), BitsOf(residual.ToVector()));
+    std::printf("%10lld %9.1f    %9.1f   %5.3f\n", static_cast<long long>(k),
+                list_us, flat_us, list_us / flat_us);
+  }
+}
+
+TEST(CudaTimes, ScatterDecodeAdd) {
+  std::puts("         n  payloads      entries  scatter_decode_add us");
+  Random random(10);
+  const std::int64_t n = 10000000;
+  for (const std::int64_t payloads : {10, 100}) {
+    const auto input =
+        RandomPayloads<float>(n, payloads, n / 50, true, Fill::kNormal, random);
+    const DeviceArray<float> accumulator(input.accumulator);
+    const DeviceArray<float> values(input.values);
+    const DeviceArray<std::int32_t> indices(input.indices);
+    const DeviceArray<std::int64_t> row_splits(input.row_splits);
+    const DeviceArray<float> weights(input.weights);
+    const DeviceArray<std::byte> workspace(
+        cuda::ScatterDecodeAddWorkspaceBytes());
+    const DeviceArray<cuda::ScatterReport> report(1);
+    const double ours = MedianMicroseconds(
+        [] {},
+        [&] {
+          Check(cuda::ScatterDecodeAdd(
+              accumulator.data(), n, values.data(), indices.data(),
+              static_cast<std::int64_t>(input.values.size()), row_splits.data(),
+              payloads, weights.data(), workspace.data(), workspace.Bytes(),
+              report.data(), nullptr));
+        });
+    Check(cuda::ToStatus(report.ToVector()[0]));
+    Gpu gpu;
+    ExpectSameAsCore(input, gpu);
+    std::printf("%10lld %9lld %12zu  %21.1f\n", static_cast<long long>(n),
+                static_cast<long long>(payloads), input.values.size(), ours);
+  }
+}
+
+}  // namespace
+}  // namespace fedplug::testing
