@@ -31,10 +31,10 @@ test-cpp: setup
 test-wheel: setup
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
-sanitize: setup ## The C++ tests under the address and undefined-behaviour sanitizers
-	$(RUN) cmake --preset sanitize
-	$(RUN) cmake --build --preset sanitize
-	$(RUN) ctest --preset sanitize
+sanitize: setup ## The C++ tests under the address and undefined-behaviour, then the thread sanitizer
+	for preset in sanitize tsan; do \
+	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \
+	done
 
 lint: setup ## ruff, mypy --strict, clang-format
 	$(RUN) ruff check .
@@ -52,17 +52,23 @@ bench: setup ## Every benchmark beside its peers; tables and pictures in benchma
 	$(RUN) python benchmarks/report.py runs/bench/run.json
 
 FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := $(basename $(notdir $(wildcard csrc/tests/fuzz/*_fuzz.cc)))
 export FUZZ_CXX ?= $(shell command -v clang++ || compgen -c clang++- | sort -rV | head -n 1)
 
 fuzz: setup ## The decoders under libFuzzer and the sanitizers, FUZZ_SECONDS each (needs Clang)
 	@test -n "$(FUZZ_CXX)" || { echo "no clang++ found; install Clang, or set FUZZ_CXX to it" >&2; exit 1; }
 	$(RUN) cmake --preset fuzz
 	$(RUN) cmake --build --preset fuzz
-	for target in container_fuzz decode_indices_fuzz decode_symbols_fuzz decode_values_fuzz scatter_decode_fuzz; do \
+	for target in $(FUZZ_TARGETS); do \
 	  mkdir -p runs/fuzz/$$target && \
-	  build/fuzz/csrc/tests/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) \
-	    -artifact_prefix=runs/fuzz/ runs/fuzz/$$target || exit 1; \
+	  build/fuzz/csrc/tests/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 \
+	    -artifact_prefix=runs/fuzz/ runs/fuzz/$$target csrc/tests/fuzz/corpus/$$target || exit 1; \
 	done
+
+fuzz-seeds: setup ## The same targets over their seeds, and changes of them, under the sanitizers of any compiler
+	$(RUN) cmake --preset sanitize
+	$(RUN) cmake --build --preset sanitize --target fuzz_targets
+	$(RUN) ctest --preset sanitize --tests-regex _fuzz
 
 wheel: setup ## The wheel, in dist/
 	$(UV) build --wheel --no-build-isolation
@@ -70,4 +76,4 @@ wheel: setup ## The wheel, in dist/
 clean: ## Removes what was built and installed here
 	rm -rf build dist $(VENV) .uv
 
-.PHONY: help setup run test test-cpp test-wheel sanitize lint format bench fuzz wheel clean
+.PHONY: help setup run test test-cpp test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean
