@@ -51,6 +51,7 @@ class NumberWriter {
 
   // Writes what is left, filled up with zeros to a whole byte.
   void Finish() {
+    if (filled_ == 0) return;  // `to` may be null where nothing is written
     std::memcpy(to_, &window_, static_cast<std::size_t>(BytesFor(filled_)));
   }
 

@@ -228,6 +228,18 @@ TEST(IndexForms, EveryFormDecodesWhatItEncodedAtEveryDensity) {
   }
 }
 
+TEST(IndexForms, CodeNoIndicesWhereThereIsNoMemoryYet) {
+  for (const IndexForm form : kForms) {
+    for (const std::int64_t size : {0, 1, 5}) {
+      Code code;
+      EXPECT_TRUE(EncodeIndices(nullptr, 0, size, form, &code).ok());
+      const auto bytes = static_cast<std::int64_t>(code.size());
+      EXPECT_TRUE(
+          DecodeIndices(code.data(), bytes, 0, size, form, nullptr).ok());
+    }
+  }
+}
+
 TEST(IndexForms, HaveTheLayoutsOfTheHeader) {
   EXPECT_EQ(Encode({1, 4, 9}, 10, IndexForm::kBitPack), (Code{0x41, 0x09}));
   EXPECT_EQ(Encode({0, 3, 8}, 10, IndexForm::kBitmap), (Code{0x09, 0x01}));
