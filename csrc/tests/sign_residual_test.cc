@@ -47,7 +47,7 @@ Coded Expected(const std::vector<float>& delta,
 TEST(SignResidual, IsTheValueCodeOfTheSumAndTheRest) {
   Random random(1);
   std::normal_distribution<float> normal;
-  for (const std::size_t n : {0, 1, 7, 1025, 300001}) {
+  for (const std::size_t n : std::vector<std::size_t>{0, 1, 7, 1025, 300001}) {
     SCOPED_TRACE("n " + std::to_string(n));
     std::vector<float> delta(n), residual(n);
     for (float& value : delta) value = normal(random);

@@ -55,6 +55,14 @@ def index_codes():
             yield f"{form}-{name}", struct.pack("<BHBi", number, len(indices), 0, size) + bytes(code)
 
 
+def symbols():
+    """A code of few and of many different symbols."""
+    count, levels = 100, {1: [1] * 13, 4: [0x10, 0x00] * 25, 8: list(range(100))}
+    for bits, packed in levels.items():
+        code = kernels.encode_symbols(np.array(packed, np.uint8), count, bits=bits)
+        yield f"bits{bits}", struct.pack("<BBH", bits - 1, 1, count) + bytes(code)
+
+
 def sums():
     """Three payloads, of both dtypes, with weights and without."""
     for wide, weighted in [(0, 0), (1, 1)]:
@@ -70,6 +78,7 @@ def main() -> None:
         "container_fuzz": containers,
         "decode_values_fuzz": values,
         "decode_indices_fuzz": index_codes,
+        "decode_symbols_fuzz": symbols,
         "scatter_decode_fuzz": sums,
     }
     for target, seeds in targets.items():
