@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/status.h"
 
 namespace fedplug {
@@ -54,7 +55,7 @@ class EncodeSymbolsOp : public OpKernel {
                                 packed.NumElements(), count, bits_, &bytes)));
     Tensor* code;
     const auto length = static_cast<std::int64_t>(bytes.size());
-    OP_REQUIRES_OK(context, context->allocate_output(0, {length}, &code));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {length}, &code));
     std::copy(bytes.begin(), bytes.end(), code->flat<std::uint8_t>().data());
   }
 
@@ -77,8 +78,9 @@ class DecodeSymbolsOp : public OpKernel {
     OP_REQUIRES_OK(context,
                    ToTensorFlow(CheckSymbolCode(bytes, length, count, bits_)));
     Tensor* packed;
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                0, {PackedSymbolBytes(count, bits_)}, &packed));
+    OP_REQUIRES_OK(
+        context,
+        AllocateOutput(context, 0, {PackedSymbolBytes(count, bits_)}, &packed));
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeSymbols(
                                 bytes, length, count, bits_,
                                 packed->flat<std::uint8_t>().data())));
