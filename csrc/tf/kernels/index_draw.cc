@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
 
@@ -32,7 +33,7 @@ class DrawIndicesOp : public OpKernel {
     const auto size = context->input(2).scalar<std::int64_t>()();
     OP_REQUIRES_OK(context, ToTensorFlow(CheckDraw(count, size)));
     Tensor* indices;
-    OP_REQUIRES_OK(context, context->allocate_output(0, {count}, &indices));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &indices));
     IntraOpPool pool(context);
     OP_REQUIRES_OK(context, ToTensorFlow(DrawIndices(
                                 static_cast<std::uint64_t>(seed), count, size,

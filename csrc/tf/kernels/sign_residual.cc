@@ -7,6 +7,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
 
@@ -37,9 +38,10 @@ class SignResidualOp : public OpKernel {
 
     Tensor *code, *new_residual;
     const std::int64_t bytes = ValueCodeBytes(form, n, sizeof(T));
-    OP_REQUIRES_OK(context, context->allocate_output(0, {bytes}, &code));
-    OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
-                                {1}, 1, residual.shape(), &new_residual));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {bytes}, &code));
+    OP_REQUIRES_OK(context,
+                   ForwardInputOrAllocateOutput(context, 1, 1, residual.shape(),
+                                                &new_residual));
     IntraOpPool pool(context);
     std::int64_t non_finite;
     OP_REQUIRES_OK(context,

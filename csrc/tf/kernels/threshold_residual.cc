@@ -6,6 +6,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
 
@@ -45,8 +46,8 @@ class ThresholdResidualOp : public OpKernel {
     // Not the residual's own buffer: nothing may be written there before every
     // sum was seen, which would take another walk over both.
     Tensor* new_residual;
-    OP_REQUIRES_OK(
-        context, context->allocate_output(2, residual.shape(), &new_residual));
+    OP_REQUIRES_OK(context,
+                   AllocateOutput(context, 2, residual.shape(), &new_residual));
     IntraOpPool pool(context);
     ThresholdSelection<CoreType<T>> selection;
     std::int64_t non_finite;
@@ -58,9 +59,9 @@ class ThresholdResidualOp : public OpKernel {
 
     Tensor *values, *indices;
     OP_REQUIRES_OK(context,
-                   context->allocate_output(0, {selection.count()}, &values));
+                   AllocateOutput(context, 0, {selection.count()}, &values));
     OP_REQUIRES_OK(context,
-                   context->allocate_output(1, {selection.count()}, &indices));
+                   AllocateOutput(context, 1, {selection.count()}, &indices));
     selection.Write(pool, MutableElements<T>(values),
                     indices->flat<std::int32_t>().data());
   }
