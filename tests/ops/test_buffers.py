@@ -57,6 +57,25 @@ def test_an_argument_that_nobody_needs_any_more_becomes_the_output(op, size):
 
 
 @in_place
+def test_a_loop_goes_on_in_one_buffer(op):
+    """What our runtimes make of a reduction; TensorFlow's own kernel for reductions holds on to its state."""
+
+    @tf.function(autograph=False)
+    def reduce(x):
+        def body(turn, state, addresses):
+            addresses = addresses.write(turn, address_in_graph(state))
+            with tf.control_dependencies([addresses.flow]):
+                return turn + 1, op(x, state), addresses
+
+        begin = (0, x * 2.0, tf.TensorArray(tf.int64, 5, element_shape=[]))
+        _, state, addresses = tf.while_loop(lambda turn, *_: turn < 5, body, begin)
+        return state, addresses.stack()
+
+    state, addresses = reduce(tf.random.normal([SIZES[1]]))
+    assert set(addresses.numpy()) == {address(state)}
+
+
+@in_place
 @pytest.mark.parametrize("size", SIZES)
 def test_an_argument_that_is_still_needed_is_left_as_it_is(op, size):
     @tf.function(autograph=False)
