@@ -19,7 +19,12 @@ from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
 from fedplug.process import stack_rules
-from fedplug.process.broadcast import build_distributor
+from fedplug.process.broadcast import (
+    EncodedBroadcast,
+    build_catch_up_distributor,
+    build_distributor,
+    build_encoded_broadcast,
+)
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.learning_parts import build_finalizer
 from fedplug.process.lowering import choose_lowering
@@ -42,6 +47,7 @@ def build_local_variables_fed_avg(
     *,
     local_epochs: int = 1,
     encoder: AnyEncoder | None = None,
+    broadcast_encoder: AnyEncoder | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -75,11 +81,14 @@ def build_local_variables_fed_avg(
         server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
         local_epochs: Passes over the data for the local variables.
         encoder: As in `build_weighted_fed_avg`.
+        broadcast_encoder: As in `build_weighted_fed_avg`; of the global variables. A client's state then has
+            ``broadcast=int64`` as well.
         aggregator: As in `build_weighted_fed_avg`.
         lowering: As in `build_weighted_fed_avg`.
         min_size: As in `build_weighted_fed_avg`.
 
     Raises:
+        CapabilityError: The parts do not go together, see `build_weighted_fed_avg`.
         ConfigError: The model has no local or no global trainable variables, ``local_epochs`` is not a whole
             number of at least 1, or an expression is not valid.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
@@ -95,24 +104,35 @@ def build_local_variables_fed_avg(
     chosen_lowering = choose_lowering(lowering)
     model = _Model(model_fn, loss_fn)
     trainable_type = model.global_type.trainable
-    encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names)
+    encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names.trainable)
     stack_rules.check(stack_rules.Stack.of(encoding, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(trainable_type, encoding, chosen_aggregator, chosen_lowering)
     train = _build_train(
         model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples
     )
     finalizer = build_finalizer(server_optimizer, model.global_type)
-    distributor = build_distributor(model.global_type)
+    broadcast, distributor = None, build_distributor(model.global_type)
+    if broadcast_encoder is not None:
+        all_names = [*model.global_names.trainable, *model.global_names.non_trainable]
+        downlink_model = model_encoder(as_encoder(broadcast_encoder), model.global_type, min_size, all_names)
+        broadcast = build_encoded_broadcast(model.global_type, downlink_model, chosen_lowering)
+        distributor = build_catch_up_distributor(broadcast)
     initialize = build_initialize(
         initial_weights=model.initial_global,
         distributor=distributor,
         init_aggregator=parts.init_server,
         finalizer=finalizer,
     )
-    initialize_client = _build_initialize_client(model, parts)
-    client_state_type = initialize_client.type_signature.result
+    initialize_client = _build_initialize_client(model, parts, broadcast)
     next_fn = _build_next(
-        model, parts, distributor, train, finalizer, initialize.type_signature.result, client_state_type
+        model,
+        parts,
+        distributor,
+        train,
+        finalizer,
+        initialize.type_signature.result,
+        initialize_client.type_signature.result,
+        catches_up=broadcast is not None,
     )
     return assemble_process(
         "fedplug.process.build_local_variables_fed_avg",
@@ -120,6 +140,7 @@ def build_local_variables_fed_avg(
         next_fn,
         initialize_client=initialize_client,
         encoder=encoding,
+        broadcast_encoder=broadcast and broadcast.encoder,
         aggregator=chosen_aggregator,
         update_type=trainable_type,
         lowering=chosen_lowering,
@@ -147,7 +168,7 @@ class _Model:
         with tf.Graph().as_default():
             model = model_fn()
             self.data_type = tff.SequenceType(tff.types.tensorflow_to_type(model.input_spec))
-            self.global_names = names_of(_Reconstruction.get_global_variables(model)).trainable
+            self.global_names = names_of(_Reconstruction.get_global_variables(model))
             for kind in ("global", "local"):
                 if not getattr(model, f"{kind}_trainable_variables"):
                     raise ConfigError(
@@ -226,10 +247,15 @@ def _build_train(
     return train
 
 
-def _build_initialize_client(model: _Model, parts: EncodedAggregation) -> Any:
+def _build_initialize_client(
+    model: _Model, parts: EncodedAggregation, broadcast: EncodedBroadcast | None
+) -> Any:
     @tff.tensorflow.computation
     def initialize_client() -> Any:
-        return collections.OrderedDict(local=model.initial_local(), encoder=parts.init_client())
+        state = collections.OrderedDict(local=model.initial_local(), encoder=parts.init_client())
+        if broadcast is not None:
+            state["broadcast"] = broadcast.init_client()
+        return state
 
     return initialize_client
 
@@ -242,6 +268,8 @@ def _build_next(
     finalizer: Any,
     state_type: Any,
     client_state_type: Any,
+    *,
+    catches_up: bool,
 ) -> Any:
     @tff.tensorflow.computation(
         model.global_type, model.data_type, client_state_type, parts.instruct.type_signature.result
@@ -273,7 +301,8 @@ def _build_next(
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
-        distributed = distributor.next(state.distributor, state.global_model_weights)
+        heard = (client_states["broadcast"],) if catches_up else ()
+        distributed = distributor.next(state.distributor, state.global_model_weights, *heard)
         instructions = tff.federated_map(parts.instruct, state.aggregator)
         done = tff.federated_map(
             work,
@@ -288,6 +317,13 @@ def _build_next(
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         loss, num_examples = tff.federated_sum(done.loss), tff.federated_sum(done.num_examples)
+        next_client_states = done.state
+        if catches_up:
+            next_client_states = tff.federated_zip(
+                collections.OrderedDict(
+                    local=done.state.local, encoder=done.state.encoder, broadcast=distributed.positions
+                )
+            )
         return round_output(
             distributor=distributed,
             client_work=tff.templates.MeasuredProcessOutput(
@@ -295,7 +331,7 @@ def _build_next(
             ),
             aggregator=aggregated,
             finalizer=finalized,
-            client_states=done.state,
+            client_states=next_client_states,
         )
 
     return next_fn

@@ -151,6 +151,19 @@ def test_with_an_encoder_the_state_of_a_client_holds_variables_and_residual(inpr
     assert offset_of(sparse["client_states"][0]) == offset_of(dense["client_states"][0])
 
 
+def test_a_broadcast_encoder_counts_what_clients_hear_and_keeps_how_far_they_heard(inprocess):
+    process = build(broadcast_encoder="topk(0.5)", min_size=1)
+    first = process.next(process.initialize(), [dataset(1)], [process.initialize_client()])
+    states = [first["client_states"][0], process.initialize_client()]
+    second = process.next(first["state"], [dataset(1), dataset(2)], states)
+    whole = int(first["metrics"]["distributor"]["downlink_bytes"])
+    assert whole < second["metrics"]["distributor"]["downlink_bytes"] < 2 * whole
+    assert sorted(second["client_states"][0]) == ["broadcast", "encoder", "local"]
+    assert len({int(state["broadcast"]) for state in second["client_states"]}) == 1
+    assert offset_of(second["client_states"][0]) != offset_of(first["client_states"][0]) != 0
+    assert process.signature["broadcast_encoder"]["wire_ids"] == ["topk/1"]
+
+
 def test_it_runs_on_the_stock_worker_with_equal_results():
     outputs = []
     for runtime in ("inprocess", "native"):
