@@ -25,8 +25,8 @@ _MAX_DEATHS = 3  # in a row
 
 def custom_ops_of(computation: tff.framework.ConcreteComputation) -> list[str]:
     """Returns the names of fedplug's custom ops that a computation's graphs hold, sorted."""
-    # Graphs lie in the proto as plain bytes, however deep. An op's name has letters and digits only; the nodes
-    # that Fedplug's ops are called after in a graph go on with an underscore and a number.
+    # Graphs lie in the proto as plain bytes, however deep. An op's name has letters and digits only; the
+    # names of nodes, which begin with it, go on with an underscore and a number.
     proto = tff.framework.ConcreteComputation.get_proto(computation).SerializeToString()
     return sorted({name.decode() for name in re.findall(rb"Fedplug>[A-Za-z0-9]+", proto)})
 
