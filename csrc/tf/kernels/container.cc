@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/status.h"
 
@@ -16,7 +17,6 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::errors::InvalidArgument;
 
 class HeaderOp : public OpKernel {
  public:
@@ -31,14 +31,6 @@ class HeaderOp : public OpKernel {
   std::int64_t header_bytes() const {
     return static_cast<std::int64_t>(header_.size());
   }
-  static tensorflow::Status CheckVector(const Tensor& tensor,
-                                        const char* name) {
-    if (tensorflow::TensorShapeUtils::IsVector(tensor.shape())) {
-      return tensorflow::OkStatus();
-    }
-    return InvalidArgument(name, " must be a vector, not of shape ",
-                           tensor.shape().DebugString());
-  }
 
  private:
   std::string header_;
@@ -50,7 +42,7 @@ class FrameOp : public HeaderOp {
 
   void Compute(OpKernelContext* context) override {
     const Tensor& body = context->input(0);
-    OP_REQUIRES_OK(context, CheckVector(body, "body"));
+    OP_REQUIRES_OK(context, RequireVector(body, "body"));
     Tensor* container;
     const std::int64_t bytes =
         ContainerBytes(header_bytes(), body.NumElements());
@@ -66,7 +58,7 @@ class UnframeOp : public HeaderOp {
 
   void Compute(OpKernelContext* context) override {
     const Tensor& container = context->input(0);
-    OP_REQUIRES_OK(context, CheckVector(container, "container"));
+    OP_REQUIRES_OK(context, RequireVector(container, "container"));
     const std::uint8_t* const data = container.flat<std::uint8_t>().data();
     BodyRange range;
     OP_REQUIRES_OK(context, ToTensorFlow(ReadContainerOf(

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/platform/errors.h"
+#include "tf/kernels/inputs.h"
 
 namespace fedplug {
 namespace {
@@ -19,10 +19,7 @@ class Crc32Op : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     const Tensor& data = context->input(0);
-    OP_REQUIRES(context, tensorflow::TensorShapeUtils::IsVector(data.shape()),
-                tensorflow::errors::InvalidArgument(
-                    "data must be a vector, not of shape ",
-                    data.shape().DebugString()));
+    OP_REQUIRES_OK(context, RequireVector(data, "data"));
     Tensor* checksum;
     OP_REQUIRES_OK(context, context->allocate_output(0, {}, &checksum));
     checksum->scalar<std::uint32_t>()() =

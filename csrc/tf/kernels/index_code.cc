@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/status.h"
 
@@ -18,21 +19,11 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShapeUtils;
 using tensorflow::errors::InvalidArgument;
-
-tensorflow::Status RequireVector(const Tensor& tensor, const char* name) {
-  if (TensorShapeUtils::IsVector(tensor.shape())) return tensorflow::OkStatus();
-  return InvalidArgument(name, " must be a vector, not of shape ",
-                         tensor.shape().DebugString());
-}
 
 tensorflow::Status ReadScalar(const Tensor& tensor, const char* name,
                               std::int64_t* value) {
-  if (!TensorShapeUtils::IsScalar(tensor.shape())) {
-    return InvalidArgument(name, " must be a scalar, not of shape ",
-                           tensor.shape().DebugString());
-  }
+  TF_RETURN_IF_ERROR(RequireScalar(tensor, name));
   *value = tensor.scalar<std::int64_t>()();
   return tensorflow::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
@@ -14,20 +15,15 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShapeUtils;
-using tensorflow::errors::InvalidArgument;
 
 class DrawIndicesOp : public OpKernel {
  public:
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    for (int i = 0; i < 3; ++i) {
-      OP_REQUIRES(
-          context, TensorShapeUtils::IsScalar(context->input(i).shape()),
-          InvalidArgument("seed, count and size must be scalars, not of shape ",
-                          context->input(i).shape().DebugString()));
-    }
+    OP_REQUIRES_OK(context, RequireScalar(context->input(0), "seed"));
+    OP_REQUIRES_OK(context, RequireScalar(context->input(1), "count"));
+    OP_REQUIRES_OK(context, RequireScalar(context->input(2), "size"));
     const auto seed = context->input(0).scalar<std::int64_t>()();
     const auto count = context->input(1).scalar<std::int64_t>()();
     const auto size = context->input(2).scalar<std::int64_t>()();

@@ -7,6 +7,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
@@ -17,7 +18,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::errors::InvalidArgument;
 
 template <typename T>
 class SignResidualOp : public OpKernel {
@@ -27,11 +27,7 @@ class SignResidualOp : public OpKernel {
   void Compute(OpKernelContext* context) override {
     const Tensor& delta = context->input(0);
     const Tensor& residual = context->input(1);
-    OP_REQUIRES(
-        context, delta.shape() == residual.shape(),
-        InvalidArgument("delta has shape ", delta.shape().DebugString(),
-                        " but residual has ", residual.shape().DebugString(),
-                        "; the two must be equal"));
+    OP_REQUIRES_OK(context, RequireSameShape(delta, residual));
     const std::int64_t n = delta.NumElements();
     const ValueCode form{ValueForm::kSign};
     OP_REQUIRES_OK(context, ToTensorFlow(CheckValueCode(form, n)));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/status.h"
 
@@ -17,8 +18,6 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShapeUtils;
-using tensorflow::errors::InvalidArgument;
 
 tensorflow::Status GetBits(OpKernelConstruction* context, int* bits) {
   TF_RETURN_IF_ERROR(context->GetAttr("bits", bits));
@@ -27,14 +26,8 @@ tensorflow::Status GetBits(OpKernelConstruction* context, int* bits) {
 
 // The bytes are input 0, the count is input 1.
 tensorflow::Status ReadCount(OpKernelContext* context, std::int64_t* count) {
-  if (!TensorShapeUtils::IsVector(context->input(0).shape())) {
-    return InvalidArgument("the bytes must be a vector, not of shape ",
-                           context->input(0).shape().DebugString());
-  }
-  if (!TensorShapeUtils::IsScalar(context->input(1).shape())) {
-    return InvalidArgument("count must be a scalar, not of shape ",
-                           context->input(1).shape().DebugString());
-  }
+  TF_RETURN_IF_ERROR(RequireVector(context->input(0), "the bytes"));
+  TF_RETURN_IF_ERROR(RequireScalar(context->input(1), "count"));
   *count = context->input(1).scalar<std::int64_t>()();
   return tensorflow::OkStatus();
 }

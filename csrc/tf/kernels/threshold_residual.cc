@@ -6,6 +6,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
@@ -16,23 +17,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShapeUtils;
-using tensorflow::errors::InvalidArgument;
-
-tensorflow::Status CheckInputs(OpKernelContext* context) {
-  const Tensor& delta = context->input(0);
-  const Tensor& residual = context->input(1);
-  if (delta.shape() != residual.shape()) {
-    return InvalidArgument("delta has shape ", delta.shape().DebugString(),
-                           " but residual has ", residual.shape().DebugString(),
-                           "; the two must be equal");
-  }
-  if (!TensorShapeUtils::IsScalar(context->input(2).shape())) {
-    return InvalidArgument("threshold must be a scalar, not of shape ",
-                           context->input(2).shape().DebugString());
-  }
-  return tensorflow::OkStatus();
-}
 
 template <typename T>
 class ThresholdResidualOp : public OpKernel {
@@ -40,9 +24,10 @@ class ThresholdResidualOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckInputs(context));
     const Tensor& delta = context->input(0);
     const Tensor& residual = context->input(1);
+    OP_REQUIRES_OK(context, RequireSameShape(delta, residual));
+    OP_REQUIRES_OK(context, RequireScalar(context->input(2), "threshold"));
     // Not the residual's own buffer: nothing may be written there before every
     // sum was seen, which would take another walk over both.
     Tensor* new_residual;

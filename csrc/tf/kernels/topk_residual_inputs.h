@@ -8,6 +8,7 @@
 
 #include "core/topk_residual.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/inputs.h"
 
 namespace fedplug {
 
@@ -21,28 +22,17 @@ inline tensorflow::Status GetNonFinitePolicy(
 
 // REQUIRES: k is in host memory
 inline tensorflow::Status CheckTopKCount(const tensorflow::Tensor& k) {
-  using tensorflow::errors::InvalidArgument;
-  if (!tensorflow::TensorShapeUtils::IsScalar(k.shape())) {
-    return InvalidArgument("k must be a scalar, not of shape ",
-                           k.shape().DebugString());
-  }
-  if (k.scalar<std::int64_t>()() < 0) {
-    return InvalidArgument("k must be 0 or more, not ",
-                           k.scalar<std::int64_t>()());
-  }
-  return tensorflow::OkStatus();
+  TF_RETURN_IF_ERROR(RequireScalar(k, "k"));
+  const std::int64_t count = k.scalar<std::int64_t>()();
+  if (count >= 0) return tensorflow::OkStatus();
+  return tensorflow::errors::InvalidArgument("k must be 0 or more, not ",
+                                             count);
 }
 
 // REQUIRES: k is in host memory
 inline tensorflow::Status CheckTopKResidualInputs(
     tensorflow::OpKernelContext* context) {
-  const tensorflow::TensorShape& delta = context->input(0).shape();
-  const tensorflow::TensorShape& residual = context->input(1).shape();
-  if (delta != residual) {
-    return tensorflow::errors::InvalidArgument(
-        "delta has shape ", delta.DebugString(), " but residual has ",
-        residual.DebugString(), "; the two must be equal");
-  }
+  TF_RETURN_IF_ERROR(RequireSameShape(context->input(0), context->input(1)));
   return CheckTopKCount(context->input(2));
 }
 

@@ -8,6 +8,7 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
@@ -19,7 +20,6 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShapeUtils;
 using tensorflow::errors::InvalidArgument;
 
 tensorflow::Status GetValueCode(OpKernelConstruction* context,
@@ -38,15 +38,8 @@ tensorflow::Status GetValueCode(OpKernelConstruction* context,
 
 tensorflow::Status CheckInputs(OpKernelContext* context, const char* vector,
                                const char* scalar) {
-  if (!TensorShapeUtils::IsVector(context->input(0).shape())) {
-    return InvalidArgument(vector, " must be a vector, not of shape ",
-                           context->input(0).shape().DebugString());
-  }
-  if (!TensorShapeUtils::IsScalar(context->input(1).shape())) {
-    return InvalidArgument(scalar, " must be a scalar, not of shape ",
-                           context->input(1).shape().DebugString());
-  }
-  return tensorflow::OkStatus();
+  TF_RETURN_IF_ERROR(RequireVector(context->input(0), vector));
+  return RequireScalar(context->input(1), scalar);
 }
 
 template <typename T>

@@ -1,0 +1,39 @@
+// What kernels ask of the shapes of their inputs. Must not know any kernel.
+#ifndef FEDPLUG_TF_KERNELS_INPUTS_H_
+#define FEDPLUG_TF_KERNELS_INPUTS_H_
+
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace fedplug {
+
+inline tensorflow::Status RequireVector(const tensorflow::Tensor& tensor,
+                                        const char* name) {
+  if (tensorflow::TensorShapeUtils::IsVector(tensor.shape())) {
+    return tensorflow::OkStatus();
+  }
+  return tensorflow::errors::InvalidArgument(
+      name, " must be a vector, not of shape ", tensor.shape().DebugString());
+}
+
+inline tensorflow::Status RequireScalar(const tensorflow::Tensor& tensor,
+                                        const char* name) {
+  if (tensorflow::TensorShapeUtils::IsScalar(tensor.shape())) {
+    return tensorflow::OkStatus();
+  }
+  return tensorflow::errors::InvalidArgument(
+      name, " must be a scalar, not of shape ", tensor.shape().DebugString());
+}
+
+inline tensorflow::Status RequireSameShape(const tensorflow::Tensor& delta,
+                                           const tensorflow::Tensor& residual) {
+  if (delta.shape() == residual.shape()) return tensorflow::OkStatus();
+  return tensorflow::errors::InvalidArgument(
+      "delta has shape ", delta.shape().DebugString(), " but residual has ",
+      residual.shape().DebugString(), "; the two must be equal");
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_TF_KERNELS_INPUTS_H_
