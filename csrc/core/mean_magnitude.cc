@@ -17,9 +17,9 @@ namespace fedplug {
 namespace {
 
 // Elements of a strip. A strip reads as many neighbours at a time, here and
-// there: with fewer, it waits for the first of them. The buffers of two levels,
-// which most additions are of, fit a first-level cache.
-constexpr std::int64_t kStrip = 2048;
+// there: with fewer, it waits for the first of them. The buffers of all levels
+// fit a second-level cache.
+constexpr std::int64_t kStrip = 4096;
 
 // The level at which strips end; what is left is added by one thread.
 constexpr std::int64_t kLastLevel = 1 << 14;
@@ -71,6 +71,9 @@ class Halving {
     if (level == 0) {
       return Leaf(loops_.shares, loops_.shares_of_sum, first, width, sum);
     }
+    if (level == 2 && first + sizes_[2] + sizes_[1] + width <= sizes_[0]) {
+      return FourLeaves(first, width, sum);
+    }
     Add(level - 1, first, width, spare, sum);
     const std::int64_t second = first + sizes_[level];
     const std::int64_t pairs = std::min(width, sizes_[level - 1] - second);
@@ -91,6 +94,18 @@ class Halving {
       shares(values_ + first, width, share_, sum);
     } else {
       shares_of_sum(values_ + first, addends_ + first, width, share_, sum);
+    }
+  }
+
+  // What Add would do at level 2 where all four leaves are whole: no terms are
+  // written and read again between them.
+  void FourLeaves(std::int64_t first, std::int64_t width, double* sum) const {
+    const T* const values = values_ + first;
+    if (addends_ == nullptr) {
+      loops_.four_shares(values, sizes_[1], sizes_[2], width, share_, sum);
+    } else {
+      loops_.four_shares_of_sum(values, addends_ + first, sizes_[1], sizes_[2],
+                                width, share_, sum);
     }
   }
 
