@@ -14,6 +14,7 @@
 #include "core/parallel.h"
 #include "core/tiles.h"
 #include "core/topk_rank.h"
+#include "core/topk_shortlist.h"
 #include "core/topk_update.h"
 
 namespace fedplug::topk {
@@ -112,10 +113,11 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
 // for 3.5 standard deviations of the rank.
 //
 // REQUIRES: 0 < k < n
-// SHAPE:    keys[count], room[count], whose contents are lost
+// SHAPE:    keys[count], whose contents are lost; room[count + kSlack]
 template <typename T>
 Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
-                       std::int64_t n, FloatBitsOf<T>* room) {
+                       std::int64_t n, const BlockKernels<T>& kernels,
+                       FloatBitsOf<T>* room) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   const double share = static_cast<double>(k) / static_cast<double>(n);
   const double rank = share * static_cast<double>(count);
@@ -123,42 +125,13 @@ Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
   const auto upper_rank = static_cast<std::int64_t>(rank - margin);
   const auto lower_rank = static_cast<std::int64_t>(rank + margin) + 1;
 
-  // Only the keys from a little below the lower edge up are of interest; a
-  // coarse histogram finds them without moving the others.
-  constexpr int kBinBits = 12;
-  constexpr int kShift = kKeyBits<T> - kBinBits;
-  std::array<std::int32_t, 1 << kBinBits> histogram{};
-  std::size_t last_bin = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::size_t bin = keys[i] >> kShift;
-    ++histogram[bin];
-    last_bin = std::max(last_bin, bin);
-  }
-  const auto bin_at = [&](std::int64_t rank_wanted) {
-    std::size_t bin = last_bin;
-    std::int64_t above = 0;
-    while (bin > 0 && above + histogram[bin] < rank_wanted) {
-      above += histogram[bin--];
-    }
-    return std::pair(bin, above);
-  };
-  const std::size_t lowest_bin =
-      lower_rank <= count ? bin_at(lower_rank).first : 0;
-  std::int64_t kept = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    room[kept] = keys[i];
-    kept += (keys[i] >> kShift) >= lowest_bin;
-  }
+  const auto list = ShortlistRanks<T>(
+      keys, count, std::max<std::int64_t>(upper_rank, 1),
+      std::min(lower_rank, count), 0, kInfinity, kernels, room);
   const auto key_at = [&](std::int64_t rank_wanted) {
-    const auto [bin, above] = bin_at(rank_wanted);
-    std::int64_t in_bin = 0;
-    for (std::int64_t i = 0; i < kept; ++i) {
-      keys[in_bin] = room[i];
-      in_bin += (room[i] >> kShift) == bin;
-    }
-    return FindRank(keys, in_bin, rank_wanted - above,
-                    static_cast<FloatBitsOf<T>>(bin << kShift),
-                    static_cast<FloatBitsOf<T>>((bin + 1) << kShift))
+    std::copy_n(list.keys, list.count, keys);
+    return FindRank(keys, list.count, rank_wanted - list.above, list.lo,
+                    list.hi)
         .key;
   };
   Band<T> band{0, kInfinity};
@@ -169,7 +142,7 @@ Band<T> BandFromSample(FloatBitsOf<T>* keys, std::int64_t count, std::int64_t k,
 
   // A key that is itself a part of all elements (zero, mostly) is not worth
   // collecting: the first few of them will do.
-  const auto at_lo = std::count(room, room + kept, band.lo);
+  const auto at_lo = std::count(list.keys, list.keys + list.count, band.lo);
   if (at_lo > count / 64) {
     band.edge = band.lo;
     band.lo = static_cast<FloatBitsOf<T>>(band.lo + 1);

@@ -11,6 +11,7 @@
 #include "core/scratch.h"
 #include "core/topk_chunks.h"
 #include "core/topk_rank.h"
+#include "core/topk_shortlist.h"
 
 namespace fedplug::topk {
 
@@ -43,8 +44,9 @@ void ShareOut(Bits from, std::int64_t ties, bool edge_ties,
 //        band_start on
 template <typename T>
 bool FindCut(const Band<T>& band, std::int64_t k,
-             const FloatBitsOf<T>* band_keys, ScratchBuffer* scratch,
-             ChunkStates* states, FloatBitsOf<T>* from) {
+             const FloatBitsOf<T>* band_keys, const BlockKernels<T>& kernels,
+             ScratchBuffer* scratch, ChunkStates* states,
+             FloatBitsOf<T>* from) {
   using Bits = FloatBitsOf<T>;
   std::int64_t above = 0;
   std::int64_t in_band = 0;
@@ -63,14 +65,17 @@ bool FindCut(const Band<T>& band, std::int64_t k,
     *from = band.lo;
     ties = wanted - in_band;
   } else {
-    Bits* const keys = scratch->template Reserve<Bits>(in_band);
+    Bits* const keys = scratch->template Reserve<Bits>(2 * in_band + kSlack);
     Bits* end = keys;
     for (const ChunkState& state : *states) {
       end = std::copy_n(band_keys + state.band_start, state.in_band, end);
     }
-    const Ranked<Bits> last = FindRank(keys, in_band, wanted, band.lo, band.hi);
+    const auto list = ShortlistRanks<T>(keys, in_band, wanted, wanted, band.lo,
+                                        band.hi, kernels, end);
+    const Ranked<Bits> last =
+        FindRank(list.keys, list.count, wanted - list.above, list.lo, list.hi);
     *from = static_cast<Bits>(last.key + 1);
-    ties = wanted - last.above;
+    ties = wanted - list.above - last.above;
   }
   ShareOut(*from, ties, wanted > in_band, band_keys, states);
   return true;

@@ -102,9 +102,9 @@ class Selection {
     if (n_ <= kSampleNothing) return {0, kInfinity};
     const std::int64_t lines = SampleLines(n_, k_);
     const std::int64_t most = lines * kLine;
-    Bits* const keys = scratch_->keys.template Reserve<Bits>(2 * most);
+    Bits* const keys = scratch_->keys.template Reserve<Bits>(2 * most + kSlack);
     const std::int64_t count = SampleKeys(updates_, chunks_, n_, lines, keys);
-    return BandFromSample<T>(keys, count, k_, n_, keys + most);
+    return BandFromSample<T>(keys, count, k_, n_, kernels_, keys + most);
   }
 
   // A split by the band writes each entry twice; with many of them, looking
@@ -126,8 +126,8 @@ class Selection {
   }
 
   bool FindCutIn(const Band<T>& band) {
-    return FindCut<T>(band, k_, band_keys_, &scratch_->ranked, &states_,
-                      &from_);
+    return FindCut<T>(band, k_, band_keys_, kernels_, &scratch_->ranked,
+                      &states_, &from_);
   }
 
   void CountDropped() {

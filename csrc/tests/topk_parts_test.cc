@@ -1,9 +1,11 @@
 // The parts of the selection that have a promise of their own: where chunks and
-// blocks begin, and the key at a rank.
+// blocks begin, the keys around
+// a rank, and the key at it.
 #include <algorithm>
 #include <functional>
 
 #include "core/topk_rank.h"
+#include "core/topk_shortlist.h"
 #include "core/topk_update.h"
 #include "tests/kernel_inputs.h"
 
@@ -69,6 +71,47 @@ TEST(FindRank, FindsWhatASortFinds) {
         EXPECT_EQ(found.above, std::lower_bound(sorted.begin(), sorted.end(),
                                                 found.key, std::greater<>()) -
                                    sorted.begin());
+      }
+    }
+  }
+}
+
+// Also of keys that a guess from every eighth is misled by.
+TEST(ShortlistRanks, HoldsAllKeysOfItsRangeAndTheRanks) {
+  constexpr std::uint32_t kLo = 0x3f800000;
+  constexpr std::uint32_t kHi = 0x40000000;
+  Random random(2);
+  SimdLevel level;
+  ASSERT_TRUE(FindSimdLevel(&level).ok());
+  const auto kernels = topk::BlockKernelsFor<float>(level);
+  for (const std::size_t count : {1u, 1000u, 5000u, 70000u}) {
+    for (const std::string keys_are : {"random", "equal", "periodic"}) {
+      std::vector<std::uint32_t> keys(count, kLo);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto part = static_cast<std::uint32_t>(random() % 0x400000);
+        if (keys_are == "random") keys[i] = kLo + 2 * part;
+        if (keys_are == "periodic") keys[i] = i % 8 == 0 ? kLo + part : kHi - 1;
+      }
+      for (const std::size_t first : {std::size_t{1}, (count + 1) / 2, count}) {
+        const std::size_t last = std::min(count, first + count / 50);
+        SCOPED_TRACE(std::to_string(count) + " keys, " + keys_are + ", ranks " +
+                     std::to_string(first) + " to " + std::to_string(last));
+        std::vector<std::uint32_t> room(count + topk::kSlack);
+        const auto list = topk::ShortlistRanks<float>(
+            keys.data(), static_cast<std::int64_t>(count),
+            static_cast<std::int64_t>(first), static_cast<std::int64_t>(last),
+            kLo, kHi, kernels, room.data());
+        std::vector<std::uint32_t> in_range;
+        std::int64_t above = 0;
+        for (const std::uint32_t key : keys) {
+          if (key >= list.lo && key < list.hi) in_range.push_back(key);
+          above += key >= list.hi;
+        }
+        EXPECT_TRUE(in_range == std::vector<std::uint32_t>(
+                                    list.keys, list.keys + list.count));
+        EXPECT_EQ(list.above, above);
+        EXPECT_TRUE(list.above < static_cast<std::int64_t>(first));
+        EXPECT_TRUE(list.above + list.count >= static_cast<std::int64_t>(last));
       }
     }
   }
