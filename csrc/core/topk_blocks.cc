@@ -10,7 +10,7 @@ BlockKernels<float> BlockKernelsFor<float>(SimdLevel level) {
 #endif
   static_cast<void>(level);
   return {SurveyBlock<float>, SplitBlock<float>, SplitBlock<float>,
-          SiftBlock<float>};
+          SplitBlock<float>, SiftBlock<float>};
 }
 
 }  // namespace fedplug::topk

@@ -10,6 +10,10 @@
 #include "core/float_bits.h"
 #include "core/simd.h"
 
+#if FEDPLUG_SIMD_X86
+#include <xmmintrin.h>
+#endif
+
 namespace fedplug::topk {
 
 // Elements per block: what a caller stages for a block stays in the first-level
@@ -85,12 +89,27 @@ struct BlockKernels {
   Split* split_sparse;  // faster where few vectors have an entry
   Split* split_dense;   // faster where most have; with equal results
 
+  // As split_sparse, but past the caches where residual_out begins with a cache
+  // line: a large residual would not stay in them, and a store to a line that
+  // is not there reads it first.
+  // REQUIRES: residual_in and residual_out do not overlap
+  // THREADS:  others may read residual_out after a FenceStreamedStores
+  Split* split_streaming;
+
   // Of the entries that a split left, takes those whose keys are `from` and
   // above; those below `hi` were in the band.
   // SHAPE:    values[n], indices[n]
   void (*sift)(const T* values, const std::int32_t* indices, std::int64_t n,
                FloatBitsOf<T> from, FloatBitsOf<T> hi, SiftCursor<T>* cursor);
 };
+
+// Orders what this thread has written past the caches before what it writes
+// next, as other stores are by themselves.
+inline void FenceStreamedStores() {
+#if FEDPLUG_SIMD_X86
+  _mm_sfence();
+#endif
+}
 
 // The loops in plain C++, for every T and every processor.
 template <typename T>
@@ -143,7 +162,8 @@ void SiftBlock(const T* values, const std::int32_t* indices, std::int64_t n,
 // REQUIRES: IsSupported(level)
 template <typename T>
 BlockKernels<T> BlockKernelsFor(SimdLevel /*level*/) {
-  return {SurveyBlock<T>, SplitBlock<T>, SplitBlock<T>, SiftBlock<T>};
+  return {SurveyBlock<T>, SplitBlock<T>, SplitBlock<T>, SplitBlock<T>,
+          SiftBlock<T>};
 }
 
 template <>

@@ -137,18 +137,29 @@ FEDPLUG_TARGET_AVX2 std::uint32_t Survey(const float* delta,
   return std::max(rest, LargestOf(largest));
 }
 
-// Writes the residual of one vector, without the lanes above, and appends the
-// lanes that are listed.
-FEDPLUG_TARGET_AVX2 inline void Take(__m256 sum, __m256i keys, __m256i indices,
-                                     const Bounds& bounds, float* residual_out,
+FEDPLUG_TARGET_AVX2 inline __m256 WithoutAbove(__m256 a, __m256i keys,
+                                               const Bounds& bounds) {
+  return _mm256_andnot_ps(
+      _mm256_castsi256_ps(_mm256_cmpgt_epi32(keys, bounds.below_hi)), a);
+}
+
+// Appends the lanes at lo and above.
+FEDPLUG_TARGET_AVX2 inline void List(__m256 a, __m256i keys, __m256i indices,
+                                     const Bounds& bounds,
                                      SplitCursor<float>* cursor) {
-  const __m256i a = _mm256_castps_si256(sum);
-  const __m256i is_above = _mm256_cmpgt_epi32(keys, bounds.below_hi);
-  Store(residual_out, _mm256_andnot_si256(is_above, a));
   const unsigned listed = MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo));
-  Store(cursor->values + cursor->count, Pack(a, listed));
+  Store(cursor->values + cursor->count, Pack(_mm256_castps_si256(a), listed));
   Store(cursor->indices + cursor->count, Pack(indices, listed));
   cursor->count += __builtin_popcount(listed);
+}
+
+// Writes the residual of one vector, without the lanes above, and appends the
+// lanes that are listed.
+FEDPLUG_TARGET_AVX2 inline void Take(__m256 a, __m256i keys, __m256i indices,
+                                     const Bounds& bounds, float* residual_out,
+                                     SplitCursor<float>* cursor) {
+  _mm256_storeu_ps(residual_out, WithoutAbove(a, keys, bounds));
+  List(a, keys, indices, bounds, cursor);
 }
 
 // Collects the band from the entries listed since `begin`, which are fewer than
@@ -173,7 +184,10 @@ FEDPLUG_TARGET_AVX2 inline void CollectBand(const Band<float>& band,
   }
 }
 
-FEDPLUG_TARGET_AVX2 std::uint32_t SplitSparse(
+// The first loop adds and notes which vectors have an entry, the second goes to
+// those. What is streamed is not read again: the second repeats the additions.
+template <bool kStreaming>
+FEDPLUG_TARGET_AVX2 std::uint32_t SplitInTwoLoops(
     const float* delta, const float* residual_in, float* residual_out,
     std::int64_t n, std::int32_t first_index, const Band<float>& band,
     SplitCursor<float>* cursor) {
@@ -190,15 +204,24 @@ FEDPLUG_TARGET_AVX2 std::uint32_t SplitSparse(
     const __m256 a = Sum(delta + i, residual_in + i);
     const __m256i keys = KeysOf(a);
     largest = _mm256_max_epi32(largest, keys);
-    _mm256_storeu_ps(residual_out + i, a);
+    if constexpr (kStreaming) {
+      _mm256_stream_ps(residual_out + i, WithoutAbove(a, keys, bounds));
+    } else {
+      _mm256_storeu_ps(residual_out + i, a);
+    }
     hits[hit_count] = static_cast<std::int32_t>(i);
     hit_count += MaskOf(_mm256_cmpgt_epi32(keys, bounds.below_lo)) != 0;
   }
   for (std::size_t h = 0; h < hit_count; ++h) {
     float* const out = residual_out + hits[h];
-    const __m256 a = _mm256_loadu_ps(out);
-    Take(a, KeysOf(a), _mm256_add_epi32(first, _mm256_set1_epi32(hits[h])),
-         bounds, out, &at);
+    const __m256 a = kStreaming ? Sum(delta + hits[h], residual_in + hits[h])
+                                : _mm256_loadu_ps(out);
+    const __m256i keys = KeysOf(a);
+    if constexpr (!kStreaming) {
+      _mm256_storeu_ps(out, WithoutAbove(a, keys, bounds));
+    }
+    List(a, keys, _mm256_add_epi32(first, _mm256_set1_epi32(hits[h])), bounds,
+         &at);
   }
   CollectBand(band, cursor->count, &at);
   const std::uint32_t rest =
@@ -206,6 +229,25 @@ FEDPLUG_TARGET_AVX2 std::uint32_t SplitSparse(
                  first_index + static_cast<std::int32_t>(i), band, &at);
   *cursor = at;
   return std::max(rest, LargestOf(largest));
+}
+
+FEDPLUG_TARGET_AVX2 std::uint32_t SplitSparse(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
+  return SplitInTwoLoops<false>(delta, residual_in, residual_out, n,
+                                first_index, band, cursor);
+}
+
+FEDPLUG_TARGET_AVX2 std::uint32_t SplitStreaming(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(residual_out) % sizeof(__m256) == 0;
+  return (aligned ? SplitInTwoLoops<true>
+                  : SplitInTwoLoops<false>)(delta, residual_in, residual_out, n,
+                                            first_index, band, cursor);
 }
 
 FEDPLUG_TARGET_AVX2 std::uint32_t SplitDense(
@@ -259,7 +301,7 @@ FEDPLUG_TARGET_AVX2 void Sift(const float* values, const std::int32_t* indices,
 }  // namespace
 
 BlockKernels<float> Avx2BlockKernels() {
-  return {Survey, SplitSparse, SplitDense, Sift};
+  return {Survey, SplitSparse, SplitDense, SplitStreaming, Sift};
 }
 
 }  // namespace fedplug::topk

@@ -174,7 +174,9 @@ FEDPLUG_TARGET_AVX512 inline std::uint32_t SplitFront(
 
 // Two loops: the first adds and notes which vectors have an entry, the second
 // goes to those. A branch for every vector would be mispredicted too often.
-FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
+// What is streamed is not read again: the second loop repeats the additions.
+template <bool kStreaming>
+FEDPLUG_TARGET_AVX512 std::uint32_t SplitInTwoLoops(
     const float* delta, const float* residual_in, float* residual_out,
     std::int64_t n, std::int32_t first_index, const Band<float>& band,
     SplitCursor<float>* cursor) {
@@ -190,7 +192,12 @@ FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
     const __m512 a = Sum(delta + i, residual_in + i, kAllLanes);
     const __m512i keys = KeysOf(a);
     largest = _mm512_max_epu32(largest, keys);
-    _mm512_storeu_ps(residual_out + i, a);
+    if constexpr (kStreaming) {
+      _mm512_stream_ps(residual_out + i,
+                       WithoutLanes(a, AtLeast(keys, bounds.hi)));
+    } else {
+      _mm512_storeu_ps(residual_out + i, a);
+    }
     hits[hit_count] = static_cast<std::int32_t>(i);
     hit_count += AtLeast(keys, bounds.lo) != 0;
   }
@@ -198,10 +205,13 @@ FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
       _mm512_add_epi32(Lanes(), _mm512_set1_epi32(first_index));
   for (std::size_t h = 0; h < hit_count; ++h) {
     float* const out = residual_out + hits[h];
-    const __m512 a = _mm512_loadu_ps(out);
+    const __m512 a =
+        kStreaming ? Sum(delta + hits[h], residual_in + hits[h], kAllLanes)
+                   : _mm512_loadu_ps(out);
     const __m512i keys = KeysOf(a);
-    const __mmask16 above = AtLeast(keys, bounds.hi);
-    _mm512_storeu_ps(out, WithoutLanes(a, above));
+    if constexpr (!kStreaming) {
+      _mm512_storeu_ps(out, WithoutLanes(a, AtLeast(keys, bounds.hi)));
+    }
     List(a, _mm512_add_epi32(first, _mm512_set1_epi32(hits[h])),
          AtLeast(keys, bounds.lo), &at);
   }
@@ -216,6 +226,25 @@ FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
   CollectBand(band, cursor->count, &at);
   *cursor = at;
   return std::max(rest, _mm512_reduce_max_epu32(largest));
+}
+
+FEDPLUG_TARGET_AVX512 std::uint32_t SplitSparse(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
+  return SplitInTwoLoops<false>(delta, residual_in, residual_out, n,
+                                first_index, band, cursor);
+}
+
+FEDPLUG_TARGET_AVX512 std::uint32_t SplitStreaming(
+    const float* delta, const float* residual_in, float* residual_out,
+    std::int64_t n, std::int32_t first_index, const Band<float>& band,
+    SplitCursor<float>* cursor) {
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(residual_out) % sizeof(__m512) == 0;
+  return (aligned ? SplitInTwoLoops<true>
+                  : SplitInTwoLoops<false>)(delta, residual_in, residual_out, n,
+                                            first_index, band, cursor);
 }
 
 FEDPLUG_TARGET_AVX512 std::uint32_t SplitDense(
@@ -276,7 +305,7 @@ FEDPLUG_TARGET_AVX512 void Sift(const float* values,
 }  // namespace
 
 BlockKernels<float> Avx512BlockKernels() {
-  return {Survey, SplitSparse, SplitDense, Sift};
+  return {Survey, SplitSparse, SplitDense, SplitStreaming, Sift};
 }
 
 }  // namespace fedplug::topk

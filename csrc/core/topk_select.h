@@ -35,6 +35,14 @@ namespace fedplug::topk {
 // From k = n / kDense on, most vectors have an entry.
 inline constexpr std::int64_t kDense = 20;
 
+// Above k = n / kMany, a split by a band, which writes each entry twice, takes
+// longer than to look first.
+inline constexpr std::int64_t kMany = 5;
+
+// A residual of this many bytes and more, written to new memory, would not stay
+// in the caches.
+inline constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
+
 template <typename T>
 class Selection {
  public:
@@ -107,10 +115,9 @@ class Selection {
     return BandFromSample<T>(keys, count, k_, n_, kernels_, keys + most);
   }
 
-  // A split by the band writes each entry twice; with many of them, looking
-  // first is cheaper. Ties at an edge of the band need to be counted first.
+  // Ties at an edge of the band need to be counted first.
   bool MayWriteAtOnce(const Band<T>& band) const {
-    if (band.lo == 0 || band.edge != Band<T>::kNoEdge || k_ > n_ / 5) {
+    if (band.lo == 0 || band.edge != Band<T>::kNoEdge || k_ > n_ / kMany) {
       return false;
     }
     if (policy_ == NonFinitePolicy::kDrop) return true;
@@ -121,7 +128,12 @@ class Selection {
                        });
   }
 
-  typename BlockKernels<T>::Split* SplitKernel() const {
+  typename BlockKernels<T>::Split* SplitKernel(const Update<T>& update) const {
+    constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+    if (n_ >= kStreamedBytes / kBytes && k_ <= n_ / kMany &&
+        update.residual_in != update.residual_out) {
+      return kernels_.split_streaming;
+    }
     return k_ < n_ / kDense ? kernels_.split_sparse : kernels_.split_dense;
   }
 
@@ -170,7 +182,7 @@ class Selection {
         SplitCursor<T> cursor{listed_values_ + start, listed_indices_ + start,
                               band_keys_ + band_start};
         state->dropped =
-            SplitRange(UpdateOf(*state), SplitKernel(), band,
+            SplitRange(UpdateOf(*state), SplitKernel(UpdateOf(*state)), band,
                        state->chunk.begin, state->chunk.end, &cursor, [] {});
         state->start = start;
         state->band_start = band_start;
@@ -233,9 +245,9 @@ class Selection {
         cursor = {entries.values(), entries.indices(), no_band.data()};
       };
       const auto below = static_cast<Bits>(from_ - 1);
-      state.dropped = SplitRange(update, SplitKernel(), {below, below},
+      state.dropped = SplitRange(update, SplitKernel(update), {below, below},
                                  state.chunk.begin, boundary, &cursor, flush);
-      state.dropped += SplitRange(update, SplitKernel(), {from_, from_},
+      state.dropped += SplitRange(update, SplitKernel(update), {from_, from_},
                                   boundary, state.chunk.end, &cursor, flush);
       ClearSource(state, indices);
     });

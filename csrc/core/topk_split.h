@@ -59,6 +59,7 @@ std::int64_t SplitRange(const Update<T>& update,
     after_block();
   };
   ForEachBlock(update, begin, end, split_block);
+  FenceStreamedStores();
   return dropped;
 }
 

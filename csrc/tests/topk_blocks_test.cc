@@ -1,6 +1,7 @@
 // Every SIMD level this processor has, against the plain loops.
 #include "core/topk_blocks.h"
 
+#include <array>
 #include <numeric>
 
 #include "tests/kernel_inputs.h"
@@ -73,26 +74,35 @@ TEST(TopKBlocks, EveryLevelSplitsAlike) {
                   const std::vector<float>& residual, const Band<float>& band) {
     const auto n = static_cast<std::int64_t>(delta.size());
     // Everything a split gives, as one list of numbers.
-    const auto split = [&](BlockKernels<float>::Split* split_block) {
+    const auto split = [&](BlockKernels<float>::Split* split_block,
+                           bool in_place) {
       std::vector<float> values(delta.size() + kSlack);
       std::vector<std::int32_t> indices(values.size());
       std::vector<std::uint32_t> keys(values.size());
       SplitCursor<float> cursor{values.data(), indices.data(), keys.data()};
-      Buffer<float> left(residual, 1);
-      const std::uint32_t largest = split_block(
-          delta.data(), left.data(), left.data(), n, 1000, band, &cursor);
+      // In place across two lines of the cache, elsewhere from one line on.
+      Buffer<float> before(residual, 1);
+      alignas(64) std::array<float, topk::kBlock> after;
+      float* const left = in_place ? before.data() : after.data();
+      const std::uint32_t largest = split_block(delta.data(), before.data(),
+                                                left, n, 1000, band, &cursor);
+      topk::FenceStreamedStores();
       std::vector<std::int64_t> all = {largest, cursor.count, cursor.in_band};
       for (std::int64_t j = 0; j < cursor.count; ++j) {
         all.push_back(ToBits(cursor.values[j]));
         all.push_back(cursor.indices[j]);
       }
       all.insert(all.end(), keys.begin(), keys.begin() + cursor.in_band);
-      for (const float a : left.ToVector()) all.push_back(ToBits(a));
+      for (std::int64_t i = 0; i < n; ++i) all.push_back(ToBits(left[i]));
       return all;
     };
-    const auto expected = split(topk::SplitBlock<float>);
-    EXPECT_EQ(split(BlockKernelsFor<float>(level).split_sparse), expected);
-    EXPECT_EQ(split(BlockKernelsFor<float>(level).split_dense), expected);
+    const auto expected = split(topk::SplitBlock<float>, true);
+    const BlockKernels<float> kernels = BlockKernelsFor<float>(level);
+    for (const bool in_place : {true, false}) {
+      EXPECT_EQ(split(kernels.split_sparse, in_place), expected);
+      EXPECT_EQ(split(kernels.split_dense, in_place), expected);
+    }
+    EXPECT_EQ(split(kernels.split_streaming, false), expected);
   });
 }
 

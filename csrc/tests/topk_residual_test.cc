@@ -211,6 +211,24 @@ TEST(TopKResidual, EqualsTheReferenceWhereThreadsShareTheWork) {
   }
 }
 
+// The residual is so large that it is written past the caches, where it is new.
+TEST(TopKResidual, ALargeResidualIsTheSameInPlaceAndElsewhere) {
+  Random random(11);
+  ThreadPool two(2);
+  const std::int64_t n = (std::int64_t{1} << 23) + 7;
+  const auto x = RandomVector<float>(n, Fill::kNormal, random);
+  for (const std::int64_t k : {n / 100, n / 10}) {
+    const auto run = [&](Place place) {
+      return Run(x, x, k, NonFinitePolicy::kDrop, two, place, 3);
+    };
+    const auto here = run(Place::kInPlace);
+    const auto elsewhere = run(Place::kOutOfPlace);
+    EXPECT_EQ(elsewhere.indices, here.indices);
+    EXPECT_TRUE(BitsOf(elsewhere.values) == BitsOf(here.values));
+    EXPECT_TRUE(BitsOf(elsewhere.residual) == BitsOf(here.residual));
+  }
+}
+
 TEST(TopKResidual, TiesGoToTheLowerIndexAndMinusZeroTiesWithZero) {
   ForEachDtype([](auto zero) {
     using T = decltype(zero);
