@@ -22,6 +22,7 @@ ABOUT_TOPK = (
     "the op, as Python holds its arguments, writes a new one. An empty call is one of a `tf.function` that",
     "takes and returns as many tensors and does nothing.",
 )
+NOT_RUN = "not run"
 Medians = dict[tuple[Any, ...], dict[str, float]]
 
 
@@ -37,26 +38,28 @@ def medians(run: dict[str, Any], topic: str, *keys: str) -> Medians:
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    header = list(header)
-    lines = [header, ["---"] * len(header), *rows]
+    """In Markdown, without the columns of what was not run at all."""
+    columns = [column for column in zip(header, *rows, strict=True) if set(column[1:]) != {NOT_RUN}]
+    first, *others = zip(*columns, strict=True)
+    lines = [first, ["---"] * len(first), *others]
     return ["| " + " | ".join(line) + " |" for line in lines] + [""]
 
 
 def ratio(ways: dict[str, float], above: str, below: str) -> str:
     if above not in ways or below not in ways:
-        return "not run"
+        return NOT_RUN
     return f"{ways[above] / ways[below]:.3g}"
 
 
 def op_overhead(ways: dict[str, float]) -> str:
     """Microseconds that the op takes beyond an empty call and the kernel."""
     if not {"op, error", "TensorFlow call", "kernel, error"} <= ways.keys():
-        return "not run"
+        return NOT_RUN
     return f"{(ways['op, error'] - ways['TensorFlow call'] - ways['kernel, error']) * 1e6:.3g}"
 
 
 def milliseconds(ways: dict[str, float], way: str) -> str:
-    return f"{ways[way] * 1e3:.3g}" if way in ways else "not run"
+    return f"{ways[way] * 1e3:.3g}" if way in ways else NOT_RUN
 
 
 def topk_table(run: dict[str, Any]) -> list[str]:
@@ -168,9 +171,10 @@ def draw(run: dict[str, Any], stem: Path) -> None:
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "fedplug"
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     cases = medians(run, "topk", "n", "share")
-    sizes = sorted({n for n, _ in cases})
+    sizes, ticks = (sorted(set(values)) for values in zip(*cases, strict=True))
 
     def lines(axes, above: str, below: str, **style: Any) -> None:
         for n in sizes:
@@ -178,9 +182,14 @@ def draw(run: dict[str, Any], stem: Path) -> None:
             if points:
                 shares = [share for share, _ in points]
                 values = [ways[above] / ways[below] for _, ways in points]
-                axes.plot(shares, values, marker="o", label=f"n = {n:.0e}", **style)
+                axes.plot(shares, values, marker="o", label=f"n = {n:,}", **style)
         axes.set(xscale="log", yscale="log", xlabel="k / n")
-        axes.grid(True, which="both", alpha=0.3)
+        axes.set_xticks(ticks, [f"{share:g}" for share in ticks])
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}x")
+        axes.xaxis.set_minor_locator(LogLocator(subs=()))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.grid(True, alpha=0.3)
 
     figure, panels = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
     for axes, way in zip(panels, KERNELS[:2], strict=True):
@@ -191,13 +200,15 @@ def draw(run: dict[str, Any], stem: Path) -> None:
     panels[0].legend()
     figure.savefig(f"{stem}_floor.svg", metadata={"Date": None})
 
-    figure, panels = plt.subplots(1, len(PEERS), figsize=(12, 4), sharey=True, layout="constrained")
-    for axes, peer in zip(panels, PEERS, strict=True):
+    peers = [peer for peer in PEERS if any(peer in ways for ways in cases.values())]
+    figure, panels = plt.subplots(
+        1, len(peers), figsize=(4.5 * len(peers), 4), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, peer in zip(panels[0], peers, strict=True):
         lines(axes, peer, "kernel, drop")
-        axes.set_title(peer if axes.lines else f"{peer}: not installed")
-        if axes.lines:
-            axes.legend()
-    panels[0].set_ylabel("speed-up of the kernel")
+        axes.set_title(peer)
+    panels[0][0].set_ylabel("speed-up of the kernel")
+    panels[0][0].legend()
     figure.savefig(f"{stem}_speedup.svg", metadata={"Date": None})
 
 
