@@ -6,6 +6,8 @@
 // COST: reads the indices twice and the values once; reads and writes once each
 // cache line of the accumulator that is named; finding the tiles inside the
 // payloads adds O(tiles * payloads) steps, which are kept below the entries.
+// A sum from nothing differs in one thing: whoever takes a tile zeroes it
+// first.
 #include "core/scatter_decode.h"
 
 #include <algorithm>
@@ -163,24 +165,37 @@ void AddEntries(T* accumulator, const T* values, const std::int32_t* indices,
   }
 }
 
+// How a tile comes into the cache.
+enum class Entrance {
+  kByEntry,   // line by line, when an entry comes to it
+  kPrefetch,  // asked for while the tile before it is added to
+  kZeroed,    // overwritten with zeros
+};
+
 struct Tiles {
   std::int64_t size;
-  bool prefetch;  // ask for a tile while adding to the one before it
+  Entrance entrance;
 };
+
+enum class Start { kAsItIs, kFromZero };
 
 // As many elements as fit the cache, or more where the payloads are so thin
 // that walking from tile to tile would cost more than it saves. Where about
 // every cache line is named, they are asked for in order, instead of one by one
 // when an entry comes to them.
 template <typename T>
-Tiles ChooseTiles(std::int64_t n, std::int64_t entries, std::int64_t payloads) {
+Tiles ChooseTiles(Start start, std::int64_t n, std::int64_t entries,
+                  std::int64_t payloads) {
   constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t per_payload =
       entries / std::max<std::int64_t>(payloads, 1);
   const std::int64_t most_tiles =
       std::max<std::int64_t>(1, per_payload / kEntriesPerTile);
+  const bool dense = entries >= n * kElement / (2 * kLineBytes);
   return {std::max(kTileBytes / kElement, n / most_tiles + 1),
-          entries >= n * kElement / (2 * kLineBytes)};
+          start == Start::kFromZero ? Entrance::kZeroed
+          : dense                   ? Entrance::kPrefetch
+                                    : Entrance::kByEntry};
 }
 
 // Asks for the elements [begin, end), which are about to be read and written.
@@ -209,8 +224,11 @@ void AddRange(T* accumulator, Range range, Tiles tiles, const T* values,
        begin += tiles.size) {
     const std::int64_t end = std::min(range.end, begin + tiles.size);
     const std::int64_t next_size = std::min(range.end - end, tiles.size);
+    if (tiles.entrance == Entrance::kZeroed) {
+      std::fill(accumulator + begin, accumulator + end, T{});
+    }
     for (std::int64_t p = 0; p < payloads; ++p) {
-      if (tiles.prefetch) {
+      if (tiles.entrance == Entrance::kPrefetch) {
         PrefetchElements(accumulator, end + next_size * p / payloads,
                          end + next_size * (p + 1) / payloads);
       }
@@ -229,16 +247,12 @@ void AddRange(T* accumulator, Range range, Tiles tiles, const T* values,
   }
 }
 
-}  // namespace
-
 template <typename T>
-Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
-                        const std::int32_t* indices, std::int64_t entries,
-                        const std::int64_t* row_splits, std::int64_t payloads,
-                        const T* weights, Parallel& parallel) {
-  if (n < 0 || n > INT32_MAX) {
-    return Invalid("n = " + std::to_string(n) + " is not in [0, 2^31)");
-  }
+Status CheckAndAdd(Start start, T* accumulator, std::int64_t n, const T* values,
+                   const std::int32_t* indices, std::int64_t entries,
+                   const std::int64_t* row_splits, std::int64_t payloads,
+                   const T* weights, Parallel& parallel) {
+  if (Status status = CheckDenseSize(n); !status.ok()) return status;
   if (Status status = CheckRowSplits(row_splits, payloads, entries);
       !status.ok()) {
     return status;
@@ -248,8 +262,13 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
       !status.ok()) {
     return status;
   }
-  const Tiles tiles = ChooseTiles<T>(n, entries, payloads);
-  const int shares = TileCount(entries, kSmallestShare, parallel);
+  const Tiles tiles = ChooseTiles<T>(start, n, entries, payloads);
+  // To zero a cache line takes about as long as to add an entry.
+  constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t zeroed_lines =
+      start == Start::kFromZero ? n * kElement / kLineBytes : 0;
+  const int shares =
+      TileCount(entries + zeroed_lines, kSmallestShare, parallel);
   parallel.Run(shares, [&](int s) {
     const DefaultFloatEnvironment environment;
     AddRange(accumulator, TileOf(n, shares, s), tiles, values, indices,
@@ -258,8 +277,36 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
   return {};
 }
 
+}  // namespace
+
+Status CheckDenseSize(std::int64_t n) {
+  if (n >= 0 && n <= INT32_MAX) return {};
+  return Invalid("n = " + std::to_string(n) + " is not in [0, 2^31)");
+}
+
+template <typename T>
+Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
+                        const std::int32_t* indices, std::int64_t entries,
+                        const std::int64_t* row_splits, std::int64_t payloads,
+                        const T* weights, Parallel& parallel) {
+  return CheckAndAdd(Start::kAsItIs, accumulator, n, values, indices, entries,
+                     row_splits, payloads, weights, parallel);
+}
+
+template <typename T>
+Status ScatterDecode(T* sum, std::int64_t n, const T* values,
+                     const std::int32_t* indices, std::int64_t entries,
+                     const std::int64_t* row_splits, std::int64_t payloads,
+                     const T* weights, Parallel& parallel) {
+  return CheckAndAdd(Start::kFromZero, sum, n, values, indices, entries,
+                     row_splits, payloads, weights, parallel);
+}
+
 #define FEDPLUG_INSTANTIATE(T)                                       \
   template Status ScatterDecodeAdd<T>(                               \
+      T*, std::int64_t, const T*, const std::int32_t*, std::int64_t, \
+      const std::int64_t*, std::int64_t, const T*, Parallel&);       \
+  template Status ScatterDecode<T>(                                  \
       T*, std::int64_t, const T*, const std::int32_t*, std::int64_t, \
       const std::int64_t*, std::int64_t, const T*, Parallel&)
 FEDPLUG_INSTANTIATE(float);

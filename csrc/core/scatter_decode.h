@@ -1,5 +1,5 @@
-// Adds sparse payloads into one dense accumulator. The contract is in
-// csrc/README.md.
+// Adds sparse payloads into one dense accumulator, or makes their dense sum.
+// The contract is in csrc/README.md.
 #ifndef FEDPLUG_CORE_SCATTER_DECODE_H_
 #define FEDPLUG_CORE_SCATTER_DECODE_H_
 
@@ -30,6 +30,23 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         const std::int32_t* indices, std::int64_t entries,
                         const std::int64_t* row_splits, std::int64_t payloads,
                         const T* weights, Parallel& parallel);
+
+// The sum of the payloads: bit for bit what ScatterDecodeAdd makes of +0
+// everywhere, whatever `sum` held before. On an error `sum` is untouched.
+//
+// REQUIRES: as ScatterDecodeAdd
+// SHAPE:    sum[n], the others as for ScatterDecodeAdd
+// THREADS:  as ScatterDecodeAdd
+// COST:     O(entries + n): writes each element once, and adds to it while it
+//           is in the cache
+template <typename T>
+Status ScatterDecode(T* sum, std::int64_t n, const T* values,
+                     const std::int32_t* indices, std::int64_t entries,
+                     const std::int64_t* row_splits, std::int64_t payloads,
+                     const T* weights, Parallel& parallel);
+
+// Refuses what both refuse of n, for a caller that has to allocate first.
+Status CheckDenseSize(std::int64_t n);
 
 }  // namespace fedplug
 

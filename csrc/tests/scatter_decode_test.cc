@@ -1,4 +1,5 @@
-// ScatterDecodeAdd against the loop of reference.h, and every refusal.
+// ScatterDecodeAdd and ScatterDecode against the loop of reference.h, and every
+// refusal.
 #include "core/scatter_decode.h"
 
 #include "core/reference.h"
@@ -41,6 +42,8 @@ std::vector<T> Join(const std::vector<std::vector<T>>& rows,
   return joined;
 }
 
+// Adds the payloads to `accumulator`, and makes their sum where something else
+// was before.
 template <typename T>
 void ExpectReference(std::vector<T> accumulator, const Payloads<T>& payloads,
                      Parallel& parallel, std::size_t shift) {
@@ -48,18 +51,22 @@ void ExpectReference(std::vector<T> accumulator, const Payloads<T>& payloads,
   const std::vector<T> joined_values = Join(payloads.values, &row_splits);
   Buffer<T> values(joined_values, shift);
   Buffer<std::int32_t> indices(Join(payloads.indices, &row_splits), shift);
-  Buffer<T> actual(accumulator, shift);
   const T* weights =
       payloads.weights.empty() ? nullptr : payloads.weights.data();
-  const Status status = ScatterDecodeAdd(
-      actual.data(), static_cast<std::int64_t>(accumulator.size()),
-      values.data(), indices.data(),
-      static_cast<std::int64_t>(joined_values.size()), row_splits.data(),
-      static_cast<std::int64_t>(payloads.values.size()), weights, parallel);
-  EXPECT_EQ(status.message(), std::string());
-  reference::ScatterDecodeAdd(&accumulator, payloads.values, payloads.indices,
-                              payloads.weights);
-  EXPECT_EQ(BitsOf(actual.ToVector()), BitsOf(accumulator));
+  const auto expect = [&](auto decode, std::vector<T> start) {
+    Buffer<T> actual(accumulator, shift);
+    const Status status = decode(
+        actual.data(), static_cast<std::int64_t>(accumulator.size()),
+        values.data(), indices.data(),
+        static_cast<std::int64_t>(joined_values.size()), row_splits.data(),
+        static_cast<std::int64_t>(payloads.values.size()), weights, parallel);
+    EXPECT_EQ(status.message(), std::string());
+    reference::ScatterDecodeAdd(&start, payloads.values, payloads.indices,
+                                payloads.weights);
+    EXPECT_EQ(BitsOf(actual.ToVector()), BitsOf(start));
+  };
+  expect(ScatterDecodeAdd<T>, accumulator);
+  expect(ScatterDecode<T>, std::vector<T>(accumulator.size()));
 }
 
 TEST(ScatterDecodeAdd, EqualsTheReferenceForEverySizeWeightAndAlignment) {
@@ -131,15 +138,16 @@ struct Call {
 
   void ExpectRefused(const std::string& message) {
     ThreadPool two(2);
-    std::vector<float> accumulator(10, 0.5f);
-    const Status status = ScatterDecodeAdd(
-        accumulator.data(), n, values.data(), indices.data(),
-        static_cast<std::int64_t>(indices.size()), row_splits.data(),
-        static_cast<std::int64_t>(row_splits.size()) - 1,
-        static_cast<const float*>(nullptr), two);
-    EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), message);
-    EXPECT_EQ(accumulator, std::vector<float>(10, 0.5f));
+    for (const auto decode : {ScatterDecodeAdd<float>, ScatterDecode<float>}) {
+      std::vector<float> accumulator(10, 0.5f);
+      const Status status = decode(
+          accumulator.data(), n, values.data(), indices.data(),
+          static_cast<std::int64_t>(indices.size()), row_splits.data(),
+          static_cast<std::int64_t>(row_splits.size()) - 1, nullptr, two);
+      EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
+      EXPECT_EQ(status.message(), message);
+      EXPECT_EQ(accumulator, std::vector<float>(10, 0.5f));
+    }
   }
 };
 
@@ -186,6 +194,8 @@ TEST(ScatterDecodeAdd, RefusesSizesOutOfRange) {
   Call call;
   call.n = std::int64_t{1} << 31;
   call.ExpectRefused("n = 2147483648 is not in [0, 2^31)");
+  call.n = -1;
+  call.ExpectRefused("n = -1 is not in [0, 2^31)");
 }
 
 TEST(ScatterDecodeAdd, NamesTheFirstBadPayloadWhateverTheNumberOfThreads) {

@@ -51,10 +51,6 @@ class SparseForm:
         """The k values a payload stands for."""
         return self.quantizer.dequantize(_quantized(payload), dtype)
 
-    def accumulate(self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor) -> tf.Tensor:
-        """``accumulator + weight * decode(payload)``; touches the k entries only."""
-        return scatter_add(accumulator, self.values(payload, accumulator.dtype), payload["indices"], weight)
-
     def to_wire(self, payload: Payload) -> tf.Tensor:
         """See the class."""
         code = payload["index_code"]
@@ -92,16 +88,22 @@ class SparseEncoder(Encoder):
     def form(self) -> SparseForm:
         """How the entries travel."""
 
+    def values(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+        """The k values a payload stands for; `decode` and `accumulate` follow from them."""
+        return self.form.values(payload, dtype)
+
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """Zeros with the payload's values at its indices."""
-        return self.accumulate(tf.zeros(spec.shape, spec.dtype), payload, tf.ones([], spec.dtype), spec)
+        values = self.values(payload, spec.dtype)
+        size = spec.shape.num_elements()
+        dense = ops.scatter_decode(size, values, payload["indices"], _row_splits(values))
+        return tf.reshape(dense, spec.shape)
 
     def accumulate(
         self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
     ) -> tf.Tensor:
         """Touches the payload's entries only."""
-        del spec
-        return self.form.accumulate(accumulator, payload, weight)
+        return scatter_add(accumulator, self.values(payload, spec.dtype), payload["indices"], weight)
 
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See `SparseForm`."""
@@ -117,9 +119,13 @@ def scatter_add(
     accumulator: tf.Tensor, values: tf.Tensor, indices: tf.Tensor, weight: tf.Tensor | None = None
 ) -> tf.Tensor:
     """``accumulator[indices] += weight * values`` of one payload; ``weight`` is 1 by default."""
-    row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
     weights = None if weight is None else tf.reshape(weight, [1])
-    return ops.scatter_decode_add(accumulator, values, indices, row_splits, weights)
+    return ops.scatter_decode_add(accumulator, values, indices, _row_splits(values), weights)
+
+
+def _row_splits(values: tf.Tensor) -> tf.Tensor:
+    """Those of one payload."""
+    return tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
 
 
 def _quantized(payload: Payload) -> Payload:

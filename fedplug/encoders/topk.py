@@ -15,7 +15,6 @@ from fedplug.encoders import tensor_bytes
 from fedplug.encoders.base import Payload, State
 from fedplug.encoders.checks import require
 from fedplug.encoders.kept_entries import KeptEntries
-from fedplug.encoders.sparse_form import scatter_add
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule
@@ -142,12 +141,10 @@ class TopK(CountingSparsifier):
         del size, round_num
         return {"values": selection.values, "indices": selection.indices}, selection.state
 
-    def accumulate(
-        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
-    ) -> tf.Tensor:
-        """Touches the k entries only."""
-        del spec
-        return scatter_add(accumulator, payload["values"], payload["indices"], weight)
+    def values(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+        """As they are."""
+        del dtype
+        return payload["values"]
 
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""

@@ -15,7 +15,7 @@ from fedplug.ops.container import frame, unframe
 from fedplug.ops.draw import draw_indices
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
-from fedplug.ops.scatter import scatter_decode_add
+from fedplug.ops.scatter import scatter_decode, scatter_decode_add
 from fedplug.ops.sign import SignCode, sign_residual
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
@@ -42,6 +42,7 @@ __all__ = [
     "frame",
     "op_library",
     "resolve_lowering",
+    "scatter_decode",
     "scatter_decode_add",
     "sign_residual",
     "threshold_residual",

@@ -1,4 +1,4 @@
-"""Adds sparse payloads into a dense sum: the compiled op and its twin. Must not know any payload format."""
+"""Adds sparse payloads into a dense sum: compiled ops and their twin. Must not know any payload format."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from fedplug.ops._checks import (
 )
 from fedplug.ops.lowering import resolve_lowering
 
-__all__ = ["scatter_decode_add"]
+__all__ = ["scatter_decode", "scatter_decode_add"]
 
+tf.no_gradient("Fedplug>ScatterDecode")
 tf.no_gradient("Fedplug>ScatterDecodeAdd")
+
+_MAX_SIZE = 2**31 - 1
 
 
 def scatter_decode_add(
@@ -63,18 +66,70 @@ def scatter_decode_add(
     """
     accumulator = tf.convert_to_tensor(accumulator)
     values = tf.convert_to_tensor(values, accumulator.dtype)
+    require_floating(accumulator=accumulator)
+    payloads = _payloads(values, indices, row_splits, weights)
+    if resolve_lowering(lowering) == "fused":
+        return _loader.library().fedplug_scatter_decode_add(accumulator, *payloads)
+    return _twin(accumulator, *payloads)
+
+
+def scatter_decode(
+    size: Any,
+    values: Any,
+    indices: Any,
+    row_splits: Any,
+    weights: Any = None,
+    *,
+    lowering: str | None = None,
+) -> tf.Tensor:
+    """The dense sum of sparse payloads: what `scatter_decode_add` makes of zeros, bit for bit.
+
+    The compiled op writes each element once; zeros handed to `scatter_decode_add` would be written, copied
+    where TensorFlow keeps them for the next call, and read again.
+
+    Args:
+        size: The number of elements of the sum, below 2^31; integer scalar.
+        values: As for `scatter_decode_add`; float32, float64, bfloat16 or float16.
+        indices: As for `scatter_decode_add`.
+        row_splits: As for `scatter_decode_add`.
+        weights: As for `scatter_decode_add`.
+        lowering: As for `scatter_decode_add`.
+
+    Returns:
+        The sum; shape ``[size]``, the dtype of ``values``.
+
+    Raises:
+        TypeError: ``values`` is not of one of these dtypes.
+        ValueError: Static shapes do not fit together.
+        UnknownNameError: ``lowering`` is not one of the words above.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: what `scatter_decode_add` refuses, or ``size`` is out of
+            range.
+    """
+    size = as_int64(size)
+    values = tf.convert_to_tensor(values)
+    require_floating(values=values)
+    payloads = _payloads(values, indices, row_splits, weights)
+    if resolve_lowering(lowering) == "fused":
+        return _loader.library().fedplug_scatter_decode(size, *payloads)
+    in_range = (size >= 0) & (size <= _MAX_SIZE)
+    checked = after([require(in_range, "size is not in [0, 2^31)", size)], size)
+    zeros = tf.zeros(tf.reshape(checked, [1]), values.dtype)
+    zeros.set_shape([tf.get_static_value(size)])
+    return _twin(zeros, *payloads)
+
+
+def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
+    """Values, indices, row splits and weights as tensors whose static shapes fit together."""
     indices = tf.convert_to_tensor(indices, tf.int32)
     row_splits = as_int64(row_splits)
-    require_floating(accumulator=accumulator)
     require_vectors(values=values, indices=indices, row_splits=row_splits)
     require_equal_shapes(values=values, indices=indices)
     if weights is None:
-        weights = tf.ones(tf.maximum(tf.shape(row_splits) - 1, 0), accumulator.dtype)
-    weights = tf.convert_to_tensor(weights, accumulator.dtype)
+        weights = tf.ones(tf.maximum(tf.shape(row_splits) - 1, 0), values.dtype)
+    weights = tf.convert_to_tensor(weights, values.dtype)
     require_vectors(weights=weights)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_scatter_decode_add(accumulator, values, indices, row_splits, weights)
-    return _twin(accumulator, values, indices, row_splits, weights)
+    return values, indices, row_splits, weights
 
 
 def _twin(accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:

@@ -38,6 +38,7 @@ CALLS = {
         VECTOR,
         INDICES,
     ),
+    "Fedplug>ScatterDecode": (lambda v, i: ops.scatter_decode(9, v, i, [0, 3]), VECTOR, INDICES),
     "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), INDICES),
     "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),
     "Fedplug>Crc32": (ops.crc32, BYTES),

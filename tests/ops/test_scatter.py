@@ -1,4 +1,4 @@
-"""`fedplug.ops.scatter_decode_add`: the compiled op and its twin, against a slow loop."""
+"""`fedplug.ops.scatter_decode_add` and `scatter_decode`: compiled ops and twins, against a slow loop."""
 
 from __future__ import annotations
 
@@ -154,3 +154,58 @@ def test_an_accumulator_that_is_used_again_keeps_its_value(lowering):
     before, after = step(tf.ones(3))
     assert before.numpy().tolist() == [2, 2, 2]
     assert after.numpy().tolist() == [3, 2, 2]
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=sums())
+def test_the_sum_of_payloads_is_what_adding_them_to_zeros_gives(as_dtype, lowering, case):
+    accumulator, *payloads = case
+    accumulator, values, weights = as_dtype(accumulator, payloads[0], payloads[-1])
+    zeros = np.zeros_like(accumulator)
+    got = ops.scatter_decode(zeros.size, values, *payloads[1:3], weights, lowering=lowering)
+    assert got.numpy().tobytes() == slow_sum(zeros, values, *payloads[1:3], weights).tobytes()
+
+
+def test_op_and_twin_agree_on_a_sum_of_many_tiles(agree, as_dtype):
+    rng = np.random.default_rng(12)
+    n, k, payloads = 300_000, 3_000, 3
+    indices = np.concatenate([np.sort(rng.permutation(n)[:k]) for _ in range(payloads)]).astype(np.int32)
+    values, weights = as_dtype(*(rng.normal(size=s) for s in (indices.size, payloads)))
+    agree(ops.scatter_decode, n, values, indices, np.arange(payloads + 1) * k, weights)
+
+
+@pytest.mark.parametrize("size", [0, 3, 100_000])
+def test_the_sum_of_no_payloads_is_zeros(lowering, size):
+    got = ops.scatter_decode(size, tf.zeros(0), tf.zeros(0, tf.int32), [0], lowering=lowering)
+    assert got.numpy().tobytes() == bytes(4 * size)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63), 2**31, 2**62])
+def test_a_sum_of_impossible_size_is_refused_before_anything_is_allocated(lowering, size):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2\\^31"):
+        ops.scatter_decode(tf.constant(size, tf.int64), [1.0], [0], [0, 1], lowering=lowering)
+
+
+@pytest.mark.parametrize(
+    ("indices", "row_splits", "message"), [([0, 5], [0, 2], "payload"), ([0, 1], [0, 1], "row_splits")]
+)
+def test_a_sum_of_payloads_that_are_not_valid_is_refused(lowering, indices, row_splits, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        ops.scatter_decode(5, tf.ones(2), indices, row_splits, lowering=lowering)
+
+
+def test_a_sum_has_the_static_shape_its_size_gives(lowering):
+    graph = tf.function(lambda v, i: ops.scatter_decode(7, v, i, [0, 1], lowering=lowering), autograph=False)
+    specs = tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32)
+    assert graph.get_concrete_function(*specs).output_shapes.as_list() == [7]
+
+
+def test_a_sum_whose_size_is_known_when_run_is_traced_once(lowering):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
+    def decode(size):
+        return ops.scatter_decode(size, [1.0, 2.0], [0, 2], [0, 2], lowering=lowering)
+
+    assert decode(3).numpy().tolist() == [1, 0, 2]
+    assert decode(5).numpy().tolist() == [1, 0, 2, 0, 0]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(2)

@@ -1,5 +1,6 @@
-// ScatterDecodeAdd on hostile row splits and indices: a refusal leaves the
-// accumulator as it was, and what is accepted adds up as in the reference.
+// ScatterDecodeAdd and ScatterDecode on hostile row splits and indices: a
+// refusal leaves the accumulator as it was, and what is accepted adds up as in
+// the reference.
 #include "core/parallel.h"
 #include "core/reference.h"
 #include "core/scatter_decode.h"
@@ -61,20 +62,24 @@ void AddAs(FuzzInput input) {
     weights.push_back(static_cast<T>(p) + T{0.25});
   }
 
-  std::vector<T> sum(n, T{0.5});
-  std::vector<T> expected = sum;
-  fedplug::Serial serial;
-  const fedplug::Status status = fedplug::ScatterDecodeAdd(
-      sum.data(), static_cast<std::int64_t>(n), values.data(), indices.data(),
-      static_cast<std::int64_t>(entries), row_splits.data(),
-      static_cast<std::int64_t>(payloads),
-      weights.empty() ? nullptr : weights.data(), serial);
-  if (status.ok()) {
-    fedplug::reference::ScatterDecodeAdd(&expected, Cut(values, row_splits),
-                                         Cut(indices, row_splits), weights);
-  }
-  fedplug::testing::Require(sum == expected,
-                            "all is added, or nothing is written");
+  const std::vector<T> before(n, T{0.5});
+  const auto check = [&](auto decode, std::vector<T> start) {
+    std::vector<T> sum = before;
+    fedplug::Serial serial;
+    const fedplug::Status status =
+        decode(sum.data(), static_cast<std::int64_t>(n), values.data(),
+               indices.data(), static_cast<std::int64_t>(entries),
+               row_splits.data(), static_cast<std::int64_t>(payloads),
+               weights.empty() ? nullptr : weights.data(), serial);
+    if (status.ok()) {
+      fedplug::reference::ScatterDecodeAdd(&start, Cut(values, row_splits),
+                                           Cut(indices, row_splits), weights);
+    }
+    fedplug::testing::Require(sum == (status.ok() ? start : before),
+                              "all is added, or nothing is written");
+  };
+  check(fedplug::ScatterDecodeAdd<T>, before);
+  check(fedplug::ScatterDecode<T>, std::vector<T>(n));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
 #include "tf/kernels/gpu.h"
-#include "tf/kernels/scatter_decode_add_inputs.h"
+#include "tf/kernels/scatter_decode_inputs.h"
 #include "tf/kernels/status.h"
 
 namespace fedplug {
@@ -23,7 +23,7 @@ class ScatterDecodeAddGpuOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckScatterDecodeAddInputs(context));
+    OP_REQUIRES_OK(context, CheckPayloadInputs(context));
     const Tensor& accumulator = context->input(0);
     CUstream_st* const stream = StreamOf(context);
 

@@ -1,26 +1,22 @@
-// What Fedplug>ScatterDecodeAdd asks of the shapes of its inputs, on any
-// device.
-#ifndef FEDPLUG_TF_KERNELS_SCATTER_DECODE_ADD_INPUTS_H_
-#define FEDPLUG_TF_KERNELS_SCATTER_DECODE_ADD_INPUTS_H_
+// What Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode ask of the shapes of
+// the payloads, which are the inputs after the first, on any device.
+#ifndef FEDPLUG_TF_KERNELS_SCATTER_DECODE_INPUTS_H_
+#define FEDPLUG_TF_KERNELS_SCATTER_DECODE_INPUTS_H_
 
 #include <cstdint>
 
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tf/kernels/inputs.h"
 
 namespace fedplug {
 
-inline tensorflow::Status CheckScatterDecodeAddInputs(
+inline tensorflow::Status CheckPayloadInputs(
     tensorflow::OpKernelContext* context) {
   using tensorflow::errors::InvalidArgument;
-  constexpr const char* kInputs[] = {"accumulator", "values", "indices",
-                                     "row_splits", "weights"};
-  for (int i = 1; i < context->num_inputs(); ++i) {
-    const tensorflow::TensorShape& shape = context->input(i).shape();
-    if (!tensorflow::TensorShapeUtils::IsVector(shape)) {
-      return InvalidArgument(kInputs[i], " must be a vector, not of shape ",
-                             shape.DebugString());
-    }
-  }
+  TF_RETURN_IF_ERROR(RequireVector(context->input(1), "values"));
+  TF_RETURN_IF_ERROR(RequireVector(context->input(2), "indices"));
+  TF_RETURN_IF_ERROR(RequireVector(context->input(3), "row_splits"));
+  TF_RETURN_IF_ERROR(RequireVector(context->input(4), "weights"));
   const std::int64_t entries = context->input(1).NumElements();
   const std::int64_t indices = context->input(2).NumElements();
   const std::int64_t splits = context->input(3).NumElements();
@@ -38,4 +34,4 @@ inline tensorflow::Status CheckScatterDecodeAddInputs(
 
 }  // namespace fedplug
 
-#endif  // FEDPLUG_TF_KERNELS_SCATTER_DECODE_ADD_INPUTS_H_
+#endif  // FEDPLUG_TF_KERNELS_SCATTER_DECODE_INPUTS_H_

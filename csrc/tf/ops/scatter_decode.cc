@@ -1,5 +1,5 @@
-// Declares Fedplug>ScatterDecodeAdd: types, shapes, documentation. Must not
-// know how it is computed.
+// Declares Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode: types, shapes,
+// documentation. Must not know how they are computed.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -10,7 +10,8 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-tensorflow::Status ScatterDecodeAddShape(InferenceContext* c) {
+// The payloads are the inputs after the first.
+tensorflow::Status CheckPayloadShapes(InferenceContext* c) {
   ShapeHandle values, indices, row_splits, weights;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &values));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &indices));
@@ -20,8 +21,22 @@ tensorflow::Status ScatterDecodeAddShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(c->Merge(values, indices, &entries));
   DimensionHandle payloads;
   TF_RETURN_IF_ERROR(c->Subtract(c->Dim(row_splits, 0), 1, &payloads));
-  TF_RETURN_IF_ERROR(c->Merge(payloads, c->Dim(weights, 0), &payloads));
+  return c->Merge(payloads, c->Dim(weights, 0), &payloads);
+}
+
+tensorflow::Status ScatterDecodeAddShape(InferenceContext* c) {
+  TF_RETURN_IF_ERROR(CheckPayloadShapes(c));
   c->set_output(0, c->input(0));
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status ScatterDecodeShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 0, &ignored));
+  TF_RETURN_IF_ERROR(CheckPayloadShapes(c));
+  DimensionHandle size;
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(0, &size));
+  c->set_output(0, c->Vector(size));
   return tensorflow::OkStatus();
 }
 
@@ -52,6 +67,28 @@ indices: Their places in the flattened accumulator, strictly ascending within a 
 row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
 weights: The factor of each payload. Shape [p].
 sum: The new accumulator. Shape [S].
+)doc");
+
+REGISTER_OP("Fedplug>ScatterDecode")
+    .Input("size: int64")
+    .Input("values: T")
+    .Input("indices: int32")
+    .Input("row_splits: int64")
+    .Input("weights: T")
+    .Output("sum: T")
+    .Attr("T: {float, double, bfloat16, half}")
+    .SetShapeFn(ScatterDecodeShape)
+    .Doc(R"doc(
+The dense sum of p sparse payloads: bit for bit what ScatterDecodeAdd makes of zeros, which are neither read nor copied.
+
+Errors (InvalidArgument): those of ScatterDecodeAdd; not 0 <= size < 2^31.
+
+size: The number of elements of the sum. Shape [].
+values: The values of all payloads, one payload after the other. Shape [e].
+indices: Their places in the sum, strictly ascending within a payload. Shape [e].
+row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
+weights: The factor of each payload. Shape [p].
+sum: Shape [size].
 )doc");
 
 }  // namespace
