@@ -2,7 +2,6 @@
 // call the core.
 #include "core/index_code.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,13 +19,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
-
-tensorflow::Status ReadScalar(const Tensor& tensor, const char* name,
-                              std::int64_t* value) {
-  TF_RETURN_IF_ERROR(RequireScalar(tensor, name));
-  *value = tensor.scalar<std::int64_t>()();
-  return tensorflow::OkStatus();
-}
 
 tensorflow::Status GetIndexForm(OpKernelConstruction* context,
                                 IndexForm* form) {
@@ -52,10 +44,7 @@ class EncodeIndicesOp : public OpKernel {
     OP_REQUIRES_OK(context, ToTensorFlow(EncodeIndices(
                                 indices.flat<std::int32_t>().data(),
                                 indices.NumElements(), size, form_, &bytes)));
-    Tensor* code;
-    const auto length = static_cast<std::int64_t>(bytes.size());
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {length}, &code));
-    std::copy(bytes.begin(), bytes.end(), code->flat<std::uint8_t>().data());
+    OP_REQUIRES_OK(context, OutputBytes(context, 0, bytes));
   }
 
  private:

@@ -21,12 +21,10 @@ class DrawIndicesOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, RequireScalar(context->input(0), "seed"));
-    OP_REQUIRES_OK(context, RequireScalar(context->input(1), "count"));
-    OP_REQUIRES_OK(context, RequireScalar(context->input(2), "size"));
-    const auto seed = context->input(0).scalar<std::int64_t>()();
-    const auto count = context->input(1).scalar<std::int64_t>()();
-    const auto size = context->input(2).scalar<std::int64_t>()();
+    std::int64_t seed, count, size;
+    OP_REQUIRES_OK(context, ReadScalar(context->input(0), "seed", &seed));
+    OP_REQUIRES_OK(context, ReadScalar(context->input(1), "count", &count));
+    OP_REQUIRES_OK(context, ReadScalar(context->input(2), "size", &size));
     OP_REQUIRES_OK(context, ToTensorFlow(CheckDraw(count, size)));
     Tensor* indices;
     OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &indices));

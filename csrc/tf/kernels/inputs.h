@@ -2,6 +2,8 @@
 #ifndef FEDPLUG_TF_KERNELS_INPUTS_H_
 #define FEDPLUG_TF_KERNELS_INPUTS_H_
 
+#include <cstdint>
+
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/platform/errors.h"
@@ -24,6 +26,14 @@ inline tensorflow::Status RequireScalar(const tensorflow::Tensor& tensor,
   }
   return tensorflow::errors::InvalidArgument(
       name, " must be a scalar, not of shape ", tensor.shape().DebugString());
+}
+
+// REQUIRES: the tensor is an int64 in host memory
+inline tensorflow::Status ReadScalar(const tensorflow::Tensor& tensor,
+                                     const char* name, std::int64_t* value) {
+  TF_RETURN_IF_ERROR(RequireScalar(tensor, name));
+  *value = tensor.scalar<std::int64_t>()();
+  return tensorflow::OkStatus();
 }
 
 inline tensorflow::Status RequireSameShape(const tensorflow::Tensor& delta,

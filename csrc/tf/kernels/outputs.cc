@@ -1,5 +1,6 @@
 #include "tf/kernels/outputs.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -71,6 +72,15 @@ tensorflow::Status AllocateOutput(OpKernelContext* context, int index,
   }
   context->set_output(index, std::move(tensor));
   *output = context->mutable_output(index);
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status OutputBytes(OpKernelContext* context, int index,
+                               const std::vector<std::uint8_t>& bytes) {
+  Tensor* output;
+  const auto length = static_cast<std::int64_t>(bytes.size());
+  TF_RETURN_IF_ERROR(AllocateOutput(context, index, {length}, &output));
+  std::copy(bytes.begin(), bytes.end(), output->flat<std::uint8_t>().data());
   return tensorflow::OkStatus();
 }
 

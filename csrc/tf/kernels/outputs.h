@@ -4,6 +4,9 @@
 #ifndef FEDPLUG_TF_KERNELS_OUTPUTS_H_
 #define FEDPLUG_TF_KERNELS_OUTPUTS_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace fedplug {
@@ -17,6 +20,10 @@ tensorflow::Status AllocateOutput(tensorflow::OpKernelContext* context,
                                   int index,
                                   const tensorflow::TensorShape& shape,
                                   tensorflow::Tensor** output);
+
+// Makes `bytes` the output, a vector.
+tensorflow::Status OutputBytes(tensorflow::OpKernelContext* context, int index,
+                               const std::vector<std::uint8_t>& bytes);
 
 // As context->forward_input_or_allocate_output; see AllocateOutput.
 tensorflow::Status ForwardInputOrAllocateOutput(

@@ -64,9 +64,9 @@ class ScatterDecodeOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, RequireScalar(context->input(0), "size"));
+    std::int64_t size;
+    OP_REQUIRES_OK(context, ReadScalar(context->input(0), "size", &size));
     OP_REQUIRES_OK(context, CheckPayloadInputs(context));
-    const auto size = context->input(0).scalar<std::int64_t>()();
     OP_REQUIRES_OK(context, ToTensorFlow(CheckDenseSize(size)));
     Tensor* sum;
     OP_REQUIRES_OK(context, AllocateOutput(context, 0, {size}, &sum));

@@ -2,7 +2,6 @@
 // call the core.
 #include "core/symbol_code.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,9 +26,7 @@ tensorflow::Status GetBits(OpKernelConstruction* context, int* bits) {
 // The bytes are input 0, the count is input 1.
 tensorflow::Status ReadCount(OpKernelContext* context, std::int64_t* count) {
   TF_RETURN_IF_ERROR(RequireVector(context->input(0), "the bytes"));
-  TF_RETURN_IF_ERROR(RequireScalar(context->input(1), "count"));
-  *count = context->input(1).scalar<std::int64_t>()();
-  return tensorflow::OkStatus();
+  return ReadScalar(context->input(1), "count", count);
 }
 
 class EncodeSymbolsOp : public OpKernel {
@@ -46,10 +43,7 @@ class EncodeSymbolsOp : public OpKernel {
     OP_REQUIRES_OK(context, ToTensorFlow(EncodeSymbols(
                                 packed.flat<std::uint8_t>().data(),
                                 packed.NumElements(), count, bits_, &bytes)));
-    Tensor* code;
-    const auto length = static_cast<std::int64_t>(bytes.size());
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {length}, &code));
-    std::copy(bytes.begin(), bytes.end(), code->flat<std::uint8_t>().data());
+    OP_REQUIRES_OK(context, OutputBytes(context, 0, bytes));
   }
 
  private:

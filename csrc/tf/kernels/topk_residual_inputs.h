@@ -22,8 +22,8 @@ inline tensorflow::Status GetNonFinitePolicy(
 
 // REQUIRES: k is in host memory
 inline tensorflow::Status CheckTopKCount(const tensorflow::Tensor& k) {
-  TF_RETURN_IF_ERROR(RequireScalar(k, "k"));
-  const std::int64_t count = k.scalar<std::int64_t>()();
+  std::int64_t count;
+  TF_RETURN_IF_ERROR(ReadScalar(k, "k", &count));
   if (count >= 0) return tensorflow::OkStatus();
   return tensorflow::errors::InvalidArgument("k must be 0 or more, not ",
                                              count);
