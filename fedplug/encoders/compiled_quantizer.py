@@ -16,7 +16,7 @@ from fedplug import ops
 from fedplug.encoders.arithmetic import noise_seed
 from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import require
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.quantizer import CodedQuantizer
 
 __all__ = ["CompiledQuantizer", "Parts"]
 
@@ -24,8 +24,8 @@ Parts = Mapping[str, tf.Tensor]
 """What is packed: levels and scales, for instance."""
 
 
-class CompiledQuantizer(Quantizer):
-    """The payload is ``{"code": the bytes that travel, "values": what a receiver makes of them}``."""
+class CompiledQuantizer(CodedQuantizer):
+    """Code and values come from a call of the kernel each, or from the four steps."""
 
     seed: int = 0
     """For quantizers that round at random."""
@@ -66,15 +66,6 @@ class CompiledQuantizer(Quantizer):
         ):
             parts = self.to_parts(tf.identity(values), round_num)
         return {"code": self.pack(parts), "values": self.from_parts(parts, values.dtype)}
-
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
-        """The payload's values."""
-        del dtype
-        return payload["values"]
-
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
-        """The payload's code."""
-        return payload["code"]
 
     def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
         """Refuses what `quantize` writes for no values with this configuration."""

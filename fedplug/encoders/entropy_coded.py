@@ -10,7 +10,7 @@ import tensorflow as tf
 from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import require
 from fedplug.encoders.entropy_coder import EntropyCoder
-from fedplug.encoders.quantizer import PackedSymbols, Quantizer
+from fedplug.encoders.quantizer import CodedQuantizer, PackedSymbols, Quantizer
 from fedplug.encoders.reading import as_part, part_config
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.spec import Capabilities
@@ -18,15 +18,13 @@ from fedplug.spec import Capabilities
 __all__ = ["EntropyCoded"]
 
 
-class EntropyCoded(Quantizer):
+class EntropyCoded(CodedQuantizer):
     """The quantizer's values in fewer bytes: its symbols go through the entropy coder.
 
     Written as ``fedplug.encoder("qsgd(4) | rans")``, and so in a pipeline.
 
     Wire form: the quantizer's bytes up to the packed symbols, and the coder's code of these; the wire id
     names both, "qsgd/1+rans/1". Bytes per element: what the quantizer has besides symbols, and the code.
-
-    The payload is ``{"code": the bytes that travel, "values": what a receiver makes of them}``.
     """
 
     name: ClassVar[str] = "entropy_coded"
@@ -79,15 +77,6 @@ class EntropyCoded(Quantizer):
         start, number, bits = self._symbols(tf.size(values), values.dtype)
         code = tf.concat([data[:start], self._coder.encode(data[start:], number, bits)], axis=0)
         return {"code": code, "values": self._quantizer.dequantize(payload, values.dtype)}
-
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
-        """The payload's values."""
-        del dtype
-        return payload["values"]
-
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
-        """The payload's code."""
-        return payload["code"]
 
     def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
         """Refuses what coder and quantizer refuse."""

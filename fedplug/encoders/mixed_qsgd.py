@@ -15,7 +15,7 @@ from fedplug.encoders.base import Payload, State
 from fedplug.encoders.bit_allocation import share_out
 from fedplug.encoders.checks import require
 from fedplug.encoders.qsgd import LEAST_BITS, MOST_BITS, QSGD
-from fedplug.encoders.quantizer import Quantizer
+from fedplug.encoders.quantizer import CodedQuantizer
 from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 from fedplug.spec import Capabilities
@@ -25,7 +25,7 @@ __all__ = ["MixedQSGD"]
 _HEADER_BYTES = 5
 
 
-class MixedQSGD(Quantizer):
+class MixedQSGD(CodedQuantizer):
     """`QSGD` with a mean number of bits over all elements of all tensors that share it: what budgets adjust.
 
     Which tensor gets how many follows from the update: a block of n elements with the largest magnitude s
@@ -138,15 +138,6 @@ class MixedQSGD(Quantizer):
     def _pair(self, bits: tf.Tensor) -> tuple[QSGD, QSGD]:
         """Of the first elements, and of the others."""
         return self._qsgd.with_bits(tf.minimum(bits + 1, MOST_BITS)), self._qsgd.with_bits(bits)
-
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
-        """The payload's values."""
-        del dtype
-        return payload["values"]
-
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
-        """The payload's code."""
-        return payload["code"]
 
     def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
         """Refuses a header that is none, and what `QSGD` refuses of the parts."""

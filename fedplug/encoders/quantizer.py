@@ -14,7 +14,7 @@ import tensorflow as tf
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.spec import Capabilities
 
-__all__ = ["PackedSymbols", "Quantizer"]
+__all__ = ["CodedQuantizer", "PackedSymbols", "Quantizer"]
 
 
 class PackedSymbols(NamedTuple):
@@ -104,3 +104,19 @@ class Quantizer(Encoder):
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """See `from_bytes`."""
         return self.from_bytes(body, spec.shape.num_elements(), spec.dtype)
+
+
+class CodedQuantizer(Quantizer):
+    """One that writes its bytes as it quantizes.
+
+    The payload is ``{"code": the bytes that travel, "values": what a receiver makes of them}``.
+    """
+
+    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
+        """The payload's values."""
+        del dtype
+        return payload["values"]
+
+    def to_bytes(self, payload: Payload) -> tf.Tensor:
+        """The payload's code."""
+        return payload["code"]
