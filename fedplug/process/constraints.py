@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
+from fedplug.process.round_frame import with_model_weights
 from fedplug.process.stateful_clients import StatefulClientsProcess
 
 __all__ = ["constrain_weights"]
@@ -56,13 +57,7 @@ def constrain_weights(
             for position, (constraint, tensor) in enumerate(zip(constraints, weights.trainable, strict=True))
         )
         constrained = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
-        return tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=constrained,
-            distributor=state.distributor,
-            client_work=state.client_work,
-            aggregator=state.aggregator,
-            finalizer=state.finalizer,
-        )
+        return with_model_weights(state, constrained)
 
     @tff.federated_computation
     def initialize() -> Any:

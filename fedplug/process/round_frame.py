@@ -1,4 +1,4 @@
-"""The server's state that a process of learning begins with, and what each of its rounds returns.
+"""The server's state of a process of learning, and what each of its rounds returns.
 
 The state is TFF's, so that TFF's own tools read it. Must not know what happens in a round.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-__all__ = ["build_initialize", "round_output"]
+__all__ = ["build_initialize", "round_output", "with_model_weights"]
 
 
 def build_initialize(
@@ -64,4 +64,15 @@ def round_output(
     metrics = collections.OrderedDict((name, part.measurements) for name, part in parts.items())
     return collections.OrderedDict(
         state=tff.federated_zip(state), metrics=tff.federated_zip(metrics), client_states=client_states
+    )
+
+
+def with_model_weights(state: Any, weights: Any) -> Any:
+    """The same state with other weights, for the body of a `tff.tensorflow.computation`."""
+    return tff.learning.templates.LearningAlgorithmState(
+        global_model_weights=weights,
+        distributor=state.distributor,
+        client_work=state.client_work,
+        aggregator=state.aggregator,
+        finalizer=state.finalizer,
     )

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 from fedplug import manager, provenance
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.model import ModelEncoder
+from fedplug.process.round_frame import with_model_weights
 
 __all__ = ["StatefulClientsProcess", "assemble_process"]
 
@@ -86,13 +87,7 @@ def assemble_process(
 
     @tff.tensorflow.computation(state_type, state_type.global_model_weights)
     def set_model_weights(state: Any, weights: Any) -> Any:
-        return tff.learning.templates.LearningAlgorithmState(
-            global_model_weights=weights,
-            distributor=state.distributor,
-            client_work=state.client_work,
-            aggregator=state.aggregator,
-            finalizer=state.finalizer,
-        )
+        return with_model_weights(state, weights)
 
     encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
     made_of = [
