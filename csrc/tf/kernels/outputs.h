@@ -1,6 +1,6 @@
-// Where the CPU kernels put their outputs: into the buffer of an input that
-// nobody needs any more, or into memory that an earlier output has left behind.
-// Must not know any kernel.
+// Where the kernels put their outputs: into the buffer of an input that nobody
+// needs any more, or, on a CPU, into memory that an earlier output has left
+// behind. Must not know any kernel.
 #ifndef FEDPLUG_TF_KERNELS_OUTPUTS_H_
 #define FEDPLUG_TF_KERNELS_OUTPUTS_H_
 
@@ -14,8 +14,6 @@ namespace fedplug {
 // As context->allocate_output, but a large output for which TensorFlow would
 // ask malloc lies in a block of our own BlockPool, to which it returns when the
 // last tensor that shares it is gone, whatever has become of the op by then.
-//
-// REQUIRES: the op runs on a CPU
 tensorflow::Status AllocateOutput(tensorflow::OpKernelContext* context,
                                   int index,
                                   const tensorflow::TensorShape& shape,

@@ -1,15 +1,14 @@
 // Fedplug>TopKResidual on the CPU: check, allocate, call the core.
 #include "core/topk_residual.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
-#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
+#include "tf/kernels/topk_residual_arguments.h"
 #include "tf/kernels/topk_residual_inputs.h"
 
 namespace fedplug {
@@ -18,8 +17,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
 
 template <typename T>
 class TopKResidualOp : public OpKernel {
@@ -29,31 +26,17 @@ class TopKResidualOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckTopKResidualInputs(context));
-    const Tensor& delta = context->input(0);
-    const Tensor& residual = context->input(1);
-    const std::int64_t k = context->input(2).scalar<std::int64_t>()();
-    const std::int64_t n = delta.NumElements();
-
-    const TensorShape selected({std::min(k, n)});
-    Tensor *values, *indices, *new_residual, *non_finite_tensor;
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, selected, &values));
-    OP_REQUIRES_OK(context, AllocateOutput(context, 1, selected, &indices));
-    OP_REQUIRES_OK(context,
-                   ForwardInputOrAllocateOutput(context, 1, 2, residual.shape(),
-                                                &new_residual));
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(3, {}, &non_finite_tensor));
-
+    TopKArguments<T> arguments;
+    OP_REQUIRES_OK(context, arguments.Open(context));
+    const auto& update = arguments.update;
     IntraOpPool pool(context);
     std::int64_t non_finite = 0;
-    const Status status =
-        TopKResidual(Elements<T>(delta), Elements<T>(residual),
-                     MutableElements<T>(new_residual), n, k, policy_, pool,
-                     MutableElements<T>(values),
-                     indices->flat<std::int32_t>().data(), &non_finite);
+    const Status status = TopKResidual(
+        update.delta, update.residual_in, update.residual_out, update.n,
+        arguments.k, policy_, pool, MutableElements<T>(arguments.values),
+        arguments.indices->template flat<std::int32_t>().data(), &non_finite);
     OP_REQUIRES_OK(context, ToTensorFlow(status));
-    non_finite_tensor->scalar<std::int64_t>()() = non_finite;
+    arguments.non_finite->template scalar<std::int64_t>()() = non_finite;
   }
 
  private:

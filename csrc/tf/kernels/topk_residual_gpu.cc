@@ -1,5 +1,4 @@
 // Fedplug>TopKResidual on a GPU: check, allocate, queue on the op's stream.
-#include <algorithm>
 #include <cstdint>
 
 #include "cuda/copy.h"
@@ -9,6 +8,7 @@
 #include "tf/kernels/element_type.h"
 #include "tf/kernels/gpu.h"
 #include "tf/kernels/status.h"
+#include "tf/kernels/topk_residual_arguments.h"
 #include "tf/kernels/topk_residual_inputs.h"
 
 namespace fedplug {
@@ -17,8 +17,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
 
 template <typename T>
 class TopKResidualGpuOp : public OpKernel {
@@ -29,40 +27,28 @@ class TopKResidualGpuOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckTopKResidualInputs(context));
-    const Tensor& delta = context->input(0);
-    const Tensor& residual = context->input(1);
-    const std::int64_t k = context->input(2).scalar<std::int64_t>()();
-    const std::int64_t n = delta.NumElements();
-    OP_REQUIRES(
-        context, n <= INT32_MAX,
-        tensorflow::errors::InvalidArgument("n = ", n, " is not in [0, 2^31)"));
-
-    const TensorShape selected({std::min(k, n)});
-    Tensor *values, *indices, *new_residual, *non_finite;
-    OP_REQUIRES_OK(context, context->allocate_output(0, selected, &values));
-    OP_REQUIRES_OK(context, context->allocate_output(1, selected, &indices));
-    OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
-                                {1}, 2, residual.shape(), &new_residual));
-    OP_REQUIRES_OK(context, context->allocate_output(3, {}, &non_finite));
-
+    TopKArguments<T> arguments;
+    OP_REQUIRES_OK(context, arguments.Open(context));
+    const auto& update = arguments.update;
     const cuda::TopKTensor<CoreType<T>> tensor = {
-        Elements<T>(delta),
-        Elements<T>(residual),
-        MutableElements<T>(new_residual),
-        n,
-        k,
-        MutableElements<T>(values),
-        indices->flat<std::int32_t>().data()};
+        update.delta,
+        update.residual_in,
+        update.residual_out,
+        update.n,
+        arguments.k,
+        MutableElements<T>(arguments.values),
+        arguments.indices->template flat<std::int32_t>().data()};
     Scratch workspace, report;
     OP_REQUIRES_OK(context,
                    workspace.Allocate(
                        context, cuda::TopKResidualWorkspaceBytes(&tensor, 1)));
     OP_REQUIRES_OK(context, report.Allocate(context, sizeof(cuda::TopKReport)));
-    OP_REQUIRES_OK(context,
-                   ToTensorFlow(Run(StreamOf(context), tensor, &workspace,
-                                    report.As<cuda::TopKReport>(),
-                                    non_finite->flat<std::int64_t>().data())));
+    OP_REQUIRES_OK(
+        context,
+        ToTensorFlow(
+            Run(StreamOf(context), tensor, &workspace,
+                report.As<cuda::TopKReport>(),
+                arguments.non_finite->template flat<std::int64_t>().data())));
   }
 
  private:

@@ -21,33 +21,33 @@ inline tensorflow::Status GetNonFinitePolicy(
 }
 
 // REQUIRES: k is in host memory
-inline tensorflow::Status CheckTopKCount(const tensorflow::Tensor& k) {
-  std::int64_t count;
-  TF_RETURN_IF_ERROR(ReadScalar(k, "k", &count));
-  if (count >= 0) return tensorflow::OkStatus();
+inline tensorflow::Status ReadTopKCount(const tensorflow::Tensor& k,
+                                        std::int64_t* count) {
+  TF_RETURN_IF_ERROR(ReadScalar(k, "k", count));
+  if (*count >= 0) return tensorflow::OkStatus();
   return tensorflow::errors::InvalidArgument("k must be 0 or more, not ",
-                                             count);
+                                             *count);
 }
 
-// REQUIRES: k is in host memory
-inline tensorflow::Status CheckTopKResidualInputs(
-    tensorflow::OpKernelContext* context) {
-  TF_RETURN_IF_ERROR(RequireSameShape(context->input(0), context->input(1)));
-  return CheckTopKCount(context->input(2));
+inline tensorflow::Status CheckTopKElements(std::int64_t n) {
+  if (n <= INT32_MAX) return tensorflow::OkStatus();
+  return tensorflow::errors::InvalidArgument("n = ", n, " is not in [0, 2^31)");
 }
 
-// Of each tensor of a list.
+// *n is the number of elements of all tensors of the list together.
 inline tensorflow::Status CheckTopKListInputs(
     const tensorflow::OpInputList& deltas,
-    const tensorflow::OpInputList& residuals) {
+    const tensorflow::OpInputList& residuals, std::int64_t* n) {
+  *n = 0;
   for (int t = 0; t < deltas.size(); ++t) {
+    *n += deltas[t].NumElements();
     if (deltas[t].shape() == residuals[t].shape()) continue;
     return tensorflow::errors::InvalidArgument(
         "delta ", t, " has shape ", deltas[t].shape().DebugString(),
         " but its residual has ", residuals[t].shape().DebugString(),
         "; the two must be equal");
   }
-  return tensorflow::OkStatus();
+  return CheckTopKElements(*n);
 }
 
 }  // namespace fedplug

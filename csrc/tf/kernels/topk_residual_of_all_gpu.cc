@@ -1,6 +1,5 @@
 // Fedplug>TopKResidualOfAll on a GPU: check, allocate, queue on the op's
 // stream.
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,17 +10,16 @@
 #include "tf/kernels/element_type.h"
 #include "tf/kernels/gpu.h"
 #include "tf/kernels/status.h"
+#include "tf/kernels/topk_residual_arguments.h"
 #include "tf/kernels/topk_residual_inputs.h"
 
 namespace fedplug {
 namespace {
 
-using tensorflow::OpInputList;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShape;
 
 template <typename T>
 class TopKResidualOfAllGpuOp : public OpKernel {
@@ -32,38 +30,10 @@ class TopKResidualOfAllGpuOp : public OpKernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    OpInputList deltas, residuals;
-    OP_REQUIRES_OK(context, context->input_list("deltas", &deltas));
-    OP_REQUIRES_OK(context, context->input_list("residuals", &residuals));
-    const int tensors = deltas.size();
-    OP_REQUIRES_OK(context, CheckTopKListInputs(deltas, residuals));
-    OP_REQUIRES_OK(context, CheckTopKCount(context->input(2 * tensors)));
-    const std::int64_t k = context->input(2 * tensors).scalar<std::int64_t>()();
-
-    std::int64_t n = 0;
-    for (const Tensor& delta : deltas) n += delta.NumElements();
-    OP_REQUIRES(
-        context, n <= INT32_MAX,
-        tensorflow::errors::InvalidArgument("n = ", n, " is not in [0, 2^31)"));
-    Updates updates;
-    for (int t = 0; t < tensors; ++t) {
-      Tensor* new_residual;
-      OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
-                                  {tensors + t}, 3 + t, residuals[t].shape(),
-                                  &new_residual));
-      updates.push_back({Elements<T>(deltas[t]), Elements<T>(residuals[t]),
-                         MutableElements<T>(new_residual),
-                         deltas[t].NumElements()});
-    }
-    const TensorShape selected({std::min(k, n)});
-    Tensor *values, *indices, *row_splits, *non_finite;
-    OP_REQUIRES_OK(context, context->allocate_output(0, selected, &values));
-    OP_REQUIRES_OK(context, context->allocate_output(1, selected, &indices));
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(2, {tensors + 1}, &row_splits));
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(3 + tensors, {}, &non_finite));
-
+    TopKListArguments<T> arguments;
+    OP_REQUIRES_OK(context, arguments.Open(context));
+    const Updates& updates = arguments.updates;
+    const int tensors = static_cast<int>(updates.size());
     Scratch workspace, reports;
     OP_REQUIRES_OK(context, workspace.Allocate(
                                 context, cuda::TopKResidualOfAllWorkspaceBytes(
@@ -73,15 +43,16 @@ class TopKResidualOfAllGpuOp : public OpKernel {
         reports.Allocate(context, updates.size() * sizeof(cuda::TopKReport)));
     CUstream_st* const stream = StreamOf(context);
     OP_REQUIRES_OK(
-        context, ToTensorFlow(cuda::TopKResidualOfAll(
-                     updates.data(), tensors, k, policy_, workspace.As<void>(),
-                     workspace.bytes(), MutableElements<T>(values),
-                     indices->flat<std::int32_t>().data(),
-                     row_splits->flat<std::int64_t>().data(),
-                     reports.As<cuda::TopKReport>(), stream)));
+        context,
+        ToTensorFlow(cuda::TopKResidualOfAll(
+            updates.data(), tensors, arguments.k, policy_, workspace.As<void>(),
+            workspace.bytes(), MutableElements<T>(arguments.values),
+            arguments.indices->template flat<std::int32_t>().data(),
+            arguments.row_splits->template flat<std::int64_t>().data(),
+            reports.As<cuda::TopKReport>(), stream)));
     OP_REQUIRES_OK(context,
                    ToTensorFlow(Judge(updates, reports.As<cuda::TopKReport>(),
-                                      non_finite, stream)));
+                                      arguments.non_finite, stream)));
   }
 
  private:
