@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._bits import bits_of, bytes_for, numbers, pack, unpack
 from fedplug.ops._checks import after, require
+from fedplug.ops.bits import bits_of, numbers, pack, packed_size, unpack
 
 __all__ = ["decode", "encode"]
 
@@ -36,16 +36,16 @@ def _encode_rice(indices: Any, size: Any) -> tf.Tensor:
     b = _best_parameter(gaps)
     header = tf.cast(tf.repeat(b, tf.minimum(tf.size(indices), 1)), tf.uint8)
     ones = _positions(tf.bitwise.right_shift(gaps, b))
-    return tf.concat([header, pack(bits_of(gaps, b)), pack(_ones_at(ones, _end(ones)))], 0)
+    return tf.concat([header, pack(bits_of(gaps, b), 1), pack(_ones_at(ones, _end(ones)), 1)], 0)
 
 
 def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
     # An index costs at least one bit; so nothing that is computed is larger than the bytes justify.
     count = after([require(count // 8 <= tf.size(code, tf.int64), _TOO_SHORT, count)], count)
     b = tf.reduce_sum(tf.cast(code[:1], tf.int64))
-    low_bytes = bytes_for(count * b)
+    low_bytes = packed_size(count, b)
     body = after(_header_checks(code, count, b, low_bytes), code[1:])
-    low_bits, unary_bits = unpack(body[:low_bytes]), unpack(body[low_bytes:])
+    low_bits, unary_bits = unpack(body[:low_bytes], 1), unpack(body[low_bytes:], 1)
     ones = tf.where(tf.equal(unary_bits, 1))[:, 0]
     ones = after(_body_checks(low_bits[count * b :], unary_bits, ones, count), ones)
     low = numbers(low_bits[: count * b], count, b)
@@ -62,12 +62,12 @@ def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 
 def _encode_bitpack(indices: Any, size: Any) -> tf.Tensor:
-    return pack(bits_of(indices, tf.cast(_width(size), tf.int32)))
+    return pack(bits_of(indices, tf.cast(_width(size), tf.int32)), 1)
 
 
 def _decode_bitpack(code: Any, count: Any, size: Any) -> tf.Tensor:
     width = _width(size)
-    bits = unpack(after([_length_check(code, bytes_for(count * width))], code))
+    bits = unpack(after([_length_check(code, packed_size(count, width))], code), 1)
     indices = numbers(bits[: count * width], count, width)
     checks = [
         require(tf.reduce_all(tf.equal(bits[count * width :], 0)), "index code: unused bits are set"),
@@ -78,11 +78,11 @@ def _decode_bitpack(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 
 def _encode_bitmap(indices: Any, size: Any) -> tf.Tensor:
-    return pack(_ones_at(indices, tf.cast(size, tf.int32)))
+    return pack(_ones_at(indices, tf.cast(size, tf.int32)), 1)
 
 
 def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
-    bits = unpack(after([_length_check(code, bytes_for(size))], code))
+    bits = unpack(after([_length_check(code, packed_size(size, 1))], code), 1)
     indices = tf.where(tf.equal(bits, 1))[:, 0]
     found = tf.size(indices, tf.int64)
     checks = [
@@ -94,8 +94,10 @@ def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 def _encode_shortest(indices: Any, size: Any) -> tf.Tensor:
     rice = _encode_rice(indices, size)
-    packed = bytes_for(tf.size(indices, tf.int64) * _width(size))
-    choice = tf.argmin(tf.stack([tf.size(rice, tf.int64), packed, bytes_for(size)]), output_type=tf.int32)
+    packed = packed_size(tf.size(indices, tf.int64), _width(size))
+    choice = tf.argmin(
+        tf.stack([tf.size(rice, tf.int64), packed, packed_size(size, 1)]), output_type=tf.int32
+    )
     code = tf.switch_case(
         choice, [lambda: rice, lambda: _encode_bitpack(indices, size), lambda: _encode_bitmap(indices, size)]
     )
@@ -159,7 +161,7 @@ def _count_checks(count: Any, size: Any) -> list[Any]:
 
 def _header_checks(code: Any, count: Any, b: Any, low_bytes: Any) -> list[Any]:
     length = tf.size(code, tf.int64)
-    shortest = tf.minimum(count, 1) + low_bytes + bytes_for(count)
+    shortest = tf.minimum(count, 1) + low_bytes + packed_size(count, 1)
     return [
         require((count > 0) | tf.equal(length, 0), "index code: bytes where no index was announced", length),
         require(b <= _MAX_PARAMETER, "index code: its parameter is above 30", b),
@@ -175,7 +177,7 @@ def _body_checks(padding: Any, unary_bits: Any, ones: Any, count: Any) -> list[A
         ),
         require(tf.equal(found, count), "index code: indices found and announced", found, count),
         require(
-            tf.equal(8 * bytes_for(_end(ones)), tf.size(unary_bits, tf.int64)),
+            tf.equal(8 * packed_size(_end(ones), 1), tf.size(unary_bits, tf.int64)),
             "index code: bytes follow its end",
         ),
     ]
@@ -212,5 +214,5 @@ def _width(size: Any) -> Any:
 
 
 def _ones_at(positions: Any, length: Any) -> Any:
-    """``length`` bits, 1 at the positions; int32 vector."""
-    return tf.scatter_nd(positions[:, tf.newaxis], tf.ones_like(positions), [length])
+    """``length`` bits, 1 at the positions; uint8 vector."""
+    return tf.scatter_nd(positions[:, tf.newaxis], tf.ones_like(positions, tf.uint8), [length])

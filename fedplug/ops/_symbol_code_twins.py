@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops import _index_code_twins
-from fedplug.ops._bits import bits_of, bytes_for, numbers, pack, unpack
 from fedplug.ops._checks import after, require
+from fedplug.ops.bits import pack, packed_size, unpack
 
 __all__ = ["decode", "encode"]
 
@@ -28,9 +28,8 @@ _WORD_BYTES = 2
 def encode(packed: Any, count: Any, bits: int) -> tf.Tensor:
     """See `fedplug.ops.encode_symbols`."""
     count = after([_count_check(count)], count)
-    all_bits = unpack(after([_packed_check(packed, count, bits)], packed))
-    all_bits = after([_unused_check(all_bits[count * bits :])], all_bits)
-    symbols = numbers(all_bits[: count * bits], count, bits)
+    symbols = unpack(after([_packed_check(packed, count, bits)], packed), bits)
+    symbols = after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
     as_they_are = tf.concat([tf.zeros([1], tf.uint8), packed], 0)
 
     def shorter() -> Any:
@@ -53,7 +52,7 @@ def decode(code: Any, count: Any, bits: int) -> tf.Tensor:
 
 
 def _as_it_is(packed: Any, count: Any, bits: int) -> Any:
-    unused = unpack(after([_packed_check(packed, count, bits)], packed))[count * bits :]
+    unused = unpack(after([_packed_check(packed, count, bits)], packed), bits)[count:]
     return after([_unused_check(unused)], packed)
 
 
@@ -131,7 +130,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: int) -> Any:
     at_end = tf.equal(used, word_count) & tf.reduce_all(tf.equal(states, _LOWEST))
     ended = require(at_end, "symbol code: it does not end with its symbols")
     decoded = tf.reshape(after([ended], symbols.stack()), [-1])[:count]
-    return pack(bits_of(tf.cast(decoded, tf.int32), bits))
+    return pack(tf.cast(decoded, tf.uint8), bits)
 
 
 def _frequencies(symbols: Any, count: Any, bits: int) -> Any:
@@ -169,7 +168,7 @@ def _from_bytes(data: Any, width: int) -> Any:
 
 
 def _packed_check(packed: Any, count: Any, bits: int) -> Any:
-    wanted = bytes_for(count * bits)
+    wanted = packed_size(count, bits)
     return require(
         tf.equal(tf.size(packed, tf.int64), wanted), "packed symbols of this count take", wanted, "bytes"
     )
