@@ -5,8 +5,8 @@ Types are written as in TFF. Must not import `fedplug.runtime` or `fedplug.store
 
 from __future__ import annotations
 
-from fedplug.process.broadcast import build_distributor, build_encoded_distributor
 from fedplug.process.constraints import constrain_weights
+from fedplug.process.distributors import build_distributor, build_encoded_distributor
 from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
 from fedplug.process.fed_avg import build_weighted_fed_avg
 from fedplug.process.keras_models import from_keras, to_keras

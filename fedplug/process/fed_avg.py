@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,7 @@ import tensorflow_federated as tff
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.process import stack_rules
-from fedplug.process.broadcast import (
-    EncodedBroadcast,
-    build_catch_up_distributor,
-    build_encoded_broadcast,
-)
+from fedplug.process.downlink import Downlink, build_downlink
 from fedplug.process.dropped_updates import build_has_data, weight_to_encode
 from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
 from fedplug.process.learning_parts import LearningParts, build_learning_parts
@@ -105,28 +100,21 @@ def build_weighted_fed_avg(
     model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
     stack_rules.check(stack_rules.Stack.of(model, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
-    broadcast = None
-    if broadcast_encoder is not None:
-        all_names = [*names.trainable, *names.non_trainable]
-        downlink_model = model_encoder(
-            as_encoder(broadcast_encoder), learning.weights_type, min_size, all_names
-        )
-        broadcast = build_encoded_broadcast(learning.weights_type, downlink_model, chosen_lowering)
-        learning = replace(learning, distributor=build_catch_up_distributor(broadcast))
+    downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
-        distributor=learning.distributor,
+        distributor=downlink.distributor,
         client_work=learning.client_work,
         init_aggregator=parts.init_server,
         finalizer=learning.finalizer,
     )
-    initialize_client = _build_initialize_client(parts, broadcast)
+    initialize_client = _build_initialize_client(parts, downlink)
     next_fn = _build_next(
         learning,
         parts,
+        downlink,
         initialize.type_signature.result,
         initialize_client.type_signature.result,
-        catches_up=broadcast is not None,
     )
     return assemble_process(
         "fedplug.process.build_weighted_fed_avg",
@@ -134,20 +122,20 @@ def build_weighted_fed_avg(
         next_fn,
         initialize_client=initialize_client,
         encoder=model,
-        broadcast_encoder=broadcast and broadcast.encoder,
+        broadcast_encoder=downlink.encoder,
         aggregator=chosen_aggregator,
         update_type=update_type,
         lowering=chosen_lowering,
     )
 
 
-def _build_initialize_client(parts: EncodedAggregation, broadcast: EncodedBroadcast | None) -> Any:
-    if broadcast is None:
+def _build_initialize_client(parts: EncodedAggregation, downlink: Downlink) -> Any:
+    if not downlink.encoder:
         return parts.init_client
 
     @tff.tensorflow.computation
     def initialize_client() -> Any:
-        return collections.OrderedDict(encoder=parts.init_client(), broadcast=broadcast.init_client())
+        return collections.OrderedDict(encoder=parts.init_client(), **downlink.init_client())
 
     return initialize_client
 
@@ -155,10 +143,9 @@ def _build_initialize_client(parts: EncodedAggregation, broadcast: EncodedBroadc
 def _build_next(
     learning: LearningParts,
     parts: EncodedAggregation,
+    downlink: Downlink,
     state_type: Any,
     client_state_type: Any,
-    *,
-    catches_up: bool,
 ) -> Any:
     encoder_state_type = parts.init_client.type_signature.result
     has_data = build_has_data(learning.data_type)
@@ -176,13 +163,8 @@ def _build_next(
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
-        sent = (state.distributor, state.global_model_weights)
-        if catches_up:
-            encoder_states = client_states["encoder"]
-            distributed = learning.distributor.next(*sent, client_states["broadcast"])
-        else:
-            encoder_states = client_states
-            distributed = learning.distributor.next(*sent)
+        distributed = downlink.send(state, client_states)
+        encoder_states = client_states["encoder"] if downlink.encoder else client_states
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
         instructions = tff.federated_map(parts.instruct, state.aggregator)
         encoded = tff.federated_map(
@@ -198,9 +180,9 @@ def _build_next(
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = learning.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_client_states = encoded.state
-        if catches_up:
+        if downlink.encoder:
             next_client_states = tff.federated_zip(
-                collections.OrderedDict(encoder=encoded.state, broadcast=distributed.positions)
+                collections.OrderedDict(encoder=encoded.state, **downlink.client_state(distributed))
             )
         return round_output(
             distributor=distributed,

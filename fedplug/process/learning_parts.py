@@ -1,6 +1,6 @@
 """What TFF brings to a process of learning: initial weights, client work, server optimizer.
 
-Must not know how results get from the clients to the server.
+Must not know how models get to the clients and results to the server.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.process.broadcast import build_distributor
 from fedplug.process.parts import check_model, check_optimizers
 
 __all__ = ["LearningParts", "build_finalizer", "build_learning_parts"]
@@ -19,18 +18,15 @@ __all__ = ["LearningParts", "build_finalizer", "build_learning_parts"]
 
 @dataclass(frozen=True, kw_only=True)
 class LearningParts:
-    """The parts of a round but for the way from the clients to the server.
+    """The parts of a round but for the ways between the server and the clients.
 
     Attributes:
         initial_weights: ``( -> W)``, W a `tff.learning.models.ModelWeights`.
-        distributor: How clients get the model: a `tff.learning.templates.DistributionProcess`, or what
-            `fedplug.process.broadcast.build_catch_up_distributor` makes.
         client_work: A `tff.learning.templates.ClientWorkProcess`.
         finalizer: A `tff.learning.templates.FinalizerProcess`.
     """
 
     initial_weights: Any
-    distributor: Any
     client_work: Any
     finalizer: Any
 
@@ -64,7 +60,7 @@ def build_learning_parts(
     metrics_aggregator: Any,
     loop_implementation: Any = None,
 ) -> LearningParts:
-    """The parts for a model; the distributor sends it as it is.
+    """The parts for a model.
 
     Args:
         model_fn: A function that makes a `tff.learning.models.VariableModel`, or a
@@ -108,7 +104,6 @@ def build_learning_parts(
     weights_type = initial_weights.type_signature.result
     return LearningParts(
         initial_weights=initial_weights,
-        distributor=build_distributor(weights_type),
         client_work=client_work,
         finalizer=build_finalizer(server_optimizer, weights_type),
     )

@@ -21,6 +21,7 @@ from fedplug.errors import ConfigError
 from fedplug.process import (
     StatefulClientsProcess,
     assemble_process,
+    build_distributor,
     choose_lowering,
     stack_rules,
     variable_names,
@@ -132,14 +133,15 @@ def build_adaptive_fed_avg(
     chosen_lowering = choose_lowering(lowering)
     parts = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
     report = _build_report(learning, aggregator, temperature)
+    distributor = build_distributor(learning.weights_type)
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
-        distributor=learning.distributor,
+        distributor=distributor,
         client_work=learning.client_work,
         init_aggregator=parts.init_server,
         finalizer=learning.finalizer,
     )
-    next_fn = _build_next(learning, parts, report, weighting, initialize.type_signature.result)
+    next_fn = _build_next(learning, parts, distributor, report, weighting, initialize.type_signature.result)
     return assemble_process(
         "fedplug_adaptive.process.build_adaptive_fed_avg",
         initialize,
@@ -191,7 +193,12 @@ def _build_report(learning: LearningParts, aggregator: LayerWeights, temperature
 
 
 def _build_next(
-    learning: LearningParts, parts: EncodedAggregation, report: Any, weighting: str, state_type: Any
+    learning: LearningParts,
+    parts: EncodedAggregation,
+    distributor: Any,
+    report: Any,
+    weighting: str,
+    state_type: Any,
 ) -> Any:
     client_state_type = parts.init_client.type_signature.result
     server_state_type = parts.init_server.type_signature.result
@@ -236,7 +243,7 @@ def _build_next(
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
-        distributed = learning.distributor.next(state.distributor, state.global_model_weights)
+        distributed = distributor.next(state.distributor, state.global_model_weights)
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
         instructions = tff.federated_broadcast(tff.federated_map(parts.instruct, state.aggregator))
         encoded = tff.federated_map(
