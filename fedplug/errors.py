@@ -116,9 +116,19 @@ class CorruptStoreError(StoreError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns ``did you mean 'x'?`` or the list of known names, for the end of an error message."""
     choices = sorted(known)
-    close = difflib.get_close_matches(name, choices, n=3, cutoff=0.6)
+    close = _closest(name, choices)
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
     if choices:
         return "known: " + ", ".join(choices)
     return "none is available"
+
+
+def _closest(name: str, choices: list[str]) -> list[str]:
+    """Up to three that are alike, the best first; one that is clearly less so than the best is no help."""
+    matcher = difflib.SequenceMatcher(None, b=name)
+    likeness = {}
+    for choice in difflib.get_close_matches(name, choices, n=3, cutoff=0.6):
+        matcher.set_seq1(choice)
+        likeness[choice] = matcher.ratio()
+    return [choice for choice, ratio in likeness.items() if ratio > max(likeness.values()) - 0.1]

@@ -6,8 +6,9 @@ Knows processes and the store contract; must not know encoders, aggregators or a
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -277,10 +278,7 @@ def _by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
                 f"the client id {strangers[0]!r} is not text; a client's state is found again under its id, "
                 "so use str(...)"
             )
-        return {
-            client_id: data if callable(data) else functools.partial(_same_every_round, data)
-            for client_id, data in client_data.items()
-        }
+        return {client_id: _by_round(client_id, data) for client_id, data in client_data.items()}
     if isinstance(client_data, ClientData):
         return {
             client_id: functools.partial(_from_client_data, client_data, client_id)
@@ -290,6 +288,21 @@ def _by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
         "client_data must be a mapping from client ids to datasets or a tff.simulation.datasets.ClientData, "
         f"found {type(client_data).__name__}"
     )
+
+
+def _by_round(client_id: str, data: Any) -> Callable[[int], tf.data.Dataset]:
+    if not callable(data):
+        return functools.partial(_same_every_round, data)
+    try:
+        inspect.signature(data).bind(0)
+    except TypeError as error:
+        raise ConfigError(
+            f"the data of client {client_id!r} is a function that does not take one argument ({error}); "
+            "it is called with the number of the round, so write for instance lambda round_num: dataset"
+        ) from error
+    except ValueError:
+        pass  # a function of C says nothing of its arguments
+    return cast("Callable[[int], tf.data.Dataset]", data)
 
 
 def _same_every_round(dataset: tf.data.Dataset, round_num: int) -> tf.data.Dataset:

@@ -1,7 +1,8 @@
 """``fedplug plugins show NAME``: all that is known about a part, a plugin or a distribution.
 
-What an encoder or an aggregator promises depends on its arguments: it is made as its spec says in `examples`
-and asked. Only that imports the part; what the spec says is printed before.
+Arguments are those of the part, which is imported for that; what its spec says is printed before. What
+an encoder or an aggregator promises depends on its arguments: it is made as the spec says in `examples`
+and asked.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedplug import api
     from fedplug.manager import catalog
 
-    make: dict[str, Callable[[str], Any]] = {"encoder": api.encoder, "aggregator": api.aggregator}
+    make: dict[str, Callable[[str], Any] | None] = {
+        "encoder": api.encoder,
+        "aggregator": api.aggregator,
+        "schedule": None,
+        "store": None,
+    }
     for position, entry in enumerate(catalog().about(arguments.name)):
         print("\n" * (position > 0) + _described(entry.to_json()), flush=True)
         if entry.status == "ok" and entry.kind in make:
@@ -48,13 +54,15 @@ def _described(facts: dict[str, Any]) -> str:
     return "\n".join(f"{key + ':':<14}{value}" for key, value in facts.items() if value)
 
 
-def _examined(entry: Entry, make: Callable[[str], Any]) -> str:
-    """The arguments of a part and what it promises, or why it cannot be made."""
+def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
+    """The arguments of a part and, where it promises something, what; or why it cannot be made."""
     from fedplug import manager
 
     try:
-        rows = [_row(example, make(example)) for example in entry.examples]
         arguments = _arguments(manager.resolve(entry.kind, entry.name))
+        if make is None:
+            return _described({"arguments": arguments, "made as": ", ".join(entry.examples)})
+        rows = [_row(example, make(example)) for example in entry.examples]
     except Exception as error:  # a plugin's; the parts after it are shown all the same
         return _described({"problem": f"{type(error).__name__}: {' '.join(str(error).split())}"})
     return f"{_described({'arguments': arguments})}\n\n{table.render(_HEADER, rows)}"

@@ -73,6 +73,13 @@ def test_an_unknown_name_lists_the_nearest():
         fedplug.aggregator("meen")
 
 
+def test_names_that_are_clearly_less_near_are_left_out():
+    with pytest.raises(UnknownNameError, match=r"did you mean 'randomk'\?$"):  # and not 'rans', too
+        fedplug.encoder("randmk(0.01)")
+    with pytest.raises(UnknownNameError, match=r"did you mean 'float16' or 'bfloat16'\?$"):
+        fedplug.encoder("float61")
+
+
 def test_several_stages_make_a_pipeline():
     pipeline = fedplug.encoder("topk(0.01) | qsgd(8) | rice")
     assert isinstance(pipeline, Pipeline)

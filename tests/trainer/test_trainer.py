@@ -232,6 +232,7 @@ def test_data_that_is_no_dataset_is_refused_with_the_client_named(process, data)
         ({"clients_per_round": 1.0}, "clients_per_round is 1.0"),
         ({"store": "memory://"}, r"store is 'memory://'; .* fedplug.open_store"),
         ({"client_data": {7: None}}, r"the client id 7 is not text; .* use str"),
+        ({"client_data": {"ann": lambda: None}}, r"client 'ann' is a function .* lambda round_num: dataset"),
         ({"process": "topk"}, "the process is a str; a trainer takes those of fedplug.process"),
     ],
 )
