@@ -1,11 +1,16 @@
 // What the steps of a kernel may use of a GPU: atomic operations, votes within
 // a warp, and a block whose threads meet at barriers. A step is written against
-//   block.Each(body)   body(thread) once for every thread of the block, then a
-//                      barrier
+//   block.Each(body)      body(thread) once for every thread of the block, then
+//                         a barrier
+//   block.Agree(decide)   decide() once, for the whole block, and a barrier:
+//                         what it says, told to every thread
 // so that the same code runs on a GPU (device_block.cuh) and, one thread after
 // the other, in a test on the CPU. Two rules make that sound: shared memory is
 // touched inside Each only, and no thread reads within one Each what another
-// thread writes in it. Must not know any kernel, nor the CUDA runtime.
+// thread writes in it. Blocks run at the same time and share the memory of the
+// GPU: what one writes there another may read in a later launch, or if it is
+// the last to arrive (IsLastToArrive). Must not know any kernel, nor the CUDA
+// runtime.
 #ifndef FEDPLUG_CUDA_BLOCK_H_
 #define FEDPLUG_CUDA_BLOCK_H_
 
@@ -23,7 +28,7 @@ FEDPLUG_HOST_DEVICE inline void AtomicAdd(std::uint32_t* sum,
 #ifdef __CUDA_ARCH__
   atomicAdd(sum, value);
 #else
-  *sum += value;
+  __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
 #endif
 }
 
@@ -33,7 +38,11 @@ FEDPLUG_HOST_DEVICE inline void AtomicMax(std::uint32_t* largest,
 #ifdef __CUDA_ARCH__
   atomicMax(largest, value);
 #else
-  if (value > *largest) *largest = value;
+  std::uint32_t old = __atomic_load_n(largest, __ATOMIC_RELAXED);
+  while (value > old &&
+         !__atomic_compare_exchange_n(largest, &old, value, true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
 #endif
 }
 
@@ -44,7 +53,46 @@ FEDPLUG_HOST_DEVICE inline void AtomicMin(std::uint64_t* smallest,
   static_assert(sizeof(unsigned long long) == sizeof(std::uint64_t));
   atomicMin(reinterpret_cast<unsigned long long*>(smallest), value);
 #else
-  if (value < *smallest) *smallest = value;
+  std::uint64_t old = __atomic_load_n(smallest, __ATOMIC_RELAXED);
+  while (value < old &&
+         !__atomic_compare_exchange_n(smallest, &old, value, true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+#endif
+}
+
+// Counts the arrival of a block, and says whether all `count` have arrived.
+// Only the last one is told so, and may go on with what the others wrote before
+// they arrived; no block waits. The counter is back at zero after it.
+//
+// REQUIRES: one thread of the block calls, after a barrier behind all that the
+//           block writes and others may read; *arrived begins at zero
+FEDPLUG_HOST_DEVICE inline bool IsLastToArrive(std::uint32_t* arrived,
+                                               std::uint32_t count) {
+#ifdef __CUDA_ARCH__
+  // Release: what this thread wrote, and what the other threads of the block
+  // wrote before the barrier, is visible to the GPU before the arrival is.
+  __threadfence();
+  if (atomicInc(arrived, count - 1) != count - 1) return false;
+  // Acquire: the arrivals come before what is read now. Lines that this
+  // multiprocessor kept in L1, which is not coherent, are dropped.
+  __threadfence();
+  return true;
+#else
+  const bool last = __atomic_add_fetch(arrived, 1, __ATOMIC_ACQ_REL) == count;
+  if (last) __atomic_store_n(arrived, 0, __ATOMIC_RELAXED);
+  return last;
+#endif
+}
+
+// Reads, as the last block to arrive, what another block wrote in this launch:
+// from L2, where all blocks meet, whatever L1 holds.
+FEDPLUG_HOST_DEVICE inline std::uint32_t LoadArrived(
+    const std::uint32_t* written) {
+#ifdef __CUDA_ARCH__
+  return __ldcg(written);
+#else
+  return *written;
 #endif
 }
 

@@ -16,6 +16,17 @@ struct DeviceBlock {
     static_cast<void>(body);  // nvcc wants a host version; nothing calls it
 #endif
   }
+
+  // REQUIRES: all threads of the block call it
+  template <typename Decide>
+  __host__ __device__ bool Agree(const Decide& decide) const {
+#ifdef __CUDA_ARCH__
+    return __syncthreads_or(threadIdx.x == 0 && decide()) != 0;
+#else
+    static_cast<void>(decide);
+    return false;
+#endif
+  }
 };
 
 }  // namespace fedplug::cuda

@@ -18,7 +18,6 @@ using topk::Group;
 using topk::Job;
 using topk::kThreads;
 using topk::Request;
-using topk::ScopeGroup;
 using topk::Sharing;
 
 template <typename T, typename Step>
@@ -32,23 +31,13 @@ __global__ void __launch_bounds__(kThreads)
   step(DeviceBlock{}, job, tile, shared);
 }
 
-template <typename Step>
-__global__ void __launch_bounds__(kThreads)
-    ScopeKernel(const __grid_constant__ ScopeGroup group, const Step step) {
-  __shared__ typename Step::Shared shared;
-  step(DeviceBlock{}, group.scopes[blockIdx.x], shared);
-}
-
 // A step of all groups is queued before the next step of the first: Split must
 // know whether any tensor of the whole list was non-finite.
 template <typename T>
 class StreamLauncher {
  public:
-  StreamLauncher(std::vector<Group<T>> groups, std::vector<ScopeGroup> scopes,
-                 cudaStream_t stream)
-      : groups_(std::move(groups)),
-        scopes_(std::move(scopes)),
-        stream_(stream) {}
+  StreamLauncher(std::vector<Group<T>> groups, cudaStream_t stream)
+      : groups_(std::move(groups)), stream_(stream) {}
 
   template <typename Step>
   void EachTile(const Step& step) {
@@ -57,17 +46,8 @@ class StreamLauncher {
     }
   }
 
-  template <typename Step>
-  void EachScope(const Step& step) {
-    for (const ScopeGroup& group : scopes_) {
-      ScopeKernel<<<static_cast<unsigned>(group.count), kThreads, 0, stream_>>>(
-          group, step);
-    }
-  }
-
  private:
   std::vector<Group<T>> groups_;
-  std::vector<ScopeGroup> scopes_;
   cudaStream_t stream_;
 };
 
@@ -141,7 +121,7 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
       cudaMemsetAsync(layout.any_non_finite, 0, layout.zeroed_bytes, stream);
   if (cleared == cudaSuccess) {
     StreamLauncher<T> launcher(topk::MakeGroups(request, layout, reports),
-                               topk::MakeScopeGroups(request, layout), stream);
+                               stream);
     topk::RunSteps<T>(policy, launcher);
   }
   return LaunchStatus("topk_residual");
@@ -188,6 +168,10 @@ Status TopKResidualOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
   }
   if (Status status = CheckSizesOfAll(tensors, count, k); !status.ok()) {
     return status;
+  }
+  if (count == 0) {  // no block is there to write the one split
+    return ToStatus(cudaMemsetAsync(row_splits, 0, sizeof(*row_splits), stream),
+                    "topk_residual");
   }
   return Queue<T>({sharers.data(), count, Sharing::kOneForAll, row_splits},
                   policy, workspace, workspace_bytes, reports, stream);

@@ -1,6 +1,6 @@
-// Lays out the workspace of a selection and cuts its tensors and its scopes
-// into groups, small enough each to be the argument of a kernel: so no table of
-// pointers has to be copied to the GPU. Must not know the CUDA runtime.
+// Lays out the workspace of a selection and cuts its tensors into groups, small
+// enough each to be the argument of a kernel: so no table of pointers has to be
+// copied to the GPU. Must not know the CUDA runtime.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_GROUPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_GROUPS_H_
 
@@ -37,8 +37,8 @@ struct Request {
   }
 };
 
-// Kernel arguments may hold 4 KB.
-inline constexpr int kGroup = 32;
+// As many as fit: kernel arguments may hold 4 KB.
+inline constexpr int kGroup = 28;
 
 // Up to kGroup tensors, whose tiles are numbered through.
 template <typename T>
@@ -65,13 +65,6 @@ struct Group {
   }
 };
 static_assert(sizeof(Group<double>) <= 4000);
-
-// Up to kGroup scopes.
-struct ScopeGroup {
-  int count;
-  Scope scopes[kGroup];
-};
-static_assert(sizeof(ScopeGroup) <= 4000);
 
 // Cuts arrays off a piece of memory, one after the other; with none, only
 // counts.
@@ -130,20 +123,43 @@ Workspace LayOut(const Request<T>& request, void* memory) {
   return workspace;
 }
 
+// The scope whose first tensor is number i.
+//
+// REQUIRES: workspace.tiles is where the tiles of that tensor begin
+template <typename T>
+Scope ScopeFrom(const Request<T>& request, std::int64_t i,
+                const Workspace& workspace) {
+  const bool shared = request.sharing == Sharing::kOneForAll;
+  const std::int64_t k = request.tensors[i].k;
+  const std::int64_t end = shared ? request.count : i + 1;
+  std::int64_t tiles = 0;
+  std::int64_t elements = 0;
+  for (std::int64_t t = i; t < end; ++t) {
+    tiles += TilesOf(request.tensors[t].n);
+    elements += request.tensors[t].n;
+  }
+  return {workspace.scopes + (shared ? 0 : i), workspace.tiles,
+          static_cast<std::uint32_t>(tiles),
+          static_cast<std::uint32_t>(std::min(k, elements)),
+          shared ? request.row_splits + request.count : nullptr};
+}
+
 // SHAPE: reports[tensors]
 template <typename T>
 std::vector<Group<T>> MakeGroups(const Request<T>& request, Workspace workspace,
                                  TopKReport* reports) {
   const bool shared = request.sharing == Sharing::kOneForAll;
   std::vector<Group<T>> groups;
+  Scope scope = {};
   for (std::int64_t i = 0; i < request.count; ++i) {
+    if (!shared || i == 0) scope = ScopeFrom(request, i, workspace);
     if (groups.empty() || groups.back().tensors == kGroup)
       groups.emplace_back();
     Group<T>& group = groups.back();
     const TopKTensor<T>& tensor = request.tensors[i];
     group.jobs[group.tensors] = {tensor,
+                                 scope,
                                  workspace.states + i,
-                                 workspace.scopes + (shared ? 0 : i),
                                  workspace.tiles,
                                  workspace.shortlist,
                                  workspace.any_non_finite,
@@ -155,33 +171,6 @@ std::vector<Group<T>> MakeGroups(const Request<T>& request, Workspace workspace,
     ++group.tensors;
     workspace.tiles += tiles;
     workspace.shortlist += tensor.n;
-  }
-  return groups;
-}
-
-// The scopes, in the order of their tensors.
-template <typename T>
-std::vector<ScopeGroup> MakeScopeGroups(const Request<T>& request,
-                                        Workspace workspace) {
-  const bool shared = request.sharing == Sharing::kOneForAll;
-  std::vector<ScopeGroup> groups;
-  for (std::int64_t s = 0; s < request.Scopes(); ++s) {
-    std::int64_t tiles = 0;
-    std::int64_t elements = 0;
-    std::int64_t k = 0;
-    for (std::int64_t i = s; i < (shared ? request.count : s + 1); ++i) {
-      tiles += TilesOf(request.tensors[i].n);
-      elements += request.tensors[i].n;
-      k = request.tensors[i].k;
-    }
-    if (groups.empty() || groups.back().count == kGroup) groups.emplace_back();
-    ScopeGroup& group = groups.back();
-    group.scopes[group.count] = {
-        workspace.scopes + s, workspace.tiles, tiles,
-        static_cast<std::uint32_t>(std::min(k, elements)),
-        shared ? request.row_splits + request.count : nullptr};
-    ++group.count;
-    workspace.tiles += tiles;
   }
   return groups;
 }

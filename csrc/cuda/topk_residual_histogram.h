@@ -57,8 +57,10 @@ FEDPLUG_HOST_DEVICE void AddHistogram(const Block& block,
   });
 }
 
-// Finds the bin of the k-th largest among what was counted, and clears the
-// counts for the next round.
+// Finds the bin of the k-th largest among what all tiles of the scope counted,
+// and clears the counts for the next round.
+//
+// REQUIRES: the block is the last of the scope to arrive
 template <typename T>
 struct FindCut {
   int round;
@@ -82,7 +84,7 @@ struct FindCut {
       if (thread == 0) *cut = {kAboveAll, 0};  // holds if none is wanted
       std::uint32_t sum = 0;
       for (int item = 0; item < kBinsPerThread; ++item) {
-        sum += histogram[bin_of(thread, item)];
+        sum += LoadArrived(&histogram[bin_of(thread, item)]);
       }
       shared.scan.value[thread] = sum;
     });
@@ -91,7 +93,7 @@ struct FindCut {
       std::uint32_t above = shared.scan.Before(thread);
       for (int item = 0; item < kBinsPerThread; ++item) {
         const int bin = bin_of(thread, item);
-        const std::uint32_t here = histogram[bin];
+        const std::uint32_t here = LoadArrived(&histogram[bin]);
         if (above < before.wanted && before.wanted <= above + here) {
           *cut = {(before.prefix << BitsOfDigit<T>(round)) |
                       static_cast<std::uint64_t>(bin),

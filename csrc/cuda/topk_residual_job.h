@@ -66,12 +66,13 @@ struct TensorState {
 struct ScopeState {
   Cut cuts[kMostRounds];  // one per round
   std::uint32_t histogram[kBins];
+  std::uint32_t arrived;  // tiles with which this launch is through
 };
 
 struct TileState {
   std::uint32_t shortlisted;
   // The entries above the k-th key and those equal to it: in this tile, and
-  // from ScanTiles on in all tiles of the scope before it.
+  // once ScanTiles has run in all tiles of the scope before it.
   std::uint32_t above;
   std::uint32_t ties;
 };
@@ -81,8 +82,8 @@ struct TileState {
 // list as through one tensor.
 struct Scope {
   ScopeState* state;
-  TileState* tiles;  // [tile_count]
-  std::int64_t tile_count;
+  TileState* tiles;              // [tile_count]
+  std::uint32_t tile_count;      // 1 or more
   std::uint32_t chosen;          // min(k, elements)
   std::int64_t* row_splits_end;  // the last of row_splits, or null
 };
@@ -91,9 +92,9 @@ struct Scope {
 template <typename T>
 struct Job {
   TopKTensor<T> tensor;  // values and indices are those of the scope
+  Scope scope;
   TensorState* state;
-  ScopeState* scope;
-  TileState* tiles;          // [TilesOf(n)]
+  TileState* tiles;          // [TilesOf(n)], of those of the scope
   std::uint16_t* shortlist;  // [n]: places within the tile, from its start on
   std::uint32_t* any_non_finite;  // shared by all tensors of the call
   TopKReport* report;

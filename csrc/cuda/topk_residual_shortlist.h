@@ -37,7 +37,7 @@ struct Refine {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const std::uint64_t cut = job.scope->cuts[round - 1].prefix;
+    const std::uint64_t cut = job.scope.state->cuts[round - 1].prefix;
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       DigitCounter counter(shared.histogram);
@@ -47,14 +47,14 @@ struct Refine {
       });
       counter.Flush();
     });
-    AddHistogram(block, shared.histogram, job.scope->histogram);
+    AddHistogram(block, shared.histogram, job.scope.state->histogram);
   }
 };
 
 // The key of the k-th largest, and how many of the entries that have it leave.
 template <typename T>
 FEDPLUG_HOST_DEVICE Cut Threshold(const Job<T>& job) {
-  return job.scope->cuts[kRounds<T> - 1];
+  return job.scope.state->cuts[kRounds<T> - 1];
 }
 
 template <typename T>
@@ -90,6 +90,9 @@ struct CountChosen {
   }
 };
 
+// Adds up, tile by tile, what CountChosen found in those before it.
+//
+// REQUIRES: the block is the last of the scope to arrive
 struct ScanTiles {
   struct Shared {
     ExclusiveScan<kThreads> above;
@@ -109,8 +112,8 @@ struct ScanTiles {
       std::uint32_t above = 0;
       std::uint32_t ties = 0;
       for (std::int64_t t = thread * share; t < end_of(thread); ++t) {
-        above += scope.tiles[t].above;
-        ties += scope.tiles[t].ties;
+        above += LoadArrived(&scope.tiles[t].above);
+        ties += LoadArrived(&scope.tiles[t].ties);
       }
       shared.above.value[thread] = above;
       shared.ties.value[thread] = ties;
@@ -121,11 +124,12 @@ struct ScanTiles {
       std::uint32_t above = shared.above.Before(thread);
       std::uint32_t ties = shared.ties.Before(thread);
       for (std::int64_t t = thread * share; t < end_of(thread); ++t) {
-        const TileState here = scope.tiles[t];
+        const std::uint32_t above_here = LoadArrived(&scope.tiles[t].above);
+        const std::uint32_t ties_here = LoadArrived(&scope.tiles[t].ties);
         scope.tiles[t].above = above;
         scope.tiles[t].ties = ties;
-        above += here.above;
-        ties += here.ties;
+        above += above_here;
+        ties += ties_here;
       }
       if (thread == 0 && scope.row_splits_end != nullptr) {
         *scope.row_splits_end = scope.chosen;

@@ -1,6 +1,5 @@
-// The steps of the selection, each as what one block of threads does: to one
-// tile of a tensor, or to one scope, the tensors that share a k. The method is
-// the core's:
+// The steps of the selection, each as what one block of threads does to one
+// tile of a tensor. The method is the core's:
 //   Survey       counts the sums by the leading 11 bits of |a|; writes them to
 //                residual_out where that cannot be regretted
 //   Split        writes them where Survey did not, and shortlists, tile by
@@ -8,46 +7,71 @@
 //                largest lies; counts those in that bin by their next 11 bits
 //   Refine       counts by further digits what of the shortlist still is in the
 //                bin, until the key of the k-th largest is known
-//   CountChosen, ScanTiles, Emit
+//   CountChosen, Emit
 //                give every chosen entry its place, in the order of the
 //                tensors and their indices, and move it out of the residual
-// with FindCut after every round of counting. The tensors of a scope share its
+// What follows from the counts of a whole scope, the tensors that share a k, is
+// the work of the block that is the last of them to have counted: FindCut after
+// every round, ScanTiles after CountChosen. The tensors of a scope share its
 // histogram, its cuts and the numbering of its entries; what is done once for a
 // tensor, its report and its row split, its first tile does. No step depends on
 // the order in which blocks or threads run: the only atomic operations are
-// integer additions and maxima, and every place is computed, not drawn. No
-// block waits for another: what one needs of all comes with the next launch.
+// integer additions and maxima and the count of arrivals, and every place is
+// computed, not drawn. No block waits for another.
 // COST, per element: reads delta and residual_in and writes residual_out, and
 // reads again the sums, or, under kError in place, both addends: 4 or 5 *
 // sizeof(T) bytes. Per shortlisted entry, 2 bytes of scratch and one gather
-// from residual_out for each later step. 9 launches for float, 3 + 2 * rounds
-// in general; those over tiles, 5 of the 9, again for every 32 tensors, those
-// over scopes for every 32 scopes. Must not know the CUDA runtime: tests run
-// these steps on the CPU.
+// from residual_out for each later step. 5 launches for float, 2 + rounds in
+// general, again for every 28 tensors. Must not know the CUDA runtime: tests
+// run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 
+#include "core/host_device.h"
+#include "cuda/block.h"
 #include "cuda/topk_residual_histogram.h"
+#include "cuda/topk_residual_job.h"
 #include "cuda/topk_residual_shortlist.h"
 #include "cuda/topk_residual_sums.h"
 
 namespace fedplug::cuda::topk {
 
-// The order of the steps. Launcher has EachTile(step) and EachScope(step),
-// which run a step on every tile, or scope, of the call, after all that was
-// asked for before.
+// A step on a tile, and another on its scope, in the block that is the last of
+// the scope to be through with its tile.
+template <typename OfTile, typename OfScope>
+struct Then {
+  OfTile of_tile;
+  OfScope of_scope;
+
+  union Shared {
+    typename OfTile::Shared of_tile;
+    typename OfScope::Shared of_scope;
+  };
+
+  template <typename Block, typename T>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Tile& tile, Shared& shared) const {
+    of_tile(block, job, tile, shared.of_tile);
+    const Scope& scope = job.scope;
+    const bool last = block.Agree([&] {
+      return IsLastToArrive(&scope.state->arrived, scope.tile_count);
+    });
+    if (last) of_scope(block, scope, shared.of_scope);
+  }
+};
+template <typename OfTile, typename OfScope>
+Then(OfTile, OfScope) -> Then<OfTile, OfScope>;
+
+// The order of the steps. Launcher has EachTile(step), which runs a step on
+// every tile of the call, after all that was asked for before.
 template <typename T, typename Launcher>
 void RunSteps(NonFinitePolicy policy, Launcher& launcher) {
-  launcher.EachTile(Survey<T>{policy});
-  launcher.EachScope(FindCut<T>{0});
-  launcher.EachTile(Split<T>{policy});
-  launcher.EachScope(FindCut<T>{1});
+  launcher.EachTile(Then{Survey<T>{policy}, FindCut<T>{0}});
+  launcher.EachTile(Then{Split<T>{policy}, FindCut<T>{1}});
   for (int round = 2; round < kRounds<T>; ++round) {
-    launcher.EachTile(Refine<T>{round});
-    launcher.EachScope(FindCut<T>{round});
+    launcher.EachTile(Then{Refine<T>{round}, FindCut<T>{round}});
   }
-  launcher.EachTile(CountChosen<T>{});
-  launcher.EachScope(ScanTiles{});
+  launcher.EachTile(Then{CountChosen<T>{}, ScanTiles{}});
   launcher.EachTile(Emit<T>{});
 }
 

@@ -86,7 +86,7 @@ struct Survey {
       }
       counter.Flush();
     });
-    AddHistogram(block, shared.histogram, job.scope->histogram);
+    AddHistogram(block, shared.histogram, job.scope.state->histogram);
     block.Each([&](int thread) {
       if (thread != 0 || shared.non_finite == 0) return;
       AtomicAdd(&job.state->non_finite, shared.non_finite);
@@ -114,7 +114,7 @@ struct Split {
       Refuse(block, job, tile);
       return;
     }
-    const std::uint64_t cut = job.scope->cuts[0].prefix;
+    const std::uint64_t cut = job.scope.state->cuts[0].prefix;
     const bool written = SurveyWrites(job.tensor, policy);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
@@ -150,7 +150,7 @@ struct Split {
         job.tiles[tile.number].shortlisted = shared.shortlisted.Total();
       }
     });
-    AddHistogram(block, shared.histogram, job.scope->histogram);
+    AddHistogram(block, shared.histogram, job.scope.state->histogram);
   }
 
   template <typename Block>

@@ -1,7 +1,8 @@
 // A CPU that plays the GPU: a Machine of cuda_check_cases.h that runs the steps
-// of the CUDA kernels block after block and thread after thread, both in an
-// arbitrary order, on shared memory, workspace and outputs that begin as
-// garbage. Must not know what is checked.
+// of the CUDA kernels block after block, or several blocks at a time, and the
+// threads of a block one after the other, all in an arbitrary order, on shared
+// memory, workspace and outputs that begin as garbage. Must not know what is
+// checked.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_EMULATOR_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_EMULATOR_H_
 
@@ -9,6 +10,7 @@
 #include <memory>
 #include <numeric>
 
+#include "core/thread_pool.h"
 #include "cuda/scatter_decode_steps.h"
 #include "cuda/topk_residual_groups.h"
 #include "cuda/topk_residual_steps.h"
@@ -47,6 +49,11 @@ class EmulatedBlock {
     for (int i = 0; i < threads_; ++i) body(static_cast<int>(order[i]));
   }
 
+  template <typename Decide>
+  bool Agree(const Decide& decide) const {
+    return decide();
+  }
+
  private:
   int threads_;
   Random& random_;
@@ -62,73 +69,77 @@ std::unique_ptr<Shared> GarbageShared() {
   return shared;
 }
 
-// body(block number) for all of them.
-template <typename Body>
-void ForEachBlock(std::int64_t blocks, Random& random, const Body& body) {
-  if (blocks == 0) return;
-  const ArbitraryOrder order(blocks, random);
-  for (std::int64_t i = 0; i < blocks; ++i) body(order[i]);
-}
+// Runs the blocks of a launch, as many at a time as there are threads.
+class EmulatedGrid {
+ public:
+  explicit EmulatedGrid(int threads) : pool_(threads) {}
+
+  // body(block number, block) for all of them.
+  template <typename Body>
+  void ForEachBlock(std::int64_t blocks, int threads_of_block,
+                    const Body& body) {
+    if (blocks == 0) return;
+    const ArbitraryOrder order(blocks, random_);
+    const std::uint64_t seed = random_();
+    pool_.Run(static_cast<int>(blocks), [&](int i) {
+      Random random(seed + static_cast<std::uint64_t>(i));
+      body(order[i], EmulatedBlock(threads_of_block, random));
+    });
+  }
+
+ private:
+  ThreadPool pool_;
+  Random random_{42};
+};
 
 template <typename T>
 class EmulatedTopK {
  public:
   EmulatedTopK(const std::vector<cuda::topk::Group<T>>& groups,
-               const std::vector<cuda::topk::ScopeGroup>& scopes,
-               Random& random)
-      : groups_(groups), scopes_(scopes), random_(random) {}
+               EmulatedGrid& grid)
+      : groups_(groups), grid_(grid) {}
 
   template <typename Step>
   void EachTile(const Step& step) {
-    const EmulatedBlock block(cuda::topk::kThreads, random_);
     for (const auto& group : groups_) {
-      ForEachBlock(group.Tiles(), random_, [&](std::int64_t number) {
-        const auto tile = static_cast<std::uint32_t>(number);
-        const int i = group.TensorOf(tile);
-        const auto shared = GarbageShared<typename Step::Shared>();
-        step(block, group.jobs[i],
-             cuda::topk::TileAt(tile - group.first_tile[i],
-                                group.jobs[i].tensor.n),
-             *shared);
-      });
-    }
-  }
-
-  template <typename Step>
-  void EachScope(const Step& step) {
-    const EmulatedBlock block(cuda::topk::kThreads, random_);
-    for (const auto& group : scopes_) {
-      ForEachBlock(group.count, random_, [&](std::int64_t i) {
-        const auto shared = GarbageShared<typename Step::Shared>();
-        step(block, group.scopes[i], *shared);
-      });
+      grid_.ForEachBlock(
+          group.Tiles(), cuda::topk::kThreads,
+          [&](std::int64_t number, const EmulatedBlock& block) {
+            const auto tile = static_cast<std::uint32_t>(number);
+            const int i = group.TensorOf(tile);
+            const auto shared = GarbageShared<typename Step::Shared>();
+            step(block, group.jobs[i],
+                 cuda::topk::TileAt(tile - group.first_tile[i],
+                                    group.jobs[i].tensor.n),
+                 *shared);
+          });
     }
   }
 
  private:
   const std::vector<cuda::topk::Group<T>>& groups_;
-  const std::vector<cuda::topk::ScopeGroup>& scopes_;
-  Random& random_;
+  EmulatedGrid& grid_;
 };
 
 template <typename T>
 class EmulatedScatter {
  public:
-  EmulatedScatter(const cuda::scatter::Call<T>& call, Random& random)
-      : call_(call), random_(random) {}
+  EmulatedScatter(const cuda::scatter::Call<T>& call, EmulatedGrid& grid)
+      : call_(call), grid_(grid) {}
 
   template <typename Step>
   void Each(const Step& step) {
-    const EmulatedBlock block(cuda::scatter::kThreads, random_);
-    ForEachBlock(Step::Tiles(call_), random_, [&](std::int64_t tile) {
-      const auto shared = GarbageShared<typename Step::Shared>();
-      step(block, call_, tile, *shared);
-    });
+    grid_.ForEachBlock(Step::Tiles(call_), cuda::scatter::kThreads,
+                       [&](std::int64_t tile, const EmulatedBlock& block) {
+                         const auto shared =
+                             GarbageShared<typename Step::Shared>();
+                         step(block, call_, tile, *shared);
+                       });
   }
 
  private:
   cuda::scatter::Call<T> call_;
-  Random& random_;
+  EmulatedGrid& grid_;
 };
 
 template <typename Element>
@@ -178,6 +189,9 @@ class TensorBuffers {
 
 class EmulatedMachine {
  public:
+  // With one thread, the arbitrary order is the same one in every run.
+  explicit EmulatedMachine(int threads = 1) : grid_(threads) {}
+
   template <typename T>
   std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
                                   NonFinitePolicy policy) {
@@ -211,6 +225,7 @@ class EmulatedMachine {
       tensors.back().values = output.values.data();
       tensors.back().indices = output.indices.data();
     }
+    if (inputs.empty()) output.row_splits[0] = 0;  // as TopKResidualOfAll does
     output.reports =
         Run<T>({tensors.data(), static_cast<std::int64_t>(tensors.size()),
                 cuda::topk::Sharing::kOneForAll, output.row_splits.data()},
@@ -233,7 +248,7 @@ class EmulatedMachine {
          input.row_splits.data(), input.payloads(),
          input.weights.empty() ? nullptr : input.weights.data(), &mistakes,
          &report},
-        random_);
+        grid_);
     cuda::scatter::RunSteps<T>(launcher);
     output.status = cuda::ToStatus(report);
     return output;
@@ -251,13 +266,12 @@ class EmulatedMachine {
         Garbage<cuda::TopKReport>(static_cast<std::size_t>(request.count));
     const auto groups =
         cuda::topk::MakeGroups(request, workspace, reports.data());
-    const auto scopes = cuda::topk::MakeScopeGroups(request, workspace);
-    EmulatedTopK<T> launcher(groups, scopes, random_);
+    EmulatedTopK<T> launcher(groups, grid_);
     cuda::topk::RunSteps<T>(policy, launcher);
     return reports;
   }
 
-  Random random_{42};
+  EmulatedGrid grid_;
 };
 
 }  // namespace fedplug::testing
