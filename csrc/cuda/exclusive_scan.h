@@ -46,14 +46,17 @@ struct ExclusiveScan {
     });
   }
 
-  FEDPLUG_HOST_DEVICE std::uint32_t Before(int i) const {
+  FEDPLUG_HOST_DEVICE std::uint32_t Before(unsigned i) const {
     return part[i / kPart] + value[i];
   }
 
   FEDPLUG_HOST_DEVICE std::uint32_t Total() const { return part[kParts]; }
 };
 
-// Which of kBits positions are marked, and how many marked ones come before.
+// Which of up to kBits positions are marked, and how many marked ones come
+// before.
+//
+// Positions are unsigned, for a shift and a mask instead of a division.
 //
 // REQUIRES: every position is marked or not, in an Each of the block, before
 //           Run; the rest is called, in an Each, after it
@@ -63,24 +66,26 @@ struct RankedBits {
   ExclusiveScan<kBits / kWarp> scan;
 
   // REQUIRES: position % 32 == thread % 32, and a whole warp calls together
-  FEDPLUG_HOST_DEVICE void Mark(int thread, int position, bool yes) {
+  FEDPLUG_HOST_DEVICE void Mark(int thread, unsigned position, bool yes) {
     Vote(thread, yes, &word[position / kWarp]);
   }
 
-  // REQUIRES: the block has kBits / 32 threads or more
+  // REQUIRES: 0 <= positions <= kBits; the block has kBits / 32 threads or more
   template <typename Block>
-  FEDPLUG_HOST_DEVICE void Run(const Block& block) {
-    block.Each([this](int thread) {
-      if (thread < kBits / kWarp) scan.value[thread] = CountOnes(word[thread]);
+  FEDPLUG_HOST_DEVICE void Run(const Block& block, int positions) {
+    block.Each([=](int thread) {
+      if (thread >= kBits / kWarp) return;
+      scan.value[thread] =
+          thread * kWarp < positions ? CountOnes(word[thread]) : 0;
     });
     scan.Run(block);
   }
 
-  FEDPLUG_HOST_DEVICE bool Has(int position) const {
+  FEDPLUG_HOST_DEVICE bool Has(unsigned position) const {
     return ((word[position / kWarp] >> (position % kWarp)) & 1u) != 0;
   }
 
-  FEDPLUG_HOST_DEVICE std::uint32_t Before(int position) const {
+  FEDPLUG_HOST_DEVICE std::uint32_t Before(unsigned position) const {
     const std::uint32_t lower = (1u << (position % kWarp)) - 1;
     return scan.Before(position / kWarp) +
            CountOnes(word[position / kWarp] & lower);

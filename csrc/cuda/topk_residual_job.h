@@ -38,14 +38,14 @@ FEDPLUG_HOST_DEVICE constexpr int BitsOfDigit(int round) {
 
 // The digits of a key up to and with number `round`.
 template <typename T>
-FEDPLUG_HOST_DEVICE std::uint64_t PrefixOf(T a, int round) {
-  return std::uint64_t{MagnitudeKey(a)} >> BitsBelow<T>(round);
+FEDPLUG_HOST_DEVICE FloatBitsOf<T> PrefixOf(T a, int round) {
+  return static_cast<FloatBitsOf<T>>(MagnitudeKey(a) >> BitsBelow<T>(round));
 }
 
 template <typename T>
 FEDPLUG_HOST_DEVICE int DigitOf(T a, int round) {
-  const std::uint64_t mask = (std::uint64_t{1} << BitsOfDigit<T>(round)) - 1;
-  return static_cast<int>(PrefixOf(a, round) & mask);
+  const int mask = (1 << BitsOfDigit<T>(round)) - 1;
+  return static_cast<int>(PrefixOf(a, round)) & mask;
 }
 
 // Of the entries whose digits so far are above `prefix` all leave, of those
@@ -55,8 +55,15 @@ struct Cut {
   std::uint32_t wanted;
 };
 
-// No finite number has this prefix in any round.
+// No finite number has this prefix in any round, nor its low bits, where keys
+// are narrower.
 inline constexpr std::uint64_t kAboveAll = ~std::uint64_t{0};
+
+// As wide as the prefixes of T, so that none is widened to be compared.
+template <typename T>
+FEDPLUG_HOST_DEVICE FloatBitsOf<T> PrefixOfCut(const Cut& cut) {
+  return static_cast<FloatBitsOf<T>>(cut.prefix);
+}
 
 struct TensorState {
   std::uint32_t non_finite;

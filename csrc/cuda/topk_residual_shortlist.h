@@ -37,15 +37,15 @@ struct Refine {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const std::uint64_t cut = job.scope.state->cuts[round - 1].prefix;
+    const auto cut = PrefixOfCut<T>(job.scope.state->cuts[round - 1]);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
-      DigitCounter counter(shared.histogram);
       ForShortlisted(job, tile, thread, [&](int, std::int64_t i) {
         const T a = job.tensor.residual_out[i];
-        if (PrefixOf(a, round - 1) == cut) counter.Count(DigitOf(a, round));
+        if (PrefixOf(a, round - 1) == cut) {
+          CountOne(&shared.histogram[DigitOf(a, round)]);
+        }
       });
-      counter.Flush();
     });
     AddHistogram(block, shared.histogram, job.scope.state->histogram);
   }
@@ -67,7 +67,7 @@ struct CountChosen {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const std::uint64_t threshold = Threshold(job).prefix;
+    const auto threshold = PrefixOfCut<T>(Threshold(job));
     block.Each([&](int thread) {
       if (thread == 0) shared.above = shared.ties = 0;
     });
@@ -75,7 +75,7 @@ struct CountChosen {
       std::uint32_t above = 0;
       std::uint32_t ties = 0;
       ForShortlisted(job, tile, thread, [&](int, std::int64_t i) {
-        const std::uint64_t key = MagnitudeKey(job.tensor.residual_out[i]);
+        const auto key = MagnitudeKey(job.tensor.residual_out[i]);
         above += key > threshold ? 1 : 0;
         ties += key == threshold ? 1 : 0;
       });
@@ -150,6 +150,7 @@ struct Emit {
                                       const Tile& tile, Shared& shared) const {
     const Cut threshold = Threshold(job);
     const TileState before = job.tiles[tile.number];
+    const int listed = static_cast<int>(before.shortlisted);
     // Ties leave in the order of their positions, so that those which leave of
     // all before an entry are the first `wanted` of them.
     const auto leaving = [&](std::uint32_t ties) {
@@ -159,20 +160,24 @@ struct Emit {
       if (thread == 0 && tile.number == 0 && job.row_split != nullptr) {
         *job.row_split = std::int64_t{before.above} + leaving(before.ties);
       }
-      for (int item = 0; item < kItems; ++item) {
-        const int j = item * kThreads + thread;
-        std::uint64_t key = 0;
-        const bool listed = j < static_cast<int>(before.shortlisted);
-        if (listed) {
+      for (int first = 0; first < listed; first += kThreads) {
+        const int j = first + thread;
+        bool above = false;
+        bool tie = false;
+        if (j < listed) {
           const int place = job.shortlist[tile.begin + j];
-          key = MagnitudeKey(job.tensor.residual_out[tile.begin + place]);
+          const auto key =
+              MagnitudeKey(job.tensor.residual_out[tile.begin + place]);
+          above = key > PrefixOfCut<T>(threshold);
+          tie = key == PrefixOfCut<T>(threshold);
         }
-        shared.above.Mark(thread, j, listed && key > threshold.prefix);
-        shared.ties.Mark(thread, j, listed && key == threshold.prefix);
+        shared.above.Mark(thread, j, above);
+        shared.ties.Mark(thread, j, tie);
       }
     });
-    shared.above.Run(block);
-    shared.ties.Run(block);
+    if (listed == 0) return;
+    shared.above.Run(block, listed);
+    shared.ties.Run(block, listed);
     block.Each([&](int thread) {
       ForShortlisted(job, tile, thread, [&](int j, std::int64_t i) {
         const bool above = shared.above.Has(j);

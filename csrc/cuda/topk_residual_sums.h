@@ -24,26 +24,45 @@ FEDPLUG_HOST_DEVICE bool SurveyWrites(const TopKTensor<T>& tensor,
          tensor.residual_out != tensor.residual_in;
 }
 
-// items[item] = what load(index in the tensor) gives for place item * kThreads
-// + thread of the tile, zero beyond its end. A loop of its own, so that all
-// loads are under way before the first is needed.
-template <typename T, typename Load>
-FEDPLUG_HOST_DEVICE void LoadTile(const Tile& tile, int thread,
-                                  const Load& load, T (&items)[kItems]) {
-  for (int item = 0; item < kItems; ++item) {
-    const int place = item * kThreads + thread;
-    items[item] = place < tile.size ? load(tile.begin + place) : T{};
+// body(item) for those of a thread's kItems elements of the tile that are
+// inside it; the thread takes every kThreads-th, so that a warp reads
+// neighbours wherever the tensor begins. Nearly every tile is full, and then
+// nothing is asked.
+//
+// REQUIRES: left = tile.size - thread
+template <typename Body>
+FEDPLUG_HOST_DEVICE void ForItems(int left, const Body& body) {
+  if (left > kTile - kThreads) {
+    for (int item = 0; item < kItems; ++item) body(item);
+  } else {
+    for (int item = 0; item < kItems; ++item) {
+      if (item * kThreads < left) body(item);
+    }
   }
+}
+
+// items[item] = array[begin + item * kThreads] where that is inside the tile,
+// else zero. A loop of its own, without a use of what it loads: so all loads
+// are under way before the first is waited for.
+template <typename T>
+FEDPLUG_HOST_DEVICE void LoadItems(const T* array, std::int64_t begin, int left,
+                                   T (&items)[kItems]) {
+  for (int item = 0; item < kItems; ++item) items[item] = T{};
+  ForItems(left,
+           [&](int item) { items[item] = array[begin + item * kThreads]; });
 }
 
 // The sums of delta and residual_in.
 template <typename T>
-FEDPLUG_HOST_DEVICE void LoadSums(const TopKTensor<T>& tensor, const Tile& tile,
-                                  int thread, T (&sums)[kItems]) {
-  LoadTile(
-      tile, thread,
-      [&](std::int64_t i) { return tensor.delta[i] + tensor.residual_in[i]; },
-      sums);
+FEDPLUG_HOST_DEVICE void LoadSums(const TopKTensor<T>& tensor,
+                                  std::int64_t begin, int left,
+                                  T (&sums)[kItems]) {
+  T residuals[kItems];
+  LoadItems(tensor.delta, begin, left, sums);
+  LoadItems(tensor.residual_in, begin, left, residuals);
+  for (int item = 0; item < kItems; ++item) {
+    sums[item] = sums[item] + residuals[item];
+  }
 }
 
 template <typename T>
@@ -68,23 +87,27 @@ struct Survey {
       shared.first_non_finite_from_end = 0;
     });
     block.Each([&](int thread) {
+      const int left = tile.size - thread;
+      const std::int64_t begin = tile.begin + thread;
       T sums[kItems];
-      LoadSums(job.tensor, tile, thread, sums);
-      DigitCounter counter(shared.histogram);
-      for (int item = 0; item < kItems; ++item) {
-        const int place = item * kThreads + thread;
-        if (place >= tile.size) break;
+      LoadSums(job.tensor, begin, left, sums);
+      T* const out = job.tensor.residual_out;
+      std::uint32_t non_finite = 0;
+      int first = 0;
+      ForItems(left, [&](int item) {
         T a = sums[item];
         if (!IsFinite(a)) {
-          AtomicAdd(&shared.non_finite, 1);
-          AtomicMax(&shared.first_non_finite_from_end,
-                    static_cast<std::uint32_t>(n - (tile.begin + place)));
+          if (non_finite == 0) first = item;
+          ++non_finite;
           a = T{};
         }
-        if (writes) job.tensor.residual_out[tile.begin + place] = a;
-        counter.Count(DigitOf(a, 0));
-      }
-      counter.Flush();
+        if (writes) out[begin + item * kThreads] = a;
+        CountOne(&shared.histogram[DigitOf(a, 0)]);
+      });
+      if (non_finite == 0) return;
+      AtomicAdd(&shared.non_finite, non_finite);
+      AtomicMax(&shared.first_non_finite_from_end,
+                static_cast<std::uint32_t>(n - (begin + first * kThreads)));
     });
     AddHistogram(block, shared.histogram, job.scope.state->histogram);
     block.Each([&](int thread) {
@@ -114,31 +137,33 @@ struct Split {
       Refuse(block, job, tile);
       return;
     }
-    const std::uint64_t cut = job.scope.state->cuts[0].prefix;
+    const auto cut = PrefixOfCut<T>(job.scope.state->cuts[0]);
     const bool written = SurveyWrites(job.tensor, policy);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
-      T sums[kItems];
+      const int left = tile.size - thread;
+      const std::int64_t begin = tile.begin + thread;
+      T* const out = job.tensor.residual_out;
+      T sums[kItems];  // finite, or this was refused
       if (written) {
-        LoadTile(
-            tile, thread,
-            [&](std::int64_t i) { return job.tensor.residual_out[i]; }, sums);
+        LoadItems(out, begin, left, sums);
       } else {
-        LoadSums(job.tensor, tile, thread, sums);
+        LoadSums(job.tensor, begin, left, sums);
+        ForItems(left,
+                 [&](int item) { out[begin + item * kThreads] = sums[item]; });
       }
-      DigitCounter counter(shared.histogram);
       for (int item = 0; item < kItems; ++item) {
-        const int place = item * kThreads + thread;
-        const bool inside = place < tile.size;
-        const T a = sums[item];  // finite, or this was refused
-        const std::uint64_t prefix = PrefixOf(a, 0);
-        if (inside && !written) job.tensor.residual_out[tile.begin + place] = a;
-        if (inside && prefix == cut) counter.Count(DigitOf(a, 1));
-        shared.shortlisted.Mark(thread, place, inside && prefix >= cut);
+        const bool inside = item * kThreads < left;
+        const T a = sums[item];
+        const auto prefix = PrefixOf(a, 0);
+        if (inside && prefix == cut) {
+          CountOne(&shared.histogram[DigitOf(a, 1)]);
+        }
+        shared.shortlisted.Mark(thread, item * kThreads + thread,
+                                inside && prefix >= cut);
       }
-      counter.Flush();
     });
-    shared.shortlisted.Run(block);
+    shared.shortlisted.Run(block, kTile);
     block.Each([&](int thread) {
       for (int place = thread; place < tile.size; place += kThreads) {
         if (shared.shortlisted.Has(place)) {

@@ -3,14 +3,11 @@
 // What this proves: the arithmetic, the selection, the places, the layout of
 // the workspace, the order of the steps, every bound (under the address
 // sanitizer too), and that no result depends on the order of the blocks or of
-// the threads between two barriers. Under the thread sanitizer: that blocks
-// running at the same time touch the same memory in atomic operations only, and
-// that the last one to arrive reads nothing but what was written before an
-// arrival.
-// What it does not: how nvcc translates the steps, the two dozen lines that
-// launch them, the device halves of block.h with their fences, races between
-// the threads of a block, and speed. cuda_check.cu holds a GPU to the same
-// cases.
+// the threads between two barriers. That blocks may run at the same time,
+// proves cuda_check_blocks_test.cc. What it does not: how nvcc translates the
+// steps, the two dozen lines that launch them, the device halves of block.h
+// with their fences, races between the threads of a block, and speed.
+// cuda_check.cu holds a GPU to the same cases.
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_emulator.h"
 #include "tests/cuda_check_list_cases.h"
@@ -74,14 +71,6 @@ TEST(CudaStepsOnTheCpu, TopKOfAllRefusesInTheWordsOfTheCore) {
   ForEachDtype([&](auto zero) {
     TopKOfAllRefusesInTheWordsOfTheCore<decltype(zero)>(machine);
   });
-}
-
-TEST(CudaStepsOnTheCpu, BlocksMayRunAtTheSameTime) {
-  EmulatedMachine machine(/*threads=*/4);
-  TopKTakesALongListOfTensors<float>(machine);
-  TopKOfAllTakesALongListOfTensors<float>(machine);
-  TopKOfAllRefusesInTheWordsOfTheCore<float>(machine);
-  ScatterRefusesInTheWordsOfTheCore(machine);
 }
 
 TEST(CudaStepsOnTheCpu, ScatterEqualsTheCore) {

@@ -102,17 +102,17 @@ class EmulatedTopK {
   template <typename Step>
   void EachTile(const Step& step) {
     for (const auto& group : groups_) {
-      grid_.ForEachBlock(
-          group.Tiles(), cuda::topk::kThreads,
-          [&](std::int64_t number, const EmulatedBlock& block) {
-            const auto tile = static_cast<std::uint32_t>(number);
-            const int i = group.TensorOf(tile);
-            const auto shared = GarbageShared<typename Step::Shared>();
-            step(block, group.jobs[i],
-                 cuda::topk::TileAt(tile - group.first_tile[i],
-                                    group.jobs[i].tensor.n),
-                 *shared);
-          });
+      grid_.ForEachBlock(group.Tiles(), cuda::topk::kThreads,
+                         [&](std::int64_t number, const EmulatedBlock& block) {
+                           const auto tile = static_cast<std::uint32_t>(number);
+                           const int i = group.TensorOf(tile);
+                           const auto shared =
+                               GarbageShared<typename Step::Shared>();
+                           step(block, group.jobs[i],
+                                cuda::topk::TileAt(tile - group.first_tile[i],
+                                                   group.jobs[i].tensor.n),
+                                *shared);
+                         });
     }
   }
 

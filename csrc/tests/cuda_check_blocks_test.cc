@@ -1,0 +1,34 @@
+// Runs the steps of the CUDA kernels on the CPU, the blocks of a launch on
+// several threads. Under the thread sanitizer (`make sanitize`) this proves
+// that blocks meet in atomic operations only, and that the last one to arrive
+// reads nothing of the others but what they wrote before they arrived.
+#include "tests/cuda_check_cases.h"
+#include "tests/cuda_check_emulator.h"
+#include "tests/cuda_check_list_cases.h"
+#include "tests/cuda_check_scatter_cases.h"
+
+namespace fedplug::testing {
+namespace {
+
+TEST(CudaBlocksOnThreads, TopKTakesALongListOfTensors) {
+  EmulatedMachine machine(/*threads=*/4);
+  TopKTakesALongListOfTensors<float>(machine);
+}
+
+TEST(CudaBlocksOnThreads, TopKOfAllTakesALongListOfTensors) {
+  EmulatedMachine machine(/*threads=*/4);
+  TopKOfAllTakesALongListOfTensors<float>(machine);
+}
+
+TEST(CudaBlocksOnThreads, TopKOfAllRefusesInTheWordsOfTheCore) {
+  EmulatedMachine machine(/*threads=*/4);
+  TopKOfAllRefusesInTheWordsOfTheCore<float>(machine);
+}
+
+TEST(CudaBlocksOnThreads, ScatterRefusesInTheWordsOfTheCore) {
+  EmulatedMachine machine(/*threads=*/4);
+  ScatterRefusesInTheWordsOfTheCore(machine);
+}
+
+}  // namespace
+}  // namespace fedplug::testing
