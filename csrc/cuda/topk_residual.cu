@@ -2,6 +2,7 @@
 // time.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -22,17 +23,21 @@ using topk::Sharing;
 
 template <typename T, typename Step>
 __global__ void __launch_bounds__(kThreads)
-    TileKernel(const __grid_constant__ Group<T> group, const Step step) {
+    TileKernel(const __grid_constant__ Group<T> group, const Step step,
+               bool backwards) {
   __shared__ typename Step::Shared shared;
-  const int i = group.TensorOf(blockIdx.x);
+  const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int i = group.TensorOf(number);
   const Job<T>& job = group.jobs[i];
   const topk::Tile tile =
-      topk::TileAt(blockIdx.x - group.first_tile[i], job.tensor.n);
+      topk::TileAt(number - group.first_tile[i], job.tensor.n);
   step(DeviceBlock{}, job, tile, shared);
 }
 
 // A step of all groups is queued before the next step of the first: Split must
-// know whether any tensor of the whole list was non-finite.
+// know whether any tensor of the whole list was non-finite. Each step walks the
+// tiles the other way than the one before it, and so begins with what that one
+// has left in the second-level cache.
 template <typename T>
 class StreamLauncher {
  public:
@@ -42,12 +47,16 @@ class StreamLauncher {
   template <typename Step>
   void EachTile(const Step& step) {
     for (const Group<T>& group : groups_) {
-      TileKernel<<<group.Tiles(), kThreads, 0, stream_>>>(group, step);
+      TileKernel<<<group.Tiles(), kThreads, 0, stream_>>>(group, step,
+                                                          backwards_);
     }
+    std::reverse(groups_.begin(), groups_.end());
+    backwards_ = !backwards_;
   }
 
  private:
   std::vector<Group<T>> groups_;
+  bool backwards_ = false;
   cudaStream_t stream_;
 };
 
