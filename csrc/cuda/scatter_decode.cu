@@ -61,17 +61,17 @@ Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
                    std::to_string(payloads) +
                    " payloads: neither may be negative or 2^41 or more");
   }
-  if (workspace_bytes < ScatterDecodeAddWorkspaceBytes()) {
+  if (workspace_bytes < ScatterDecodeWorkspaceBytes()) {
     return invalid("the workspace has " + std::to_string(workspace_bytes) +
                    " bytes but must have " +
-                   std::to_string(ScatterDecodeAddWorkspaceBytes()));
+                   std::to_string(ScatterDecodeWorkspaceBytes()));
   }
   return {};
 }
 
 }  // namespace
 
-std::size_t ScatterDecodeAddWorkspaceBytes() { return 256; }
+std::size_t ScatterDecodeWorkspaceBytes() { return 256; }
 
 template <typename T>
 Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
@@ -98,8 +98,33 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
   return LaunchStatus("scatter_decode_add");
 }
 
+template <typename T>
+Status ScatterDecode(T* sum, std::int64_t n, const T* values,
+                     const std::int32_t* indices, std::int64_t entries,
+                     const std::int64_t* row_splits, std::int64_t payloads,
+                     const T* weights, void* workspace,
+                     std::size_t workspace_bytes, ScatterReport* report,
+                     cudaStream_t stream) {
+  if (Status status = CheckSizes(n, entries, payloads, workspace_bytes);
+      !status.ok()) {
+    return status;
+  }
+  // All bits zero are +0 in every dtype.
+  const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+  if (cudaMemsetAsync(sum, 0, bytes, stream) != cudaSuccess) {
+    return LaunchStatus("scatter_decode");
+  }
+  return ScatterDecodeAdd(sum, n, values, indices, entries, row_splits,
+                          payloads, weights, workspace, workspace_bytes, report,
+                          stream);
+}
+
 #define FEDPLUG_INSTANTIATE(T)                                         \
   template Status ScatterDecodeAdd<T>(                                 \
+      T*, std::int64_t, const T*, const std::int32_t*, std::int64_t,   \
+      const std::int64_t*, std::int64_t, const T*, void*, std::size_t, \
+      ScatterReport*, cudaStream_t);                                   \
+  template Status ScatterDecode<T>(                                    \
       T*, std::int64_t, const T*, const std::int32_t*, std::int64_t,   \
       const std::int64_t*, std::int64_t, const T*, void*, std::size_t, \
       ScatterReport*, cudaStream_t)

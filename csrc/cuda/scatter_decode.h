@@ -1,6 +1,7 @@
-// Adds sparse payloads into one dense accumulator, on a GPU. Bit for bit what
-// core/scatter_decode.h gives. All work is queued on a stream; nothing is
-// allocated and nothing waits for the GPU. Must not know TensorFlow.
+// Adds sparse payloads into one dense accumulator, or makes their dense sum, on
+// a GPU. Bit for bit what core/scatter_decode.h gives. All work is queued on a
+// stream; nothing is allocated and nothing waits for the GPU. Must not know
+// TensorFlow.
 #ifndef FEDPLUG_CUDA_SCATTER_DECODE_H_
 #define FEDPLUG_CUDA_SCATTER_DECODE_H_
 
@@ -34,8 +35,8 @@ struct ScatterReport {
   std::int64_t limit;
 };
 
-// COST: 256 bytes, whatever the call
-std::size_t ScatterDecodeAddWorkspaceBytes();
+// What both take. COST: 256 bytes, whatever the call
+std::size_t ScatterDecodeWorkspaceBytes();
 
 // Queues the checks, and the additions that happen only if all is well: the
 // same contract as the core's, on pointers to device memory. Whether it was
@@ -48,7 +49,7 @@ std::size_t ScatterDecodeAddWorkspaceBytes();
 //           BFloat16.
 // SHAPE:    accumulator[n], values[entries], indices[entries],
 //           row_splits[payloads + 1], weights[payloads] or null,
-//           workspace[ScatterDecodeAddWorkspaceBytes()], report[1]
+//           workspace[ScatterDecodeWorkspaceBytes()], report[1]
 // THREADS:  the caller's only; the result does not depend on the GPU
 // COST:     see scatter_decode_steps.h
 template <typename T>
@@ -58,6 +59,21 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         const T* weights, void* workspace,
                         std::size_t workspace_bytes, ScatterReport* report,
                         CUstream_st* stream);
+
+// Queues the same on +0 everywhere, whatever `sum` held before: the core's
+// ScatterDecode. Where a payload is refused, `sum` is without meaning.
+//
+// REQUIRES: as ScatterDecodeAdd
+// SHAPE:    sum[n], the others as for ScatterDecodeAdd
+// THREADS:  as ScatterDecodeAdd
+// COST:     as ScatterDecodeAdd, and writes each element once more
+template <typename T>
+Status ScatterDecode(T* sum, std::int64_t n, const T* values,
+                     const std::int32_t* indices, std::int64_t entries,
+                     const std::int64_t* row_splits, std::int64_t payloads,
+                     const T* weights, void* workspace,
+                     std::size_t workspace_bytes, ScatterReport* report,
+                     CUstream_st* stream);
 
 // The Status the core would have returned.
 Status ToStatus(const ScatterReport& report);

@@ -66,6 +66,11 @@ TEST(Cuda, ScatterEqualsTheCore) {
   ForEachDtype([&](auto zero) { ScatterEqualsTheCore<decltype(zero)>(gpu); });
 }
 
+TEST(Cuda, DecodeEqualsTheCore) {
+  Gpu gpu;
+  ForEachDtype([&](auto zero) { DecodeEqualsTheCore<decltype(zero)>(gpu); });
+}
+
 TEST(Cuda, ScatterRefusesInTheWordsOfTheCore) {
   Gpu gpu;
   ScatterRefusesInTheWordsOfTheCore(gpu);

@@ -163,15 +163,26 @@ class Gpu {
 
   template <typename T>
   ScatterOutput<T> Scatter(const ScatterInput<T>& input) {
+    return Decode(input, cuda::ScatterDecodeAdd<T>);
+  }
+
+  template <typename T>
+  ScatterOutput<T> Decode(const ScatterInput<T>& input) {
+    return Decode(input, cuda::ScatterDecode<T>);
+  }
+
+ private:
+  template <typename T, typename Kernel>
+  ScatterOutput<T> Decode(const ScatterInput<T>& input, Kernel kernel) {
     const DeviceArray<T> accumulator(input.accumulator);
     const DeviceArray<T> values(input.values);
     const DeviceArray<std::int32_t> indices(input.indices);
     const DeviceArray<std::int64_t> row_splits(input.row_splits);
     const DeviceArray<T> weights(input.weights);
-    const std::size_t bytes = cuda::ScatterDecodeAddWorkspaceBytes();
+    const std::size_t bytes = cuda::ScatterDecodeWorkspaceBytes();
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::ScatterReport> report(1);
-    Check(cuda::ScatterDecodeAdd(
+    Check(kernel(
         accumulator.data(), static_cast<std::int64_t>(input.accumulator.size()),
         values.data(), indices.data(),
         static_cast<std::int64_t>(input.values.size()), row_splits.data(),

@@ -79,6 +79,12 @@ TEST(CudaStepsOnTheCpu, ScatterEqualsTheCore) {
       [&](auto zero) { ScatterEqualsTheCore<decltype(zero)>(machine); });
 }
 
+TEST(CudaStepsOnTheCpu, DecodeEqualsTheCore) {
+  EmulatedMachine machine;
+  ForEachDtype(
+      [&](auto zero) { DecodeEqualsTheCore<decltype(zero)>(machine); });
+}
+
 TEST(CudaStepsOnTheCpu, ScatterRefusesInTheWordsOfTheCore) {
   EmulatedMachine machine;
   ScatterRefusesInTheWordsOfTheCore(machine);

@@ -254,6 +254,12 @@ class EmulatedMachine {
     return output;
   }
 
+  template <typename T>
+  ScatterOutput<T> Decode(ScatterInput<T> input) {
+    std::fill(input.accumulator.begin(), input.accumulator.end(), T{});
+    return Scatter(input);
+  }
+
  private:
   template <typename T>
   std::vector<cuda::TopKReport> Run(const cuda::topk::Request<T>& request,

@@ -1,5 +1,8 @@
 // What the CUDA decoding is held to. A Machine (cuda_check_cases.h) has
-//   Scatter(input)        ->  ScatterOutput
+//   Scatter(input)        ->  ScatterOutput of ScatterDecodeAdd
+//   Decode(input)         ->  ScatterOutput of ScatterDecode, which must not
+//   see
+//                             what the accumulator held
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_SCATTER_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_SCATTER_CASES_H_
 
@@ -88,6 +91,28 @@ void ScatterEqualsTheCore(Machine& machine) {
   // More payloads than a block looks up at once.
   ExpectSameAsCore(
       RandomPayloads<T>(9000, 600, 40, true, Fill::kNormal, random), machine);
+}
+
+template <typename T, typename Machine>
+void DecodeEqualsTheCore(Machine& machine) {
+  Random random(14);
+  for (const std::int64_t n : {0, 1, 33, 8193}) {
+    for (const std::int64_t payloads : {0, 3}) {
+      SCOPED_TRACE("n " + std::to_string(n) + ", payloads " +
+                   std::to_string(payloads));
+      const auto input = RandomPayloads<T>(n, payloads, n / 2 + 1, true,
+                                           Fill::kAnyFinite, random);
+      Serial serial;
+      std::vector<T> expected = input.accumulator;
+      const Status status = ScatterDecode(
+          expected.data(), n, input.values.data(), input.indices.data(),
+          static_cast<std::int64_t>(input.values.size()),
+          input.row_splits.data(), payloads, input.weights.data(), serial);
+      const ScatterOutput<T> actual = machine.Decode(input);
+      EXPECT_TRUE(status.ok() && actual.status.ok());
+      EXPECT_EQ(BitsOf(actual.accumulator), BitsOf(expected));
+    }
+  }
 }
 
 // One number changed anywhere: the same words as the core's, and nothing

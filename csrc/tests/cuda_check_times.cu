@@ -219,8 +219,7 @@ TEST(CudaTimes, ScatterDecodeAdd) {
     const DeviceArray<std::int32_t> indices(input.indices);
     const DeviceArray<std::int64_t> row_splits(input.row_splits);
     const DeviceArray<float> weights(input.weights);
-    const DeviceArray<std::byte> workspace(
-        cuda::ScatterDecodeAddWorkspaceBytes());
+    const DeviceArray<std::byte> workspace(cuda::ScatterDecodeWorkspaceBytes());
     const DeviceArray<cuda::ScatterReport> report(1);
     const double ours = MedianMicroseconds(
         [] {},
