@@ -21,7 +21,7 @@ run: setup ## Train on the digits with and without compression: table and plot i
 	$(RUN) fedplug run examples/digits.toml
 
 test: setup test-cpp test-wheel ## All tests: C++ (ctest), Python (pytest), the built wheel
-	$(RUN) pytest
+	$(RUN) pytest --numprocesses logical --maxprocesses 4
 
 test-cpp: setup
 	$(RUN) cmake --preset cpp-tests

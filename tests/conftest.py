@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 
 @pytest.fixture
@@ -14,3 +16,15 @@ def ctrl_c_is_heard() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+class _ByFile(LoadFileScheduling):
+    """A file's tests share what they build, so one process runs them; all that share a Ray cluster, too."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "ray" if nodeid.startswith("tests/runtime_ray/") else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
+    """How ``pytest --numprocesses N``, as in ``make test``, shares the tests out."""
+    return _ByFile(config, log)
