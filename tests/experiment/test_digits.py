@@ -34,7 +34,7 @@ def test_the_seed_decides() -> None:
 
 def test_too_many_clients_are_refused() -> None:
     with pytest.raises(ConfigError, match="use fewer clients or a larger dirichlet"):
-        split_by_dirichlet(LABELS, 900, 0.3, seed=0)
+        split_by_dirichlet(LABELS[::10], 90, 0.3, seed=0)
 
 
 def test_the_images_are_the_1797_digits_with_a_held_out_test_set() -> None:

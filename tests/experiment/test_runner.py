@@ -14,7 +14,7 @@ from fedplug.experiment import runner
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.stores import open_store
 
-CONFIG = """
+DENSE = """
 name = "small"
 rounds = 3
 clients_per_round = 3
@@ -24,11 +24,14 @@ clients = 6
 hidden = [16]
 [[runs]]
 name = "dense"
+"""
+SPARSE = """
 [[runs]]
 name = "sparse"
 encoder = {"*/bias" = "identity", "*" = "topk(0.05)"}
 broadcast_encoder = "topk(0.1)"
 """
+CONFIG = DENSE + SPARSE
 
 
 @pytest.fixture
@@ -116,11 +119,11 @@ def test_a_missing_matplotlib_is_told_before_the_training_and_not_after_it(
 
 
 def test_a_folder_in_use_keeps_its_description(config, tmp_path) -> None:
-    config.write_text(CONFIG.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
+    config.write_text(DENSE.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
     experiment.main(config, tmp_path / "runs")
     before = (tmp_path / "runs/small/config.json").read_bytes()
     with open_store(f"sqlite:///{tmp_path / 'runs/small/state'}"):
-        config.write_text(CONFIG, encoding="utf-8")
+        config.write_text(DENSE, encoding="utf-8")
         with pytest.raises(StoreError, match="is open elsewhere"):
             experiment.main(config, tmp_path / "runs")
     assert (tmp_path / "runs/small/config.json").read_bytes() == before
@@ -134,14 +137,14 @@ def test_a_rule_for_no_variable_is_told_before_anything_is_written(config, tmp_p
 
 
 def test_a_damaged_store_is_named_and_not_trained_on(config, tmp_path) -> None:
-    config.write_text(CONFIG.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
+    config.write_text(DENSE.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
     experiment.main(config, tmp_path / "runs")
     for segment in (tmp_path / "runs/small/state").rglob("*"):
         if segment.is_file() and "sqlite" not in segment.name and segment.stat().st_size:
             content = bytearray(segment.read_bytes())
             content[len(content) // 2] ^= 1
             segment.write_bytes(content)
-    config.write_text(CONFIG.replace("rounds = 3", "rounds = 2"), encoding="utf-8")
+    config.write_text(DENSE.replace("rounds = 3", "rounds = 2"), encoding="utf-8")
     with pytest.raises(CorruptStoreError):
         experiment.main(config, tmp_path / "runs")
 
