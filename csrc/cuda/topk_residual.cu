@@ -21,9 +21,17 @@ using topk::kThreads;
 using topk::Request;
 using topk::Sharing;
 
-template <typename T, typename Step>
+// The longest group of a long list. The drivers of CUDA 13 take large
+// arguments.
+#if CUDART_VERSION >= 13000
+constexpr int kLongGroup = topk::kMany;
+#else
+constexpr int kLongGroup = topk::kFew;
+#endif
+
+template <typename T, int kMost, typename Step>
 __global__ void __launch_bounds__(kThreads)
-    TileKernel(const __grid_constant__ Group<T> group, const Step step,
+    TileKernel(const __grid_constant__ Group<T, kMost> group, const Step step,
                bool backwards) {
   __shared__ typename Step::Shared shared;
   const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
@@ -38,15 +46,15 @@ __global__ void __launch_bounds__(kThreads)
 // know whether any tensor of the whole list was non-finite. Each step walks the
 // tiles the other way than the one before it, and so begins with what that one
 // has left in the second-level cache.
-template <typename T>
+template <typename T, int kMost>
 class StreamLauncher {
  public:
-  StreamLauncher(std::vector<Group<T>> groups, cudaStream_t stream)
+  StreamLauncher(std::vector<Group<T, kMost>> groups, cudaStream_t stream)
       : groups_(std::move(groups)), stream_(stream) {}
 
   template <typename Step>
   void EachTile(const Step& step) {
-    for (const Group<T>& group : groups_) {
+    for (const Group<T, kMost>& group : groups_) {
       TileKernel<<<group.Tiles(), kThreads, 0, stream_>>>(group, step,
                                                           backwards_);
     }
@@ -55,7 +63,7 @@ class StreamLauncher {
   }
 
  private:
-  std::vector<Group<T>> groups_;
+  std::vector<Group<T, kMost>> groups_;
   bool backwards_ = false;
   cudaStream_t stream_;
 };
@@ -112,6 +120,15 @@ Status CheckSizesOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
   return {};
 }
 
+template <int kMost, typename T>
+void QueueSteps(const Request<T>& request, NonFinitePolicy policy,
+                const topk::Workspace& layout, TopKReport* reports,
+                cudaStream_t stream) {
+  StreamLauncher<T, kMost> launcher(
+      topk::MakeGroups<kMost>(request, layout, reports), stream);
+  topk::RunSteps<T>(policy, launcher);
+}
+
 // REQUIRES: the sizes are checked
 template <typename T>
 Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
@@ -128,10 +145,11 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
   }
   const cudaError_t cleared =
       cudaMemsetAsync(layout.any_non_finite, 0, layout.zeroed_bytes, stream);
-  if (cleared == cudaSuccess) {
-    StreamLauncher<T> launcher(topk::MakeGroups(request, layout, reports),
-                               stream);
-    topk::RunSteps<T>(policy, launcher);
+  if (cleared != cudaSuccess) return LaunchStatus("topk_residual");
+  if (request.count <= topk::kFew) {
+    QueueSteps<topk::kFew>(request, policy, layout, reports, stream);
+  } else {
+    QueueSteps<kLongGroup>(request, policy, layout, reports, stream);
   }
   return LaunchStatus("topk_residual");
 }

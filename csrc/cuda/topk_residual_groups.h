@@ -37,19 +37,21 @@ struct Request {
   }
 };
 
-// As many as fit: kernel arguments may hold 4 KB.
-inline constexpr int kGroup = 28;
+// As many tensors as fit: kernel arguments may hold 4 KB, or, at a little more
+// to launch and where the toolkit and its driver can, 32 KB.
+inline constexpr int kFew = 28;
+inline constexpr int kMany = 230;
 
-// Up to kGroup tensors, whose tiles are numbered through.
-template <typename T>
+// Up to kMost tensors, whose tiles are numbered through.
+template <typename T, int kMost>
 struct Group {
   int tensors;
-  std::uint32_t first_tile[kGroup + 1];
-  Job<T> jobs[kGroup];
+  std::uint32_t first_tile[kMost + 1];
+  Job<T> jobs[kMost];
 
   std::uint32_t Tiles() const { return first_tile[tensors]; }
 
-  // The tensor a tile belongs to. COST: O(log(kGroup))
+  // The tensor a tile belongs to. COST: O(log(kMost))
   FEDPLUG_HOST_DEVICE int TensorOf(std::uint32_t tile) const {
     int low = 0;
     int high = tensors - 1;
@@ -64,7 +66,8 @@ struct Group {
     return low;
   }
 };
-static_assert(sizeof(Group<double>) <= 4000);
+static_assert(sizeof(Group<double, kFew>) <= 4000);
+static_assert(sizeof(Group<double, kMany>) <= 32700);
 
 // Cuts arrays off a piece of memory, one after the other; with none, only
 // counts.
@@ -145,17 +148,17 @@ Scope ScopeFrom(const Request<T>& request, std::int64_t i,
 }
 
 // SHAPE: reports[tensors]
-template <typename T>
-std::vector<Group<T>> MakeGroups(const Request<T>& request, Workspace workspace,
-                                 TopKReport* reports) {
+template <int kMost, typename T>
+std::vector<Group<T, kMost>> MakeGroups(const Request<T>& request,
+                                        Workspace workspace,
+                                        TopKReport* reports) {
   const bool shared = request.sharing == Sharing::kOneForAll;
-  std::vector<Group<T>> groups;
+  std::vector<Group<T, kMost>> groups;
   Scope scope = {};
   for (std::int64_t i = 0; i < request.count; ++i) {
     if (!shared || i == 0) scope = ScopeFrom(request, i, workspace);
-    if (groups.empty() || groups.back().tensors == kGroup)
-      groups.emplace_back();
-    Group<T>& group = groups.back();
+    if (groups.empty() || groups.back().tensors == kMost) groups.emplace_back();
+    Group<T, kMost>& group = groups.back();
     const TopKTensor<T>& tensor = request.tensors[i];
     group.jobs[group.tensors] = {tensor,
                                  scope,

@@ -22,8 +22,8 @@
 // reads again the sums, or, under kError in place, both addends: 4 or 5 *
 // sizeof(T) bytes. Per shortlisted entry, 2 bytes of scratch and one gather
 // from residual_out for each later step. 5 launches for float, 2 + rounds in
-// general, again for every 28 tensors. Must not know the CUDA runtime: tests
-// run these steps on the CPU.
+// general, again for every group of tensors. Must not know the CUDA runtime:
+// tests run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 

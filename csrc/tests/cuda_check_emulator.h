@@ -95,8 +95,9 @@ class EmulatedGrid {
 template <typename T>
 class EmulatedTopK {
  public:
-  EmulatedTopK(const std::vector<cuda::topk::Group<T>>& groups,
-               EmulatedGrid& grid)
+  EmulatedTopK(
+      const std::vector<cuda::topk::Group<T, cuda::topk::kFew>>& groups,
+      EmulatedGrid& grid)
       : groups_(groups), grid_(grid) {}
 
   template <typename Step>
@@ -117,7 +118,7 @@ class EmulatedTopK {
   }
 
  private:
-  const std::vector<cuda::topk::Group<T>>& groups_;
+  const std::vector<cuda::topk::Group<T, cuda::topk::kFew>>& groups_;
   EmulatedGrid& grid_;
 };
 
@@ -270,8 +271,8 @@ class EmulatedMachine {
     std::memset(memory.data(), 0, workspace.zeroed_bytes);
     auto reports =
         Garbage<cuda::TopKReport>(static_cast<std::size_t>(request.count));
-    const auto groups =
-        cuda::topk::MakeGroups(request, workspace, reports.data());
+    const auto groups = cuda::topk::MakeGroups<cuda::topk::kFew>(
+        request, workspace, reports.data());
     EmulatedTopK<T> launcher(groups, grid_);
     cuda::topk::RunSteps<T>(policy, launcher);
     return reports;
