@@ -15,12 +15,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-KERNELS = ["kernel, drop", "kernel, error", "op, error"]
+KERNELS = ["kernel, drop", "kernel, error"]
+OPS = ["op, error", "op in place, drop", "op in place, error"]
 PEERS = ["TensorFlow composite", "NumPy argpartition", "torch.topk"]
 ABOUT_TOPK = (
     "The floor is `residual += delta` in NumPy, on one thread. The kernel updates the residual in place;",
-    "the op, as Python holds its arguments, writes a new one. An empty call is one of a `tf.function` that",
-    "takes and returns as many tensors and does nothing.",
+    "the op, as Python holds its arguments, writes a new one; in place, the residual is a variable. An empty",
+    "call is one of a `tf.function` that takes and returns as many tensors and does nothing.",
 )
 NOT_RUN = "not run"
 Medians = dict[tuple[Any, ...], dict[str, float]]
@@ -51,11 +52,12 @@ def ratio(ways: dict[str, float], above: str, below: str) -> str:
     return f"{ways[above] / ways[below]:.3g}"
 
 
-def op_overhead(ways: dict[str, float]) -> str:
-    """Microseconds that the op takes beyond an empty call and the kernel."""
-    if not {"op, error", "TensorFlow call", "kernel, error"} <= ways.keys():
+def op_overhead(ways: dict[str, float], op: str) -> str:
+    """Microseconds that an op takes beyond an empty call and the kernel under the same policy."""
+    kernel = f"kernel, {op.split(', ')[1]}"
+    if not {op, "TensorFlow call", kernel} <= ways.keys():
         return NOT_RUN
-    return f"{(ways['op, error'] - ways['TensorFlow call'] - ways['kernel, error']) * 1e6:.3g}"
+    return f"{(ways[op] - ways['TensorFlow call'] - ways[kernel]) * 1e6:.3g}"
 
 
 def milliseconds(ways: dict[str, float], way: str) -> str:
@@ -63,13 +65,13 @@ def milliseconds(ways: dict[str, float], way: str) -> str:
 
 
 def topk_table(run: dict[str, Any]) -> list[str]:
-    header = ["n", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS)]
-    header += ["op beyond kernel and empty call, us"]
+    header = ["n", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS + OPS)]
+    header += [f"{op}, beyond kernel and empty call, us" for op in OPS]
     header += [f"speed-up over {way}" for way in PEERS]
     rows = [
         [f"{n:.0e}", str(share), milliseconds(ways, "floor")]
-        + [ratio(ways, way, "floor") for way in KERNELS]
-        + [op_overhead(ways)]
+        + [ratio(ways, way, "floor") for way in KERNELS + OPS]
+        + [op_overhead(ways, op) for op in OPS]
         + [ratio(ways, way, "kernel, drop") for way in PEERS]
         for (n, share), ways in medians(run, "topk", "n", "share").items()
     ]
@@ -77,9 +79,9 @@ def topk_table(run: dict[str, Any]) -> list[str]:
 
 
 def data_table(run: dict[str, Any]) -> list[str]:
-    header = ["data", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS[:2])]
+    header = ["data", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS)]
     rows = [
-        [fill, str(share), milliseconds(ways, "floor")] + [ratio(ways, way, "floor") for way in KERNELS[:2]]
+        [fill, str(share), milliseconds(ways, "floor")] + [ratio(ways, way, "floor") for way in KERNELS]
         for (fill, share), ways in medians(run, "data", "fill", "share").items()
     ]
     return table(header, rows)
@@ -192,7 +194,7 @@ def draw(run: dict[str, Any], stem: Path) -> None:
         axes.grid(True, alpha=0.3)
 
     figure, panels = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
-    for axes, way in zip(panels, KERNELS[:2], strict=True):
+    for axes, way in zip(panels, KERNELS, strict=True):
         lines(axes, way, "floor")
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_title(way)

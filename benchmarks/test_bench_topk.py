@@ -30,10 +30,14 @@ class Result(NamedTuple):
 
 
 class Way(NamedTuple):
-    """``prepare(k)`` gives the function to time; ``convert``, untimed, makes its inputs of NumPy arrays."""
+    """``prepare(k)`` gives the function to time; the others, untimed, make its inputs of NumPy arrays."""
 
     prepare: Callable[[int], Callable[[Any, Any], Result | None]]
-    convert: Callable[[np.ndarray], Any] = np.asarray
+    delta: Callable[[np.ndarray], Any] = np.asarray
+    residual: Callable[[np.ndarray], Any] = np.asarray
+
+    def inputs(self, delta: np.ndarray, residual: np.ndarray) -> tuple[Any, Any]:
+        return self.delta(delta), self.residual(residual)
 
 
 def kernel(policy: str) -> Way:
@@ -52,6 +56,10 @@ def tensor(array):
     return pytest.importorskip("tensorflow").constant(array)
 
 
+def variable(array):
+    return pytest.importorskip("tensorflow").Variable(array)
+
+
 def fused_op(k):
     tf = pytest.importorskip("tensorflow")
     from fedplug import ops
@@ -61,6 +69,20 @@ def fused_op(k):
         return ops.topk_residual(delta, residual, k, lowering="fused")
 
     return lambda delta, residual: Result(*call(delta, residual)[:3])
+
+
+def fused_op_in_place(policy: str) -> Way:
+    def prepare(k):
+        tf = pytest.importorskip("tensorflow")
+        from fedplug import ops
+
+        @tf.function(reduce_retracing=True)
+        def call(delta, residual):
+            return ops.topk_residual_update(residual, delta, k, on_nonfinite=policy, lowering="fused")
+
+        return lambda delta, residual: Result(*call(delta, residual)[:2], residual)
+
+    return Way(prepare, tensor, variable)
 
 
 def tensorflow_composite(k):
@@ -107,10 +129,12 @@ def torch_topk(k):
 WAYS = {
     "kernel, drop": kernel("drop"),
     "kernel, error": kernel("error"),
-    "op, error": Way(fused_op, tensor),
-    "TensorFlow composite": Way(tensorflow_composite, tensor),
+    "op, error": Way(fused_op, tensor, tensor),
+    "op in place, drop": fused_op_in_place("drop"),
+    "op in place, error": fused_op_in_place("error"),
+    "TensorFlow composite": Way(tensorflow_composite, tensor, tensor),
     "NumPy argpartition": Way(numpy_argpartition),
-    "torch.topk": Way(torch_topk, torch_tensor),
+    "torch.topk": Way(torch_topk, torch_tensor, torch_tensor),
 }
 
 
@@ -137,7 +161,11 @@ def copy_only(k):
     return lambda delta, residual: np.copyto(residual, delta)
 
 
-FLOORS = {"floor": Way(add_only), "memcpy": Way(copy_only), "TensorFlow call": Way(empty_call, tensor)}
+FLOORS = {
+    "floor": Way(add_only),
+    "memcpy": Way(copy_only),
+    "TensorFlow call": Way(empty_call, tensor, tensor),
+}
 SLOW = ("TensorFlow composite", "NumPy argpartition", "torch.topk")
 
 
@@ -167,10 +195,9 @@ def assert_selects(result: Result, update: Update, k: int) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_selects_the_largest_entries(way):
     n, k = 20_000, 300
-    prepare, convert = WAYS[way]
     update = updates(n)[0]
-    call = prepare(k)
-    assert_selects(call(convert(update.delta), convert(update.residual.copy())), update, k)
+    call = WAYS[way].prepare(k)
+    assert_selects(call(*WAYS[way].inputs(update.delta, update.residual.copy())), update, k)
 
 
 @pytest.mark.parametrize("way", [*FLOORS, *WAYS])
@@ -180,7 +207,7 @@ def test_time(benchmark, n, share, way):
     k = int(n * share)
     benchmark.group = f"top-k, n = {n}, k / n = {share}"
     benchmark.extra_info.update(topic="topk", n=n, share=share, way=way)
-    prepare, convert = (FLOORS | WAYS)[way]
+    timed = (FLOORS | WAYS)[way]
     delta, residual = np.empty(n, np.float32), np.empty(n, np.float32)
     turns = itertools.cycle(updates(n))
     last: list[Update] = []
@@ -189,12 +216,12 @@ def test_time(benchmark, n, share, way):
         last[:] = [next(turns)]
         np.copyto(delta, last[0].delta)
         np.copyto(residual, last[0].residual)
-        inputs = convert(delta), convert(residual)
+        inputs = timed.inputs(delta, residual)
         _ = [np.asarray(array).max() for array in inputs]  # in the cache again, if they fit
         return inputs, {}
 
     rounds = 3 if way in SLOW else min(101, 300_000_000 // n)
-    call = prepare(k)
+    call = timed.prepare(k)
     result = benchmark.pedantic(call, setup=next_update, rounds=rounds, warmup_rounds=1)
     if way not in FLOORS:
         assert_selects(result, last[0], k)

@@ -2,9 +2,9 @@
 
 The twins of value codes and containers are with those who use them, in `fedplug.encoders`.
 
-Functional: arguments are never changed. Nothing here is differentiable. Importing this package loads no
-shared object; the op library is loaded when the first fused op is built. Must not know TFF, encoders or
-stores.
+Functional: arguments are never changed, but the variables of what ends in ``_update``. Nothing here is
+differentiable. Importing this package loads no shared object; the op library is loaded when the first fused
+op is built. Must not know TFF, encoders or stores.
 """
 
 from __future__ import annotations
@@ -15,11 +15,17 @@ from fedplug.ops.container import frame, unframe
 from fedplug.ops.draw import draw_indices
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
-from fedplug.ops.scatter import scatter_decode, scatter_decode_add
+from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.sign import SignCode, sign_residual
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
+from fedplug.ops.topk_update import (
+    TopKUpdate,
+    TopKUpdateMany,
+    topk_residual_update,
+    topk_residual_update_many,
+)
 from fedplug.ops.value_code import ValueForm, decode_values, encode_values
 
 __all__ = [
@@ -29,6 +35,8 @@ __all__ = [
     "SignCode",
     "TopK",
     "TopKOfAll",
+    "TopKUpdate",
+    "TopKUpdateMany",
     "ValueForm",
     "available",
     "crc32",
@@ -44,10 +52,13 @@ __all__ = [
     "resolve_lowering",
     "scatter_decode",
     "scatter_decode_add",
+    "scatter_decode_update",
     "sign_residual",
     "threshold_residual",
     "topk_residual",
     "topk_residual_of_all",
+    "topk_residual_update",
+    "topk_residual_update_many",
     "unframe",
     "use_lowering",
 ]

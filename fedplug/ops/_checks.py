@@ -10,18 +10,23 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.errors import UnknownNameError
+
 __all__ = [
     "after",
     "as_int64",
     "require",
     "require_equal_shapes",
     "require_floating",
+    "require_policy",
+    "require_variable",
     "require_vectors",
     "same_shape",
 ]
 
 
 _FLOATING = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
+_POLICIES = ("error", "drop")
 
 
 def require(condition: Any, message: str, *details: Any) -> Any:
@@ -57,6 +62,20 @@ def require_floating(**tensors: Any) -> None:
         if tensor.dtype not in _FLOATING:
             known = ", ".join(dtype.name for dtype in _FLOATING)
             raise TypeError(f"{name} must be one of {known}, not {tensor.dtype.name}")
+
+
+def require_variable(**variables: Any) -> None:
+    """Raises TypeError unless every argument is a variable of one of the dtypes the ops are made for."""
+    for name, variable in variables.items():
+        if not isinstance(variable, tf.Variable):
+            raise TypeError(f"{name} must be a tf.Variable, not a {type(variable).__name__}")
+    require_floating(**variables)
+
+
+def require_policy(on_nonfinite: str) -> None:
+    """Raises UnknownNameError unless this is what may be done about a sum that is NaN or infinite."""
+    if on_nonfinite not in _POLICIES:
+        raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
 
 
 def require_vectors(**tensors: Any) -> None:

@@ -13,14 +13,16 @@ from fedplug.ops._checks import (
     require,
     require_equal_shapes,
     require_floating,
+    require_variable,
     require_vectors,
 )
 from fedplug.ops.lowering import resolve_lowering
 
-__all__ = ["scatter_decode", "scatter_decode_add"]
+__all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
 
 tf.no_gradient("Fedplug>ScatterDecode")
 tf.no_gradient("Fedplug>ScatterDecodeAdd")
+tf.no_gradient("Fedplug>ResourceScatterDecodeAdd")
 
 _MAX_SIZE = 2**31 - 1
 
@@ -71,6 +73,48 @@ def scatter_decode_add(
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_scatter_decode_add(accumulator, *payloads)
     return _twin(accumulator, *payloads)
+
+
+def scatter_decode_update(
+    accumulator: tf.Variable,
+    values: Any,
+    indices: Any,
+    row_splits: Any,
+    weights: Any = None,
+    *,
+    lowering: str | None = None,
+) -> Any:
+    """Does what `scatter_decode_add` does, and leaves the sum in the variable.
+
+    The compiled op locks the variable and adds in its buffer, or in a copy if somebody still holds what was
+    read from it before; that never changes. After an error the variable is what it was. The twin reads, and
+    assigns.
+
+    Args:
+        accumulator: The dense sum so far; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
+            float16.
+        values: As for `scatter_decode_add`, and so are the other arguments.
+        indices: See there.
+        row_splits: See there.
+        weights: See there.
+        lowering: See there.
+
+    Returns:
+        Where a graph is being built, the operation; ``tf.function`` runs it in its turn. Eagerly None.
+
+    Raises:
+        TypeError: ``accumulator`` is no variable, or not of one of these dtypes.
+        ValueError: Static shapes do not fit together.
+        UnknownNameError: ``lowering`` is not one of the words.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.FailedPreconditionError: When run: the variable is not initialized.
+        tf.errors.InvalidArgumentError: When run: what `scatter_decode_add` refuses.
+    """
+    require_variable(accumulator=accumulator)
+    payloads = _payloads(tf.convert_to_tensor(values, accumulator.dtype), indices, row_splits, weights)
+    if resolve_lowering(lowering) == "fused":
+        return _loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
+    return accumulator.assign(_twin(accumulator.read_value(), *payloads), read_value=False)
 
 
 def scatter_decode(

@@ -1,4 +1,7 @@
-"""Top-k sparsification with error feedback: compiled ops and their twins. Must not know what a payload is."""
+"""Top-k sparsification with error feedback: compiled ops and their twins. Must not know what a payload is.
+
+The same where the residual is a variable: `fedplug.ops.topk_update`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,20 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from fedplug.errors import ArgumentError, UnknownNameError
+from fedplug.errors import ArgumentError
 from fedplug.ops import _loader
-from fedplug.ops._checks import after, as_int64, require, require_equal_shapes, require_floating, same_shape
+from fedplug.ops._checks import (
+    after,
+    as_int64,
+    require,
+    require_equal_shapes,
+    require_floating,
+    require_policy,
+    same_shape,
+)
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["TopK", "TopKOfAll", "topk_residual", "topk_residual_of_all"]
-
-_POLICIES = ("error", "drop")
 
 tf.no_gradient("Fedplug>TopKResidual")
 tf.no_gradient("Fedplug>TopKResidualOfAll")
@@ -89,7 +98,7 @@ def topk_residual(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
-    _require_policy(on_nonfinite)
+    require_policy(on_nonfinite)
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
     require_floating(delta=delta)
@@ -130,7 +139,7 @@ def topk_residual_of_all(
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, shapes differ, or a sum is not finite.
     """
-    _require_policy(on_nonfinite)
+    require_policy(on_nonfinite)
     if not deltas or len(deltas) != len(residuals):
         raise ArgumentError(
             f"there are {len(deltas)} deltas and {len(residuals)} residuals; give at least one, and as many "
@@ -149,11 +158,6 @@ def topk_residual_of_all(
         op = _loader.library().fedplug_top_k_residual_of_all
         return TopKOfAll(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
     return _twin_of_all(deltas, residuals, k, on_nonfinite)
-
-
-def _require_policy(on_nonfinite: str) -> None:
-    if on_nonfinite not in _POLICIES:
-        raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
 
 
 def _twin_of_all(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> TopKOfAll:

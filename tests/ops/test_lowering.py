@@ -30,14 +30,23 @@ VECTOR, BYTES, INDICES = (
     tf.TensorSpec([None], tf.uint8),
     tf.TensorSpec([None], tf.int32),
 )
+VARIABLE = tf.Variable(tf.zeros(9))
+
+
+def add_to_variable(values, indices):
+    ops.scatter_decode_update(VARIABLE, values, indices, [0, 3])
+
+
 CALLS = {
     "Fedplug>TopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
+    "Fedplug>ResourceTopKResidual": (lambda d: ops.topk_residual_update(VARIABLE, d, 3), VECTOR),
     "Fedplug>ThresholdResidual": (lambda d: ops.threshold_residual(d, d, 1.0), VECTOR),
     "Fedplug>ScatterDecodeAdd": (
         lambda v, i: ops.scatter_decode_add(tf.zeros(9), v, i, [0, 3]),
         VECTOR,
         INDICES,
     ),
+    "Fedplug>ResourceScatterDecodeAdd": (add_to_variable, VECTOR, INDICES),
     "Fedplug>ScatterDecode": (lambda v, i: ops.scatter_decode(9, v, i, [0, 3]), VECTOR, INDICES),
     "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), INDICES),
     "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),

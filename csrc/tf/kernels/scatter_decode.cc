@@ -1,5 +1,5 @@
-// Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode on the CPU: check,
-// allocate, call the core.
+// Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
+// Fedplug>ScatterDecode on the CPU: check, allocate, call the core.
 #include "core/scatter_decode.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/scatter_decode_inputs.h"
 #include "tf/kernels/status.h"
+#include "tf/kernels/variables.h"
 
 namespace fedplug {
 namespace {
@@ -20,6 +21,14 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
+
+// What is added to, where it is not in its place yet.
+template <typename T>
+void CopyUnlessShared(const Tensor& accumulator, Tensor* sum) {
+  if (sum->SharesBufferWith(accumulator)) return;
+  std::copy_n(accumulator.flat<T>().data(), accumulator.NumElements(),
+              sum->flat<T>().data());
+}
 
 // Calls `decode`, one of the two of the core, with the payloads.
 template <typename T, typename Decode>
@@ -49,12 +58,29 @@ class ScatterDecodeAddOp : public OpKernel {
     Tensor* sum;
     OP_REQUIRES_OK(context, ForwardInputOrAllocateOutput(
                                 context, 0, 0, accumulator.shape(), &sum));
-    if (!sum->SharesBufferWith(accumulator)) {
-      std::copy_n(accumulator.flat<T>().data(), accumulator.NumElements(),
-                  sum->flat<T>().data());
-    }
+    CopyUnlessShared<T>(accumulator, sum);
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeInto<T>(
                                 sum, context, ScatterDecodeAdd<CoreType<T>>)));
+  }
+};
+
+template <typename T>
+class ResourceScatterDecodeAddOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckPayloadInputs(context));
+    LockedVariables accumulator;
+    OP_REQUIRES_OK(
+        context,
+        accumulator.Lock(context, 0, 1, tensorflow::DataTypeToEnum<T>::value));
+    Tensor* sum;
+    OP_REQUIRES_OK(context, accumulator.ForwardOrAllocate(context, 0, &sum));
+    CopyUnlessShared<T>(accumulator.Value(0), sum);
+    OP_REQUIRES_OK(context, ToTensorFlow(DecodeInto<T>(
+                                sum, context, ScatterDecodeAdd<CoreType<T>>)));
+    accumulator.Commit();
   }
 };
 
@@ -75,14 +101,18 @@ class ScatterDecodeOp : public OpKernel {
   }
 };
 
-#define FEDPLUG_REGISTER(T)                                   \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")    \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),        \
-                          ScatterDecodeAddOp<T>);             \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")       \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),        \
+#define FEDPLUG_REGISTER(T)                                        \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")         \
+                              .Device(tensorflow::DEVICE_CPU)      \
+                              .TypeConstraint<T>("T"),             \
+                          ScatterDecodeAddOp<T>);                  \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ResourceScatterDecodeAdd") \
+                              .Device(tensorflow::DEVICE_CPU)      \
+                              .TypeConstraint<T>("T"),             \
+                          ResourceScatterDecodeAddOp<T>);          \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")            \
+                              .Device(tensorflow::DEVICE_CPU)      \
+                              .TypeConstraint<T>("T"),             \
                           ScatterDecodeOp<T>)
 FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER

@@ -1,5 +1,5 @@
-// Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode on a GPU: check, allocate,
-// queue on the op's stream.
+// Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
+// Fedplug>ScatterDecode on a GPU: check, allocate, queue on the op's stream.
 #include <cstdint>
 
 #include "core/scatter_decode.h"
@@ -12,6 +12,7 @@
 #include "tf/kernels/inputs.h"
 #include "tf/kernels/scatter_decode_inputs.h"
 #include "tf/kernels/status.h"
+#include "tf/kernels/variables.h"
 
 namespace fedplug {
 namespace {
@@ -19,6 +20,15 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
+
+// What is added to, where it is not in its place yet.
+template <typename T>
+Status CopyUnlessShared(const Tensor& accumulator, Tensor* sum,
+                        CUstream_st* stream) {
+  if (sum->SharesBufferWith(accumulator)) return {};
+  return cuda::QueueCopy(MutableElements<T>(sum), Elements<T>(accumulator),
+                         accumulator.TotalBytes(), stream);
+}
 
 // Queues `decode`, one of the two of csrc/cuda, with the payloads, and waits
 // for what the GPU has to say of them: the op may have to fail.
@@ -59,14 +69,31 @@ class ScatterDecodeAddGpuOp : public OpKernel {
     Tensor* sum;
     OP_REQUIRES_OK(context, context->forward_input_or_allocate_output(
                                 {0}, 0, accumulator.shape(), &sum));
-    if (!sum->SharesBufferWith(accumulator)) {
-      OP_REQUIRES_OK(context,
-                     ToTensorFlow(cuda::QueueCopy(
-                         MutableElements<T>(sum), Elements<T>(accumulator),
-                         accumulator.TotalBytes(), StreamOf(context))));
-    }
+    OP_REQUIRES_OK(context, ToTensorFlow(CopyUnlessShared<T>(
+                                accumulator, sum, StreamOf(context))));
     OP_REQUIRES_OK(context, DecodeInto<T>(sum, context,
                                           cuda::ScatterDecodeAdd<CoreType<T>>));
+  }
+};
+
+template <typename T>
+class ResourceScatterDecodeAddGpuOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    OP_REQUIRES_OK(context, CheckPayloadInputs(context));
+    LockedVariables accumulator;
+    OP_REQUIRES_OK(
+        context,
+        accumulator.Lock(context, 0, 1, tensorflow::DataTypeToEnum<T>::value));
+    Tensor* sum;
+    OP_REQUIRES_OK(context, accumulator.ForwardOrAllocate(context, 0, &sum));
+    OP_REQUIRES_OK(context, ToTensorFlow(CopyUnlessShared<T>(
+                                accumulator.Value(0), sum, StreamOf(context))));
+    OP_REQUIRES_OK(context, DecodeInto<T>(sum, context,
+                                          cuda::ScatterDecodeAdd<CoreType<T>>));
+    accumulator.Commit();
   }
 };
 
@@ -87,15 +114,20 @@ class ScatterDecodeGpuOp : public OpKernel {
   }
 };
 
-#define FEDPLUG_REGISTER(T)                                   \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")    \
-                              .Device(tensorflow::DEVICE_GPU) \
-                              .TypeConstraint<T>("T"),        \
-                          ScatterDecodeAddGpuOp<T>);          \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")       \
-                              .Device(tensorflow::DEVICE_GPU) \
-                              .HostMemory("size")             \
-                              .TypeConstraint<T>("T"),        \
+#define FEDPLUG_REGISTER(T)                                        \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")         \
+                              .Device(tensorflow::DEVICE_GPU)      \
+                              .TypeConstraint<T>("T"),             \
+                          ScatterDecodeAddGpuOp<T>);               \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ResourceScatterDecodeAdd") \
+                              .Device(tensorflow::DEVICE_GPU)      \
+                              .HostMemory("accumulator")           \
+                              .TypeConstraint<T>("T"),             \
+                          ResourceScatterDecodeAddGpuOp<T>);       \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")            \
+                              .Device(tensorflow::DEVICE_GPU)      \
+                              .HostMemory("size")                  \
+                              .TypeConstraint<T>("T"),             \
                           ScatterDecodeGpuOp<T>)
 FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER

@@ -1,5 +1,5 @@
-// What Fedplug>TopKResidual and Fedplug>TopKResidualOfAll ask of their
-// attribute and their inputs, on any device.
+// What Fedplug>TopKResidual and those like it for lists and variables ask of
+// their attribute and their inputs, on any device.
 #ifndef FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
 #define FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
 
@@ -34,18 +34,25 @@ inline tensorflow::Status CheckTopKElements(std::int64_t n) {
   return tensorflow::errors::InvalidArgument("n = ", n, " is not in [0, 2^31)");
 }
 
+// Of tensor t of a list.
+inline tensorflow::Status CheckTopKListInput(
+    int t, const tensorflow::Tensor& delta,
+    const tensorflow::Tensor& residual) {
+  if (delta.shape() == residual.shape()) return tensorflow::OkStatus();
+  return tensorflow::errors::InvalidArgument(
+      "delta ", t, " has shape ", delta.shape().DebugString(),
+      " but its residual has ", residual.shape().DebugString(),
+      "; the two must be equal");
+}
+
 // *n is the number of elements of all tensors of the list together.
 inline tensorflow::Status CheckTopKListInputs(
     const tensorflow::OpInputList& deltas,
     const tensorflow::OpInputList& residuals, std::int64_t* n) {
   *n = 0;
   for (int t = 0; t < deltas.size(); ++t) {
+    TF_RETURN_IF_ERROR(CheckTopKListInput(t, deltas[t], residuals[t]));
     *n += deltas[t].NumElements();
-    if (deltas[t].shape() == residuals[t].shape()) continue;
-    return tensorflow::errors::InvalidArgument(
-        "delta ", t, " has shape ", deltas[t].shape().DebugString(),
-        " but its residual has ", residuals[t].shape().DebugString(),
-        "; the two must be equal");
   }
   return CheckTopKElements(*n);
 }

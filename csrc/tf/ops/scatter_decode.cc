@@ -1,7 +1,9 @@
-// Declares Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode: types, shapes,
-// documentation. Must not know how they are computed.
+// Declares Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
+// Fedplug>ScatterDecode: types, shapes, documentation. Must not know how they
+// are computed.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tf/ops/variables.h"
 
 namespace fedplug {
 namespace {
@@ -28,6 +30,12 @@ tensorflow::Status ScatterDecodeAddShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(CheckPayloadShapes(c));
   c->set_output(0, c->input(0));
   return tensorflow::OkStatus();
+}
+
+tensorflow::Status ResourceScatterDecodeAddShape(InferenceContext* c) {
+  ShapeHandle accumulator;
+  TF_RETURN_IF_ERROR(ShapeOfVariable(c, 0, &accumulator));
+  return CheckPayloadShapes(c);
 }
 
 tensorflow::Status ScatterDecodeShape(InferenceContext* c) {
@@ -67,6 +75,32 @@ indices: Their places in the flattened accumulator, strictly ascending within a 
 row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
 weights: The factor of each payload. Shape [p].
 sum: The new accumulator. Shape [S].
+)doc");
+
+REGISTER_OP("Fedplug>ResourceScatterDecodeAdd")
+    .Input("accumulator: resource")
+    .Input("values: T")
+    .Input("indices: int32")
+    .Input("row_splits: int64")
+    .Input("weights: T")
+    .Attr("T: {float, double, bfloat16, half}")
+    .SetIsStateful()
+    .SetShapeFn(ResourceScatterDecodeAddShape)
+    .Doc(R"doc(
+Adds p sparse payloads into a variable, in place: afterwards it holds what ScatterDecodeAdd gives.
+
+The variable is locked meanwhile. What was read from it before, and is still held, does not change: it gets a new buffer
+then. After an error it is what it was.
+
+Errors (FailedPrecondition): the variable is not initialized.
+
+Errors (InvalidArgument): the variable is not one of T; those of ScatterDecodeAdd.
+
+accumulator: A variable with the dense sum so far. Shape [S], any shape of n elements.
+values: The values of all payloads, one payload after the other. Shape [e].
+indices: Their places in the flattened accumulator, strictly ascending within a payload. Shape [e].
+row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
+weights: The factor of each payload. Shape [p].
 )doc");
 
 REGISTER_OP("Fedplug>ScatterDecode")

@@ -1,0 +1,74 @@
+// Fedplug>ResourceTopKResidual on the CPU: lock, check, allocate, call the
+// core.
+#include "tf/kernels/resource_topk_residual.h"
+
+#include <cstdint>
+
+#include "core/topk_residual.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/register_types.h"
+#include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
+#include "tf/kernels/parallel.h"
+#include "tf/kernels/status.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+template <typename T>
+class ResourceTopKResidualOp : public OpKernel {
+ public:
+  explicit ResourceTopKResidualOp(OpKernelConstruction* context)
+      : OpKernel(context) {
+    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    ResourceTopKResidualCall<T> call;
+    OP_REQUIRES_OK(context, call.Prepare(context));
+
+    const TensorShape selected({call.NumSelected()});
+    const auto splits = static_cast<std::int64_t>(call.updates.size() + 1);
+    Tensor *values, *indices, *row_splits, *non_finite_tensor;
+    OP_REQUIRES_OK(context, AllocateOutput(context, 0, selected, &values));
+    OP_REQUIRES_OK(context, AllocateOutput(context, 1, selected, &indices));
+    OP_REQUIRES_OK(context, context->allocate_output(2, {splits}, &row_splits));
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(3, {}, &non_finite_tensor));
+
+    IntraOpPool pool(context);
+    const auto select = [&](auto kernel, const auto& k) {
+      return kernel(call.updates, k, policy_, pool, MutableElements<T>(values),
+                    indices->flat<std::int32_t>().data(),
+                    row_splits->flat<std::int64_t>().data(),
+                    non_finite_tensor->flat<std::int64_t>().data());
+    };
+    OP_REQUIRES_OK(
+        context,
+        ToTensorFlow(
+            call.counts.of_each
+                ? select(TopKResidualOfEach<CoreType<T>>, call.counts.ks)
+                : select(TopKResidualOfAll<CoreType<T>>, call.counts.ks[0])));
+    call.residuals.Commit();
+  }
+
+ private:
+  NonFinitePolicy policy_;
+};
+
+#define FEDPLUG_REGISTER(T)                                    \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ResourceTopKResidual") \
+                              .Device(tensorflow::DEVICE_CPU)  \
+                              .TypeConstraint<T>("T"),         \
+                          ResourceTopKResidualOp<T>)
+FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+#undef FEDPLUG_REGISTER
+
+}  // namespace
+}  // namespace fedplug

@@ -1,0 +1,54 @@
+// Variables that an op updates in place, as TensorFlow's optimizers do, on any
+// device. Must not know any kernel.
+#ifndef FEDPLUG_TF_KERNELS_VARIABLES_H_
+#define FEDPLUG_TF_KERNELS_VARIABLES_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_var.h"
+#include "tensorflow/core/platform/mutex.h"
+
+namespace fedplug {
+
+// Locked for writing from Lock() until this is gone; so nobody reads a
+// variable, or begins to share its buffer, while it is written to.
+class LockedVariables {
+ public:
+  // The variables that the inputs [first, first + count) are handles of. All
+  // ops lock in the same order, so that no two wait for each other.
+  //
+  // Errors: FailedPrecondition where one has no value yet; InvalidArgument
+  // where it is not one of this type, or is listed twice.
+  tensorflow::Status Lock(tensorflow::OpKernelContext* context, int first,
+                          int count, tensorflow::DataType type);
+
+  // REQUIRES: Lock() was OK; before Commit(), the value before the update
+  const tensorflow::Tensor& Value(int i) const {
+    return *variables_[static_cast<std::size_t>(i)]->tensor();
+  }
+
+  // Where the new value goes: into the variable's own buffer or, where somebody
+  // still holds what was read from it, into one that holds nothing yet. What
+  // was read does not change.
+  tensorflow::Status ForwardOrAllocate(tensorflow::OpKernelContext* context,
+                                       int i, tensorflow::Tensor** new_value);
+
+  // Gives the variables the values that are not in them already.
+  void Commit();
+
+ private:
+  struct Allocated {
+    tensorflow::Var* variable;
+    tensorflow::Tensor value;
+  };
+
+  std::vector<tensorflow::core::RefCountPtr<tensorflow::Var>> variables_;
+  std::vector<tensorflow::mutex_lock> locks_;  // released before what they lock
+  std::vector<Allocated> allocated_;
+};
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_TF_KERNELS_VARIABLES_H_
