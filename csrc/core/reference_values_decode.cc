@@ -1,5 +1,6 @@
 // The reference of the decoders of values: line by line what value_code.h says.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -83,7 +84,7 @@ std::optional<std::vector<T>> DecodeValues(
   for (T& scale : q.scales) {
     std::memcpy(&scale, bytes.data() + at, sizeof(T));
     at += sizeof(T);
-    if (!IsFinite(scale) || Widen(scale) < 0) return std::nullopt;
+    if (!IsFinite(scale) || std::signbit(Widen(scale))) return std::nullopt;
   }
   q.levels = code.form == ValueForm::kTernGrad
                  ? UnpackTrits(bytes, at)

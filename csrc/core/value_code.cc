@@ -222,7 +222,8 @@ template <typename T>
 Status CheckScales(const Job<T>& job, const std::uint8_t* data) {
   for (std::int64_t block = 0; block < job.layout.scales; ++block) {
     const WideOf<T> scale = ReadScale(job, data, block);
-    if (!IsFinite(scale) || !(scale >= 0)) {
+    // -0 is 0 as well, and would be a second code for the same values.
+    if (!IsFinite(scale) || ToBits(scale) != MagnitudeKey(scale)) {
       return Corrupt("scale " + std::to_string(block) +
                      " is negative or not finite");
     }

@@ -91,9 +91,10 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
 
 // The inverse, for bytes that nobody vouches for: refuses (kDataLoss) what
 // EncodeValues does not write with this code for so many values: another
-// length or header, scales that are negative or not finite, levels that do not
-// exist, unused bits that are set, casts that are not finite. So what is
-// decoded is finite. `values` then holds anything.
+// length or header, scales that are negative (-0 included) or not finite,
+// levels that do not exist, unused bits that are set, casts that are not
+// finite. So what is decoded is finite. That scales and levels are those which
+// EncodeValues would choose is not checked. `values` then holds anything.
 //
 // REQUIRES: 0 <= count < 2^31 (checked); `data` does not overlap `values`
 // SHAPE:    data[bytes], values[count]

@@ -145,6 +145,23 @@ TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
   EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));  // NaN
 }
 
+TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
+  Serial serial;
+  std::vector<float> back(3);
+  for (const ValueCode& code : kCodes) {
+    if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16)
+      continue;
+    auto bytes = Encoded(std::vector<float>(3), code, 0, serial);
+    EXPECT_TRUE(Decode(bytes, code, serial, &back).ok());
+    const std::size_t header = code.form == ValueForm::kQsgd         ? 2
+                               : code.form == ValueForm::kBlockwise8 ? 1
+                                                                     : 0;
+    bytes[header + 3] = 0x80;
+    EXPECT_TRUE(Decode(bytes, code, serial, &back).code() ==
+                StatusCode::kDataLoss);
+  }
+}
+
 TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 1, 4}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 9, 4}).ok());

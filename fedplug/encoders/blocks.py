@@ -67,9 +67,14 @@ def times_scales(relative: tf.Tensor, scales: tf.Tensor, size: int) -> tf.Tensor
 
 
 def scales_from_bytes(data: tf.Tensor, dtype: tf.DType, what: str) -> tf.Tensor:
-    """Scales that were written by `tensor_bytes.to_bytes`; refuses those that are negative or not finite."""
+    """Scales that were written by `tensor_bytes.to_bytes`; refuses those that are negative or not finite.
+
+    -0 counts as negative, or zeros would have two codes.
+    """
     scales = tensor_bytes.from_bytes(data, dtype)
-    with require(tf.reduce_all(tf.math.is_finite(scales) & (scales >= 0)), f"a scale of {what} is not valid"):
+    positive = data[dtype.size - 1 :: dtype.size] < 0x80  # the highest bit of the last byte is the sign
+    valid = tf.reduce_all(tf.math.is_finite(scales)) & tf.reduce_all(positive)
+    with require(valid, f"a scale of {what} is not valid"):
         return tf.identity(scales)
 
 

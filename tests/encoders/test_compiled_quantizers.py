@@ -81,6 +81,15 @@ def test_a_value_that_is_not_finite_is_refused(quantizer, number, lowering):
         quantizer.quantize(tf.constant([1, number, 2], tf.float32), ROUND)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("quantizer", [QSGD(), Blockwise8(), TernGrad(), Sign()], ids=repr)
+def test_the_other_zero_is_refused_as_a_scale(quantizer, dtype):
+    code = bytearray(quantizer.quantize(tf.zeros([5], dtype), ROUND)["code"].numpy())
+    header_bytes = {"qsgd": 2, "blockwise8": 1}.get(quantizer.name, 0)
+    code[header_bytes + dtype.size - 1] = 0x80
+    assert both(quantizer.from_bytes, as_tensor(code), 5, dtype) == [None, None]
+
+
 def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them():
     with pytest.raises(tf.errors.InvalidArgumentError, match="2147483647 values take 268435460 bytes, not 3"):
         ops.decode_values(tf.zeros([3], tf.uint8), 2**31 - 1, "sign", dtype=tf.float32)

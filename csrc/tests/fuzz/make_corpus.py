@@ -44,6 +44,9 @@ def values():
             dtype, count = DTYPES.index(golden["dtype"]), int(np.prod(golden["shape"]))
             head = struct.pack("<4BHB", FORMS.index(form), config.get("bits", 8), block, dtype, count, 0)
             yield f"{form}-{path.stem}", head + bytes(body)
+    for form in ["terngrad", "sign"]:
+        zeros = struct.pack("<4BHB", FORMS.index(form), 8, 0, DTYPES.index("float32"), 1, 0)
+        yield f"{form}-minus-zero", zeros + struct.pack("<fB", -0.0, {"terngrad": 121, "sign": 1}[form])
 
 
 def index_codes():
