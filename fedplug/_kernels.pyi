@@ -6,6 +6,8 @@ from numpy.typing import NDArray
 
 from fedplug.kernels.container import ByteBuffer
 
+built_from: str
+
 def topk_residual(
     delta: NDArray[Any],
     residual: NDArray[Any],

@@ -1,4 +1,4 @@
-"""Where a compiled op library is, and which TensorFlow it was built for; loads nothing.
+"""Where a compiled op library is, and what it was built for and from; loads nothing.
 
 An op library works only with the TensorFlow it was compiled against; with another one it crashes or, worse,
 does not. So every build writes a record next to the library, which is read before anything is loaded. Must
@@ -12,10 +12,19 @@ import importlib.util
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from fedplug.errors import OpLibraryError
 
-__all__ = ["BUILD_RECORD", "find", "folders_of", "installed_tensorflow", "rebuild", "require_built_for"]
+__all__ = [
+    "BUILD_RECORD",
+    "built_from",
+    "find",
+    "folders_of",
+    "installed_tensorflow",
+    "rebuild",
+    "require_built_for",
+]
 
 BUILD_RECORD = "build_info.json"
 
@@ -58,7 +67,7 @@ def require_built_for(path: Path, tensorflow: str) -> None:
     """
     record = path.with_name(BUILD_RECORD)
     try:
-        built_for = json.loads(record.read_text(encoding="utf-8"))["tensorflow"]
+        built_for = _read(record)["tensorflow"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OpLibraryError(
             f"{record} does not say which TensorFlow {path.name} was built for ({error!r})"
@@ -67,6 +76,18 @@ def require_built_for(path: Path, tensorflow: str) -> None:
         raise OpLibraryError(
             f"{path} was built for TensorFlow {built_for}, but TensorFlow {tensorflow} is installed"
         )
+
+
+def built_from(path: Path) -> str | None:
+    """The fingerprint of the sources of the library at ``path``, see `fedplug.built_from`; None: unknown."""
+    try:
+        return str(_read(path.with_name(BUILD_RECORD))["built_from"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read(record: Path) -> Any:
+    return json.loads(record.read_text(encoding="utf-8"))
 
 
 def installed_tensorflow() -> str | None:

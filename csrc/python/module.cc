@@ -21,6 +21,7 @@ void RegisterSystem(pybind11::module_& module);
 
 PYBIND11_MODULE(_kernels, module) {
   module.doc() = "The compiled kernels; use them through fedplug.kernels.";
+  module.attr("built_from") = FEDPLUG_BUILT_FROM;
   fedplug::python::RegisterTopKResidual(module);
   fedplug::python::RegisterThresholdResidual(module);
   fedplug::python::RegisterScatterDecode(module);

@@ -16,16 +16,19 @@ keeps.
 
 from __future__ import annotations
 
+from fedplug.built_from import require_current
 from fedplug.errors import OpLibraryError
 
 try:
     # First, so that every module below finds it.
-    from fedplug import _kernels  # noqa: F401
+    from fedplug import _kernels
 except ImportError as error:
     raise OpLibraryError(
         f"the compiled module fedplug._kernels cannot be loaded ({error}); "
         "run `make setup` in a source tree, or reinstall fedplug"
     ) from error
+else:
+    require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
 from fedplug.kernels.container import crc32, pack_container, unpack_container
 from fedplug.kernels.draw import draw_indices

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug import manager, op_libraries
+from fedplug.built_from import require_current
 from fedplug.errors import OpLibraryError
 
 __all__ = ["find_library", "library", "op_library"]
@@ -27,9 +28,13 @@ def library() -> Any:
     """The compiled ops, one Python function each (``fedplug_top_k_residual`` ...); loaded on the first call.
 
     Raises:
-        OpLibraryError: The library is missing, damaged, or was built for another TensorFlow.
+        OpLibraryError: The library is missing, damaged, older than the sources of this checkout, or was built
+            for another TensorFlow.
     """
-    return _load(find_library(_package_folders()), _REMEDY)
+    path = find_library(_package_folders())
+    _require_built_for_running(path, _REMEDY)
+    require_current(str(path), "csrc/tf/ops/*.cc", op_libraries.built_from(path))
+    return _load(path, _REMEDY)
 
 
 @functools.cache
@@ -47,9 +52,10 @@ def op_library(name: str) -> Any:
     entry = manager.find("op_library", name)
     assert entry.spec is not None  # every usable entry carries what was declared
     package, _, file = entry.spec.target.partition(":")
-    return _load(
-        op_libraries.find(op_libraries.folders_of(package), file), op_libraries.rebuild(entry.distribution)
-    )
+    path = op_libraries.find(op_libraries.folders_of(package), file)
+    remedy = op_libraries.rebuild(entry.distribution)
+    _require_built_for_running(path, remedy)
+    return _load(path, remedy)
 
 
 def find_library(folders: Iterable[str | Path]) -> Path:
@@ -72,11 +78,15 @@ def _package_folders() -> list[str]:
     return list(fedplug.ops.__path__)
 
 
-def _load(path: Path, remedy: str) -> Any:
+def _require_built_for_running(path: Path, remedy: str) -> None:
     try:
         op_libraries.require_built_for(path, tf.__version__)
-        return tf.load_op_library(str(path))
     except OpLibraryError as error:
         raise OpLibraryError(f"{error}. {remedy}") from error
+
+
+def _load(path: Path, remedy: str) -> Any:
+    try:
+        return tf.load_op_library(str(path))
     except (tf.errors.OpError, RuntimeError) as error:
         raise OpLibraryError(f"{path} cannot be loaded: {error}. {remedy}") from error

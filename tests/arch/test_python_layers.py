@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "hookspecs": {"spec"},
     "builtin": {"hookspecs", "spec"},
     "catalog": {"errors", "spec"},
+    "built_from": {"errors"},
     "op_libraries": {"errors"},
     "sources": {"catalog"},
     "loader": {"catalog", "errors", "hookspecs", "op_libraries", "sources", "spec"},
@@ -35,11 +36,11 @@ MAY_IMPORT = {
     "expression": {"errors"},
     "api": {"errors", "expression", "manager"},
     # bytes and arrays
-    "kernels": {"_kernels", "errors"},
+    "kernels": {"_kernels", "built_from", "errors"},
     "wire": {"errors", "kernels"},
     "stores": {"errors", "kernels", "manager", "provenance", "wire"},
     # tensors
-    "ops": {"errors", "manager", "op_libraries"},
+    "ops": {"built_from", "errors", "manager", "op_libraries"},
     "schedules": {"api", "errors", "part"},
     "encoders": {"api", "errors", "manager", "ops", "part", "schedules", "spec", "wire"},
     "aggregators": {"encoders", "errors", "part", "spec"},

@@ -54,6 +54,13 @@ def test_a_library_without_a_build_record_is_not_loaded(copied_library):
         _loader.library()
 
 
+def test_a_library_that_is_older_than_the_sources_is_not_loaded(copied_library):
+    record = {"tensorflow": tf.__version__, "built_from": "other sources"}
+    (copied_library / "build_info.json").write_text(json.dumps(record))
+    with pytest.raises(OpLibraryError, match=r"other sources than .*: run `make setup`"):
+        _loader.library()
+
+
 def test_a_damaged_library_is_our_error_with_the_remedy(copied_library):
     (copied_library / "_fedplug_ops.so").write_bytes(b"\x7fELF and then nothing")
     with pytest.raises(OpLibraryError, match=r"cannot be loaded(.|\n)*make setup"):
