@@ -27,6 +27,9 @@ constexpr std::int64_t kSmallestShare = 1 << 19;
 // From this density on, most vectors have an entry.
 constexpr std::int64_t kDense = 20;
 
+// From here on a residual does not stay in the caches until it is read again.
+constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
+
 template <typename T>
 Status CheckArguments(std::int64_t n, T threshold) {
   if (n < 0 || n > INT32_MAX) {
@@ -121,6 +124,11 @@ Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
   std::int32_t* const indices =
       scratch_->indices.template Reserve<std::int32_t>(n + tasks * kSlack);
   found_.resize(static_cast<std::size_t>(tasks));
+  auto* const split_sparse =
+      residual_in != residual_out &&
+              n >= kStreamedBytes / static_cast<std::int64_t>(sizeof(T))
+          ? kernels.split_streaming
+          : kernels.split_sparse;
   const auto split = [&](const Range& share, int t) {
     const std::int64_t room = share.begin + t * kSlack;
     std::array<FloatBitsOf<T>, kSlack> no_band;
@@ -128,12 +136,12 @@ Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
     const bool finite =
         ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
           const bool dense = cursor.count * kDense > at - share.begin;
-          auto* const split_block =
-              dense ? kernels.split_dense : kernels.split_sparse;
+          auto* const split_block = dense ? kernels.split_dense : split_sparse;
           return split_block(delta + at, residual_in + at, residual_out + at,
                              count, static_cast<std::int32_t>(at), band,
                              &cursor) < kInfinity;
         });
+    topk::FenceStreamedStores();
     found_[static_cast<std::size_t>(t)] = {values + room, indices + room,
                                            cursor.count};
     return finite;

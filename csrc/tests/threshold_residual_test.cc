@@ -2,8 +2,10 @@
 // threads.
 #include "core/threshold_residual.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "core/thread_pool.h"
 #include "tests/kernel_inputs.h"
@@ -77,6 +79,32 @@ TEST(ThresholdSelection, TakesWhatReachesTheThresholdOnAnyNumberOfThreads) {
       }
     }
   }
+}
+
+TEST(ThresholdSelection, WritesALargeResidualAsASmallOne) {
+  constexpr std::int64_t n = (std::int64_t{32} << 20) / 4 + 5;
+  constexpr std::size_t kLine = 64;
+  std::vector<float> delta(n), residual(n), room(n + kLine);
+  for (std::size_t i = 0; i < delta.size(); ++i) {
+    delta[i] = static_cast<float>(i % 1009);
+    residual[i] = static_cast<float>(i % 7);
+  }
+  // Only what begins with a cache line is written past the caches.
+  void* out = room.data();
+  std::size_t space = room.size() * sizeof(float);
+  std::align(kLine, n * sizeof(float), out, space);
+  ThreadPool three(3);
+  ThresholdSelection<float> selection;
+  std::int64_t non_finite;
+  const auto* const rest = static_cast<const float*>(out);
+  EXPECT_TRUE(selection
+                  .Run(delta.data(), residual.data(), static_cast<float*>(out),
+                       n, 1000.0f, three, &non_finite)
+                  .ok());
+  const Result expected = Select(delta, residual, 1000.0f, true, three);
+  EXPECT_EQ(selection.count(),
+            static_cast<std::int64_t>(expected.values.size()));
+  EXPECT_TRUE(std::equal(rest, rest + n, expected.residual.begin()));
 }
 
 TEST(ThresholdSelection, RefusesWhatIsNotFiniteBeforeItWritesInPlace) {
