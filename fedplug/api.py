@@ -32,6 +32,10 @@ __all__ = [
 
 _CONFIG_KEYS = ("kind", "name", "config")
 _CONFIGURED_KINDS = ("aggregator", "encoder", "schedule")
+_OUT_OF_PLACE = {
+    "encoder": "write an encoder that is an argument in quotes, as in \"budget('qsgd(4)', 20000)\"",
+    "schedule": "write it as an argument of an encoder, as in 'topk(linear(0.1, 0.01, 20))'",
+}
 
 
 def encoder(text: str) -> Encoder | WholeModel:
@@ -144,7 +148,16 @@ def _composed(parts: Sequence[Any]) -> Encoder | WholeModel:
     return cast("Encoder | WholeModel", pipeline.compose(parts))
 
 
+def _require_in_place(kind: str, name: str) -> None:
+    """Says how an encoder is written where a schedule is wanted, and the other way round."""
+    known = manager.catalog().names
+    for other, remedy in _OUT_OF_PLACE.items():
+        if other != kind and name in known(other) and name not in known(kind):
+            raise ConfigError(f"{name!r} is one of the {other}s, not of the {kind}s; {remedy}")
+
+
 def _make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    _require_in_place(kind, name)
     make = manager.resolve(kind, name)
     _check_arguments(f"{kind} {name!r}", make, args, kwargs)
     try:

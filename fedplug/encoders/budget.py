@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import tensorflow as tf
 
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.quantizer import Quantizer
 from fedplug.encoders.reading import as_part, part_config
+from fedplug.encoders.rules import Rules
 from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.spec import Capabilities
@@ -57,7 +58,7 @@ class Budget(WholeModel):
 
     def __init__(
         self,
-        encoder: Encoder | WholeModel | str | Mapping[str, Any],
+        encoder: Encoder | WholeModel | str | Mapping[str, Any] | Sequence[Any],
         bytes_per_client: int | None = None,
         *,
         nmse: float | None = None,
@@ -66,18 +67,18 @@ class Budget(WholeModel):
         """Exactly one of ``bytes_per_client`` and ``nmse`` is given.
 
         Args:
-            encoder: What is adjusted: an encoder, `Rules`, or an expression. Of its parts those with a
-                fraction or a count can be, and ``qsgd`` where it stands alone.
+            encoder: What is adjusted: an encoder, an expression, or rules, see `Rules`. Of its parts those
+                with a fraction or a count can be, and ``qsgd`` where it stands alone.
             bytes_per_client: That a client sends in a round, on average: all buffers of its update.
             nmse: The normalised mean squared error of what is sent, above 0 and below 1.
             megabits_per_second: Of the link from a client to the server; given that, a process that is built
                 with this budget warns where compressing takes longer than it saves, see `link_report`.
 
         Raises:
-            CapabilityError: It is one encoder, and that always sends the same.
+            CapabilityError: It is one encoder, and that has nothing to adjust.
             ConfigError: Neither or both are given, or something is out of range.
         """
-        inner = as_part(encoder)
+        inner = Rules(encoder) if _are_rules(encoder) else as_part(encoder)
         if not isinstance(inner, Encoder | WholeModel) or isinstance(inner, Budget):
             raise ConfigError(f"a budget is for an encoder or rules, such as 'topk(0.01)', not for {inner!r}")
         if (bytes_per_client is None) == (nmse is None):
@@ -167,6 +168,11 @@ class Budget(WholeModel):
         return tf.where(measured["payloads"] > 0, following, rate)
 
 
+def _are_rules(encoder: object) -> TypeGuard[Mapping[str, Any] | Sequence[Any]]:
+    """A mapping with a name is what `part_config` writes of a part."""
+    return isinstance(encoder, list | tuple) or (isinstance(encoder, Mapping) and "name" not in encoder)
+
+
 def _step_to_bytes(bytes_per_client: int, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
     adjustable = tf.cast(measured["adjustable_bytes"], tf.float64)
     fixed = tf.cast(measured["uplink_bytes"], tf.float64) - adjustable
@@ -190,7 +196,7 @@ def error(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
 def _require_adjustable(encoders: Sequence[Encoder]) -> None:
     if not any(encoder.adjustable for encoder in encoders):
         raise CapabilityError(
-            f"a budget cannot be kept by {encoders[0]!r}, which always sends the same; use qsgd(8), or an "
-            "encoder with a fraction, such as topk(0.01), perhaps in a pipeline: "
-            "\"topk(0.01, scope='model') | qsgd(8)\""
+            f"a budget cannot be kept by {encoders[0]!r}: it adjusts fractions, counts, and the bits of a "
+            "qsgd that stands alone, and there is none of these; use qsgd(8), or an encoder with a fraction, "
+            "such as topk(0.01), perhaps in a pipeline: \"topk(0.01, scope='model') | qsgd(8)\""
         )

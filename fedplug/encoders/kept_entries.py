@@ -44,9 +44,11 @@ class KeptEntries:
         if fraction is not None:
             if isinstance(fraction, str | Mapping):
                 object.__setattr__(self, "fraction", _schedule(name, fraction))
-            for value in self._fractions():
+            for round_num, value in enumerate(self._fractions()):
                 if not (_is_number(value) and 0 < value <= 1):
-                    raise ConfigError(f"{name} fraction is {value!r}; it must be above 0 and at most 1")
+                    scheduled = isinstance(self.fraction, Schedule)
+                    when = f" in round {round_num} of {self.fraction!r}" if scheduled else ""
+                    raise ConfigError(f"{name} fraction is {value!r}{when}; it must be above 0 and at most 1")
         if count is not None and not (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
             raise ConfigError(f"{name} count is {count!r}; it must be a whole number of at least 1")
 

@@ -136,12 +136,19 @@ def test_a_budget_goes_through_json_and_comes_back_equal(text):
     assert fedplug.encoder(repr(budget)) == budget
 
 
-@pytest.mark.parametrize("text", ["terngrad", "identity", "threshold(1)", "threshold(1) | qsgd(8)"])
-def test_what_always_sends_the_same_cannot_keep_a_budget(text):
-    with pytest.raises(CapabilityError, match=r"always sends the same; use qsgd\(8\), or an encoder with"):
+@pytest.mark.parametrize(
+    "text", ["terngrad", "identity", "threshold(1)", "threshold(1) | qsgd(8)", "qsgd(8) | rans"]
+)
+def test_what_has_nothing_to_adjust_cannot_keep_a_budget(text):
+    with pytest.raises(CapabilityError, match=r"none of these; use qsgd\(8\), or an encoder with a fraction"):
         Budget(text, 1000)
-    with pytest.raises(CapabilityError, match="always sends the same"):
+    with pytest.raises(CapabilityError, match="none of these"):
         model_of(Budget({"name": "rules", "config": {"rules": {"*": text}}}, 1000))
+
+
+def test_rules_are_written_as_for_a_process():
+    rules = {"*/bias": "identity", "*": "topk(0.01)"}
+    assert Budget(rules, 1000) == Budget(fedplug.get_encoder("rules", rules=rules), 1000)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,9 @@ def test_a_constant_schedule_is_a_number():
 
 @pytest.mark.parametrize("schedule", ["linear(0.1, 0, 3)", "step([0.1, 1.5], [3])"])
 def test_a_schedule_that_leaves_the_range_of_fractions_is_refused(schedule):
-    with pytest.raises(ConfigError, match=r"topk fraction is .*; it must be above 0 and at most 1"):
+    with pytest.raises(
+        ConfigError, match=r"topk fraction is .* in round \d+ of .*; it must be above 0 and at most 1"
+    ):
         TopK(schedule)
 
 

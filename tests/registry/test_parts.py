@@ -73,6 +73,18 @@ def test_an_unknown_name_lists_the_nearest():
         fedplug.aggregator("meen")
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("linear(0.1, 0.01, 20)", r"'linear' is one of the schedules.*'topk\(linear\(0.1, 0.01, 20\)\)'"),
+        ("budget(qsgd(4), 900)", r"'qsgd' is one of the encoders.*\"budget\('qsgd\(4\)', 20000\)\""),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_with_how_to_write_it(text, remedy):
+    with pytest.raises(ConfigError, match=remedy):
+        fedplug.encoder(text)
+
+
 def test_names_that_are_clearly_less_near_are_left_out():
     with pytest.raises(UnknownNameError, match=r"did you mean 'randomk'\?$"):  # and not 'rans', too
         fedplug.encoder("randmk(0.01)")
