@@ -58,7 +58,8 @@ class ProximalOptimizer(tff.learning.optimizers.Optimizer):
         start = tf.nest.map_structure(lambda v, w: tf.where(began, v, w), state["start"], weights)
 
         def pulled(gradient: Any, w: Any, v: Any) -> Any:
-            return None if gradient is None else gradient + tf.cast(self._strength, w.dtype) * (w - v)
+            pull = tf.cast(self._strength, w.dtype) * (w - v)
+            return None if gradient is None else tf.add(gradient, pull)  # which takes slices as well
 
         gradients = tf.nest.map_structure(pulled, gradients, weights, start)
         inner, weights = self._optimizer.next(state["optimizer"], weights, gradients)

@@ -65,7 +65,7 @@ class SignSGD(Encoder):
         return tf.concat([tensor_bytes.to_bytes(payload["scale"]), pack(payload["signs"])], axis=0)
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses a wrong length, a scale that is negative or not finite, and unused bits that are set."""
+        """Refuses a wrong length, a scale that is negative, -0 or not finite, and unused bits set."""
         size = spec.shape.num_elements()
         length = spec.dtype.size + packed_size(size)
         with require(
@@ -75,9 +75,8 @@ class SignSGD(Encoder):
             # drops both the requirement and the reshape.
             body = tf.identity(body)
         scale = tensor_bytes.from_bytes(body[: spec.dtype.size], spec.dtype)[0]
-        with require(
-            tf.math.is_finite(scale) & (scale >= 0), "the scale of an ef-signsgd payload is not valid"
-        ):
+        positive = body[spec.dtype.size - 1] < 0x80  # the highest bit is the sign, of zeros as well
+        with require(tf.math.is_finite(scale) & positive, "the scale of an ef-signsgd payload is not valid"):
             scale = tf.identity(scale)
         signs = unpack(body[spec.dtype.size :])
         with require(~tf.reduce_any(signs[size:]), "an ef-signsgd payload has unused bits that are set"):

@@ -117,6 +117,7 @@ def test_the_wire_form_is_frozen():
         pytest.param("0000c07f8d01", id="scale is NaN"),
         pytest.param("0000807f8d01", id="scale is infinite"),
         pytest.param("000080bf8d01", id="scale is negative"),
+        pytest.param("000000808d01", id="scale is -0"),
         pytest.param("0000803f8d05", id="unused bit is set"),
     ],
 )
