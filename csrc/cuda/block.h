@@ -15,6 +15,7 @@
 #define FEDPLUG_CUDA_BLOCK_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/host_device.h"
 
@@ -33,29 +34,17 @@ FEDPLUG_HOST_DEVICE inline void AtomicAdd(std::uint32_t* sum,
 }
 
 // THREADS: any number may raise the same *largest
-FEDPLUG_HOST_DEVICE inline void AtomicMax(std::uint32_t* largest,
-                                          std::uint32_t value) {
+template <typename Unsigned>
+FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {
 #ifdef __CUDA_ARCH__
-  atomicMax(largest, value);
+  // std::uint64_t is another type than the one CUDA has a function for.
+  using Cuda = std::conditional_t<sizeof(Unsigned) == 8, unsigned long long,
+                                  unsigned int>;
+  atomicMax(reinterpret_cast<Cuda*>(largest), Cuda{value});
 #else
-  std::uint32_t old = __atomic_load_n(largest, __ATOMIC_RELAXED);
+  Unsigned old = __atomic_load_n(largest, __ATOMIC_RELAXED);
   while (value > old &&
          !__atomic_compare_exchange_n(largest, &old, value, true,
-                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-#endif
-}
-
-// THREADS: any number may lower the same *smallest
-FEDPLUG_HOST_DEVICE inline void AtomicMin(std::uint64_t* smallest,
-                                          std::uint64_t value) {
-#ifdef __CUDA_ARCH__
-  static_assert(sizeof(unsigned long long) == sizeof(std::uint64_t));
-  atomicMin(reinterpret_cast<unsigned long long*>(smallest), value);
-#else
-  std::uint64_t old = __atomic_load_n(smallest, __ATOMIC_RELAXED);
-  while (value < old &&
-         !__atomic_compare_exchange_n(smallest, &old, value, true,
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 #endif
@@ -87,8 +76,8 @@ FEDPLUG_HOST_DEVICE inline bool IsLastToArrive(std::uint32_t* arrived,
 
 // Reads, as the last block to arrive, what another block wrote in this launch:
 // from L2, where all blocks meet, whatever L1 holds.
-FEDPLUG_HOST_DEVICE inline std::uint32_t LoadArrived(
-    const std::uint32_t* written) {
+template <typename Unsigned>
+FEDPLUG_HOST_DEVICE Unsigned LoadArrived(const Unsigned* written) {
 #ifdef __CUDA_ARCH__
   return __ldcg(written);
 #else

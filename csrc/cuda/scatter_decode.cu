@@ -86,9 +86,7 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
     return status;
   }
   auto* const mistakes = static_cast<Mistakes*>(workspace);
-  // Every byte 0xff makes both numbers kNothing.
-  if (cudaMemsetAsync(mistakes, 0xff, sizeof(Mistakes), stream) ==
-      cudaSuccess) {
+  if (cudaMemsetAsync(mistakes, 0, sizeof(Mistakes), stream) == cudaSuccess) {
     StreamLauncher<T> launcher(
         {accumulator, n, values, indices, entries, row_splits, payloads,
          weights, mistakes, report},

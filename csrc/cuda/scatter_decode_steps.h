@@ -1,16 +1,16 @@
 // The steps of ScatterDecodeAdd, each as what one block of threads does:
-//   Check    looks at every split and every index, and notes the first that is
-//            wrong
-//   Explain  turns what was noted into a report
-//   Add      unless something is wrong, adds to one tile of the accumulator:
-//            payload after payload, a barrier between two of them, the entries
-//            of one payload side by side. They have different indices, so that
-//            no two threads meet at an element, and the order of the additions
-//            to it is the order of the payloads.
+//   Check  looks at every split and every index, and notes the first that is
+//          wrong; the block that is the last to have looked turns what was
+//          noted into a report
+//   Add    unless something is wrong, adds to one tile of the accumulator:
+//          payload after payload, a barrier between two of them, the entries of
+//          one payload side by side. They have different indices, so that no
+//          two threads meet at an element, and the order of the additions to it
+//          is the order of the payloads.
 // No step depends on the order in which blocks or threads run.
 // COST: reads the indices twice and the values once; reads and writes one
 // accumulator element per entry; every tile of 8192 elements costs two binary
-// searches and a barrier per payload. 3 launches.
+// searches and a barrier per payload. 2 launches.
 // Must not know the CUDA runtime: tests run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
 #define FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
@@ -28,14 +28,16 @@ inline constexpr int kThreads = 256;
 inline constexpr std::int64_t kTile = 8192;       // elements, in Add
 inline constexpr std::int64_t kCheckTile = 2048;  // entries, in Check
 
-inline constexpr std::uint64_t kNothing = ~std::uint64_t{0};
-
-// The first mistakes, or kNothing. Check finds both set to kNothing.
+// The first mistakes, counted from the end: so the first is the largest, and 0
+// is none. Check finds everything zeroed.
 struct Mistakes {
-  // 0: row_splits does not begin with 0. 1 + p: it falls at payload p.
-  // payloads + 1: it does not end with `entries`.
-  std::uint64_t split;
-  std::uint64_t entry;  // one whose index is wrong; meant only if no split is
+  // payloads + 2 - i, where i is 0 if row_splits does not begin with 0, 1 + p
+  // if it falls at payload p, payloads + 1 if it does not end with `entries`.
+  std::uint64_t split_from_end;
+  // entries - j, where the index of entry j is wrong; meant only if no split
+  // is.
+  std::uint64_t entry_from_end;
+  std::uint32_t arrived;  // tiles with which Check is through
 };
 
 template <typename T>
@@ -99,16 +101,25 @@ struct Check {
         if (i < call.entries) CheckEntry(call, i);
       }
     });
+    const auto tiles = static_cast<std::uint32_t>(Tiles(call));
+    const bool last = block.Agree(
+        [&] { return IsLastToArrive(&call.mistakes->arrived, tiles); });
+    if (!last) return;
+    block.Each([&](int thread) {
+      if (thread == 0) *call.report = Explain(call);
+    });
   }
 
   FEDPLUG_HOST_DEVICE static void CheckSplit(const Call<T>& call,
                                              std::int64_t i) {
     const std::int64_t here = call.row_splits[i];
-    const auto position = static_cast<std::uint64_t>(i);
-    if (i == 0 && here != 0) AtomicMin(&call.mistakes->split, 0);
+    const auto from_end = static_cast<std::uint64_t>(call.payloads + 1 - i);
+    if (i == 0 && here != 0) {
+      AtomicMax(&call.mistakes->split_from_end, from_end + 1);
+    }
     const bool wrong = i < call.payloads ? call.row_splits[i + 1] < here
                                          : here != call.entries;
-    if (wrong) AtomicMin(&call.mistakes->split, position + 1);
+    if (wrong) AtomicMax(&call.mistakes->split_from_end, from_end);
   }
 
   FEDPLUG_HOST_DEVICE static void CheckEntry(const Call<T>& call,
@@ -116,33 +127,20 @@ struct Check {
     const std::int32_t index = call.indices[j];
     const bool falls = j > 0 && index <= call.indices[j - 1];
     if (index < 0 || index >= call.n || (falls && !IsPayloadStart(call, j))) {
-      AtomicMin(&call.mistakes->entry, static_cast<std::uint64_t>(j));
+      AtomicMax(&call.mistakes->entry_from_end,
+                static_cast<std::uint64_t>(call.entries - j));
     }
   }
-};
 
-template <typename T>
-struct Explain {
-  struct Shared {};
-
-  FEDPLUG_HOST_DEVICE static std::int64_t Tiles(const Call<T>&) { return 1; }
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Call<T>& call,
-                                      std::int64_t, Shared&) const {
-    block.Each([&](int thread) {
-      if (thread != 0) return;
-      const Mistakes mistakes = *call.mistakes;
-      if (mistakes.split != kNothing) {
-        *call.report =
-            SplitReport(call, static_cast<std::int64_t>(mistakes.split));
-      } else if (mistakes.entry != kNothing) {
-        *call.report =
-            EntryReport(call, static_cast<std::int64_t>(mistakes.entry));
-      } else {
-        *call.report = {ScatterFlaw::kNone, 0, 0, 0, 0, 0, 0};
-      }
-    });
+  // REQUIRES: the block is the last to arrive
+  FEDPLUG_HOST_DEVICE static ScatterReport Explain(const Call<T>& call) {
+    const auto split =
+        static_cast<std::int64_t>(LoadArrived(&call.mistakes->split_from_end));
+    const auto entry =
+        static_cast<std::int64_t>(LoadArrived(&call.mistakes->entry_from_end));
+    if (split != 0) return SplitReport(call, call.payloads + 2 - split);
+    if (entry != 0) return EntryReport(call, call.entries - entry);
+    return {ScatterFlaw::kNone, 0, 0, 0, 0, 0, 0};
   }
 
   FEDPLUG_HOST_DEVICE static ScatterReport SplitReport(const Call<T>& call,
@@ -191,8 +189,8 @@ struct Add {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Call<T>& call,
                                       std::int64_t tile, Shared& shared) const {
-    if (call.mistakes->split != kNothing) return;
-    if (call.mistakes->entry != kNothing) return;
+    if (call.mistakes->split_from_end != 0) return;
+    if (call.mistakes->entry_from_end != 0) return;
     for (std::int64_t first = 0; first < call.payloads; first += kThreads) {
       const std::int64_t left = call.payloads - first;
       const int here = static_cast<int>(left < kThreads ? left : kThreads);
@@ -226,7 +224,6 @@ struct Add {
 template <typename T, typename Launcher>
 void RunSteps(Launcher& launcher) {
   launcher.Each(Check<T>{});
-  launcher.Each(Explain<T>{});
   launcher.Each(Add<T>{});
 }
 

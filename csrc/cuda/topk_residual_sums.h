@@ -115,7 +115,7 @@ struct Survey {
       AtomicAdd(&job.state->non_finite, shared.non_finite);
       AtomicMax(&job.state->first_non_finite_from_end,
                 shared.first_non_finite_from_end);
-      AtomicMax(job.any_non_finite, 1);
+      AtomicMax(job.any_non_finite, 1u);
     });
   }
 };

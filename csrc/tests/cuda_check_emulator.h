@@ -238,8 +238,7 @@ class EmulatedMachine {
   template <typename T>
   ScatterOutput<T> Scatter(const ScatterInput<T>& input) {
     ScatterOutput<T> output = {input.accumulator, {}};
-    cuda::scatter::Mistakes mistakes = {cuda::scatter::kNothing,
-                                        cuda::scatter::kNothing};
+    cuda::scatter::Mistakes mistakes = {};
     cuda::ScatterReport report = {};
     EmulatedScatter<T> launcher(
         {output.accumulator.data(),
