@@ -132,7 +132,7 @@ class Trainer:
             )
         state = self.process.initialize()
         if self._initial_weights is not None:
-            _check_shapes(self._initial_weights, self._state_type.global_model_weights)
+            _check_weights(self._initial_weights, self._state_type.global_model_weights)
             state = self.process.set_model_weights(state, self._initial_weights)
         self._states.commit(
             0,
@@ -213,7 +213,12 @@ class Trainer:
 
         Returns:
             The server state of the last round.
+
+        Raises:
+            ConfigError: ``rounds`` is not a whole number of at least 0.
         """
+        if not (_is_whole(rounds) and rounds >= 0):
+            raise ConfigError(f"rounds is {rounds!r}; it must be a whole number, 0 up")
         state = self.initialize()
         assert self.last_round is not None
         for round_num in range(self.last_round + 1, rounds + 1):
@@ -255,15 +260,24 @@ class Trainer:
         return self.process.initialize_client()
 
 
-def _check_shapes(weights: Any, weights_type: Any) -> None:
+def _check_weights(weights: Any, weights_type: Any) -> None:
+    if not isinstance(weights, tff.learning.models.ModelWeights):
+        raise ConfigError(
+            f"initial_weights is a {type(weights).__name__}; it must be a tff.learning.models.ModelWeights, "
+            "such as ModelWeights.from_model(model) of a Keras model"
+        )
     for kind in ("trainable", "non_trainable"):
-        found = [tuple(np.shape(weight)) for weight in getattr(weights, kind)]
-        wanted = [tuple(tensor.shape) for tensor in getattr(weights_type, kind)]
-        if found != wanted:
-            raise ConfigError(
-                f"the {kind} weights in initial_weights have shapes {found}, and those of the model "
-                f"{wanted}; give weights of the model that the process was built for"
-            )
+        arrays = [np.asarray(weight) for weight in getattr(weights, kind)]
+        types = list(getattr(weights_type, kind))
+        for what, found, wanted in (
+            ("shapes", [array.shape for array in arrays], [tuple(tensor.shape) for tensor in types]),
+            ("dtypes", [array.dtype.name for array in arrays], [tensor.dtype.name for tensor in types]),
+        ):
+            if found != wanted:
+                raise ConfigError(
+                    f"the {kind} weights in initial_weights have {what} {found}, and those of the model "
+                    f"{wanted}; give weights of the model that the process was built for"
+                )
 
 
 def _is_whole(value: Any) -> bool:

@@ -53,15 +53,23 @@ class ModelEncoder:
             min_size: In elements; smaller tensors are sent as they are.
 
         Raises:
-            ConfigError: ``min_size`` is no whole number of at least 0, a shape is not fully known, or the
-                encoder does not fit the model.
+            ConfigError: ``min_size`` is no whole number of at least 0, there are no tensors, one has a shape
+                that is not fully known or a dtype that has no place in a payload, or the encoder does not fit
+                the model.
         """
         if not isinstance(min_size, int) or isinstance(min_size, bool) or min_size < 0:
             raise ConfigError(f"min_size is {min_size!r}; it must be a whole number of elements, 0 or more")
+        if not specs:
+            raise ConfigError("the model has no tensors, so there is nothing to encode")
         for position, spec in enumerate(specs):
             if not spec.shape.is_fully_defined():
                 raise ConfigError(
                     f"tensor {position} of the model has shape {spec.shape}; encoders need known shapes"
+                )
+            if spec.dtype.name not in wire.DTYPE_CODES:
+                raise ConfigError(
+                    f"tensor {position} of the model has dtype {spec.dtype.name}, which has no place in a "
+                    f"payload; known: {', '.join(wire.DTYPE_CODES)}"
                 )
         self.encoder = encoder
         self.min_size = min_size

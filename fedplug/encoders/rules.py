@@ -160,7 +160,10 @@ def _unused(rule: Rule, specs: Sequence[tf.TensorSpec]) -> str:
         )
     if not any(fnmatch.fnmatchcase(name, rule.match) for name in names):
         plain = rule.match.strip("*?")
-        return f"the rule for {rule.match!r} matches no tensor of the model; {nearest(plain, names)}"
+        message = f"the rule for {rule.match!r} matches no tensor of the model; {nearest(plain, names)}"
+        if all(name.isdecimal() for name in names):
+            message += "; they have no names but their places: write patterns of these, or give names=..."
+        return message
     return (
         f"the rule for {rule.match!r} matches tensors of the model, but none of its size and dtype: "
         f"{rule.get_config()!r}"

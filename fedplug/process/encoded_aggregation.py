@@ -106,7 +106,14 @@ def build_encoded_aggregation(
         encoder: For that type, see `model_encoder`.
         aggregator: How the server combines the updates.
         lowering: ``"fused"`` or ``"reference"``, for every custom op in the graphs.
+
+    Raises:
+        ConfigError: A tensor is of bool, or the aggregator makes something else of such values than a value
+            of their type.
     """
+    for position, spec in enumerate(encoder.specs):
+        if spec.dtype.is_bool:
+            raise ConfigError(f"tensor {position} is of bool, which cannot be added up; cast it to a float")
     _warn_if_it_does_not_pay(encoder, lowering)
     trace = functools.partial(tracing.trace, lowering)
     specs = encoder.specs
@@ -213,6 +220,13 @@ def build_encoded_aggregation(
     server_zero = trace(zero)
     accumulator_type = server_zero.type_signature.result
     message_type = client_encode.type_signature.result.message
+    server_finish = trace(finish, accumulator_type, server_state_type)
+    result_type = server_finish.type_signature.result.value
+    if not value_type.is_assignable_from(result_type):
+        raise ConfigError(
+            f"{aggregator!r} makes {result_type} of values of type {value_type}, and has to keep the type; "
+            "cast whole numbers to floats, or add them up with the aggregator 'sum'"
+        )
     return EncodedAggregation(
         init_client=client_init,
         encode=client_encode,
@@ -221,7 +235,7 @@ def build_encoded_aggregation(
         zero=server_zero,
         accumulate=trace(accumulate, accumulator_type, message_type),
         merge=trace(merge, accumulator_type, accumulator_type),
-        finish=trace(finish, accumulator_type, server_state_type),
+        finish=server_finish,
     )
 
 

@@ -47,7 +47,8 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         """Builds the aggregation process for values of ``value_type``.
 
         Raises:
-            ConfigError: The type holds something else than tensors of known shapes.
+            ConfigError: The type holds something else than tensors of known shapes, or tensors that the
+                aggregator cannot keep the type of: a mean of whole numbers is none.
             CapabilityError: The parts do not go together with each other or with this type.
             TypeError: The weight is not a float32 scalar.
         """
@@ -92,7 +93,8 @@ def build_aggregation_factory(
 ) -> EncodedAggregationFactory:
     """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own weighted federated averaging.
 
-    For ``build_unweighted_fed_avg``, and inside other factories of TFF, there is `build_sum_factory`.
+    For other places there is `build_sum_factory`, a sum: as ``model_aggregator=`` of TFF's unweighted
+    averaging it needs a mean around it, ``tff.aggregators.UnweightedMeanFactory(build_sum_factory(...))``.
 
     Args:
         encoder: One that needs no client state, for instance ``fedplug.get_encoder("topk", fraction=0.01,

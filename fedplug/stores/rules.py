@@ -17,6 +17,8 @@ from fedplug.errors import StoreError, StoreMismatchError, nearest
 __all__ = ["check_round", "check_signature", "check_text", "no_such_process", "to_json"]
 
 _SHOWN = 3
+_WIDTH = 60
+_CONTEXT = 20
 
 
 def check_text(kind: str, text: str) -> str:
@@ -92,14 +94,24 @@ def _differences(stored: Any, asked: Any, path: str = "") -> Iterator[str]:
         for position, (old, new) in enumerate(zip(stored, asked, strict=True)):
             yield from _differences(old, new, f"{path}[{position}]")
     elif stored != asked:
-        yield f"{path or 'the signature'} is {_short(stored)} in the store and {_short(asked)} here"
+        old, new = _excerpts(_text(stored), _text(asked))
+        yield f"{path or 'the signature'} is {old} in the store and {new} here"
 
 
 _MISSING = object()
 
 
-def _short(value: Any, width: int = 60) -> str:
-    if value is _MISSING:
-        return "absent"
-    text = json.dumps(value)
-    return text if len(text) <= width else text[: width - 3] + "..."
+def _text(value: Any) -> str:
+    return "absent" if value is _MISSING else json.dumps(value)
+
+
+def _excerpts(*texts: str) -> Iterator[str]:
+    """The texts, long ones cut to where they begin to differ."""
+    same = sum(1 for _ in itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False)))
+    begin = max(0, same - _CONTEXT)
+    end = begin + _WIDTH
+    for text in texts:
+        if len(text) <= _WIDTH:
+            yield text
+        else:
+            yield f"{'...' if begin else ''}{text[begin:end]}{'...' if end < len(text) else ''}"

@@ -7,7 +7,7 @@ import pytest
 import tensorflow_federated as tff
 
 from fedplug.encoders import Identity, TopK
-from fedplug.errors import CapabilityError
+from fedplug.errors import CapabilityError, ConfigError
 from fedplug.process import build_aggregation_factory
 
 pytestmark = pytest.mark.usefixtures("inprocess")
@@ -63,3 +63,29 @@ def test_a_weight_of_another_type_is_refused() -> None:
         build_aggregation_factory(Identity()).create(
             tff.TensorType(np.float32, [2]), tff.TensorType(np.int32)
         )
+
+
+@pytest.mark.parametrize(
+    ("value_type", "message"),
+    [
+        (tff.TensorType(np.int32, [2]), r"mean\(weights='examples'\) makes .* of type int32\[2\]"),
+        (tff.TensorType(np.bool_, [2]), "bool"),
+        (tff.TensorType(np.complex64, [2]), "tensor 0 of the model has dtype complex64"),
+        (tff.TensorType(np.str_, [2]), "tensor 0 of the model has dtype string"),
+        (tff.TensorType(np.float32, [None]), r"tensor 0 of the model has shape \(None,\)"),
+        (tff.to_type(()), "no tensors"),
+        (tff.SequenceType(np.float32), r"found float32\* at the top"),
+    ],
+    ids=str,
+)
+def test_values_that_have_no_mean_are_refused(value_type, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_aggregation_factory(Identity()).create(value_type, WEIGHT)
+
+
+def test_rules_by_name_for_tensors_without_names_are_told_where_names_are_given() -> None:
+    value_type = tff.to_type([tff.TensorType(np.float32, [200]), tff.TensorType(np.float32, [3])])
+    rules = {"*/bias": "identity", "*": "qsgd(8)"}
+    with pytest.raises(ConfigError, match=r"no names but their places: .* names="):
+        build_aggregation_factory(rules).create(value_type, WEIGHT)
+    build_aggregation_factory(rules, names=["dense/kernel", "dense/bias"]).create(value_type, WEIGHT)

@@ -87,6 +87,15 @@ def test_only_the_first_differences_of_a_signature_are_shown(store):
     assert len(str(caught.value)) < 700
 
 
+def test_long_values_of_a_signature_are_shown_where_they_differ(store):
+    store.open_process("p", {"state": f"<{'a' * 500},finalizer=<float32>,{'b' * 500}>"})
+    with pytest.raises(
+        StoreMismatchError, match=r'"?\.\.\.a+,finalizer=<float32>,b+\.\.\. in the store'
+    ) as caught:
+        store.open_process("p", {"state": f"<{'a' * 500},finalizer=<int64>,{'b' * 500}>"})
+    assert "finalizer=<int64>" in str(caught.value)
+
+
 def test_a_signature_that_is_not_json_is_refused(store):
     with pytest.raises(StoreError, match="signature must be a JSON value"):
         store.open_process("q", {"model": object()})

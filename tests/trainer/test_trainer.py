@@ -109,6 +109,31 @@ def test_weights_of_another_model_are_refused(process, client_data) -> None:
         Trainer(process, client_data, initial_weights=other).initialize()
 
 
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([np.zeros((100, 1))], r"is a list; .* ModelWeights.from_model\(model\)"),
+        (
+            tff.learning.models.ModelWeights([np.zeros((100, 1)), np.zeros(1)], []),
+            r"dtypes \['float64', 'float64'\], and those of the model \['float32', 'float32'\]",
+        ),
+    ],
+)
+def test_weights_of_another_form_are_refused(process, client_data, weights, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Trainer(process, client_data, initial_weights=weights).initialize()
+
+
+@pytest.mark.parametrize("rounds", [-1, 1.0, "3", True])
+def test_a_number_of_rounds_that_is_none_is_refused_before_anything_is_kept(
+    process, client_data, rounds
+) -> None:
+    trainer = Trainer(process, client_data)
+    with pytest.raises(ConfigError, match=r"rounds is .* a whole number, 0 up"):
+        trainer.run(rounds)
+    assert trainer.last_round is None
+
+
 def test_a_dataset_may_be_a_function_of_the_round(process, client_data) -> None:
     asked = []
 
