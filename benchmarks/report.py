@@ -23,6 +23,11 @@ ABOUT_TOPK = (
     "the op, as Python holds its arguments, writes a new one; in place, the residual is a variable. An empty",
     "call is one of a `tf.function` that takes and returns as many tensors and does nothing.",
 )
+ABOUT_SCATTER = (
+    "Bytes once: NumPy reads the entries, and reads and writes as many cache lines as they name, on one",
+    "thread. Thin payloads are bound by these bytes, not by the number of entries.",
+    "",
+)
 NOT_RUN = "not run"
 Medians = dict[tuple[Any, ...], dict[str, float]]
 
@@ -99,16 +104,18 @@ def model_table(run: dict[str, Any]) -> list[str]:
 
 
 def scatter_table(run: dict[str, Any]) -> list[str]:
-    cases = medians(run, "scatter", "count", "share", "entries")
-    ours = ["kernel", "zeros and kernel", "zeros and op"]
+    cases = medians(run, "scatter", "n", "count", "share", "entries")
+    ours = ["bytes once", "kernel", "zeros and kernel", "zeros and op"]
     peers = list(dict.fromkeys(way for ways in cases.values() for way in ways if way not in ours))
-    header = ["payloads", "k / n", "kernel, ms", "entries / s", "zeros and op, x zeros and kernel"]
+    header = ["n", "payloads", "k / n", "bytes once, ms", "kernel, ms", "entries / s", "kernel, x bytes once"]
+    header += ["zeros and op, x zeros and kernel"]
     header += [f"{way}, x kernel" for way in peers]
     rows = [
-        [str(count), str(share), milliseconds(ways, "kernel"), f"{entries / ways['kernel']:.2e}"]
+        [f"{n:.0e}", str(count), str(share), milliseconds(ways, "bytes once"), milliseconds(ways, "kernel")]
+        + [f"{entries / ways['kernel']:.2e}", ratio(ways, "kernel", "bytes once")]
         + [ratio(ways, "zeros and op", "zeros and kernel")]
         + [ratio(ways, way, "kernel") for way in peers]
-        for (count, share, entries), ways in cases.items()
+        for (n, count, share, entries), ways in cases.items()
     ]
     return table(header, rows)
 
@@ -144,13 +151,13 @@ def page(run: dict[str, Any], stem: str) -> str:
         f"![Speed-up over peers]({stem}_speedup.svg)",
         "",
     ]
-    for title, rows in (
-        ("Awkward data, n = 1e7", data_table(run)),
-        ("A model at once, k / n = 1 %", model_table(run)),
-        ("Adding payloads into a sum, n = 1e7", scatter_table(run)),
+    for title, about, rows in (
+        ("Awkward data, n = 1e7", (), data_table(run)),
+        ("A model at once, k / n = 1 %", (), model_table(run)),
+        ("Adding payloads into a sum", ABOUT_SCATTER, scatter_table(run)),
     ):
         if len(rows) > 3:  # more than the header
-            lines += [f"## {title}", "", *rows]
+            lines += [f"## {title}", "", *about, *rows]
     return "\n".join(lines).rstrip() + "\n"
 
 

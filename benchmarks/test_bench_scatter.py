@@ -1,7 +1,8 @@
 """Adding sparse payloads into one dense sum: the kernel, the op, and every other way, side by side.
 
 ``make bench`` times them; ``make test`` only holds each against a plain loop on a small input. A way whose
-library is not installed is skipped.
+library is not installed is skipped. Beside them stands what no way can do without: the entries are read, and
+each cache line of the sum that they name is read and written once.
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ import pytest
 
 from fedplug import kernels
 
-SIZE = 10_000_000
-CASES = [(10, 0.001), (10, 0.01), (10, 0.1), (100, 0.01)]  # (payloads, k / n)
+CASES = [  # (n, payloads, k / n)
+    (1_000_000, 10, 0.01),
+    (1_000_000, 10, 0.1),
+    (10_000_000, 10, 0.001),
+    (10_000_000, 10, 0.01),
+    (10_000_000, 10, 0.1),
+    (10_000_000, 100, 0.01),
+]
 
 
 class Payloads(NamedTuple):
@@ -37,6 +44,17 @@ def payloads(n: int, count: int, share: float) -> Payloads:
     row_splits = np.cumsum([0, *map(len, rows)])
     values = random.integers(-8, 9, row_splits[-1]).astype(np.float32)
     return Payloads(values, np.concatenate(rows), row_splits)
+
+
+def bytes_once(sums, data):
+    in_line = 64 // sums.itemsize
+    lines = np.zeros(len(np.unique(data.indices // in_line)) * in_line, np.float32)
+
+    def call():
+        np.add(lines, 1, out=lines)
+        return data.values.max(), data.indices.max()
+
+    return call
 
 
 def kernel(sums, data):
@@ -130,6 +148,9 @@ WAYS: dict[str, Callable[..., Callable[[], object]]] = {
 }
 
 
+FLOORS = {"bytes once": bytes_once}
+
+
 def assert_adds_up(result: object, data: Payloads) -> None:
     sums = np.asarray(result)
     expected = np.bincount(data.indices, data.values, len(sums))
@@ -143,17 +164,20 @@ def test_every_way_adds_up(way):
     assert_adds_up(WAYS[way](sums, data)(), data)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("count", "share"), CASES)
-def test_time(benchmark, count, share, way):
-    data = payloads(SIZE, count, share)
-    sums = np.zeros(SIZE, np.float32)
-    benchmark.group = f"scatter, n = {SIZE}, {count} payloads, k / n = {share}"
-    benchmark.extra_info.update(topic="scatter", count=count, share=share, entries=len(data.values), way=way)
+@pytest.mark.parametrize("way", [*FLOORS, *WAYS])
+@pytest.mark.parametrize(("n", "count", "share"), CASES)
+def test_time(benchmark, n, count, share, way):
+    data = payloads(n, count, share)
+    sums = np.zeros(n, np.float32)
+    benchmark.group = f"scatter, n = {n}, {count} payloads, k / n = {share}"
+    benchmark.extra_info.update(
+        topic="scatter", n=n, count=count, share=share, entries=len(data.values), way=way
+    )
     result = benchmark.pedantic(
-        WAYS[way](sums, data),
+        (FLOORS | WAYS)[way](sums, data),
         setup=lambda: sums.fill(0),
-        rounds=15 if way in ("kernel", "zeros and kernel", "zeros and op") else 4,
+        rounds=15 if way in (*FLOORS, "kernel", "zeros and kernel", "zeros and op") else 4,
         warmup_rounds=1,
     )
-    assert_adds_up(result, data)
+    if way not in FLOORS:
+        assert_adds_up(result, data)

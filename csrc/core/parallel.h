@@ -19,6 +19,30 @@ class Parallel {
   // Calls task(0) ... task(count - 1), each exactly once, and returns when all
   // are done.
   virtual void Run(int count, const std::function<void(int)>& task) = 0;
+
+ protected:
+  friend class KeepAwake;
+
+  // Nothing to do for a pool that has its own mind about sleeping.
+  // THREADS: any
+  virtual void BeginAwake() {}
+  virtual void EndAwake() {}
+};
+
+// For the length of a call that runs tasks several times: meanwhile threads
+// that find none need not go to sleep at once, only to be woken for the next.
+class KeepAwake {
+ public:
+  // REQUIRES: `threads` outlives the object
+  explicit KeepAwake(Parallel& threads) : threads_(threads) {
+    threads_.BeginAwake();
+  }
+  ~KeepAwake() { threads_.EndAwake(); }
+  KeepAwake(const KeepAwake&) = delete;
+  KeepAwake& operator=(const KeepAwake&) = delete;
+
+ private:
+  Parallel& threads_;
 };
 
 // Runs everything on the caller's thread.

@@ -12,120 +12,31 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/float_environment.h"
+#include "core/scatter_payloads.h"
 #include "core/tiles.h"
 
 namespace fedplug {
 namespace {
 
-constexpr std::int64_t kSmallestShare = 1 << 15;
+using scatter::Payloads;
 
 // Bytes of the accumulator in a tile: it, the next one and what the payloads
-// have in them fit a second-level cache of 512 KiB.
-constexpr std::int64_t kTileBytes = 1 << 17;
+// have in them fit a second-level cache of 256 KiB.
+constexpr std::int64_t kTileBytes = 1 << 16;
 constexpr std::int64_t kLineBytes = 64;
+
+// An accumulator of more bytes than this is not in the caches when a call
+// begins.
+constexpr std::int64_t kCachedBytes = 1 << 24;
 
 // Fewer entries than this of a payload in a tile do not repay finding them.
 constexpr std::int64_t kEntriesPerTile = 64;
 
-Status Invalid(std::string message) {
-  return {StatusCode::kInvalidArgument, std::move(message)};
-}
-
-Status CheckRowSplits(const std::int64_t* row_splits, std::int64_t payloads,
-                      std::int64_t entries) {
-  if (payloads < 0) {
-    return Invalid(
-        "row_splits is empty; it holds one number more than there are "
-        "payloads, the first of them 0");
-  }
-  if (row_splits[0] != 0) {
-    return Invalid("row_splits begins with " + std::to_string(row_splits[0]) +
-                   " instead of 0");
-  }
-  for (std::int64_t p = 0; p < payloads; ++p) {
-    if (row_splits[p + 1] < row_splits[p]) {
-      return Invalid("payload " + std::to_string(p) +
-                     ": row_splits falls from " +
-                     std::to_string(row_splits[p]) + " to " +
-                     std::to_string(row_splits[p + 1]));
-    }
-  }
-  if (row_splits[payloads] != entries) {
-    return Invalid("row_splits ends with " +
-                   std::to_string(row_splits[payloads]) + ", but there are " +
-                   std::to_string(entries) + " entries");
-  }
-  return {};
-}
-
-// Whether the entries [begin, end) of one payload ascend strictly inside
-// [0, n). Without an early exit, which lets the compiler compare many at once:
-// if each is above the one before it, only the ends can be out of range.
-bool AllGood(const std::int32_t* indices, std::int64_t begin, std::int64_t end,
-             std::int64_t n) {
-  if (begin == end) return true;
-  std::int32_t falls = 0;
-  for (std::int64_t j = begin + 1; j < end; ++j) {
-    falls |= static_cast<std::int32_t>(indices[j] <= indices[j - 1]);
-  }
-  return falls == 0 && indices[begin] >= 0 && indices[end - 1] < n;
-}
-
-// The first entry of [begin, end) whose index is out of range or not above the
-// one before it.
-// REQUIRES: there is one
-std::int64_t FirstBadEntry(const std::int32_t* indices, std::int64_t begin,
-                           std::int64_t n) {
-  std::int64_t previous = -1;
-  std::int64_t j = begin;
-  for (; indices[j] > previous && indices[j] < n; ++j) previous = indices[j];
-  return j;
-}
-
-Status BadEntryStatus(const std::int32_t* indices,
-                      const std::int64_t* row_splits, std::int64_t payload,
-                      std::int64_t n) {
-  const std::int64_t entry = FirstBadEntry(indices, row_splits[payload], n);
-  const std::int32_t index = indices[entry];
-  const std::int64_t position = entry - row_splits[payload];
-  std::string problem;
-  if (index < 0 || index >= n) {
-    problem = " is not in [0, " + std::to_string(n) + ")";
-  } else {
-    problem = " is not above the one before it (" +
-              std::to_string(indices[entry - 1]) + ")";
-  }
-  return Invalid("payload " + std::to_string(payload) + ": index " +
-                 std::to_string(index) + problem + ", at position " +
-                 std::to_string(position) + " of " +
-                 std::to_string(row_splits[payload + 1] - row_splits[payload]));
-}
-
-Status CheckIndices(const std::int32_t* indices, std::int64_t entries,
-                    const std::int64_t* row_splits, std::int64_t payloads,
-                    std::int64_t n, Parallel& parallel) {
-  const int shares = static_cast<int>(
-      std::min<std::int64_t>(TileCount(entries, kSmallestShare, parallel),
-                             std::max<std::int64_t>(payloads, 1)));
-  std::vector<Status> found(static_cast<std::size_t>(shares));
-  parallel.Run(shares, [&](int s) {
-    const Range mine = TileOf(payloads, shares, s);
-    for (std::int64_t p = mine.begin; p < mine.end; ++p) {
-      if (AllGood(indices, row_splits[p], row_splits[p + 1], n)) continue;
-      found[static_cast<std::size_t>(s)] =
-          BadEntryStatus(indices, row_splits, p, n);
-      return;
-    }
-  });
-  for (Status& status : found) {
-    if (!status.ok()) return std::move(status);
-  }
-  return {};
-}
+// Entries that are added between two requests to memory.
+constexpr std::int64_t kStep = 16;
 
 // Where the entry that comes next may be: the walk from tile to tile is a
 // search from the last place on, in steps that double.
@@ -142,18 +53,111 @@ std::int64_t FirstAtOrAbove(const std::int32_t* indices, std::int64_t from,
          indices;
 }
 
+// How lines of the accumulator come into the cache.
+enum class Entrance {
+  kByThemselves,  // when an entry comes to them: they are near anyway
+  kByEntry,       // asked for some entries ahead
+  kInOrder,       // asked for one after the other, a tile ahead
+  kZeroed,        // overwritten with zeros
+};
+
+struct Tiles {
+  std::int64_t size;
+  Entrance entrance;
+  std::int64_t per_step;  // elements to ask for in order for kStep entries
+};
+
+enum class Start { kAsItIs, kFromZero };
+
+template <typename T>
+Entrance ChooseEntrance(Start start, std::int64_t n, std::int64_t entries) {
+  constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
+  if (start == Start::kFromZero) return Entrance::kZeroed;
+  // About every line is named.
+  if (entries >= n * kElement / (2 * kLineBytes)) return Entrance::kInOrder;
+  return n * kElement > kCachedBytes ? Entrance::kByEntry
+                                     : Entrance::kByThemselves;
+}
+
+// As many elements as fit the cache, or more where the payloads are so thin
+// that walking from tile to tile would cost more than it saves.
+template <typename T>
+Tiles ChooseTiles(Start start, std::int64_t n, std::int64_t entries,
+                  std::int64_t payloads) {
+  constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t kLine = kLineBytes / kElement;
+  const std::int64_t per_payload =
+      entries / std::max<std::int64_t>(payloads, 1);
+  const std::int64_t most_tiles =
+      std::max<std::int64_t>(1, per_payload / kEntriesPerTile);
+  const std::int64_t lines_per_step =
+      kStep * n / kLine / std::max<std::int64_t>(entries, 1) + 1;
+  return {std::max(kTileBytes / kElement, n / most_tiles + 1),
+          ChooseEntrance<T>(start, n, entries), lines_per_step * kLine};
+}
+
+// Asks for a range of elements, a few lines for every step of additions: a
+// processor that is asked for many lines at once waits for them.
+template <typename T>
+class InOrder {
+ public:
+  InOrder(const T* accumulator, Range range, std::int64_t per_step)
+      : accumulator_(accumulator), range_(range), per_step_(per_step) {}
+
+  void AheadOf(std::int64_t /*begin*/, std::int64_t /*end*/) {
+    AskUpTo(std::min(range_.end, range_.begin + per_step_));
+  }
+  void AskForTheRest() { AskUpTo(range_.end); }
+
+ private:
+  void AskUpTo(std::int64_t end) {
+    constexpr auto kLine = kLineBytes / static_cast<std::int64_t>(sizeof(T));
+    for (; range_.begin < end; range_.begin += kLine) {
+      __builtin_prefetch(accumulator_ + range_.begin, 1);
+    }
+  }
+
+  const T* accumulator_;
+  Range range_;
+  std::int64_t per_step_;
+};
+
+// Asks for the elements that the same payload names later, in this tile or
+// behind it.
+// SHAPE: indices[count]
+template <typename T>
+class ByEntry {
+ public:
+  ByEntry(const T* accumulator, const std::int32_t* indices, std::int64_t count)
+      : accumulator_(accumulator), indices_(indices), count_(count) {}
+
+  void AheadOf(std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t kAhead = 128;  // entries
+    const std::int64_t last = std::min(count_, end + kAhead);
+    for (std::int64_t j = begin + kAhead; j < last; ++j) {
+      __builtin_prefetch(accumulator_ + indices_[j], 1);
+    }
+  }
+
+ private:
+  const T* accumulator_;
+  const std::int32_t* indices_;
+  std::int64_t count_;
+};
+
+// Adds `count` entries, and returns `asking`, which is told before each step.
 // The processor foresees a few streams, not two for each of a hundred payloads;
 // so each run asks for as many entries behind it as it has itself, which is
 // where the payload goes on in the next tile.
-template <typename T, bool kWeighted>
-void AddEntries(T* accumulator, const T* values, const std::int32_t* indices,
-                std::int64_t count, T weight) {
-  constexpr std::int64_t kStep = 16;
+template <typename T, bool kWeighted, typename Asking>
+Asking AddEntries(T* accumulator, const T* values, const std::int32_t* indices,
+                  std::int64_t count, T weight, Asking asking) {
   const std::int64_t ahead = std::max(count, 4 * kStep);
   for (std::int64_t begin = 0; begin < count; begin += kStep) {
     __builtin_prefetch(values + begin + ahead);
     __builtin_prefetch(indices + begin + ahead);
     const std::int64_t end = std::min(count, begin + kStep);
+    asking.AheadOf(begin, end);
     for (std::int64_t j = begin; j < end; ++j) {
       T& sum = accumulator[indices[j]];
       if constexpr (kWeighted) {
@@ -163,116 +167,91 @@ void AddEntries(T* accumulator, const T* values, const std::int32_t* indices,
       }
     }
   }
+  return asking;
 }
 
-// How a tile comes into the cache.
-enum class Entrance {
-  kByEntry,   // line by line, when an entry comes to it
-  kPrefetch,  // asked for while the tile before it is added to
-  kZeroed,    // overwritten with zeros
-};
-
-struct Tiles {
-  std::int64_t size;
-  Entrance entrance;
-};
-
-enum class Start { kAsItIs, kFromZero };
-
-// As many elements as fit the cache, or more where the payloads are so thin
-// that walking from tile to tile would cost more than it saves. Where about
-// every cache line is named, they are asked for in order, instead of one by one
-// when an entry comes to them.
-template <typename T>
-Tiles ChooseTiles(Start start, std::int64_t n, std::int64_t entries,
-                  std::int64_t payloads) {
-  constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t per_payload =
-      entries / std::max<std::int64_t>(payloads, 1);
-  const std::int64_t most_tiles =
-      std::max<std::int64_t>(1, per_payload / kEntriesPerTile);
-  const bool dense = entries >= n * kElement / (2 * kLineBytes);
-  return {std::max(kTileBytes / kElement, n / most_tiles + 1),
-          start == Start::kFromZero ? Entrance::kZeroed
-          : dense                   ? Entrance::kPrefetch
-                                    : Entrance::kByEntry};
-}
-
-// Asks for the elements [begin, end), which are about to be read and written.
-template <typename T>
-void PrefetchElements(const T* accumulator, std::int64_t begin,
-                      std::int64_t end) {
-  constexpr auto kLine = kLineBytes / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t i = begin; i < end; i += kLine) {
-    __builtin_prefetch(accumulator + i, 1);
+// Adds the entries [begin, end), which are some of payload p.
+template <typename T, typename Asking>
+Asking AddRun(T* accumulator, const Payloads<T>& payloads, std::int64_t p,
+              std::int64_t begin, std::int64_t end, const Asking& asking) {
+  const T* const values = payloads.values + begin;
+  const std::int32_t* const indices = payloads.indices + begin;
+  const std::int64_t count = end - begin;
+  if (payloads.weights == nullptr) {
+    return AddEntries<T, false>(accumulator, values, indices, count, T{},
+                                asking);
   }
+  return AddEntries<T, true>(accumulator, values, indices, count,
+                             payloads.weights[p], asking);
 }
 
 // Adds everything that falls into [range.begin, range.end), tile by tile.
 template <typename T>
-void AddRange(T* accumulator, Range range, Tiles tiles, const T* values,
-              const std::int32_t* indices, const std::int64_t* row_splits,
-              std::int64_t payloads, const T* weights) {
-  std::vector<std::int64_t> next(static_cast<std::size_t>(payloads));
-  for (std::int64_t p = 0; p < payloads; ++p) {
+void AddRange(T* accumulator, Range range, Tiles tiles,
+              const Payloads<T>& payloads) {
+  std::vector<std::int64_t> next(static_cast<std::size_t>(payloads.count));
+  for (std::int64_t p = 0; p < payloads.count; ++p) {
     next[static_cast<std::size_t>(p)] =
-        std::lower_bound(indices + row_splits[p], indices + row_splits[p + 1],
+        std::lower_bound(payloads.indices + payloads.row_splits[p],
+                         payloads.indices + payloads.row_splits[p + 1],
                          range.begin) -
-        indices;
+        payloads.indices;
   }
   for (std::int64_t begin = range.begin; begin < range.end;
        begin += tiles.size) {
     const std::int64_t end = std::min(range.end, begin + tiles.size);
-    const std::int64_t next_size = std::min(range.end - end, tiles.size);
+    const bool in_order = tiles.entrance == Entrance::kInOrder;
+    InOrder<T> next_tile(
+        accumulator,
+        {end, in_order ? std::min(range.end, end + tiles.size) : end},
+        tiles.per_step);
     if (tiles.entrance == Entrance::kZeroed) {
       std::fill(accumulator + begin, accumulator + end, T{});
     }
-    for (std::int64_t p = 0; p < payloads; ++p) {
-      if (tiles.entrance == Entrance::kPrefetch) {
-        PrefetchElements(accumulator, end + next_size * p / payloads,
-                         end + next_size * (p + 1) / payloads);
-      }
+    for (std::int64_t p = 0; p < payloads.count; ++p) {
       std::int64_t& at = next[static_cast<std::size_t>(p)];
       const std::int64_t stop =
-          FirstAtOrAbove(indices, at, row_splits[p + 1], end);
-      if (weights == nullptr) {
-        AddEntries<T, false>(accumulator, values + at, indices + at, stop - at,
-                             T{});
+          FirstAtOrAbove(payloads.indices, at, payloads.row_splits[p + 1], end);
+      if (tiles.entrance == Entrance::kByEntry) {
+        AddRun(accumulator, payloads, p, at, stop,
+               ByEntry<T>(accumulator, payloads.indices + at,
+                          payloads.row_splits[p + 1] - at));
       } else {
-        AddEntries<T, true>(accumulator, values + at, indices + at, stop - at,
-                            weights[p]);
+        next_tile = AddRun(accumulator, payloads, p, at, stop, next_tile);
       }
       at = stop;
     }
+    next_tile.AskForTheRest();
   }
 }
 
 template <typename T>
-Status CheckAndAdd(Start start, T* accumulator, std::int64_t n, const T* values,
-                   const std::int32_t* indices, std::int64_t entries,
-                   const std::int64_t* row_splits, std::int64_t payloads,
-                   const T* weights, Parallel& parallel) {
+Status CheckAndAdd(Start start, T* accumulator, std::int64_t n,
+                   std::int64_t entries, const Payloads<T>& payloads,
+                   Parallel& parallel) {
   if (Status status = CheckDenseSize(n); !status.ok()) return status;
-  if (Status status = CheckRowSplits(row_splits, payloads, entries);
-      !status.ok()) {
-    return status;
-  }
   if (Status status =
-          CheckIndices(indices, entries, row_splits, payloads, n, parallel);
+          scatter::CheckRowSplits(payloads.row_splits, payloads.count, entries);
       !status.ok()) {
     return status;
   }
-  const Tiles tiles = ChooseTiles<T>(start, n, entries, payloads);
   // To zero a cache line takes about as long as to add an entry.
   constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t zeroed_lines =
       start == Start::kFromZero ? n * kElement / kLineBytes : 0;
   const int shares =
-      TileCount(entries + zeroed_lines, kSmallestShare, parallel);
+      TileCount(entries + zeroed_lines, scatter::kSmallestShare, parallel);
+  const KeepAwake awake(parallel);
+  if (Status status =
+          scatter::CheckIndices(payloads.indices, entries, payloads.row_splits,
+                                payloads.count, n, parallel);
+      !status.ok()) {
+    return status;
+  }
+  const Tiles tiles = ChooseTiles<T>(start, n, entries, payloads.count);
   parallel.Run(shares, [&](int s) {
     const DefaultFloatEnvironment environment;
-    AddRange(accumulator, TileOf(n, shares, s), tiles, values, indices,
-             row_splits, payloads, weights);
+    AddRange(accumulator, TileOf(n, shares, s), tiles, payloads);
   });
   return {};
 }
@@ -281,7 +260,8 @@ Status CheckAndAdd(Start start, T* accumulator, std::int64_t n, const T* values,
 
 Status CheckDenseSize(std::int64_t n) {
   if (n >= 0 && n <= INT32_MAX) return {};
-  return Invalid("n = " + std::to_string(n) + " is not in [0, 2^31)");
+  return {StatusCode::kInvalidArgument,
+          "n = " + std::to_string(n) + " is not in [0, 2^31)"};
 }
 
 template <typename T>
@@ -289,8 +269,9 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         const std::int32_t* indices, std::int64_t entries,
                         const std::int64_t* row_splits, std::int64_t payloads,
                         const T* weights, Parallel& parallel) {
-  return CheckAndAdd(Start::kAsItIs, accumulator, n, values, indices, entries,
-                     row_splits, payloads, weights, parallel);
+  return CheckAndAdd<T>(Start::kAsItIs, accumulator, n, entries,
+                        {values, indices, row_splits, payloads, weights},
+                        parallel);
 }
 
 template <typename T>
@@ -298,8 +279,9 @@ Status ScatterDecode(T* sum, std::int64_t n, const T* values,
                      const std::int32_t* indices, std::int64_t entries,
                      const std::int64_t* row_splits, std::int64_t payloads,
                      const T* weights, Parallel& parallel) {
-  return CheckAndAdd(Start::kFromZero, sum, n, values, indices, entries,
-                     row_splits, payloads, weights, parallel);
+  return CheckAndAdd<T>(Start::kFromZero, sum, n, entries,
+                        {values, indices, row_splits, payloads, weights},
+                        parallel);
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                       \

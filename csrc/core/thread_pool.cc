@@ -1,8 +1,21 @@
 #include "core/thread_pool.h"
 
-#include <atomic>
+#include <chrono>
 
 namespace fedplug {
+namespace {
+
+// Waits until `done()`, but not long. Whoever else wants the core has it: on a
+// busy machine that is the very thread that is waited for.
+template <typename Done>
+void LookFor(const Done& done) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds kAtMost{50};
+  const Clock::time_point end = Clock::now() + kAtMost;
+  while (!done() && Clock::now() < end) std::this_thread::yield();
+}
+
+}  // namespace
 
 struct ThreadPool::Job {
   const int count;
@@ -22,8 +35,9 @@ ThreadPool::~ThreadPool() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
+    ++calls_;
   }
-  job_posted_.notify_all();
+  called_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -37,32 +51,43 @@ void ThreadPool::Run(int count, const std::function<void(int)>& task) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     job_ = &job;
-    ++jobs_posted_;
+    ++calls_;
   }
-  job_posted_.notify_all();
+  called_.notify_all();
   job.RunRemaining();
   // With `job_` cleared no worker enters any more; those inside are finishing
   // the tasks they have begun.
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    job_ = nullptr;
+  }
+  const auto none_inside = [this] { return workers_inside_ == 0; };
+  LookFor(none_inside);
   std::unique_lock<std::mutex> lock(mutex_);
-  job_ = nullptr;
-  workers_left_.wait(lock, [this] { return workers_inside_ == 0; });
+  workers_left_.wait(lock, none_inside);
 }
 
 void ThreadPool::Work() {
   std::uint64_t seen = 0;
+  const auto called = [&] { return calls_ != seen; };
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    job_posted_.wait(lock, [&] {
-      return stopping_ || (job_ != nullptr && jobs_posted_ != seen);
-    });
+    called_.wait(lock, called);
     if (stopping_) return;
-    seen = jobs_posted_;
-    Job* const job = job_;
-    ++workers_inside_;
-    lock.unlock();
-    job->RunRemaining();
-    lock.lock();
-    if (--workers_inside_ == 0) workers_left_.notify_one();
+    seen = calls_;
+    if (job_ != nullptr) {
+      Job* const job = job_;
+      ++workers_inside_;
+      lock.unlock();
+      job->RunRemaining();
+      lock.lock();
+      if (--workers_inside_ == 0) workers_left_.notify_one();
+    }
+    if (awake_ > 0) {
+      lock.unlock();
+      LookFor([&] { return called() || awake_ == 0; });
+      lock.lock();
+    }
   }
 }
 

@@ -14,8 +14,9 @@
 
 namespace fedplug::topk {
 
-// Below this many elements a second thread takes longer to wake than to work.
-inline constexpr std::int64_t kOneThread = 1 << 20;
+// Below this many elements a second thread takes longer to wake than to work,
+// even if it is woken once for all the walks of a call.
+inline constexpr std::int64_t kOneThread = 1 << 19;
 
 struct ChunkState {
   Chunk chunk;

@@ -2,13 +2,11 @@
 #include "core/topk_residual.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <string>
 #include <vector>
 
-#include "core/float_bits.h"
-#include "core/float_environment.h"
+#include "core/topk_refusal.h"
 #include "core/topk_select.h"
 #include "core/topk_sources.h"
 
@@ -31,85 +29,6 @@ Status CheckSizes(std::int64_t n, std::int64_t k) {
   return {};
 }
 
-// How many sums of each tensor are not finite.
-template <typename T>
-std::vector<std::int64_t> CountNonFiniteIn(
-    const std::vector<Update<T>>& updates, SimdLevel level,
-    Parallel& parallel) {
-  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
-  const topk::BlockKernels<T> kernels = topk::BlockKernelsFor<T>(level);
-  topk::ChunkStates states(topk::CutIntoChunks(updates), parallel);
-  const DefaultFloatEnvironment environment;
-  states.ForEach([&](topk::ChunkState& state) {
-    std::array<FloatBitsOf<T>, topk::kSlack> no_band;
-    std::array<T, topk::kBlock> staging;
-    topk::SurveyCursor<T> cursor{no_band.data()};
-    const Update<T>& update = updates[state.chunk.tensor];
-    topk::ForEachBlock(update, state.chunk.begin, state.chunk.end,
-                       [&](std::int64_t begin, std::int64_t count) {
-                         kernels.survey(
-                             update.delta->Read(begin, count, staging.data()),
-                             update.residual_in + begin, count,
-                             {kInfinity, kInfinity}, &cursor);
-                       });
-    state.above = cursor.above;
-  });
-  std::vector<std::int64_t> counts(updates.size());
-  for (const topk::ChunkState& state : states) {
-    counts[state.chunk.tensor] += state.above;
-  }
-  return counts;
-}
-
-// Only after a refusal, and so without haste.
-template <typename T>
-std::int64_t FirstNonFinite(const Update<T>& update) {
-  const DefaultFloatEnvironment environment;
-  T staging;
-  std::int64_t i = 0;
-  while (i < update.n && IsFinite(*update.delta->Read(i, 1, &staging) +
-                                  update.residual_in[i])) {
-    ++i;
-  }
-  return i;
-}
-
-// `of_tensor` says which tensor of a list, or nothing.
-template <typename T>
-Status NonFiniteStatus(const Update<T>& update, std::int64_t count,
-                       const std::string& of_tensor) {
-  return {StatusCode::kNonFinite,
-          std::to_string(count) + " of " + std::to_string(update.n) +
-              " sums of delta and residual" + of_tensor +
-              " are NaN or infinite, the first at index " +
-              std::to_string(FirstNonFinite(update)) +
-              "; nothing was changed. Leave this update out, or choose the "
-              "policy \"drop\" to count such sums as zero"};
-}
-
-// What a call refused for sums that are not finite has to say and to restore.
-// REQUIRES: the residuals and the sources are as they were
-// SHAPE:    counts[updates], how many such sums each tensor has
-template <typename T>
-Status Refuse(const std::vector<Update<T>>& updates,
-              const std::vector<std::int64_t>& counts,
-              std::int64_t* non_finite) {
-  Status first;
-  for (std::size_t t = 0; t < updates.size(); ++t) {
-    const Update<T>& update = updates[t];
-    *non_finite += counts[t];
-    if (counts[t] > 0 && first.ok()) {
-      first = NonFiniteStatus(
-          update, counts[t],
-          updates.size() == 1 ? "" : " of tensor " + std::to_string(t));
-    }
-    if (update.residual_out != update.residual_in) {
-      std::copy_n(update.residual_in, update.n, update.residual_out);
-    }
-  }
-  return first;
-}
-
 // REQUIRES: the sizes are checked; row_splits may be null
 template <typename T>
 Status Select(const std::vector<Update<T>>& updates, std::int64_t k,
@@ -120,8 +39,8 @@ Status Select(const std::vector<Update<T>>& updates, std::int64_t k,
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   Selection<T> selection(updates, k, policy, level, parallel);
   if (!selection.Run(values, indices)) {
-    return Refuse(updates, CountNonFiniteIn(updates, level, parallel),
-                  non_finite);
+    return topk::Refuse(
+        updates, topk::CountNonFiniteIn(updates, level, parallel), non_finite);
   }
   *non_finite = selection.dropped();
   if (row_splits != nullptr) selection.WriteRowSplits(row_splits);
@@ -235,13 +154,14 @@ Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
     total += tensors[t].n;
     row_splits[t + 1] = row_splits[t] + std::min(ks[t], tensors[t].n);
   }
+  const KeepAwake awake(parallel);
   const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
   const std::vector<Update<T>> updates = UpdatesOf(tensors, sources);
   if (policy == NonFinitePolicy::kError) {
-    const auto counts = CountNonFiniteIn(updates, level, parallel);
+    const auto counts = topk::CountNonFiniteIn(updates, level, parallel);
     if (std::any_of(counts.begin(), counts.end(),
                     [](std::int64_t count) { return count > 0; })) {
-      return Refuse(updates, counts, non_finite);
+      return topk::Refuse(updates, counts, non_finite);
     }
   }
 
@@ -289,7 +209,7 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
   static_cast<void>(FindSimdLevel(&level));
   const PlainDelta<T> source(delta);
   const std::vector<Update<T>> update{{&source, residual, nullptr, n}};
-  return CountNonFiniteIn(update, level, parallel)[0];
+  return topk::CountNonFiniteIn(update, level, parallel)[0];
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                               \

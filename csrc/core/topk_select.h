@@ -62,6 +62,7 @@ class Selection {
   // then is as it was, and a residual_out elsewhere is of no use.
   bool Run(T* values, std::int32_t* indices) {
     const DefaultFloatEnvironment environment;
+    const KeepAwake awake(parallel_);
     Band<T> band = FirstBand();
     if (MayWriteAtOnce(band)) {
       SplitAll(band);

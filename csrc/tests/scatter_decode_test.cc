@@ -129,6 +129,20 @@ TEST(ScatterDecodeAdd, EqualsTheReferenceAcrossTiles) {
   });
 }
 
+// So large that it is not taken to be in the caches; the entries are few, and
+// those of the last tiles fewer than what is asked for ahead.
+TEST(ScatterDecodeAdd, EqualsTheReferenceWhereTheAccumulatorIsFarAway) {
+  Random random(4);
+  ThreadPool two(2);
+  const std::int64_t n = (std::int64_t{1} << 21) + 77;
+  for (const bool weighted : {false, true}) {
+    ExpectReference(
+        RandomVector<double>(n, Fill::kNormal, random),
+        RandomPayloads<double>(3, n, 1000, weighted, Fill::kNormal, random),
+        two, 1);
+  }
+}
+
 // Two payloads over n = 10, mended or broken by the caller before the call.
 struct Call {
   std::int64_t n = 10;

@@ -3,6 +3,7 @@
 #include "core/thread_pool.h"
 
 #include <atomic>
+#include <chrono>
 
 #include "tests/test.h"
 
@@ -27,12 +28,28 @@ TEST(ThreadPool, RunsEveryTaskExactlyOnceAndReturnsWhenAllAreDone) {
   }
 }
 
+// With pauses that are shorter and longer than the workers stay awake.
+TEST(ThreadPool, RunsOneJobAfterTheOtherWhileItIsKeptAwake) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (int call = 0; call < 10; ++call) {
+      const KeepAwake awake(pool);
+      for (int round = 0; round < 30; ++round) {
+        EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(40 * call));
+      EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
+    }
+  }
+}
+
 TEST(ThreadPool, ServesSeveralCallersAtOnce) {
   ThreadPool pool(3);
   std::atomic<int> total{0};
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&] {
+      const KeepAwake awake(pool);
       for (int round = 0; round < 200; ++round) {
         for (const int calls : CountCalls(pool, 7)) total += calls;
       }
