@@ -22,7 +22,8 @@ def main(config_path: str | Path, runs_dir: str | Path = "runs") -> None:
 
     config = load_config(config_path)  # before TensorFlow is imported: a mistake in the file is told at once
 
-    print(f"{config.name}: {len(config.runs)} runs of {config.rounds} rounds; setting up", flush=True)
+    trainings = len(config.runs) * config.repeats
+    print(f"{config.name}: {trainings} times {config.rounds} rounds; setting up", flush=True)
     from fedplug.experiment.runner import run_experiment
 
     run_experiment(config, Path(runs_dir))

@@ -45,12 +45,12 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         if self.source != "digits":
-            raise UnknownNameError("data source", self.source, ["digits"], "[data]")
-        _check(self.clients >= 1, "[data] clients", self.clients, "at least 1")
-        _check(self.dirichlet > 0, "[data] dirichlet", self.dirichlet, "above 0")
-        _check(0 < self.test_fraction < 1, "[data] test_fraction", self.test_fraction, "between 0 and 1")
-        _check(self.batch_size >= 1, "[data] batch_size", self.batch_size, "at least 1")
-        _check(self.epochs >= 1, "[data] epochs", self.epochs, "at least 1")
+            raise UnknownNameError("data source", self.source, ["digits"])
+        _check(self.clients >= 1, "clients", self.clients, "at least 1")
+        _check(self.dirichlet > 0, "dirichlet", self.dirichlet, "above 0")
+        _check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "between 0 and 1")
+        _check(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
+        _check(self.epochs >= 1, "epochs", self.epochs, "at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class ModelConfig:
             widths = getattr(self, key)
             _check(
                 all(isinstance(w, int) and not isinstance(w, bool) and w >= 1 for w in widths),
-                f"[model] {key}",
+                key,
                 list(widths),
                 "whole numbers, 1 up",
             )
@@ -113,8 +113,8 @@ class RunConfig:
     min_size: int = 64
 
     def __post_init__(self) -> None:
-        _check(bool(self.name.strip()), "[[runs]] name", self.name, "some text")
-        _check(self.min_size >= 0, "[[runs]] min_size", self.min_size, "at least 0")
+        _check(bool(self.name.strip()), "name", self.name, "some text")
+        _check(self.min_size >= 0, "min_size", self.min_size, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +126,7 @@ class ExperimentConfig:
         rounds: Of every run.
         clients_per_round: Sampled without replacement.
         seed: Of everything: split, initial weights, sampling, shuffling.
+        repeats: How often every run is made, with the seeds ``seed``, ``seed + 1`` and so on.
         runtime: ``"inprocess"`` or ``"native"``.
         store: Scheme of the client-state store, for instance ``"sqlite"``.
         runs: At least one.
@@ -135,6 +136,7 @@ class ExperimentConfig:
     rounds: int
     clients_per_round: int = 10
     seed: int = 0
+    repeats: int = 1
     runtime: str = "inprocess"
     store: str = "sqlite"
     data: DataConfig = field(default_factory=DataConfig)
@@ -154,9 +156,16 @@ class ExperimentConfig:
             f"between 1 and the number of clients, {self.data.clients}",
         )
         _check(self.seed >= 0, "seed", self.seed, "at least 0")
-        _check(len(self.runs) >= 1, "[[runs]]", len(self.runs), "given at least once")
+        _check(self.repeats >= 1, "repeats", self.repeats, "at least 1")
+        if not self.runs:
+            raise ConfigError("there is no [[runs]]; write one for each run to compare")
         names = [run.name for run in self.runs]
         _check(len(set(names)) == len(names), "[[runs]] name", names, "different for every run")
+
+    @property
+    def seeds(self) -> range:
+        """Of the repetitions."""
+        return range(self.seed, self.seed + self.repeats)
 
     def as_dict(self) -> dict[str, Any]:
         """All values, defaults too, as JSON values."""
@@ -173,62 +182,69 @@ def load_config(path: str | Path) -> ExperimentConfig:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not text in UTF-8: {error}") from error
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    try:
-        config: ExperimentConfig = _read(ExperimentConfig, table, "the top level")
-        return config
-    except UnknownNameError as error:
-        raise UnknownNameError(error.kind, error.name, error.known, f"{path}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    config: ExperimentConfig = _read(ExperimentConfig, table, str(path))
+    return config
 
 
 def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:
-    """Makes a dataclass from a TOML table, checking keys and types."""
+    """Makes a dataclass from a TOML table, checking keys, types and values; errors say ``where`` it is."""
     types = get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in table:
         if key not in fields:
-            raise UnknownNameError("key", key, fields)
+            raise UnknownNameError("key", key, fields, where)
     values = {}
     for name, spec in fields.items():
         if name in table:
-            values[name] = _convert(types[name], table[name], f"{where}: {name}")
+            values[name] = _convert(types[name], name, table[name], where)
         elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
             raise ConfigError(f"{where} lacks the key {name!r}")
-    return cls(**values)
+    try:
+        return cls(**values)
+    except UnknownNameError as error:
+        raise UnknownNameError(error.kind, error.name, error.known, where) from error
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
-def _convert(expected: Any, value: Any, where: str) -> Any:
+def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(expected):
-        if not isinstance(value, dict):
-            raise ConfigError(f"{where} is {value!r}; it must be a table")
-        return _read(expected, value, f"[{where.rpartition(' ')[2]}]")
+        _must(isinstance(value, dict), key, value, where, "a table")
+        return _read(expected, value, f"[{key}] of {where}")
     if expected == tuple[RunConfig, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise ConfigError(f"{where} must be an array of tables, [[runs]]")
-        return tuple(_read(RunConfig, item, f"[[runs]] number {i}") for i, item in enumerate(value, start=1))
+        tables = isinstance(value, list) and all(isinstance(item, dict) for item in value)
+        _must(tables, key, value, where, "an array of tables, [[runs]]")
+        return tuple(
+            _read(RunConfig, item, f"[[runs]] number {i} of {where}") for i, item in enumerate(value, start=1)
+        )
     if expected == EncoderChoice:
-        if not isinstance(value, str | dict | list):
-            raise ConfigError(f"{where} is {value!r}; it must be an expression or rules")
+        _must(isinstance(value, str | dict | list), key, value, where, "an expression or rules")
         return value
     if expected == tuple[int, ...]:
-        if not isinstance(value, list):
-            raise ConfigError(f"{where} is {value!r}; it must be a list of whole numbers")
+        _must(isinstance(value, list), key, value, where, "a list of whole numbers")
         return tuple(value)
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+    if expected is float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        _must(number, key, value, where, "a number")
+        _must(math.isfinite(value), key, value, where, "finite")
         return float(value)
-    if expected is float and isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where} is {value!r}; it must be finite")
-    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-        raise ConfigError(f"{where} is {value!r}; it must be {kinds[expected]}")
+    kinds = {int: "a whole number", str: "text"}
+    right = isinstance(value, expected) and not isinstance(value, bool)
+    _must(right, key, value, where, kinds[expected])
     return value
+
+
+def _must(condition: bool, key: str, value: object, where: str, rule: str) -> None:
+    if not condition:
+        raise ConfigError(f"{where}: {key} is {value!r}; it must be {rule}")
 
 
 def _check(condition: bool, key: str, value: object, rule: str) -> None:

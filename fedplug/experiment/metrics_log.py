@@ -1,4 +1,4 @@
-"""Metrics as JSON lines, one per run and round, that agree with the store after any interruption.
+"""Metrics as JSON lines, one per run, seed and round, that agree with the store after any interruption.
 
 Standard library only.
 """
@@ -17,14 +17,14 @@ __all__ = ["MetricsLog"]
 
 
 class MetricsLog:
-    """An append-only file of rows ``{"run": ..., "round": ..., ...}``."""
+    """An append-only file of rows ``{"run": ..., "seed": ..., "round": ..., ...}``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def rows(self, run: str) -> list[dict[str, Any]]:
-        """The rows of a run, by round."""
-        return [row for row in self._read() if row["run"] == run]
+    def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
+        """The rows of a run with a seed, by round."""
+        return [row for row in self._read() if (row["run"], row["seed"]) == (run, seed)]
 
     def append(self, row: dict[str, Any]) -> None:
         """Adds a row; it is on disk when this returns.
@@ -40,9 +40,20 @@ class MetricsLog:
         except OSError as error:
             raise StoreError(f"cannot write {self._path}: {error.strerror or error}") from error
 
-    def keep_up_to(self, last_round: dict[str, int]) -> None:
-        """Drops torn lines, and the rows of rounds that the store does not hold."""
-        kept = [row for row in self._read() if row["round"] <= last_round.get(row["run"], -1)]
+    def keep_up_to(self, last_round: dict[tuple[str, int], int]) -> None:
+        """Drops torn lines, and the rows of rounds that the store does not hold.
+
+        Args:
+            last_round: That of the store, by run and seed; the rows of others are kept.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        kept = [
+            row
+            for row in self._read()
+            if row["round"] <= last_round.get((row["run"], row["seed"]), row["round"])
+        ]
         text = "".join(json.dumps(row) + "\n" for row in kept)
         partial = self._path.with_suffix(".partial")
         try:

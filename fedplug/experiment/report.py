@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,8 @@ class Summary(NamedTuple):
 
     Attributes:
         name: Of the run.
-        accuracy: Test accuracy, mean of the last rounds.
+        accuracy: Test accuracy, mean of the last rounds and of the seeds.
+        deviation: Standard deviation between the seeds of the mean of the last rounds; NaN for one seed.
         uplink: Bytes sent per client and round, mean over the payloads of all rounds.
         ratio: Size of the update as it is, divided by ``uplink``.
         downlink: Bytes received per client and round, mean over the clients of all rounds.
@@ -38,6 +40,7 @@ class Summary(NamedTuple):
 
     name: str
     accuracy: float
+    deviation: float
     uplink: float
     ratio: float
     downlink: float
@@ -45,14 +48,23 @@ class Summary(NamedTuple):
     nonfinite: int
 
 
-def summarize(name: str, rows: Rows, dense_bytes: int) -> Summary:
-    """Condenses the rows of a run; ``dense_bytes`` is the size of one update without any encoding."""
+def summarize(name: str, repeats: Sequence[Rows], dense_bytes: int) -> Summary:
+    """Condenses the rows of a run.
+
+    Args:
+        name: Of the run.
+        repeats: Its rows with each of the seeds.
+        dense_bytes: The size of one update without any encoding.
+    """
+    accuracies = [np.mean([row["test_accuracy"] for row in rows[-FINAL_ROUNDS:]]) for rows in repeats]
+    rows = [row for each in repeats for row in each]
     payloads = sum(row["payloads"] for row in rows)
     uplink = sum(row["uplink_bytes"] for row in rows) / payloads if payloads else float("nan")
     timed = [row["seconds"] for row in rows if row["seconds"] is not None]
     return Summary(
         name=name,
-        accuracy=float(np.mean([row["test_accuracy"] for row in rows[-FINAL_ROUNDS:]])),
+        accuracy=float(np.mean(accuracies)),
+        deviation=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else float("nan"),
         uplink=uplink,
         ratio=dense_bytes / uplink,
         downlink=sum(row["downlink_bytes"] for row in rows) / sum(row["clients"] for row in rows),
@@ -76,7 +88,7 @@ def table(summaries: Sequence[Summary]) -> str:
     cells = [
         (
             s.name,
-            f"{s.accuracy:.4f}",
+            f"{s.accuracy:.4f}" + ("" if math.isnan(s.deviation) else f" ± {s.deviation:.4f}"),
             f"{s.uplink:,.0f}",
             f"{s.ratio:.1f}x",
             f"{s.downlink:,.0f}",
@@ -107,22 +119,33 @@ def require_matplotlib() -> None:
         raise ConfigError("the plot needs matplotlib; install it with: pip install 'fedplug[experiments]'")
 
 
-def plot(runs: Mapping[str, Rows], path: Path) -> None:
-    """Draws test accuracy against the bytes all clients have sent so far, on a logarithmic axis."""
+def plot(runs: Mapping[str, Sequence[Rows]], path: Path) -> None:
+    """Draws test accuracy against the bytes all clients have sent so far, on a logarithmic axis.
+
+    Args:
+        runs: By name the rows with each of the seeds. A run has one bold line, the mean of rounds and seeds;
+            thin ones are single rounds or, of several seeds, each seed's mean of rounds.
+        path: Of the picture, a PNG.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for (color, style), (name, rows) in zip(_lines(), runs.items(), strict=False):
-        sent = np.cumsum([row["uplink_bytes"] for row in rows]) / 1e6
-        accuracy = np.array([row["test_accuracy"] for row in rows])
-        axes.plot(sent, accuracy, color=color, alpha=0.25, linewidth=1)
-        axes.plot(sent, _running_mean(accuracy), color=color, linestyle=style, linewidth=2, label=name)
+    several = any(len(repeats) > 1 for repeats in runs.values())
+    for (color, style), (name, repeats) in zip(_lines(), runs.items(), strict=False):
+        rounds = min(map(len, repeats))
+        sent = _column(repeats, "uplink_bytes", rounds).cumsum(axis=1) / 1e6
+        accuracy = _column(repeats, "test_accuracy", rounds)
+        smooth = np.array([_running_mean(values) for values in accuracy])
+        axes.plot(sent.T, (smooth if several else accuracy).T, color=color, alpha=0.25, linewidth=1)
+        x, y = sent.mean(axis=0), smooth.mean(axis=0)
+        axes.plot(x, y, color=color, linestyle=style, linewidth=2, label=name)
     axes.set_xscale("log")
     axes.set_xlabel("uplink, all clients together (MB, logarithmic)")
-    axes.set_ylabel(f"test accuracy (bold: mean of {FINAL_ROUNDS} rounds)")
+    of_seeds = " and of the seeds" if several else ""
+    axes.set_ylabel(f"test accuracy (bold: mean of {FINAL_ROUNDS} rounds{of_seeds})")
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)
@@ -132,6 +155,11 @@ def _lines() -> Iterator[tuple[str, str]]:
     """A color and a line style for every run, however many there are; the first repeats after 32."""
     colors = ("C0", "C2", "C3", "C1", "C4", "C5", "C6", "C7")
     return itertools.cycle((color, style) for style in ("-", "--", "-.", ":") for color in colors)
+
+
+def _column(repeats: Sequence[Rows], key: str, rounds: int) -> np.ndarray[Any, Any]:
+    """A number of every row: ``[seed, round]``."""
+    return np.array([[row[key] for row in rows[:rounds]] for rows in repeats])
 
 
 def _running_mean(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

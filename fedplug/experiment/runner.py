@@ -9,9 +9,9 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow_federated as tff
 from tqdm import tqdm
@@ -20,7 +20,7 @@ import fedplug
 from fedplug.errors import ConfigError, FedplugError, StoreError
 from fedplug.experiment import report, task
 from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig
-from fedplug.experiment.digits import FederatedImages, load_digits
+from fedplug.experiment.digits import Examples, load_digits
 from fedplug.experiment.made_of import MadeOf
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.process import StatefulClientsProcess
@@ -28,6 +28,18 @@ from fedplug.process.parts import as_encoder
 from fedplug.trainer import Trainer
 
 __all__ = ["run_experiment"]
+
+_MAY_GROW = ("rounds", "repeats")
+"""The settings of a folder that may change."""
+
+
+class _Training(NamedTuple):
+    """A run with one of the seeds."""
+
+    run: str
+    seed: int
+    trainer: Trainer
+    evaluator: task.Evaluator
 
 
 def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
@@ -51,7 +63,8 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
             fedplug.aggregator(run.aggregator)
     report.require_matplotlib()
     _check_is_of(folder, config)
-    images = load_digits(config.data, config.seed)
+    images = {seed: load_digits(config.data, seed) for seed in config.seeds}
+    evaluators = {seed: task.Evaluator(config.model, images[seed].test) for seed in config.seeds}
     with fedplug.use_runtime(config.runtime):
         processes = {run.name: _process(config, run) for run in config.runs}
         # The store first: it may be unknown, or in use by another run of this folder.
@@ -59,42 +72,49 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
             _claim(folder, config)
             made_of.write({name: process.made_of for name, process in processes.items()})
             log = MetricsLog(folder / "metrics.jsonl")
-            trainers = {
-                name: _trainer(config, name, process, images, store) for name, process in processes.items()
-            }
-            log.keep_up_to({name: trainer.last_round or 0 for name, trainer in trainers.items()})
-            _train(config, trainers, task.Evaluator(config, images.test), log)
-    dense_bytes = {name: process.dense_bytes for name, process in processes.items()}
-    summaries = [report.summarize(run.name, log.rows(run.name), dense_bytes[run.name]) for run in config.runs]
+            trainings = [
+                _Training(
+                    name,
+                    seed,
+                    _trainer(config, seed, name, process, images[seed].clients, store),
+                    evaluators[seed],
+                )
+                for name, process in processes.items()
+                for seed in config.seeds
+            ]
+            log.keep_up_to({(each.run, each.seed): each.trainer.last_round or 0 for each in trainings})
+            _train(config, trainings, log)
+    rows = {run.name: [log.rows(run.name, seed) for seed in config.seeds] for run in config.runs}
+    summaries = [report.summarize(name, rows[name], processes[name].dense_bytes) for name in rows]
     table = report.table(summaries)
     (folder / "table.txt").write_text(table + "\n", encoding="utf-8")
-    report.plot({run.name: log.rows(run.name) for run in config.runs}, folder / "accuracy.png")
+    report.plot(rows, folder / "accuracy.png")
     print(f"\n{table}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
 
 
-def _train(
-    config: ExperimentConfig, trainers: Mapping[str, Trainer], evaluator: task.Evaluator, log: MetricsLog
-) -> None:
-    done = sum(trainer.last_round or 0 for trainer in trainers.values())
-    total = config.rounds * len(trainers)
+def _train(config: ExperimentConfig, trainings: Sequence[_Training], log: MetricsLog) -> None:
+    done = sum(each.trainer.last_round or 0 for each in trainings)
+    total = config.rounds * len(trainings)
     if done:
         print(f"resuming after {done} of {total} rounds")
-    width = max(len(name) for name in trainers)
+    width = max(len(each.run) for each in trainings)
     with tqdm(total=total, initial=done, unit="round", dynamic_ncols=True) as progress:
-        for name, trainer in trainers.items():
-            progress.set_description(name.ljust(width))
-            _train_one(name, trainer, config.rounds, evaluator, log, progress)
+        for each in trainings:
+            seed = f" seed {each.seed}" if config.repeats > 1 else ""
+            progress.set_description(each.run.ljust(width) + seed)
+            _train_one(each, config.rounds, log, progress)
 
 
-def _train_one(
-    name: str, trainer: Trainer, rounds: int, evaluator: task.Evaluator, log: MetricsLog, progress: Any
-) -> None:
+def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: Any) -> None:
+    name, seed, trainer, evaluator = training
+
     def record(round_num: int, state: Any, metrics: Any, seconds: float | None) -> None:
         accuracy = evaluator.accuracy(state.global_model_weights)
         aggregated = metrics["aggregator"]
         loss = float(metrics["client_work"]["train"]["loss"])
         row = {
             "run": name,
+            "seed": seed,
             "round": round_num,
             "test_accuracy": accuracy,
             "train_loss": loss if math.isfinite(loss) else None,  # JSON has no other numbers
@@ -110,7 +130,7 @@ def _train_one(
 
     state = trainer.initialize()
     last = trainer.last_round or 0
-    if last and not any(row["round"] == last for row in log.rows(name)):
+    if last and not any(row["round"] == last for row in log.rows(name, seed)):
         record(last, state, trainer.last_metrics, None)  # interrupted between the commit and the log
     started = time.perf_counter()
 
@@ -147,15 +167,21 @@ def _naming(run: RunConfig) -> Iterator[None]:
 
 
 def _trainer(
-    config: ExperimentConfig, name: str, process: StatefulClientsProcess, images: FederatedImages, store: Any
+    config: ExperimentConfig,
+    seed: int,
+    name: str,
+    process: StatefulClientsProcess,
+    clients: dict[str, Examples],
+    store: Any,
 ) -> Trainer:
     return Trainer(
         process,
-        task.client_datasets(config, images.clients),
+        task.client_datasets(config.data, clients, seed),
         store=store,
-        process_id=name,
+        process_id=f"{name} (seed {seed})",
         clients_per_round=config.clients_per_round,
-        seed=config.seed,
+        seed=seed,
+        initial_weights=task.initial_weights(config.model, seed),
     )
 
 
@@ -168,7 +194,7 @@ def _store_url(scheme: str, folder: Path) -> str:
 
 
 def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
-    """Raises when the folder holds another experiment; the rounds may differ."""
+    """Raises when the folder holds another experiment; it may have fewer rounds or repeats."""
     wanted = config.as_dict()
     path = folder / "config.json"
     try:
@@ -181,7 +207,11 @@ def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
         raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
     if not isinstance(found, dict):
         raise StoreError(f"{path} holds no experiment; remove {folder} to start again")
-    differing = sorted(key for key in wanted | found if wanted.get(key) != found.get(key) and key != "rounds")
+    differing = sorted(
+        key
+        for key in wanted.keys() | found.keys()
+        if key not in found or (key not in _MAY_GROW and wanted.get(key) != found[key])
+    )
     if differing:
         raise ConfigError(
             f"{folder} holds an experiment with other settings ({', '.join(differing)}); "

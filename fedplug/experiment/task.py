@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.experiment.config import ExperimentConfig, ModelConfig
+from fedplug.experiment.config import DataConfig, ModelConfig
 from fedplug.experiment.digits import Examples
 
-__all__ = ["Evaluator", "build_keras_model", "client_datasets", "model_fn"]
+__all__ = ["Evaluator", "build_keras_model", "client_datasets", "initial_weights", "model_fn"]
 
 _CLASSES = 10
 _IMAGE = (8, 8, 1)
@@ -60,8 +60,13 @@ def model_fn(config: ModelConfig, seed: int) -> Callable[[], Any]:
     return build
 
 
+def initial_weights(config: ModelConfig, seed: int) -> Any:
+    """The `tff.learning.models.ModelWeights` that a training with this seed begins with."""
+    return tff.learning.models.ModelWeights.from_model(build_keras_model(config, seed))
+
+
 def client_datasets(
-    config: ExperimentConfig, clients: dict[str, Examples]
+    config: DataConfig, clients: dict[str, Examples], seed: int
 ) -> dict[str, Callable[[int], tf.data.Dataset]]:
     """For each client a function from the round number to its shuffled and batched data.
 
@@ -70,12 +75,10 @@ def client_datasets(
     """
 
     def dataset(position: int, examples: Examples, round_num: int) -> tf.data.Dataset:
-        generator = np.random.default_rng([config.seed, position, round_num])
-        order = np.concatenate(
-            [generator.permutation(len(examples.labels)) for _ in range(config.data.epochs)]
-        )
+        generator = np.random.default_rng([seed, position, round_num])
+        order = np.concatenate([generator.permutation(len(examples.labels)) for _ in range(config.epochs)])
         shuffled = tf.data.Dataset.from_tensor_slices((examples.images[order], examples.labels[order]))
-        return shuffled.batch(config.data.batch_size)
+        return shuffled.batch(config.batch_size)
 
     return {
         client_id: functools.partial(dataset, position, clients[client_id])
@@ -86,8 +89,8 @@ def client_datasets(
 class Evaluator:
     """Accuracy of a server state on the test examples."""
 
-    def __init__(self, config: ExperimentConfig, test: Examples) -> None:
-        self._model = build_keras_model(config.model, config.seed)
+    def __init__(self, config: ModelConfig, test: Examples) -> None:
+        self._model = build_keras_model(config, seed=0)  # every call brings its own weights
         self._logits = tf.function(self._model)
         self._test = Examples(tf.constant(test.images), test.labels)
 

@@ -46,7 +46,8 @@ def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
         ("name = ", "not valid TOML"),
         ("rounds = 3", "lacks the key 'name'"),
         ("name = 'x'", "lacks the key 'rounds'"),
-        ("name = 'x'\nrounds = 3", "runs"),
+        ("name = 'x'\nrounds = 3", r"there is no \[\[runs\]\]"),
+        (GOOD.replace("rounds = 2", "rounds = 2\nrepeats = 0"), "repeats is 0; it must be at least 1"),
         (GOOD.replace("rounds = 2", "rounds = 0"), "rounds is 0; it must be at least 1"),
         (GOOD.replace("rounds = 2", "rounds = 2.5"), "rounds is 2.5; it must be a whole number"),
         (GOOD.replace("rounds = 2", "rounds = true"), "rounds is True; it must be a whole number"),
@@ -55,17 +56,18 @@ def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
             "between 1 and the number of clients, 40",
         ),
         (GOOD.replace("small", "../up"), "name is '../up'"),
-        (GOOD + "[data]\nclients = 0", r"\[data\] clients is 0"),
+        (GOOD + "[data]\nclients = 0", r"\[data\] of .*: clients is 0; it must be at least 1"),
         (GOOD + "[data]\ndirichlet = 'x'", "dirichlet is 'x'; it must be a number"),
         (GOOD.replace("[[runs]]", "data = 3\n[[runs]]"), "data is 3; it must be a table"),
         (GOOD + "[model]\nhidden = 3", "a list of whole numbers"),
         (GOOD + "[model]\nhidden = [0]", "hidden"),
         (GOOD + "[model]\nhidden = [true]", r"hidden is \[True\]; it must be whole numbers"),
         (GOOD + "[data]\ndirichlet = inf", "dirichlet is inf; it must be finite"),
-        (GOOD + "[client_optimizer]\nlearning_rate = 0", "learning_rate is 0.0; it must be above 0"),
+        (GOOD + "[client_optimizer]\nlearning_rate = 0", r"\[client_optimizer\] of .*: learning_rate is 0.0"),
         (GOOD + "[[runs]]\nname = 'one'", "different for every run"),
         (GOOD + "encoder = 3", "encoder is 3; it must be an expression or rules"),
-        (GOOD + "[[runs]]\nencoder = 'topk(0.1)'", r"\[\[runs\]\] number 2 lacks the key 'name'"),
+        (GOOD + "[[runs]]\nencoder = 'topk(0.1)'", r"\[\[runs\]\] number 2 of .* lacks the key 'name'"),
+        (GOOD + "min_size = -1", r"\[\[runs\]\] number 1 of .*: min_size is -1"),
     ],
 )
 def test_every_mistake_is_named(text, message, tmp_path) -> None:
@@ -88,6 +90,11 @@ def test_an_unknown_name_gets_the_nearest_one(text, nearest, tmp_path) -> None:
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'") as caught:
         load(text, tmp_path)
     assert "config.toml" in str(caught.value)
+
+
+def test_an_unknown_key_is_named_with_its_table(tmp_path) -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown key 'client' in \[data\] of .*config\.toml"):
+        load(GOOD + "[data]\nclient = 3", tmp_path)
 
 
 def test_the_page_has_every_key_with_its_default_and_a_file_that_is_read(tmp_path) -> None:
@@ -119,5 +126,5 @@ def test_a_missing_file_is_named(tmp_path) -> None:
 
 def test_a_file_that_is_not_text_is_named(tmp_path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"cannot read the configuration .*binary\.toml"):
+    with pytest.raises(ConfigError, match=r"binary\.toml is not text in UTF-8"):
         load_config(tmp_path / "binary.toml")

@@ -17,6 +17,7 @@ from fedplug.stores import open_store
 DENSE = """
 name = "small"
 rounds = 3
+repeats = 2
 clients_per_round = 3
 [data]
 clients = 6
@@ -32,6 +33,7 @@ encoder = {"*/bias" = "identity", "*" = "topk(0.05)"}
 broadcast_encoder = "topk(0.1)"
 """
 CONFIG = DENSE + SPARSE
+ONCE = DENSE.replace("rounds = 3", "rounds = 1").replace("repeats = 2", "repeats = 1")
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     append = MetricsLog.append
 
     def interrupted(log: MetricsLog, row: dict[str, object]) -> None:
-        if (row["run"], row["round"]) == ("sparse", 2):
+        if (row["run"], row["seed"], row["round"]) == ("sparse", 0, 2):
             raise KeyboardInterrupt  # after the commit of the round, before its line in the log
         append(log, row)
 
@@ -62,21 +64,21 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
         with pytest.raises(KeyboardInterrupt):
             experiment.main(config, tmp_path / "resumed")
     experiment.main(config, tmp_path / "resumed")
-    assert "resuming after 5 of 6 rounds" in capsys.readouterr().out
+    assert "resuming after 8 of 12 rounds" in capsys.readouterr().out
     assert rows(tmp_path / "resumed/small") == rows(tmp_path / "straight/small")
     experiment.main(config, tmp_path / "resumed")
     assert "sparse" in capsys.readouterr().out
-    assert len(rows(tmp_path / "resumed/small")) == 6
+    assert len(rows(tmp_path / "resumed/small")) == 12
     page = (Path(__file__).parents[2] / "docs/experiments.md").read_text(encoding="utf-8")
     assert all(f"`{column}`" in page for row in rows(tmp_path / "straight/small") for column in row)
     for name in ("config.json", "made_of.json", "metrics.jsonl", "table.txt", "accuracy.png", "state"):
         assert (tmp_path / "resumed/small" / name).exists()
-    by_run = {
-        name: [r for r in rows(tmp_path / "resumed/small") if r["run"] == name]
-        for name in ("dense", "sparse")
-    }
-    assert by_run["dense"][0]["uplink_bytes"] > 9 * by_run["sparse"][0]["uplink_bytes"]
-    assert by_run["dense"][2]["downlink_bytes"] > 1.5 * by_run["sparse"][2]["downlink_bytes"]
+    by_run = {(r["run"], r["seed"], r["round"]): r for r in rows(tmp_path / "resumed/small")}
+    for seed in (0, 1):
+        dense, sparse = (by_run[name, seed, 3] for name in ("dense", "sparse"))
+        assert dense["uplink_bytes"] > 9 * sparse["uplink_bytes"]
+        assert dense["downlink_bytes"] > 1.5 * sparse["downlink_bytes"]
+    assert by_run["dense", 0, 1]["train_loss"] != by_run["dense", 1, 1]["train_loss"]
 
 
 def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:
@@ -119,7 +121,7 @@ def test_a_missing_matplotlib_is_told_before_the_training_and_not_after_it(
 
 
 def test_a_folder_in_use_keeps_its_description(config, tmp_path) -> None:
-    config.write_text(DENSE.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
+    config.write_text(ONCE, encoding="utf-8")
     experiment.main(config, tmp_path / "runs")
     before = (tmp_path / "runs/small/config.json").read_bytes()
     with open_store(f"sqlite:///{tmp_path / 'runs/small/state'}"):
@@ -137,23 +139,25 @@ def test_a_rule_for_no_variable_is_told_before_anything_is_written(config, tmp_p
 
 
 def test_a_damaged_store_is_named_and_not_trained_on(config, tmp_path) -> None:
-    config.write_text(DENSE.replace("rounds = 3", "rounds = 1"), encoding="utf-8")
+    config.write_text(ONCE, encoding="utf-8")
     experiment.main(config, tmp_path / "runs")
     for segment in (tmp_path / "runs/small/state").rglob("*"):
         if segment.is_file() and "sqlite" not in segment.name and segment.stat().st_size:
             content = bytearray(segment.read_bytes())
             content[len(content) // 2] ^= 1
             segment.write_bytes(content)
-    config.write_text(DENSE.replace("rounds = 3", "rounds = 2"), encoding="utf-8")
+    config.write_text(ONCE.replace("rounds = 1", "rounds = 2"), encoding="utf-8")
     with pytest.raises(CorruptStoreError):
         experiment.main(config, tmp_path / "runs")
 
 
 def test_a_torn_last_line_of_the_log_is_dropped(tmp_path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
-    for round_num in (1, 2, 3):
-        log.append({"run": "a", "round": round_num})
+    for seed in (0, 1):
+        for round_num in (1, 2, 3):
+            log.append({"run": "a", "seed": seed, "round": round_num})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"run": "a", "rou')
-    log.keep_up_to({"a": 2})
-    assert log.rows("a") == [{"run": "a", "round": 1}, {"run": "a", "round": 2}]
+    log.keep_up_to({("a", 0): 2})
+    assert [row["round"] for row in log.rows("a", 0)] == [1, 2]
+    assert [row["round"] for row in log.rows("a", 1)] == [1, 2, 3]

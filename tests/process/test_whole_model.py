@@ -29,7 +29,7 @@ def _inprocess():
 def digits():
     """The classifier of handwritten digits that ``make run`` trains, and its clients' data."""
     config = ExperimentConfig(name="digits", rounds=1, runs=(RunConfig(name="budget"),))
-    clients = task.client_datasets(config, load_digits(config.data, config.seed).clients)
+    clients = task.client_datasets(config.data, load_digits(config.data, config.seed).clients, config.seed)
     return task.model_fn(config.model, config.seed), clients
 
 
