@@ -104,7 +104,7 @@ class CapabilityChecks(EncoderSubject):
     def test_unbiased_means_that_the_mean_over_rounds_is_the_input(self) -> None:
         """A z-test in several directions: along the input, along its sum, and along random signs."""
         encoder = self._declaring("unbiased")
-        spec = tf.TensorSpec([48], self.dtypes[0])
+        spec = tf.TensorSpec([48], self.tried_dtypes()[0])
         x = tensors.tensor("normal", spec)
         exact = np.asarray(x).astype(np.float64)
         decoded = self._decoded_over_rounds(encoder, x, spec)
@@ -121,6 +121,11 @@ class CapabilityChecks(EncoderSubject):
 
     def expect_conserved(self, encoder: Encoder, step: Step) -> None:
         """What is decoded and the next residual are together what went in and the residual before."""
+        dtype = tf.as_dtype(step.state["residual"].dtype)
+        expect.that(
+            dtype == step.case.spec.dtype,
+            f"the residual of {tensors.name_of(step.case.spec)} is {dtype.name}",
+        )
         carried = np.asarray(step.case.x + step.state["residual"])
         sent = encoder.decode(step.payload, step.case.spec)
         total = np.asarray(sent + step.next_state["residual"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 class ContractChecks(EncoderSubject):
     """See `fedplug.encoders.base.Encoder`."""
+
+    foundation = "test_its_methods_can_be_called_and_return_what_they_should"
 
     def test_it_has_a_name_for_the_registry(self) -> None:
         name = self.make_encoder().name
@@ -46,6 +49,21 @@ class ContractChecks(EncoderSubject):
         expect.that(
             again.get_config() == config, f"from_config({text}) has the config {again.get_config()!r}"
         )
+
+    def test_its_methods_can_be_called_and_return_what_they_should(self) -> None:
+        for spec in self.specs():
+            encoder, what = self.make_encoder(), tensors.name_of(spec)
+            state = encoder.init_state(spec)
+            _tensors_by_name(f"init_state({what})", state)
+            encoded = encoder.encode(tensors.tensor("normal", spec), state, tf.constant(0))
+            expect.that(
+                isinstance(encoded, tuple) and len(encoded) == 2,
+                f"encode({what}) returns {_kind(encoded)}, not the pair (payload, next state)",
+            )
+            _tensors_by_name(f"the payload of {what}", encoded[0])
+            _tensors_by_name(f"the next state of {what}", encoded[1])
+            decoded = encoder.decode(encoded[0], spec)
+            expect.that(tf.is_tensor(decoded), f"decode({what}) returns {_kind(decoded)}, not a tensor")
 
     def test_equal_encoders_give_equal_bits(self) -> None:
         for spec in self.specs():
@@ -141,6 +159,18 @@ class ContractChecks(EncoderSubject):
                 want = np.asarray(accumulator + weight * encoder.decode(step.payload, spec))
             got = encoder.accumulate(accumulator, step.payload, weight, spec)
             expect.same_bits(f"accumulate({step.case.what})", got, want)
+
+
+def _tensors_by_name(what: str, value: object) -> None:
+    expect.that(isinstance(value, Mapping), f"{what} is {_kind(value)}, not a mapping of tensors by name")
+    assert isinstance(value, Mapping)
+    for name, each in value.items():
+        expect.that(isinstance(name, str), f"{what} has the key {name!r}, which is not text")
+        expect.that(tf.is_tensor(each), f"{what} has {_kind(each)} under {name!r}, not a tensor")
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
 
 
 def _doubles(value: tf.Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -42,17 +42,25 @@ class EncoderSubject(Suite, abc.ABC):
     shapes: ClassVar[tuple[tuple[int, ...], ...]] = tensors.SHAPES
     """All are tried with the first of the dtypes."""
 
-    dtypes: ClassVar[tuple[tf.DType, ...]] = tensors.DTYPES
-    """All are tried with a vector of 7 elements. Leave one out only if the encoder's docstring does."""
+    dtypes: ClassVar[tuple[tf.DType, ...] | None] = None
+    """All are tried with a vector of 7 elements; None: those that the encoder declares."""
 
     @abc.abstractmethod
     def make_encoder(self) -> Encoder:
         """A new encoder, every time with the same configuration."""
 
+    def tried_dtypes(self) -> tuple[tf.DType, ...]:
+        """The dtypes that are tried."""
+        if self.dtypes is not None:
+            return self.dtypes
+        declared = self.make_encoder().capabilities.dtypes
+        return tuple(dtype for dtype in tensors.DTYPES if dtype.name in declared)
+
     def specs(self) -> list[tf.TensorSpec]:
         """The specs that are tried."""
-        by_shape = [tf.TensorSpec(shape, self.dtypes[0]) for shape in self.shapes]
-        return by_shape + [tf.TensorSpec([7], dtype) for dtype in self.dtypes[1:]]
+        first, *others = self.tried_dtypes()
+        by_shape = [tf.TensorSpec(shape, first) for shape in self.shapes]
+        return by_shape + [tf.TensorSpec([7], dtype) for dtype in others]
 
     def few_specs(self, largest: int | None = None) -> list[tf.TensorSpec]:
         """Four of the specs, from the smallest to the largest, for checks that take long.

@@ -82,7 +82,7 @@ class TogetherChecks(CapabilityChecks):
         return encoder
 
     def _model(self) -> list[tf.TensorSpec]:
-        return 2 * [tf.TensorSpec(shape, self.dtypes[0]) for shape in self.shapes]
+        return 2 * [tf.TensorSpec(shape, self.tried_dtypes()[0]) for shape in self.shapes]
 
     def _steps(self, encoder: Encoder, rounds: int) -> list[Step]:
         """What one client encodes in its first rounds, tensor by tensor."""

@@ -5,15 +5,20 @@ pytest finds and runs such methods by itself; `run` does it without pytest. Must
 
 from __future__ import annotations
 
+import sys
+import traceback
 import unittest
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 __all__ = ["NotApplicable", "Result", "Suite", "after", "run"]
 
 NotApplicable = unittest.SkipTest
 """Raised by a check that has nothing to say about this part; pytest takes it for a skip."""
+
+_NOT_THE_AUTHORS = {"fedplug", "numpy", "tensorflow", "tensorflow_federated", *sys.stdlib_module_names}
+"""Packages whose lines do not tell an author where to look."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -51,6 +56,9 @@ def after(*checks: str) -> Callable[[_Function], _Function]:
 class Suite:
     """Base of the suites. A subclass says what to test; a new instance is made for every check."""
 
+    foundation: ClassVar[str] = ""
+    """The check without which no later one says anything new."""
+
     @classmethod
     def checks(cls) -> list[str]:
         """The names of the checks, in the order in which they were written, bases first."""
@@ -62,7 +70,8 @@ def run(suite: type[Suite]) -> Iterator[Result]:
     """Runs every check of a suite, and goes on whatever happens in one."""
     unsettled: set[str] = set()
     for name in suite.checks():
-        blocked = [other for other in getattr(getattr(suite, name), "after", ()) if other in unsettled]
+        needed = (suite.foundation, *getattr(getattr(suite, name), "after", ()))
+        blocked = [other for other in needed if other in unsettled]
         if blocked:
             result = Result(name, "skip", f"cannot be judged before this is mended: {_sentence(blocked[0])}")
         else:
@@ -80,12 +89,21 @@ def _outcome(suite: type[Suite], name: str) -> Result:
     except AssertionError as failure:
         return Result(name, "fail", _one_line(failure))
     except Exception as error:  # whatever a plugin does, the other checks run
-        return Result(name, "fail", f"{type(error).__name__}: {_one_line(error)}")
+        return Result(name, "fail", f"{type(error).__name__}: {_one_line(error)}{_place(error)}")
     return Result(name, "ok")
 
 
 def _sentence(name: str) -> str:
     return Result(name, "ok").promise
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the author's own that was reached, in parentheses."""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    for frame, line in reversed(frames):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_THE_AUTHORS:
+            return f" ({frame.f_code.co_filename}:{line})"
+    return ""
 
 
 def _one_line(error: BaseException) -> str:

@@ -96,6 +96,13 @@ class ConfigForgetsAnArgument(Whole):
         return cls(step=4)
 
 
+class ReturnsNoState(Whole):
+    """One thing where a pair is asked for."""
+
+    def encode(self, x, state, round_num):
+        return super().encode(x, state, round_num)[0]
+
+
 class Dice(Grid):
     """Its noise comes from TensorFlow's global generator."""
 
@@ -460,6 +467,7 @@ BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
     ("test_its_config_survives_json_and_makes_an_equal_encoder", ConfigWithTuple),
     ("test_its_config_survives_json_and_makes_an_equal_encoder", ConfigForgetsAnArgument),
+    ("test_its_methods_can_be_called_and_return_what_they_should", ReturnsNoState),
     ("test_equal_encoders_give_equal_bits", Dice),
     ("test_nothing_is_shared_between_clients", StateOnSelf),
     ("test_its_arguments_are_not_changed", Scribbler),

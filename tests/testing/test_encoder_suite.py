@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from fedplug.spec import Capabilities
 from fedplug.testing import EncoderSuite, golden
 
 BAD_PLUGINS = "encoders"
@@ -43,6 +44,21 @@ def test_a_bad_encoder_fails_exactly_the_check_it_was_made_for(check, bad, suite
     failed = failures(suite_of(bad, tff="tff" in check))
     assert set(failed) == {check}, failed
     assert all(failed.values())
+
+
+def test_it_is_tried_with_the_dtypes_it_declares_unless_the_suite_names_some(bad_plugins):
+    class OnlyFloat32(bad_plugins(BAD_PLUGINS).Whole):
+        capabilities = Capabilities(needs_client_state=True, dtypes=("float32",))
+
+    class Declared(EncoderSuite):
+        def make_encoder(self):
+            return OnlyFloat32()
+
+    class Named(Declared):
+        dtypes = (tf.float16, tf.bfloat16)
+
+    assert {spec.dtype for spec in Declared().specs()} == {tf.float32}
+    assert {spec.dtype for spec in Named().specs()} == {tf.float16, tf.bfloat16}
 
 
 def test_there_is_a_bad_encoder_for_every_check(bad_plugins):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -36,6 +37,9 @@ class Example(Base):
 
 def test_every_check_is_run_in_order_whatever_happens_in_another():
     results = {result.check: (result.status, result.reason) for result in run(Example)}
+    status, reason = results["test_five_breaks"]
+    assert re.fullmatch(r"IndexError: list index out of range \(.*test_suite\.py:\d+\)", reason)
+    results["test_five_breaks"] = (status, "IndexError")
     assert list(results) == Example.checks()
     waits = "cannot be judged before this is mended: "
     assert list(results.values()) == [
@@ -43,9 +47,17 @@ def test_every_check_is_run_in_order_whatever_happens_in_another():
         ("fail", "one line"),
         ("skip", waits + "two fails"),
         ("skip", waits + "three waits for two"),
-        ("fail", "IndexError: list index out of range"),
+        ("fail", "IndexError"),
         ("skip", "not here"),
     ]
+
+
+def test_without_its_foundation_nothing_later_is_judged():
+    class Unfounded(Example):
+        foundation = "test_two_fails"
+
+    statuses = [result.status for result in run(Unfounded)]
+    assert statuses == ["ok", "fail", "skip", "skip", "skip", "skip"]
 
 
 def test_pytest_runs_the_checks_and_takes_what_does_not_apply_for_a_skip(tmp_path):
