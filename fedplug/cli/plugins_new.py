@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, PluginError, UnknownNameError
 
 __all__ = ["add_parser"]
 
@@ -37,6 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{name!r} is no name for an encoder; use lower-case letters, digits and '_', starting with a "
             "letter"
         )
+    _refuse_if_taken(name)
     names = _names(name)
     folder = arguments.dir / names["distribution"]
     if folder.exists():
@@ -45,8 +46,20 @@ def _run(arguments: argparse.Namespace) -> int:
         place = folder / Template(str(template.relative_to(_TEMPLATES).with_suffix(""))).substitute(names)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(Template(template.read_text(encoding="utf-8")).substitute(names), encoding="utf-8")
-    print(f"wrote {folder}\n\nnext:\n  uv pip install -e {folder}\n  fedplug plugins check {name}")
+    # Without dependencies: fedplug is installed, and an installer that resolves them again meets TFF's pins.
+    print(f"wrote {folder}\n\nnext:\n  uv pip install --no-deps -e {folder}\n  fedplug plugins check {name}")
     return 0
+
+
+def _refuse_if_taken(name: str) -> None:
+    """A part of that name could not be used beside the one that has it, or would take it away."""
+    from fedplug.manager import find
+
+    try:
+        entry = find("encoder", name)
+    except (PluginError, UnknownNameError):
+        return
+    raise ConfigError(f"{entry.origin} has an encoder {name!r} already; choose another name")
 
 
 def _names(name: str) -> dict[str, str]:

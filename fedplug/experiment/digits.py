@@ -48,7 +48,7 @@ def load_digits(config: DataConfig, seed: int) -> FederatedImages:
         from sklearn.model_selection import train_test_split
     except ImportError as error:
         raise ConfigError(
-            "the digits need scikit-learn; install it with: pip install 'fedplug[experiments]'"
+            "the digits need scikit-learn; install it with: pip install scikit-learn"
         ) from error
     data = load()
     images = (data.images / 16.0).astype(np.float32)[..., np.newaxis]

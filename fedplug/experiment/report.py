@@ -116,7 +116,7 @@ def require_matplotlib() -> None:
         ConfigError: matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("the plot needs matplotlib; install it with: pip install 'fedplug[experiments]'")
+        raise ConfigError("the plot needs matplotlib; install it with: pip install matplotlib")
 
 
 def plot(runs: Mapping[str, Sequence[Rows]], path: Path) -> None:

@@ -65,6 +65,12 @@ def test_new_overwrites_nothing(tmp_path, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
+def test_new_refuses_the_name_of_an_encoder_that_is_there(tmp_path, capsys):
+    assert main(["plugins", "new", "topk", "--dir", str(tmp_path)]) == 2
+    assert "has an encoder 'topk' already; choose another name" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["Acme", "1st", "a-b", "", "class", "../up"])
 def test_new_refuses_what_cannot_be_a_name(name, tmp_path, capsys):
     assert main(["plugins", "new", name, "--dir", str(tmp_path)]) == 2
