@@ -37,10 +37,11 @@ class GraphChecks(EncoderSubject):
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID)
     def test_a_graph_computes_what_eager_execution_does(self) -> None:
         for spec in self.few_specs():
+            graph = _graph(self.make_encoder(), spec)
             for number, x in enumerate(_inputs(spec)):
                 eager = self.make_encoder()
                 want = round_trip(eager, x, eager.init_state(spec), tf.constant(number), spec)
-                got = _graph(self.make_encoder(), spec)(x, tf.constant(number))
+                got = graph(x, tf.constant(number))
                 expect.same_tensors(f"{tensors.name_of(spec)} in a graph", got, want)
 
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH)

@@ -16,6 +16,20 @@ from fedplug.runtime import create_async_execution_context, use_runtime
 pytestmark = pytest.mark.usefixtures("inprocess")
 
 
+@pytest.fixture(scope="module")
+def dense(model_fn, sgd):
+    """The process without compression, built once."""
+    with use_runtime("inprocess"):
+        return build_weighted_fed_avg(model_fn, sgd)
+
+
+@pytest.fixture(scope="module")
+def sparse(model_fn, sgd):
+    """The process with a residual on every client, built once."""
+    with use_runtime("inprocess"):
+        return build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
+
+
 def weights_of(state: object) -> list[np.ndarray]:
     return [np.asarray(w) for w in state.global_model_weights.trainable]
 
@@ -31,8 +45,8 @@ def run(process: object, rounds: list[list[tf.data.Dataset]]) -> list[object]:
     return outputs
 
 
-def test_next_takes_and_returns_the_clients_states(model_fn, sgd) -> None:
-    signature = build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1)).next.type_signature
+def test_next_takes_and_returns_the_clients_states(sparse) -> None:
+    signature = sparse.next.type_signature
     state, data, client_states = (member for _, member in tff.structure.iter_elements(signature.parameter))
     assert state.placement is tff.SERVER
     assert isinstance(data.member, tff.SequenceType)
@@ -42,9 +56,9 @@ def test_next_takes_and_returns_the_clients_states(model_fn, sgd) -> None:
     assert signature.result.client_states.is_equivalent_to(client_states)
 
 
-def test_without_compression_it_is_the_averaging_of_tff(model_fn, sgd, dataset) -> None:
+def test_without_compression_it_is_the_averaging_of_tff(dense, model_fn, sgd, dataset) -> None:
     data = [dataset(1), dataset(2, examples=31), dataset(3, examples=4)]
-    ours = run(build_weighted_fed_avg(model_fn, sgd), [data, data])[-1]["state"]
+    ours = run(dense, [data, data])[-1]["state"]
     theirs = tff.learning.algorithms.build_weighted_fed_avg(model_fn, sgd)
     state = theirs.initialize()
     for _ in range(2):
@@ -53,37 +67,31 @@ def test_without_compression_it_is_the_averaging_of_tff(model_fn, sgd, dataset) 
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
-def test_what_a_client_sends_and_what_it_keeps_is_what_it_learned(model_fn, sgd, dataset) -> None:
-    data = [[dataset(1)]]
-    dense = run(build_weighted_fed_avg(model_fn, sgd), data)[0]
-    sparse = run(build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1)), data)[0]
-    start = weights_of(build_weighted_fed_avg(model_fn, sgd).initialize())
+def test_what_a_client_sends_and_what_it_keeps_is_what_it_learned(dense, sparse, dataset) -> None:
+    all_of_it, part = (run(process, [[dataset(1)]])[0] for process in (dense, sparse))
     for w0, dense_w, sparse_w, client_state in zip(
-        start,
-        weights_of(dense["state"]),
-        weights_of(sparse["state"]),
-        sparse["client_states"][0],
+        weights_of(dense.initialize()),
+        weights_of(all_of_it["state"]),
+        weights_of(part["state"]),
+        part["client_states"][0],
         strict=True,
     ):
         kept = client_state.get("residual", np.zeros_like(w0))
         np.testing.assert_allclose((w0 - sparse_w) + kept, w0 - dense_w, atol=1e-7)
 
 
-def test_uplink_bytes_are_the_lengths_of_the_buffers_sent(model_fn, sgd, dataset) -> None:
-    metrics = run(build_weighted_fed_avg(model_fn, sgd), [[dataset(1), dataset(2)]])[0]["metrics"]
+def test_uplink_bytes_are_the_lengths_of_the_buffers_sent(dense, dataset) -> None:
+    metrics = run(dense, [[dataset(1), dataset(2)]])[0]["metrics"]
     update = 4 * (20 * 16 + 16 + 16 * 5 + 5)
     headers = sum(8 + len("identity/1") + 4 * rank + 8 + 4 for rank in (2, 1, 2, 1))
     assert metrics["aggregator"]["uplink_bytes"] == 2 * (update + headers)
     assert metrics["aggregator"]["payloads"] == metrics["aggregator"]["clients"] == 2
 
 
-def test_a_non_finite_update_is_dropped_counted_and_leaves_its_client_as_it_was(
-    model_fn, sgd, dataset
-) -> None:
-    process = build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
+def test_a_non_finite_update_is_dropped_counted_and_leaves_its_client_as_it_was(sparse, dataset) -> None:
     good, bad = dataset(1), dataset(2, poisoned=True)
-    first, second = run(process, [[good, dataset(2)], [good, bad]])
-    alone = run(process, [[good, dataset(2)], [good, dataset(3, examples=0)]])[1]
+    first, second = run(sparse, [[good, dataset(2)], [good, bad]])
+    alone = run(sparse, [[good, dataset(2)], [good, dataset(3, examples=0)]])[1]
     assert second["metrics"]["aggregator"]["nonfinite_updates"] == 1
     assert second["metrics"]["aggregator"]["payloads"] == 1
     for before, after in zip(first["client_states"][1], second["client_states"][1], strict=True):
@@ -94,25 +102,22 @@ def test_a_non_finite_update_is_dropped_counted_and_leaves_its_client_as_it_was(
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_client_without_examples_sends_nothing_and_is_not_counted_as_broken(model_fn, sgd, dataset) -> None:
-    output = run(build_weighted_fed_avg(model_fn, sgd), [[dataset(1, examples=0)]])[0]
+def test_a_client_without_examples_sends_nothing_and_is_not_counted_as_broken(dense, dataset) -> None:
+    output = run(dense, [[dataset(1, examples=0)]])[0]
     assert output["metrics"]["aggregator"]["uplink_bytes"] == 0
     assert output["metrics"]["aggregator"]["nonfinite_updates"] == 0
-    start = build_weighted_fed_avg(model_fn, sgd).initialize()
-    for a, b in zip(weights_of(output["state"]), weights_of(start), strict=True):
+    for a, b in zip(weights_of(output["state"]), weights_of(dense.initialize()), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_uniform_weights_look_only_at_whether_there_are_examples(model_fn, sgd, dataset) -> None:
+def test_uniform_weights_look_only_at_whether_there_are_examples(dense, model_fn, sgd, dataset) -> None:
     data = [dataset(1, examples=2), dataset(2, examples=40)]
-    output = run(build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')"), [data])[0]
-    alone = [run(build_weighted_fed_avg(model_fn, sgd), [[d]])[0] for d in data]
+    uniform = build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')")
+    output = run(uniform, [data])[0]
+    alone = [run(dense, [[d]])[0] for d in data]
     for mean, a, b in zip(*(weights_of(o["state"]) for o in (output, *alone)), strict=True):
         np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-6)
-    with_an_empty_one = run(
-        build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')"),
-        [[*data, dataset(3, examples=0)]],
-    )[0]
+    with_an_empty_one = run(uniform, [[*data, dataset(3, examples=0)]])[0]
     assert with_an_empty_one["metrics"]["aggregator"]["payloads"] == 2
     for mean, same in zip(weights_of(output["state"]), weights_of(with_an_empty_one["state"]), strict=True):
         np.testing.assert_array_equal(mean, same)
@@ -170,8 +175,8 @@ def test_the_runtimes_and_lowerings_agree(build, model_fn, sgd, dataset) -> None
     assert stock["metrics"]["aggregator"]["nonfinite_updates"] == 1
 
 
-def test_the_fused_ops_are_chosen_where_the_runtime_can_load_them(model_fn, sgd) -> None:
-    assert build_weighted_fed_avg(model_fn, sgd).lowering == "fused"
+def test_the_fused_ops_are_chosen_where_the_runtime_can_load_them(dense) -> None:
+    assert dense.lowering == "fused"
 
 
 def test_the_context_of_a_federated_program_is_looked_through() -> None:
@@ -223,9 +228,8 @@ def test_what_is_no_model_or_optimizer_of_tff_is_refused_with_what_to_write(
         build_weighted_fed_avg(**{"model_fn": model_fn, "client_optimizer": sgd, **arguments})
 
 
-def test_the_signature_names_what_a_store_must_not_mix(model_fn, sgd) -> None:
-    one = build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)")
+def test_the_signature_names_what_a_store_must_not_mix(sparse, model_fn, sgd) -> None:
     other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.get_encoder("topk", fraction=0.2))
-    assert one.signature != other.signature
-    assert one.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature
-    assert one.dense_bytes == 4 * (20 * 16 + 16 + 16 * 5 + 5)
+    assert sparse.signature != other.signature
+    assert sparse.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature
+    assert sparse.dense_bytes == 4 * (20 * 16 + 16 + 16 * 5 + 5)
