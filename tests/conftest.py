@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,12 @@ def ctrl_c_is_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+def pytest_sessionfinish() -> None:
+    """Lets go of the context that TFF's import makes: it complains when it ends with the interpreter."""
+    if tff := sys.modules.get("tensorflow_federated"):
+        tff.test.set_no_default_context()
+
+
 class _ByFile(LoadFileScheduling):
     """A file's tests share what they build, so one process runs them; all that share a Ray cluster, too."""
 
@@ -25,6 +32,7 @@ class _ByFile(LoadFileScheduling):
         return "ray" if nodeid.startswith("tests/runtime_ray/") else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
     """How ``pytest --numprocesses N``, as in ``make test``, shares the tests out."""
     return _ByFile(config, log)
