@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from fedplug.cli import table
@@ -26,6 +27,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--elements", type=int, default=1_000_000, help="of the tensor; default: %(default)s float32"
     )
+    parser.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
     parser.set_defaults(command=_run)
 
 
@@ -35,6 +37,9 @@ def _run(arguments: argparse.Namespace) -> int:
     elements, encoders = arguments.elements, arguments.encoders or bench.ENCODERS
     for expression in encoders:
         bench.encoder_of(expression)  # a mistake is told before anything is timed
+    if arguments.json:
+        print(_json(elements, encoders))
+        return 0
     print(f"{elements:,} float32, {bench.machine()}; the best of a few runs each\n")
     kernels = [
         (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")
@@ -60,3 +65,19 @@ def _run(arguments: argparse.Namespace) -> int:
     print(f"\n{table.render(header, rows)}")
     print("\nERROR: squared, relative to the tensor, before any error feedback. GB/S: of dense float32.")
     return 0
+
+
+def _json(elements: int, encoders: Sequence[str]) -> str:
+    """All figures, by the names of their attributes in `fedplug.bench`; seconds and bytes."""
+    import dataclasses
+    import json
+
+    from fedplug import bench
+
+    found = {
+        "elements": elements,
+        "machine": bench.machine(),
+        "kernels": [dataclasses.asdict(each) for each in bench.kernel_figures(elements)],
+        "encoders": [dataclasses.asdict(bench.encoder_figures(each, elements)) for each in encoders],
+    }
+    return json.dumps(found, indent=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 
 import pytest
@@ -43,6 +45,14 @@ def test_the_command_prints_a_line_for_each_kernel_and_encoder(capsys):
     assert output.startswith("2,000 float32, ")
     for name in ("copy", "topk_residual, 1 %", "identity", r"qsgd\(8\)"):
         assert re.search(rf"^{name} .*\d$", output, re.MULTILINE), name
+
+
+def test_as_json_the_figures_are_objects_with_the_names_of_their_attributes(capsys):
+    assert main(["bench", "--json", "--elements", "2000", "identity"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["elements"] == 2000
+    assert found["encoders"][0].keys() == {field.name for field in dataclasses.fields(bench.EncoderFigures)}
+    assert found["kernels"][0]["kernel"] == "copy"
 
 
 @pytest.mark.parametrize(
