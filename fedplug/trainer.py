@@ -48,7 +48,9 @@ class Trainer:
     last finished round and ends with the same bits as one that was never interrupted, provided that the
     datasets are functions of client and round.
 
-    Usable as the process of `tff.simulation.run_training_process`, with `select` as the selection function.
+    Usable as the process of `tff.simulation.run_training_process`, with `select` as the selection function. A
+    state manager given to it keeps the server's state once more; where that is not of the store's last round,
+    as after one of the two was lost, `next` refuses it.
     """
 
     def __init__(

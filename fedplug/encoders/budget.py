@@ -16,7 +16,7 @@ from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.spec import Capabilities
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "measured_nmse"]
 
 _LARGEST_STEP = 8.0
 _RATES = (1e-6, 1e6)
@@ -181,14 +181,14 @@ def _step_to_bytes(bytes_per_client: int, measured: Mapping[str, tf.Tensor]) -> 
 
 
 def _step_to_error(nmse: float, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    return (1 - nmse) / tf.maximum(1 - tf.cast(error(measured), tf.float64), _TINY)
+    return (1 - nmse) / tf.maximum(1 - tf.cast(measured_nmse(measured), tf.float64), _TINY)
 
 
 def _step_to_error_by_bits(nmse: float, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    return (tf.cast(error(measured), tf.float64) / nmse) ** _ERROR_EXPONENT
+    return (tf.cast(measured_nmse(measured), tf.float64) / nmse) ** _ERROR_EXPONENT
 
 
-def error(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def measured_nmse(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """The normalised mean squared error of a round; 0 where nothing was to be sent. float32 scalar."""
     return tf.math.divide_no_nan(measured["squared_error"], measured["squared_norm"])
 

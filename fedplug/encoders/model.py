@@ -14,7 +14,7 @@ from fedplug import wire
 from fedplug.encoders import framing
 from fedplug.encoders.arithmetic import mean_magnitude
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.budget import Budget, error
+from fedplug.encoders.budget import Budget, measured_nmse
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import ConfigError
@@ -184,7 +184,7 @@ class ModelEncoder:
 
     def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """What a round's metrics tell of the steering; float32 scalars. Arguments as for `next_control`."""
-        return {**control, "nmse": error(measured)} if self.reported else dict(control)
+        return {**control, "nmse": measured_nmse(measured)} if self.reported else dict(control)
 
     def encode(
         self,

@@ -15,11 +15,12 @@ from fedplug.process.local_variables import build_local_variables_fed_avg
 from fedplug.process.lowering import choose_lowering
 from fedplug.process.names import variable_names
 from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
-from fedplug.process.sum_factory import build_sum_factory
+from fedplug.process.sum_factory import EncodedSumFactory, build_sum_factory
 from fedplug.process.transform import Transform, TransformFactory
 
 __all__ = [
     "EncodedAggregationFactory",
+    "EncodedSumFactory",
     "StatefulClientsProcess",
     "Transform",
     "TransformFactory",

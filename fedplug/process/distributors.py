@@ -23,7 +23,13 @@ __all__ = ["build_catch_up_distributor", "build_distributor", "build_encoded_dis
 
 
 def build_distributor(value_type: Any) -> Any:
-    """A `tff.learning.templates.DistributionProcess` that sends values as they are and counts their bytes."""
+    """A `tff.learning.templates.DistributionProcess` that sends values as they are and counts their bytes.
+
+    Its measurement is ``<downlink_bytes=int64>``, of all clients of the round.
+
+    Raises:
+        ConfigError: The type has something else than tensors.
+    """
     dense = np.int64(sum(_bytes(t) for t in structures.tensor_types(value_type)))
 
     @tff.tensorflow.computation(value_type)
@@ -61,7 +67,7 @@ def build_encoded_distributor(
 
     Args:
         value_type: Of what is distributed, for instance the type of the model's weights.
-        encoder: An encoder, an expression or rules; see the module on which ones.
+        encoder: An encoder, an expression or rules; `fedplug.process.broadcast` says which ones.
         lowering: As in `build_weighted_fed_avg`.
         min_size: Tensors with fewer elements are sent as they are.
 

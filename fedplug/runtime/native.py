@@ -22,13 +22,20 @@ __all__ = ["NativeContext", "create_native_execution_context", "custom_ops_of"]
 
 _MAX_DEATHS = 3  # in a row
 
+_NOT_IN_WORKER = (
+    "federated_secure_modular_sum",
+    "federated_secure_select",
+    "federated_secure_sum",
+    "federated_secure_sum_bitwidth",
+    "sequence_sum",
+)
+
 
 def custom_ops_of(computation: tff.framework.ConcreteComputation) -> list[str]:
     """Returns the names of fedplug's custom ops that a computation's graphs hold, sorted."""
     # Graphs lie in the proto as plain bytes, however deep. An op's name has letters and digits only; the
     # names of nodes, which begin with it, go on with an underscore and a number.
-    proto = tff.framework.ConcreteComputation.get_proto(computation).SerializeToString()
-    return sorted({name.decode() for name in re.findall(rb"Fedplug>[A-Za-z0-9]+", proto)})
+    return sorted({name.decode() for name in re.findall(rb"Fedplug>[A-Za-z0-9]+", _bytes_of(computation))})
 
 
 def create_native_execution_context(
@@ -94,7 +101,7 @@ class NativeContext(tff.framework.SyncContext):
         """Runs a computation.
 
         Raises:
-            LoweringError: It holds custom ops.
+            LoweringError: It holds custom ops, or intrinsics that the worker does not have.
             WorkerError: The worker does not start, or dies again and again.
             TypeError: The argument does not fit; the text is TFF's.
         """
@@ -171,4 +178,21 @@ def _compile(computation: Any) -> Any:
             f"the computation holds {', '.join(ops)}, and TFF's stock worker cannot load custom ops; "
             'build it with lowering="reference", or run it with fedplug.use_runtime("inprocess")'
         )
-    return tff.backends.native.desugar_and_transform_to_native(computation)
+    compiled = tff.backends.native.desugar_and_transform_to_native(computation)
+    if intrinsics := _missing_intrinsics_of(compiled):
+        raise LoweringError(
+            f"the computation holds {', '.join(intrinsics)}, which TFF's stock worker does not have; run it "
+            'with fedplug.use_runtime("inprocess")'
+        )
+    return compiled
+
+
+def _missing_intrinsics_of(compiled: tff.framework.ConcreteComputation) -> list[str]:
+    # In the proto, the length of a text goes before it: what only begins like an intrinsic is another name.
+    proto = _bytes_of(compiled)
+    return [uri for uri in _NOT_IN_WORKER if b"\n%c%b" % (len(uri), uri.encode()) in proto]
+
+
+def _bytes_of(computation: tff.framework.ConcreteComputation) -> bytes:
+    serialized: bytes = tff.framework.ConcreteComputation.get_proto(computation).SerializeToString()
+    return serialized

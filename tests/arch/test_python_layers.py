@@ -38,7 +38,7 @@ MAY_IMPORT = {
     # bytes and arrays
     "kernels": {"_kernels", "built_from", "errors"},
     "wire": {"errors", "kernels"},
-    "stores": {"errors", "kernels", "manager", "provenance", "wire"},
+    "stores": {"errors", "manager", "provenance"},
     # tensors
     "ops": {"built_from", "errors", "manager", "op_libraries"},
     "schedules": {"api", "errors", "part"},

@@ -79,6 +79,27 @@ def test_the_stock_worker_is_not_asked_to_run_custom_ops(add_one, total):
         assert handle.context.worker is None
 
 
+@pytest.mark.parametrize(
+    ("computation", "argument", "intrinsic"),
+    [
+        (
+            tff.federated_computation(
+                lambda x: tff.federated_secure_sum_bitwidth(x, 8), tff.FederatedType(I32, tff.CLIENTS)
+            ),
+            [1, 2],
+            "federated_secure_sum_bitwidth",
+        ),
+        (tff.federated_computation(tff.sequence_sum, tff.SequenceType(I32)), [1, 2], "sequence_sum"),
+    ],
+    ids=["secure sum", "sequence sum"],
+)
+def test_the_stock_worker_is_not_asked_for_what_it_does_not_have(computation, argument, intrinsic):
+    with use_runtime("native") as handle:
+        with pytest.raises(LoweringError, match=rf'holds {intrinsic}, .*use_runtime\("inprocess"\)'):
+            computation(argument)
+        assert handle.context.worker is None
+
+
 def test_jax_computations_are_refused_in_plain_words(on_inprocess):
     proto = computation_pb2.Computation()
     proto.type.CopyFrom(tff.types.serialize_type(tff.FunctionType(None, tff.TensorType(I32))))
