@@ -150,7 +150,7 @@ class Trainer:
         return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
 
     def sample(self, round_num: int) -> list[str]:
-        """The clients of a round, sorted; a function of seed and round only."""
+        """The clients of a round, sorted; a function of seed and round only. Rounds are numbered from 0."""
         generator = np.random.default_rng([self._seed, round_num])
         chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
         return [self._client_ids[i] for i in sorted(chosen)]

@@ -18,13 +18,13 @@ namespace fedplug {
 // error, which names the payload, the accumulator is untouched.
 //
 // REQUIRES: 0 <= n < 2^31; row_splits ascends from 0 to `entries`; within a
-// payload the indices ascend strictly and
-//           lie in [0, n). Anything else is kInvalidArgument. T is float,
-//           double, Half or BFloat16.
+//           payload the indices ascend strictly and lie in [0, n). Anything
+//           else is kInvalidArgument. T is float, double, Half or BFloat16.
 // SHAPE:    accumulator[n], values[entries], indices[entries],
-// row_splits[payloads + 1], weights[payloads] or null THREADS:  uses
-// `parallel`; the result does not depend on the number of threads COST:
-// O(entries); never O(payloads * n)
+//           row_splits[payloads + 1], weights[payloads] or null
+// THREADS:  uses `parallel`; the result does not depend on the number of
+//           threads
+// COST:     O(entries); never O(payloads * n)
 template <typename T>
 Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         const std::int32_t* indices, std::int64_t entries,

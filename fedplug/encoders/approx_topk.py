@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.arithmetic import check_seed
+from fedplug.encoders.arguments import check_error_feedback, check_seed
 from fedplug.encoders.base import State
 from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.randomk import draw
@@ -70,8 +70,7 @@ class ApproxTopK(CountingSparsifier):
         if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
             raise ConfigError(f"approx_topk sample is {sample!r}; it must be above 0 and at most 1")
         check_seed("approx_topk", seed)
-        if not isinstance(error_feedback, bool):
-            raise ConfigError(f"approx_topk error_feedback is {error_feedback!r}; it must be true or false")
+        check_error_feedback("approx_topk", error_feedback)
         self._sample = sample
         self._seed = seed
         self._error_feedback = error_feedback

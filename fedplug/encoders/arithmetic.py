@@ -5,29 +5,22 @@ Knows TensorFlow; must not know any encoder.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import tensor_bytes
-from fedplug.errors import ConfigError
 
 __all__ = [
-    "check_seed",
     "mean_magnitude",
     "noise_seed",
+    "normal_numbers",
     "private_noise",
     "shared_noise",
     "wide_dtype",
     "widened",
 ]
-
-_MAX_SEED = 2**31 - 1
-
-
-def check_seed(encoder: str, seed: int) -> None:
-    """Raises ConfigError unless ``seed`` is a whole number from 0 to 2^31 - 1."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= _MAX_SEED:
-        raise ConfigError(f"{encoder} seed is {seed!r}; it must be a whole number from 0 to {_MAX_SEED}")
 
 
 def wide_dtype(dtype: tf.DType) -> tf.DType:
@@ -109,3 +102,14 @@ def _philox(
     # TensorFlow would choose the generator by device, if it were not told.
     key = tf.stack([noise_seed(seed, round_num), content])
     return tf.random.stateless_uniform(tf.reshape(count, [1]), key, dtype=dtype, alg="philox")
+
+
+def normal_numbers(specs: Iterable[tf.TensorSpec]) -> list[tf.Tensor]:
+    """Tensors to try an encoder with, always the same: normal numbers, or zeros where they are not floats."""
+
+    def numbers(spec: tf.TensorSpec, seed: int) -> tf.Tensor:
+        if not spec.dtype.is_floating:
+            return tf.zeros(spec.shape, spec.dtype)
+        return tf.cast(tf.random.stateless_normal(spec.shape, [seed, 0]), spec.dtype)
+
+    return [numbers(spec, seed) for seed, spec in enumerate(specs)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.encoders.arithmetic import normal_numbers
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
 
@@ -100,7 +101,7 @@ def link_report(
 
 def _measure(model: ModelEncoder) -> tuple[float, int]:
     """Seconds and bytes of a client's first round."""
-    xs = [_normal(spec, seed) for seed, spec in enumerate(model.specs)]
+    xs = normal_numbers(model.specs)
     states, round_num = model.init_state(), tf.constant(0)
     encode = tf.function(lambda xs, states: model.encode(xs, states, round_num)[0], autograph=False)
     buffers = encode(xs, states)
@@ -110,9 +111,3 @@ def _measure(model: ModelEncoder) -> tuple[float, int]:
         buffers = encode(xs, states)
         times.append(time.perf_counter() - begin)
     return statistics.median(times), sum(len(buffer) for buffer in buffers)
-
-
-def _normal(spec: tf.TensorSpec, seed: int) -> tf.Tensor:
-    if not spec.dtype.is_floating:
-        return tf.zeros(spec.shape, spec.dtype)
-    return tf.cast(tf.random.stateless_normal(spec.shape, [seed, 0]), spec.dtype)

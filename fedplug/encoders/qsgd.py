@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from fedplug.encoders import bit_packing, blocks, tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, private_noise, widened
+from fedplug.encoders.arguments import check_seed
+from fedplug.encoders.arithmetic import private_noise, widened
 from fedplug.encoders.base import Encoder, Payload
 from fedplug.encoders.bit_widths import BitWidths
 from fedplug.encoders.checks import require

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, noise_seed, shared_noise, widened
+from fedplug.encoders.arguments import check_error_feedback, check_seed
+from fedplug.encoders.arithmetic import noise_seed, shared_noise, widened
 from fedplug.encoders.base import State
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
-from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule
 from fedplug.spec import Capabilities
 
@@ -71,8 +71,7 @@ class RandomK(CountingSparsifier):
         """
         self._kept = KeptEntries("randomk", fraction, count)
         check_seed("randomk", seed)
-        if not isinstance(error_feedback, bool):
-            raise ConfigError(f"randomk error_feedback is {error_feedback!r}; it must be true or false")
+        check_error_feedback("randomk", error_feedback)
         self._seed = seed
         self._error_feedback = error_feedback
 

@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import bit_packing, blocks, tensor_bytes
+from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.arithmetic import mean_magnitude
 from fedplug.encoders.base import Payload, State
 from fedplug.encoders.checks import require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 from fedplug.encoders.quantizer import PackedSymbols
-from fedplug.errors import ConfigError
 
 __all__ = ["Sign"]
 
@@ -45,8 +45,7 @@ class Sign(CompiledQuantizer):
         Raises:
             ConfigError: It is no boolean.
         """
-        if not isinstance(error_feedback, bool):
-            raise ConfigError(f"sign error_feedback is {error_feedback!r}; it must be true or false")
+        check_error_feedback("sign", error_feedback)
         self.error_feedback = error_feedback
 
     def get_config(self) -> dict[str, Any]:

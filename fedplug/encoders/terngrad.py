@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders import blocks, tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, private_noise, widened
+from fedplug.encoders.arguments import check_seed
+from fedplug.encoders.arithmetic import private_noise, widened
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 from fedplug.encoders.quantizer import PackedSymbols

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifier import Selection, Sparsifier
 from fedplug.errors import ConfigError
@@ -47,8 +48,7 @@ class Threshold(Sparsifier):
         """
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise ConfigError(f"threshold value is {value!r}; it must be a finite number above 0")
-        if not isinstance(error_feedback, bool):
-            raise ConfigError(f"threshold error_feedback is {error_feedback!r}; it must be true or false")
+        check_error_feedback("threshold", error_feedback)
         self._value = value
         self._error_feedback = error_feedback
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import tensor_bytes
+from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.base import Payload, State
 from fedplug.encoders.checks import require
 from fedplug.encoders.kept_entries import KeptEntries
@@ -72,8 +73,7 @@ class TopK(CountingSparsifier):
             ConfigError: Neither or both are given, or something is out of range.
         """
         self._kept = KeptEntries("topk", fraction, count)
-        if not isinstance(error_feedback, bool):
-            raise ConfigError(f"topk error_feedback is {error_feedback!r}; it must be true or false")
+        check_error_feedback("topk", error_feedback)
         if scope not in _SCOPES:
             raise ConfigError(f"topk scope is {scope!r}; it must be one of {', '.join(_SCOPES)}")
         self._scope = scope

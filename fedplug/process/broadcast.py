@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import ops
+from fedplug.encoders.arithmetic import normal_numbers
 from fedplug.encoders.budget import Budget
 from fedplug.encoders.checks import require
 from fedplug.encoders.identity import Identity
@@ -166,7 +167,7 @@ def _check_contraction(encoder: ModelEncoder, lowering: str) -> None:
     contraction, as EF21-P asks for. Unbiased encoders that scale up what they send, such as ``randomk``
     without error feedback or ``terngrad``, are none.
     """
-    xs = [_normal(spec, seed) for seed, spec in enumerate(encoder.specs)]
+    xs = normal_numbers(encoder.specs)
     with ops.use_lowering(lowering):
         buffers, _ = encoder.encode(xs, encoder.init_state(), tf.constant(0))
         decoded = encoder.decode(buffers)
@@ -178,9 +179,3 @@ def _check_contraction(encoder: ModelEncoder, lowering: str) -> None:
                 f"{error / size:.2f} times what it was given, so what is left out would grow from round to "
                 "round; take an encoder that comes closer, for instance topk(0.1) or qsgd(8)"
             )
-
-
-def _normal(spec: tf.TensorSpec, seed: int) -> tf.Tensor:
-    if not spec.dtype.is_floating:
-        return tf.zeros(spec.shape, spec.dtype)
-    return tf.cast(tf.random.stateless_normal(spec.shape, [seed, 0]), spec.dtype)

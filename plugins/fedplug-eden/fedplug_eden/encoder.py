@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import PackedSymbols, Payload, Quantizer, bit_packing, blocks, tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, wide_dtype, widened
+from fedplug.encoders.arguments import check_seed
+from fedplug.encoders.arithmetic import wide_dtype, widened
 from fedplug.encoders.checks import require
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders import Encoder, Payload, State, tensor_bytes
-from fedplug.encoders.arithmetic import check_seed, wide_dtype, widened
+from fedplug.encoders.arguments import check_seed
+from fedplug.encoders.arithmetic import wide_dtype, widened
 from fedplug.encoders.checks import of_length, require
 from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
