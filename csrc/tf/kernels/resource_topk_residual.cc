@@ -8,7 +8,6 @@
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
-#include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
 #include "tf/kernels/status.h"
 
@@ -18,8 +17,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
 
 template <typename T>
 class ResourceTopKResidualOp : public OpKernel {
@@ -31,23 +28,14 @@ class ResourceTopKResidualOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     ResourceTopKResidualCall<T> call;
-    OP_REQUIRES_OK(context, call.Prepare(context));
-
-    const TensorShape selected({call.NumSelected()});
-    const auto splits = static_cast<std::int64_t>(call.updates.size() + 1);
-    Tensor *values, *indices, *row_splits, *non_finite_tensor;
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, selected, &values));
-    OP_REQUIRES_OK(context, AllocateOutput(context, 1, selected, &indices));
-    OP_REQUIRES_OK(context, context->allocate_output(2, {splits}, &row_splits));
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(3, {}, &non_finite_tensor));
-
+    OP_REQUIRES_OK(context, call.Open(context));
     IntraOpPool pool(context);
     const auto select = [&](auto kernel, const auto& k) {
-      return kernel(call.updates, k, policy_, pool, MutableElements<T>(values),
-                    indices->flat<std::int32_t>().data(),
-                    row_splits->flat<std::int64_t>().data(),
-                    non_finite_tensor->flat<std::int64_t>().data());
+      return kernel(call.updates, k, policy_, pool,
+                    MutableElements<T>(call.values),
+                    call.indices->template flat<std::int32_t>().data(),
+                    call.row_splits->template flat<std::int64_t>().data(),
+                    call.non_finite->template flat<std::int64_t>().data());
     };
     OP_REQUIRES_OK(
         context,

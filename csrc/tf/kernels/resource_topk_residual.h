@@ -1,5 +1,6 @@
 // What Fedplug>ResourceTopKResidual does on any device before it runs: lock the
-// variables, check the inputs, find the place of each new residual.
+// variables, check the inputs, allocate the outputs. Must not know how entries
+// are selected.
 #ifndef FEDPLUG_TF_KERNELS_RESOURCE_TOPK_RESIDUAL_H_
 #define FEDPLUG_TF_KERNELS_RESOURCE_TOPK_RESIDUAL_H_
 
@@ -11,6 +12,7 @@
 #include "core/topk_residual.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tf/kernels/element_type.h"
+#include "tf/kernels/outputs.h"
 #include "tf/kernels/topk_residual_inputs.h"
 #include "tf/kernels/variables.h"
 
@@ -46,9 +48,13 @@ struct ResourceTopKResidualCall {
   LockedVariables residuals;
   TopKCounts counts;
   std::vector<TensorUpdate<CoreType<T>>> updates;
+  tensorflow::Tensor* values;
+  tensorflow::Tensor* indices;
+  tensorflow::Tensor* row_splits;
+  tensorflow::Tensor* non_finite;
 
   // REQUIRES: k is in host memory
-  tensorflow::Status Prepare(tensorflow::OpKernelContext* context) {
+  tensorflow::Status Open(tensorflow::OpKernelContext* context) {
     tensorflow::OpInputList deltas;
     TF_RETURN_IF_ERROR(context->input_list("deltas", &deltas));
     const int tensors = deltas.size();
@@ -67,25 +73,25 @@ struct ResourceTopKResidualCall {
           {Elements<T>(deltas[t]), Elements<T>(residuals.Value(t)),
            MutableElements<T>(new_residual), deltas[t].NumElements()});
     }
-    return tensorflow::OkStatus();
+    return AllocateOutputs(context);
   }
 
-  // The elements that share a k.
-  std::vector<std::int64_t> Sizes() const {
-    std::vector<std::int64_t> sizes(counts.ks.size());
+  tensorflow::Status AllocateOutputs(tensorflow::OpKernelContext* context) {
+    std::vector<std::int64_t> sizes(counts.ks.size());  // of what shares a k
     for (std::size_t t = 0; t < updates.size(); ++t) {
       sizes[counts.of_each ? t : 0] += updates[t].n;
     }
-    return sizes;
-  }
-
-  std::int64_t NumSelected() const {
-    std::int64_t selected = 0;
-    const std::vector<std::int64_t> sizes = Sizes();
+    std::int64_t entries = 0;
     for (std::size_t s = 0; s < sizes.size(); ++s) {
-      selected += std::min(counts.ks[s], sizes[s]);
+      TF_RETURN_IF_ERROR(CheckTopKElements(sizes[s]));
+      entries += std::min(counts.ks[s], sizes[s]);
     }
-    return selected;
+    const tensorflow::TensorShape selected({entries});
+    const auto splits = static_cast<std::int64_t>(updates.size() + 1);
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, selected, &values));
+    TF_RETURN_IF_ERROR(AllocateOutput(context, 1, selected, &indices));
+    TF_RETURN_IF_ERROR(context->allocate_output(2, {splits}, &row_splits));
+    return context->allocate_output(3, {}, &non_finite);
   }
 };
 

@@ -20,15 +20,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-
-struct Outputs {
-  Tensor* values;
-  Tensor* indices;
-  Tensor* row_splits;  // in host memory
-  Tensor* non_finite;  // in host memory
-};
 
 template <typename T>
 class ResourceTopKResidualGpuOp : public OpKernel {
@@ -40,33 +31,16 @@ class ResourceTopKResidualGpuOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     Call call;
-    OP_REQUIRES_OK(context, call.Prepare(context));
-    for (const std::int64_t n : call.Sizes()) {
-      OP_REQUIRES_OK(context, CheckTopKElements(n));
-    }
-
-    const TensorShape selected({call.NumSelected()});
-    const auto splits = static_cast<std::int64_t>(call.updates.size() + 1);
-    Outputs outputs;
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(0, selected, &outputs.values));
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(1, selected, &outputs.indices));
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(2, {splits}, &outputs.row_splits));
-    OP_REQUIRES_OK(context,
-                   context->allocate_output(3, {}, &outputs.non_finite));
-
+    OP_REQUIRES_OK(context, call.Open(context));
     Scratch reports;
     OP_REQUIRES_OK(
         context, reports.Allocate(
                      context, call.updates.size() * sizeof(cuda::TopKReport)));
+    OP_REQUIRES_OK(context, call.counts.of_each
+                                ? SelectOfEach(context, call, &reports)
+                                : SelectOfAll(context, call, &reports));
     OP_REQUIRES_OK(context,
-                   call.counts.of_each
-                       ? SelectOfEach(context, call, outputs, &reports)
-                       : SelectOfAll(context, call, outputs, &reports));
-    OP_REQUIRES_OK(context, ToTensorFlow(Judge(StreamOf(context), call, outputs,
-                                               &reports)));
+                   ToTensorFlow(Judge(StreamOf(context), call, &reports)));
     call.residuals.Commit();
   }
 
@@ -74,7 +48,6 @@ class ResourceTopKResidualGpuOp : public OpKernel {
   using Call = ResourceTopKResidualCall<T>;
 
   tensorflow::Status SelectOfAll(OpKernelContext* context, const Call& call,
-                                 const Outputs& outputs,
                                  Scratch* reports) const {
     const auto tensors = static_cast<std::int64_t>(call.updates.size());
     Scratch workspace, row_splits;
@@ -82,24 +55,23 @@ class ResourceTopKResidualGpuOp : public OpKernel {
         context,
         cuda::TopKResidualOfAllWorkspaceBytes(call.updates.data(), tensors)));
     TF_RETURN_IF_ERROR(
-        row_splits.Allocate(context, outputs.row_splits->TotalBytes()));
+        row_splits.Allocate(context, call.row_splits->TotalBytes()));
     CUstream_st* const stream = StreamOf(context);
     TF_RETURN_IF_ERROR(ToTensorFlow(cuda::TopKResidualOfAll(
         call.updates.data(), tensors, call.counts.ks[0], policy_,
         workspace.As<void>(), workspace.bytes(),
-        MutableElements<T>(outputs.values),
-        outputs.indices->flat<std::int32_t>().data(),
+        MutableElements<T>(call.values),
+        call.indices->template flat<std::int32_t>().data(),
         row_splits.As<std::int64_t>(), reports->As<cuda::TopKReport>(),
         stream)));
     return ToTensorFlow(
-        cuda::Fetch(outputs.row_splits->flat<std::int64_t>().data(),
+        cuda::Fetch(call.row_splits->template flat<std::int64_t>().data(),
                     row_splits.As<void>(), row_splits.bytes(), stream));
   }
 
   tensorflow::Status SelectOfEach(OpKernelContext* context, const Call& call,
-                                  const Outputs& outputs,
                                   Scratch* reports) const {
-    auto row_splits = outputs.row_splits->flat<std::int64_t>();
+    auto row_splits = call.row_splits->template flat<std::int64_t>();
     row_splits(0) = 0;
     std::vector<cuda::TopKTensor<CoreType<T>>> tensors;
     for (std::size_t t = 0; t < call.updates.size(); ++t) {
@@ -107,10 +79,10 @@ class ResourceTopKResidualGpuOp : public OpKernel {
       const std::int64_t k = call.counts.ks[t];
       const auto row = static_cast<std::int64_t>(t);
       const std::int64_t begin = row_splits(row);
-      tensors.push_back({update.delta, update.residual_in, update.residual_out,
-                         update.n, k,
-                         MutableElements<T>(outputs.values) + begin,
-                         outputs.indices->flat<std::int32_t>().data() + begin});
+      tensors.push_back(
+          {update.delta, update.residual_in, update.residual_out, update.n, k,
+           MutableElements<T>(call.values) + begin,
+           call.indices->template flat<std::int32_t>().data() + begin});
       row_splits(row + 1) = begin + std::min(k, update.n);
     }
     const auto count = static_cast<std::int64_t>(tensors.size());
@@ -124,8 +96,7 @@ class ResourceTopKResidualGpuOp : public OpKernel {
 
   // Waits for what the GPU has to say of each tensor: the op may have to fail,
   // and the number of all that was dropped is added up on the host.
-  Status Judge(CUstream_st* stream, const Call& call, const Outputs& outputs,
-               Scratch* reports) const {
+  Status Judge(CUstream_st* stream, const Call& call, Scratch* reports) const {
     std::vector<cuda::TopKReport> found(call.updates.size());
     if (Status status = cuda::Fetch(found.data(), reports->As<void>(),
                                     reports->bytes(), stream);
@@ -134,7 +105,8 @@ class ResourceTopKResidualGpuOp : public OpKernel {
     }
     std::vector<std::int64_t> sizes;
     for (const auto& update : call.updates) sizes.push_back(update.n);
-    std::int64_t& dropped = outputs.non_finite->scalar<std::int64_t>()() = 0;
+    std::int64_t& dropped = call.non_finite->template scalar<std::int64_t>()() =
+        0;
     for (const cuda::TopKReport& report : found) dropped += report.non_finite;
     return cuda::ToStatus(found, sizes, policy_);
   }
