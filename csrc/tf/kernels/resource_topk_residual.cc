@@ -14,17 +14,12 @@
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 template <typename T>
-class ResourceTopKResidualOp : public OpKernel {
+class ResourceTopKResidualOp : public TopKOp {
  public:
-  explicit ResourceTopKResidualOp(OpKernelConstruction* context)
-      : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
-  }
+  using TopKOp::TopKOp;
 
   void Compute(OpKernelContext* context) override {
     ResourceTopKResidualCall<T> call;
@@ -45,9 +40,6 @@ class ResourceTopKResidualOp : public OpKernel {
                 : select(TopKResidualOfAll<CoreType<T>>, call.counts.ks[0])));
     call.residuals.Commit();
   }
-
- private:
-  NonFinitePolicy policy_;
 };
 
 #define FEDPLUG_REGISTER(T)                                    \

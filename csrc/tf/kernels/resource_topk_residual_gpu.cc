@@ -17,17 +17,12 @@
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 template <typename T>
-class ResourceTopKResidualGpuOp : public OpKernel {
+class ResourceTopKResidualGpuOp : public TopKOp {
  public:
-  explicit ResourceTopKResidualGpuOp(OpKernelConstruction* context)
-      : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
-  }
+  using TopKOp::TopKOp;
 
   void Compute(OpKernelContext* context) override {
     Call call;
@@ -110,8 +105,6 @@ class ResourceTopKResidualGpuOp : public OpKernel {
     for (const cuda::TopKReport& report : found) dropped += report.non_finite;
     return cuda::ToStatus(found, sizes, policy_);
   }
-
-  NonFinitePolicy policy_;
 };
 
 #define FEDPLUG_REGISTER(T)                                    \

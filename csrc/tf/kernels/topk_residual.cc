@@ -14,16 +14,12 @@
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 template <typename T>
-class TopKResidualOp : public OpKernel {
+class TopKResidualOp : public TopKOp {
  public:
-  explicit TopKResidualOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
-  }
+  using TopKOp::TopKOp;
 
   void Compute(OpKernelContext* context) override {
     TopKArguments<T> arguments;
@@ -38,9 +34,6 @@ class TopKResidualOp : public OpKernel {
     OP_REQUIRES_OK(context, ToTensorFlow(status));
     arguments.non_finite->template scalar<std::int64_t>()() = non_finite;
   }
-
- private:
-  NonFinitePolicy policy_;
 };
 
 #define FEDPLUG_REGISTER(T)                                   \

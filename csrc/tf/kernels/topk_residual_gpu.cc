@@ -14,17 +14,12 @@
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 template <typename T>
-class TopKResidualGpuOp : public OpKernel {
+class TopKResidualGpuOp : public TopKOp {
  public:
-  explicit TopKResidualGpuOp(OpKernelConstruction* context)
-      : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
-  }
+  using TopKOp::TopKOp;
 
   void Compute(OpKernelContext* context) override {
     TopKArguments<T> arguments;
@@ -74,8 +69,6 @@ class TopKResidualGpuOp : public OpKernel {
     }
     return cuda::ToStatus(found, tensor.n, policy_);
   }
-
-  NonFinitePolicy policy_;
 };
 
 #define FEDPLUG_REGISTER(T)                                   \

@@ -12,13 +12,20 @@
 
 namespace fedplug {
 
-inline tensorflow::Status GetNonFinitePolicy(
-    tensorflow::OpKernelConstruction* context, NonFinitePolicy* policy) {
-  std::string name;
-  TF_RETURN_IF_ERROR(context->GetAttr("on_nonfinite", &name));
-  *policy = name == "drop" ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
-  return tensorflow::OkStatus();
-}
+// An op that was told, when it was made, what to do about sums that are NaN or
+// infinite.
+class TopKOp : public tensorflow::OpKernel {
+ public:
+  explicit TopKOp(tensorflow::OpKernelConstruction* context)
+      : OpKernel(context) {
+    std::string name;
+    OP_REQUIRES_OK(context, context->GetAttr("on_nonfinite", &name));
+    policy_ = name == "drop" ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
+  }
+
+ protected:
+  NonFinitePolicy policy_;
+};
 
 // REQUIRES: k is in host memory
 inline tensorflow::Status ReadTopKCount(const tensorflow::Tensor& k,

@@ -13,17 +13,12 @@
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 
 template <typename T>
-class TopKResidualOfAllOp : public OpKernel {
+class TopKResidualOfAllOp : public TopKOp {
  public:
-  explicit TopKResidualOfAllOp(OpKernelConstruction* context)
-      : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
-  }
+  using TopKOp::TopKOp;
 
   void Compute(OpKernelContext* context) override {
     TopKListArguments<T> arguments;
@@ -39,9 +34,6 @@ class TopKResidualOfAllOp : public OpKernel {
     OP_REQUIRES_OK(context, ToTensorFlow(status));
     arguments.non_finite->template scalar<std::int64_t>()() = non_finite;
   }
-
- private:
-  NonFinitePolicy policy_;
 };
 
 #define FEDPLUG_REGISTER(T)                                   \

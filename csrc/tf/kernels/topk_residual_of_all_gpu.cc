@@ -16,18 +16,13 @@
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
 template <typename T>
-class TopKResidualOfAllGpuOp : public OpKernel {
+class TopKResidualOfAllGpuOp : public TopKOp {
  public:
-  explicit TopKResidualOfAllGpuOp(OpKernelConstruction* context)
-      : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetNonFinitePolicy(context, &policy_));
-  }
+  using TopKOp::TopKOp;
 
   void Compute(OpKernelContext* context) override {
     TopKListArguments<T> arguments;
@@ -75,8 +70,6 @@ class TopKResidualOfAllGpuOp : public OpKernel {
     for (const cuda::TopKReport& report : found) dropped += report.non_finite;
     return cuda::ToStatus(found, sizes, policy_);
   }
-
-  NonFinitePolicy policy_;
 };
 
 #define FEDPLUG_REGISTER(T)                                   \
