@@ -32,10 +32,13 @@ __all__ = [
 
 _CONFIG_KEYS = ("kind", "name", "config")
 _CONFIGURED_KINDS = ("aggregator", "encoder", "schedule")
-_OUT_OF_PLACE = {
-    "encoder": "write an encoder that is an argument in quotes, as in \"budget('qsgd(4)', 20000)\"",
+_MADE_BY = {
+    "encoder": "`fedplug.encoder` makes those",
+    "aggregator": "`fedplug.aggregator` makes those",
     "schedule": "write it as an argument of an encoder, as in 'topk(linear(0.1, 0.01, 20))'",
+    "store": "`fedplug.open_store` opens those",
 }
+_QUOTED = "write an encoder that is an argument in quotes, as in \"budget('qsgd(4)', 20000)\""
 
 
 def encoder(text: str) -> Encoder | WholeModel:
@@ -119,7 +122,7 @@ def from_config(config: Mapping[str, Any]) -> Part:
         raise ConfigError(
             f"the 'config' of {kind} {name!r} is {arguments!r}; it must map arguments to values"
         )
-    return cast("Part", _make(kind, str(name), (), arguments))
+    return cast("Part", _make(kind, name, (), arguments))
 
 
 def _only_stage(kind: str, text: str) -> expression.Stage:
@@ -149,22 +152,26 @@ def _composed(parts: Sequence[Any]) -> Encoder | WholeModel:
 
 
 def _require_in_place(kind: str, name: str) -> None:
-    """Says how an encoder is written where a schedule is wanted, and the other way round."""
+    """Says of a part of another kind than is wanted how those are made."""
     known = manager.catalog().names
-    for other, remedy in _OUT_OF_PLACE.items():
-        if other != kind and name in known(other) and name not in known(kind):
+    if name in known(kind):
+        return
+    for other, made_by in _MADE_BY.items():
+        if name in known(other):
+            # An argument that is a call is read as a schedule: there an encoder was meant.
+            remedy = _QUOTED if (kind, other) == ("schedule", "encoder") else made_by
             raise ConfigError(f"{name!r} is one of the {other}s, not of the {kind}s; {remedy}")
 
 
 def _make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    if not isinstance(name, str):
+        raise ConfigError(f"the name of a part is {name!r}; it must be text, as in `fedplug plugins list`")
     _require_in_place(kind, name)
     make = manager.resolve(kind, name)
     _check_arguments(f"{kind} {name!r}", make, args, kwargs)
     try:
         return make(*args, **kwargs)
-    except (
-        TypeError
-    ) as error:  # a value of a type the class did not expect; it came from the caller all the same
+    except TypeError as error:  # of a value whose type the class did not expect: it came from the caller
         raise ConfigError(f"{kind} {name!r} refuses its arguments: {error}") from error
 
 

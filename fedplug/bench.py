@@ -22,6 +22,7 @@ __all__ = [
     "ENCODERS",
     "EncoderFigures",
     "KernelFigures",
+    "check_elements",
     "encoder_figures",
     "encoder_of",
     "kernel_figures",
@@ -97,7 +98,7 @@ def kernel_figures(elements: int) -> Iterator[KernelFigures]:
     Raises:
         ConfigError: Fewer than 1,000 elements.
     """
-    _check(elements)
+    check_elements(elements)
     rng = np.random.default_rng(0)
     delta = rng.standard_normal(elements, np.float32)
     residual, target = np.zeros_like(delta), np.empty_like(delta)
@@ -142,7 +143,7 @@ def encoder_figures(expression: str, elements: int) -> EncoderFigures:
         ConfigError: Fewer than 1,000 elements, an expression that cannot be read, or one for whole models.
         UnknownNameError: No such encoder.
     """
-    _check(elements)
+    check_elements(elements)
     encoder, spec = encoder_of(expression), tf.TensorSpec([elements], tf.float32)
     x = tf.constant(np.random.default_rng(0).standard_normal(elements, np.float32))
     state = encoder.init_state(spec)
@@ -176,6 +177,11 @@ def _best(call: Callable[[], object]) -> float:
     return min(times[1:])
 
 
-def _check(elements: int) -> None:
+def check_elements(elements: int) -> None:
+    """Refuses a tensor so small that there is nothing to see.
+
+    Raises:
+        ConfigError: Fewer than 1,000 elements.
+    """
     if elements < 1000:
         raise ConfigError(f"elements is {elements}; to see anything it takes 1000 or more")

@@ -23,6 +23,8 @@ PLUGIN = "plugin"
 OBSERVER = "observer"
 """The kind of an entry about a hook that is called when something happened; many may have the same name."""
 
+_SEE = "fedplug plugins list"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -124,7 +126,7 @@ class Catalog:
         if not found:
             parts = {entry.name for entry in self.entries if entry.kind != PLUGIN}
             known = parts | {entry.distribution for entry in self.entries}
-            raise UnknownNameError("part or distribution", name, known)
+            raise UnknownNameError("part or distribution", name, known, see=_SEE)
         return found
 
     def find(self, kind: str, name: str) -> Entry:
@@ -144,9 +146,8 @@ class Catalog:
             raise candidates[0].error()
         # A plugin that could not be asked may be the one that brings the name: do not only say "unknown".
         origins = ", ".join(sorted({entry.origin for entry in troubled}))
-        see = "these plugins have problems or are disabled, see `fedplug plugins list`"
-        note = f"{see}: {origins}" if origins else ""
-        raise UnknownNameError(kind, name, self.names(kind), note=note)
+        note = f"these plugins have problems or are disabled, see `{_SEE}`: {origins}" if origins else ""
+        raise UnknownNameError(kind, name, self.names(kind), note=note, see=_SEE)
 
 
 def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:

@@ -28,6 +28,15 @@ __all__ = [
     "nearest",
 ]
 
+_FEW = 12
+"""So many names may be listed in a message of one line."""
+
+_ALIKE = 0.6
+"""The least `difflib` ratio of a name that may have been meant, from 0 to 1."""
+
+_LESS_ALIKE = 0.1
+"""How much less than the best."""
+
 
 class FedplugError(Exception):
     """Base of all errors a caller or a user of the command line can act upon."""
@@ -42,15 +51,26 @@ class ConfigError(FedplugError, ValueError):
 
 
 class UnknownNameError(ConfigError):
-    """A name (encoder, store, configuration key ...) is not known; the message lists the nearest ones."""
+    """A name (encoder, store, configuration key ...) is not known; the message lists the nearest ones.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "", note: str = "") -> None:
+    Args:
+        kind: Of what it should be the name.
+        name: As it was given.
+        known: The names there are.
+        where: In what it was looked for.
+        note: What else the reader should know.
+        see: The command that lists the names, where there is one.
+    """
+
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], where: str = "", note: str = "", see: str = ""
+    ) -> None:
         self.kind = kind
         self.name = name
         self.known = sorted(known)
         place = f" in {where}" if where else ""
         end = f" ({note})" if note else ""
-        super().__init__(f"unknown {kind} {name!r}{place}; {nearest(name, self.known)}{end}")
+        super().__init__(f"unknown {kind} {name!r}{place}; {nearest(name, self.known, see)}{end}")
 
 
 class CapabilityError(FedplugError):
@@ -113,22 +133,34 @@ class CorruptStoreError(StoreError):
     """A blob of a store fails its checksum; the message names it."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns ``did you mean 'x'?`` or the list of known names, for the end of an error message."""
+def nearest(name: str, known: Iterable[str], see: str = "") -> str:
+    """Returns ``did you mean 'x'?`` or how to find the right name, for the end of an error message.
+
+    Args:
+        name: The one that is not known.
+        known: Those that are.
+        see: The command that lists them; without one, some are listed however many there are.
+    """
     choices = sorted(known)
     close = _closest(name, choices)
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
-    if choices:
+    if not choices:
+        return "none is available"
+    if len(choices) <= _FEW:
         return "known: " + ", ".join(choices)
-    return "none is available"
+    if see:
+        return f"none of the {len(choices)} known is like it, `{see}` shows them"
+    return "known: " + ", ".join(choices[:_FEW]) + f" and {len(choices) - _FEW} more"
 
 
 def _closest(name: str, choices: list[str]) -> list[str]:
     """Up to three that are alike, the best first; one that is clearly less so than the best is no help."""
-    matcher = difflib.SequenceMatcher(None, b=name)
+    matcher = difflib.SequenceMatcher(None, b=name.lower())
     likeness = {}
-    for choice in difflib.get_close_matches(name, choices, n=3, cutoff=0.6):
-        matcher.set_seq1(choice)
+    for choice in choices:
+        matcher.set_seq1(choice.lower())
         likeness[choice] = matcher.ratio()
-    return [choice for choice, ratio in likeness.items() if ratio > max(likeness.values()) - 0.1]
+    least = max(_ALIKE, max(likeness.values(), default=0) - _LESS_ALIKE)
+    alike = [choice for choice in choices if likeness[choice] >= least]
+    return sorted(alike, key=lambda choice: -likeness[choice])[:3]

@@ -39,11 +39,20 @@ def parse(text: str) -> tuple[Stage, ...]:
         raise ConfigError(f"a part expression is a string, not {type(text).__name__} {text!r}; {_FORM}")
     if len(text) > _LONGEST:
         raise ConfigError(f"a part expression of {len(text)} characters is too long; at most {_LONGEST}")
+    text = text.strip()
     try:
-        nodes = _split(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        nodes = _split(ast.parse(text, mode="eval").body)
+    except SyntaxError as error:
+        raise ConfigError(f"cannot read {text!r}: {error.msg}{_place(text, error)}; {_FORM}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"cannot read {text!r}: {error}; {_FORM}") from error
     return tuple(_stage(node, text) for node in nodes)
+
+
+def _place(text: str, error: SyntaxError) -> str:
+    """From where on Python's parser did not understand it, unless that is all of it."""
+    offset = error.offset or 0
+    return f" at {text[offset - 1 :]!r}" if error.lineno == 1 and 1 < offset <= len(text) else ""
 
 
 def _split(node: ast.expr) -> list[ast.expr]:
@@ -56,7 +65,7 @@ def _stage(node: ast.expr, text: str) -> Stage:
     if isinstance(node, ast.Name):
         return Stage(node.id)
     if not _is_call(node):
-        raise ConfigError(f"{_piece(text, node)} in {text!r} is not a name or a call of one; {_FORM}")
+        raise ConfigError(f"{_piece(text, node)} is not a name or a call of one; {_FORM}")
     return _call(node, text, _argument)
 
 
@@ -83,10 +92,13 @@ def _literal(node: ast.expr, text: str) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError) as error:
+        quoted = f"; text is written in quotes, '{node.id}'" if isinstance(node, ast.Name) else ""
         raise ConfigError(
-            f"{_piece(text, node)} in {text!r} is not a plain value (number, string, True, False, None, list)"
+            f"{_piece(text, node)} is not a plain value (number, string, True, False, None, list){quoted}"
         ) from error
 
 
 def _piece(text: str, node: ast.expr) -> str:
-    return repr(ast.get_source_segment(text.strip(), node) or text)
+    """What the node is in the text, and in which, if it is not all of it."""
+    piece = ast.get_source_segment(text, node) or text
+    return repr(piece) if piece == text else f"{piece!r} in {text!r}"

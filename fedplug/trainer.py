@@ -101,7 +101,7 @@ class Trainer:
                 f"clients, {len(self._datasets)}"
             )
         if not (_is_whole(seed) and seed >= 0):
-            raise ConfigError(f"seed is {seed!r}; it must be a whole number, 0 up")
+            raise ConfigError(f"seed is {seed!r}; it must be a whole number of at least 0")
         self._seed = seed
         self._process_id = process_id
         self._initial_weights = initial_weights
@@ -220,7 +220,7 @@ class Trainer:
             ConfigError: ``rounds`` is not a whole number of at least 0.
         """
         if not (_is_whole(rounds) and rounds >= 0):
-            raise ConfigError(f"rounds is {rounds!r}; it must be a whole number, 0 up")
+            raise ConfigError(f"rounds is {rounds!r}; it must be a whole number of at least 0")
         state = self.initialize()
         assert self.last_round is not None
         for round_num in range(self.last_round + 1, rounds + 1):

@@ -35,8 +35,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedplug import bench
 
     elements, encoders = arguments.elements, arguments.encoders or bench.ENCODERS
+    bench.check_elements(elements)  # a mistake is told before anything is timed
     for expression in encoders:
-        bench.encoder_of(expression)  # a mistake is told before anything is timed
+        bench.encoder_of(expression)
     if arguments.json:
         print(_json(elements, encoders))
         return 0

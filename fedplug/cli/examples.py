@@ -49,7 +49,7 @@ def find() -> dict[str, Path]:
 def _path(name: str) -> Path:
     examples = find()
     if name not in examples:
-        raise UnknownNameError("example", name, examples)
+        raise UnknownNameError("example", name, examples, see="fedplug examples list")
     return examples[name]
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from fedplug.catalog import Entry
@@ -50,6 +50,8 @@ def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
     from fedplug.testing import PluginPackageSuite, run
 
     entries, example = _find(name)
+    if example:
+        _refuse_what_was_mistyped(entries, example)
     for package in dict.fromkeys(entry.distribution for entry in entries if not entry.builtin):
         yield f"package {package}", run(type("Checked", (PluginPackageSuite,), {"distribution": package}))
     for entry in entries:
@@ -62,12 +64,27 @@ def _of_part(kind: str, example: str) -> Iterator[Result]:
     from fedplug.testing import Result, parts, run
 
     try:
-        suite = parts.suite(kind, example)
+        with parts.made(kind, example):
+            suite = parts.suite(kind, example)
     except Exception as error:  # the plugin's, and no reason to leave its other parts out
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         yield Result("test_it_can_be_made", "fail", reason)
         return
     yield from run(suite)
+
+
+def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
+    """An argument that a part refuses is no failure of the part where the user wrote it."""
+    from fedplug.testing import parts
+
+    for entry in entries:
+        try:
+            with parts.made(entry.kind, example):
+                pass
+        except (ConfigError, CapabilityError):
+            raise
+        except Exception:
+            continue  # `_of_part` says so
 
 
 def _find(name: str) -> tuple[list[Entry], str | None]:

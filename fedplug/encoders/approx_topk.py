@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_error_feedback, check_seed
+from fedplug.encoders.arguments import check_error_feedback, check_seed, check_share
 from fedplug.encoders.base import State
 from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.randomk import draw
 from fedplug.encoders.sparse_form import scatter_add
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
-from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule
 from fedplug.spec import Capabilities
 
@@ -67,8 +66,7 @@ class ApproxTopK(CountingSparsifier):
             ConfigError: One of them is out of range.
         """
         self._kept = KeptEntries("approx_topk", fraction, None)
-        if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
-            raise ConfigError(f"approx_topk sample is {sample!r}; it must be above 0 and at most 1")
+        check_share("approx_topk sample", sample)
         check_seed("approx_topk", seed)
         check_error_feedback("approx_topk", error_feedback)
         self._sample = sample

@@ -1,12 +1,39 @@
-"""Refusing arguments of encoders that several of them take. Must not know TensorFlow, nor any encoder."""
+"""Refusing arguments of encoders, in the same words everywhere. Must not know TensorFlow, nor any encoder.
+
+``what`` is the encoder and its argument, as in "topk count".
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 from fedplug.errors import ConfigError
 
-__all__ = ["check_error_feedback", "check_seed"]
+__all__ = ["check_error_feedback", "check_number", "check_seed", "check_share", "check_whole"]
 
 _MAX_SEED = 2**31 - 1
+
+
+def check_number(what: str, value: Any, allowed: Callable[[float], bool], range_: str) -> None:
+    """Raises ConfigError unless ``value`` is a finite number that is allowed, one in that range."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not allowed(value):
+        raise ConfigError(f"{what} is {value!r}; it must be a number {range_}")
+
+
+def check_share(what: str, value: Any) -> None:
+    """Raises ConfigError unless ``value`` is a number above 0 and at most 1."""
+    check_number(what, value, lambda share: 0 < share <= 1, "above 0 and at most 1")
+
+
+def check_whole(what: str, value: Any, least: int, most: int | None = None) -> None:
+    """Raises ConfigError unless ``value`` is a whole number from ``least`` to ``most``."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        range_ = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ConfigError(f"{what} is {value!r}; it must be a whole number {range_}")
 
 
 def check_error_feedback(encoder: str, error_feedback: bool) -> None:
@@ -17,5 +44,4 @@ def check_error_feedback(encoder: str, error_feedback: bool) -> None:
 
 def check_seed(encoder: str, seed: int) -> None:
     """Raises ConfigError unless ``seed`` is a whole number from 0 to 2^31 - 1."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= _MAX_SEED:
-        raise ConfigError(f"{encoder} seed is {seed!r}; it must be a whole number from 0 to {_MAX_SEED}")
+    check_whole(f"{encoder} seed", seed, 0, _MAX_SEED)

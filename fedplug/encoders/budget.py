@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
 import tensorflow as tf
 
+from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.quantizer import Quantizer
 from fedplug.encoders.reading import as_part, part_config
@@ -85,21 +85,14 @@ class Budget(WholeModel):
             raise ConfigError(
                 "a budget takes either bytes_per_client or nmse, for instance budget('topk(0.01)', 20000)"
             )
-        if bytes_per_client is not None and not (
-            isinstance(bytes_per_client, int)
-            and not isinstance(bytes_per_client, bool)
-            and bytes_per_client >= 1
-        ):
-            raise ConfigError(
-                f"budget bytes_per_client is {bytes_per_client!r}; it must be a whole number, 1 up"
+        if bytes_per_client is not None:
+            check_whole("budget bytes_per_client", bytes_per_client, 1)
+        if nmse is not None:
+            check_number("budget nmse", nmse, lambda error: 0 < error < 1, "above 0 and below 1")
+        if megabits_per_second is not None:
+            check_number(
+                "budget megabits_per_second", megabits_per_second, lambda speed: speed > 0, "above 0"
             )
-        if nmse is not None and not (isinstance(nmse, float) and 0 < nmse < 1 and math.isfinite(nmse)):
-            raise ConfigError(f"budget nmse is {nmse!r}; it must be above 0 and below 1")
-        speed = megabits_per_second
-        if speed is not None and (
-            isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 < speed < math.inf
-        ):
-            raise ConfigError(f"budget megabits_per_second is {speed!r}; it must be above 0")
         if isinstance(inner, Encoder):
             _require_adjustable([inner.for_budget()])
         self.encoder: Encoder | WholeModel = inner

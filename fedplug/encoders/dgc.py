@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.base import State
 from fedplug.encoders.kept_entries import KeptEntries
 from fedplug.encoders.sparse_form import scatter_add
@@ -53,10 +54,8 @@ class DGC(CountingSparsifier):
             ConfigError: One of them is out of range.
         """
         plain = KeptEntries("dgc", fraction, None)
-        if isinstance(momentum, bool) or not isinstance(momentum, (int, float)) or not 0 <= momentum < 1:
-            raise ConfigError(f"dgc momentum is {momentum!r}; it must be at least 0 and below 1")
-        if isinstance(warmup_rounds, bool) or not isinstance(warmup_rounds, int) or warmup_rounds < 0:
-            raise ConfigError(f"dgc warmup_rounds is {warmup_rounds!r}; it must be a whole number, 0 or more")
+        check_number("dgc momentum", momentum, lambda part: 0 <= part < 1, "of at least 0 and below 1")
+        check_whole("dgc warmup_rounds", warmup_rounds, 0)
         if warmup_rounds and not isinstance(plain.fraction, int | float):
             raise ConfigError("dgc has both warmup_rounds and a schedule; put the warm-up into the schedule")
         self._plain = plain

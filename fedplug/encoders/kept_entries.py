@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.encoders.arguments import check_share, check_whole
 from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
@@ -45,12 +46,11 @@ class KeptEntries:
             if isinstance(fraction, str | Mapping):
                 object.__setattr__(self, "fraction", _schedule(name, fraction))
             for round_num, value in enumerate(self._fractions()):
-                if not (_is_number(value) and 0 < value <= 1):
-                    scheduled = isinstance(self.fraction, Schedule)
-                    when = f" in round {round_num} of {self.fraction!r}" if scheduled else ""
-                    raise ConfigError(f"{name} fraction is {value!r}{when}; it must be above 0 and at most 1")
-        if count is not None and not (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
-            raise ConfigError(f"{name} count is {count!r}; it must be a whole number of at least 1")
+                scheduled = isinstance(self.fraction, Schedule)
+                when = f" in round {round_num} of {self.fraction!r}" if scheduled else ""
+                check_share(f"{name} fraction{when}", value)
+        if count is not None:
+            check_whole(f"{name} count", count, 1)
 
     def _fractions(self) -> list[Any]:
         """Of each round up to the one from which on it stays as it is."""
@@ -105,7 +105,3 @@ def _schedule(encoder: str, fraction: str | Mapping[str, Any]) -> Schedule:
 
 def _within(round_num: tf.Tensor | int, table: list[Any]) -> tf.Tensor:
     return tf.clip_by_value(round_num, 0, len(table) - 1)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from fedplug.encoders import blocks, tensor_bytes
+from fedplug.encoders.arguments import check_number
 from fedplug.encoders.arithmetic import mean_magnitude
 from fedplug.encoders.base import Payload, State
 from fedplug.encoders.bit_allocation import share_out
 from fedplug.encoders.checks import require
 from fedplug.encoders.qsgd import LEAST_BITS, MOST_BITS, QSGD
 from fedplug.encoders.quantizer import CodedQuantizer
-from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 from fedplug.spec import Capabilities
 
@@ -55,10 +55,8 @@ class MixedQSGD(CodedQuantizer):
         """
         mean = as_schedule(bits)
         for value in mean.values():
-            if not LEAST_BITS <= value <= MOST_BITS:
-                raise ConfigError(
-                    f"mixed_qsgd bits is {value!r}; it must be from {LEAST_BITS} to {MOST_BITS}"
-                )
+            in_range = f"from {LEAST_BITS} to {MOST_BITS}"
+            check_number("mixed_qsgd bits", value, lambda bits: LEAST_BITS <= bits <= MOST_BITS, in_range)
         self._mean = mean
         self._qsgd = QSGD(block_size=block_size, seed=seed)
         self._block_size = block_size

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from fedplug import wire
 from fedplug.encoders import framing
+from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.arithmetic import mean_magnitude
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.budget import Budget, measured_nmse
@@ -57,8 +58,7 @@ class ModelEncoder:
                 that is not fully known or a dtype that has no place in a payload, or the encoder does not fit
                 the model.
         """
-        if not isinstance(min_size, int) or isinstance(min_size, bool) or min_size < 0:
-            raise ConfigError(f"min_size is {min_size!r}; it must be a whole number of elements, 0 or more")
+        check_whole("min_size", min_size, 0)
         if not specs:
             raise ConfigError("the model has no tensors, so there is nothing to encode")
         for position, spec in enumerate(specs):

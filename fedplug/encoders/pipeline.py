@@ -71,6 +71,8 @@ class Pipeline(SparseEncoder):
             ConfigError: A configuration cannot be read, or together they have too long a wire id.
             UnknownNameError: No such stage.
         """
+        if isinstance(stages, str | Mapping):
+            raise ConfigError(f"the stages of a pipeline are {stages!r}; give a list of them")
         parts = [as_part(stage) for stage in stages]
         _check_order(parts)
         self._stages = parts

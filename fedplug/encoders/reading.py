@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedplug import api, manager
+from fedplug import api
 from fedplug.encoders.base import Encoder
 from fedplug.errors import ConfigError
 
@@ -23,8 +23,8 @@ def as_part(value: Any) -> Any:
             writes it; anything else is returned as it is.
 
     Raises:
-        ConfigError: It cannot be read.
-        UnknownNameError: No such part.
+        ConfigError: It cannot be read, or the part refuses its arguments.
+        UnknownNameError: No such part, or no such argument.
     """
     if isinstance(value, str):
         return api.encoder(value)
@@ -32,7 +32,7 @@ def as_part(value: Any) -> Any:
         return value
     if not {"name"} <= set(value) <= {"name", "config"}:
         raise ConfigError(f"{dict(value)!r} is no encoder; it must have a name and a config")
-    return manager.resolve("encoder", value["name"]).from_config(value.get("config", {}))
+    return api.from_config({"kind": "encoder", **value})
 
 
 def as_tensor_encoder(value: Any, what: str) -> Encoder:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_tensor_encoder, part_config
@@ -45,10 +46,9 @@ class Rule:
         object.__setattr__(self, "encoder", as_tensor_encoder(self.encoder, "the encoder of a rule"))
         if not isinstance(self.match, str) or not self.match:
             raise ConfigError(f"the match of a rule is {self.match!r}; it must be a pattern of names")
-        for key in ("min_elements", "max_elements"):
-            value = getattr(self, key)
-            if (value is not None or key == "min_elements") and not _is_size(value):
-                raise ConfigError(f"the {key} of a rule is {value!r}; it must be a whole number, 0 or more")
+        check_whole("the min_elements of a rule", self.min_elements, 0)
+        if self.max_elements is not None:
+            check_whole("the max_elements of a rule", self.max_elements, 0)
         if self.dtype is not None and self.dtype not in FLOATS:
             raise ConfigError(
                 f"the dtype of a rule is {self.dtype!r}; it must be one of {', '.join(FLOATS)}: tensors of "
@@ -145,7 +145,7 @@ def _read(rule: Any) -> Rule:
         if key not in known:
             raise UnknownNameError("key", str(key), known, where="a rule")
     if "encoder" not in rule:
-        raise ConfigError(f"the rule {dict(rule)!r} names no encoder")
+        raise ConfigError(f"the rule {dict(rule)!r} names no encoder; give it one, such as 'topk(0.01)'")
     return Rule(**rule)
 
 
@@ -168,7 +168,3 @@ def _unused(rule: Rule, specs: Sequence[tf.TensorSpec]) -> str:
         f"the rule for {rule.match!r} matches tensors of the model, but none of its size and dtype: "
         f"{rule.get_config()!r}"
     )
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -9,6 +9,7 @@ from fedplug.encoders.index_coders import Rice
 from fedplug.encoders.pipeline import Pipeline
 from fedplug.encoders.sign import Sign
 from fedplug.encoders.topk import TopK
+from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule
 
 __all__ = ["STC"]
@@ -40,7 +41,10 @@ class STC(Pipeline):
         scope: str = "tensor",
     ) -> None:
         """Arguments and errors as for `TopK`."""
-        self._topk = TopK(fraction, count=count, error_feedback=error_feedback, scope=scope)
+        try:
+            self._topk = TopK(fraction, count=count, error_feedback=error_feedback, scope=scope)
+        except ConfigError as error:
+            raise ConfigError(f"stc: {error}") from error
         super().__init__([self._topk, Sign(), Rice()])
 
     def get_config(self) -> dict[str, Any]:

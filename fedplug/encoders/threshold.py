@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_error_feedback
+from fedplug.encoders.arguments import check_error_feedback, check_number
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifier import Selection, Sparsifier
-from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 
 __all__ = ["Threshold"]
@@ -46,8 +44,7 @@ class Threshold(Sparsifier):
         Raises:
             ConfigError: ``value`` is no such number.
         """
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise ConfigError(f"threshold value is {value!r}; it must be a finite number above 0")
+        check_number("threshold value", value, lambda magnitude: magnitude > 0, "above 0")
         check_error_feedback("threshold", error_feedback)
         self._value = value
         self._error_feedback = error_feedback

@@ -72,7 +72,7 @@ class ModelConfig:
                 all(isinstance(w, int) and not isinstance(w, bool) and w >= 1 for w in widths),
                 key,
                 list(widths),
-                "whole numbers, 1 up",
+                "whole numbers of at least 1",
             )
 
 

@@ -87,7 +87,7 @@ def build_local_variables_fed_avg(
         TypeError: An optimizer is none of TFF.
     """
     if not isinstance(local_epochs, int) or isinstance(local_epochs, bool) or local_epochs < 1:
-        raise ConfigError(f"local_epochs is {local_epochs!r}; it must be a whole number, 1 up")
+        raise ConfigError(f"local_epochs is {local_epochs!r}; it must be a whole number of at least 1")
     check_optimizers(
         client_optimizer=client_optimizer, local_optimizer=local_optimizer, server_optimizer=server_optimizer
     )

@@ -42,7 +42,7 @@ MAY_IMPORT = {
     # tensors
     "ops": {"built_from", "errors", "manager", "op_libraries"},
     "schedules": {"api", "errors", "part"},
-    "encoders": {"api", "errors", "manager", "ops", "part", "schedules", "spec", "wire"},
+    "encoders": {"api", "errors", "ops", "part", "schedules", "spec", "wire"},
     "aggregators": {"encoders", "errors", "part", "spec"},
     # TFF
     "process": {"aggregators", "api", "encoders", "errors", "manager", "ops", "provenance", "spec"},

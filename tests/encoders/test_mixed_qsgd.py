@@ -132,5 +132,5 @@ def test_a_header_that_is_none_is_refused(header, message):
 
 @pytest.mark.parametrize("bits", [1.9, 8.1, "linear(4, 1, 3)"])
 def test_a_mean_out_of_range_is_refused(bits):
-    with pytest.raises(ConfigError, match=r"mixed_qsgd bits is .*; it must be from 2 to 8"):
+    with pytest.raises(ConfigError, match=r"mixed_qsgd bits is .*; it must be a number from 2 to 8"):
         MixedQSGD(bits)

@@ -121,7 +121,7 @@ def test_a_constant_schedule_is_a_number():
 @pytest.mark.parametrize("schedule", ["linear(0.1, 0, 3)", "step([0.1, 1.5], [3])"])
 def test_a_schedule_that_leaves_the_range_of_fractions_is_refused(schedule):
     with pytest.raises(
-        ConfigError, match=r"topk fraction is .* in round \d+ of .*; it must be above 0 and at most 1"
+        ConfigError, match=r"topk fraction in round \d+ of .* is .*; it must be a number above 0 and"
     ):
         TopK(schedule)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pytest
 from hypothesis import given
@@ -102,9 +103,23 @@ def test_any_text_at_all_is_read_or_refused(text):
         assert parse(text)
 
 
-def test_the_message_shows_the_offending_piece():
-    with pytest.raises(ConfigError, match=r"'fraktion' in 'topk\(fraktion\)' is not a plain value"):
-        parse("topk(fraktion)")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topk(fraktion)", "'fraktion' in 'topk(fraktion)' is not a plain value"),
+        ("topk(scope=model)", "; text is written in quotes, 'model'"),
+        (
+            "topk 0.1",
+            "cannot read 'topk 0.1': invalid syntax at '0.1'; write name, name(value",
+        ),
+        ("topk(0.1", "cannot read 'topk(0.1': '(' was never closed at '(0.1'; write"),
+        (" |topk", "cannot read '|topk': invalid syntax; write"),
+        ("top-k(0.1)", "'top-k(0.1)' is not a name or a call of one; write"),
+    ],
+)
+def test_the_message_shows_the_offending_piece(text, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse(text)
 
 
 def test_something_that_is_no_text_is_refused():

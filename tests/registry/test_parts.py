@@ -7,6 +7,7 @@ import json
 import pytest
 
 import fedplug
+from fedplug import errors
 from fedplug.encoders import Identity, Pipeline, TopK
 from fedplug.errors import ConfigError, UnknownNameError
 
@@ -78,6 +79,8 @@ def test_an_unknown_name_lists_the_nearest():
     [
         ("linear(0.1, 0.01, 20)", r"'linear' is one of the schedules.*'topk\(linear\(0.1, 0.01, 20\)\)'"),
         ("budget(qsgd(4), 900)", r"'qsgd' is one of the encoders.*\"budget\('qsgd\(4\)', 20000\)\""),
+        ("topk(0.1) | mean", "'mean' is one of the aggregators.*`fedplug.aggregator`"),
+        ("sqlite", "'sqlite' is one of the stores.*`fedplug.open_store`"),
     ],
 )
 def test_a_part_of_another_kind_is_refused_with_how_to_write_it(text, remedy):
@@ -90,6 +93,23 @@ def test_names_that_are_clearly_less_near_are_left_out():
         fedplug.encoder("randmk(0.01)")
     with pytest.raises(UnknownNameError, match=r"did you mean 'float16' or 'bfloat16'\?$"):
         fedplug.encoder("float61")
+
+
+@pytest.mark.parametrize(("text", "nearest"), [("TopK(0.1)", "topk"), ("qSgd", "qsgd")])
+def test_a_name_may_be_meant_that_differs_in_capital_letters(text, nearest):
+    with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'"):
+        fedplug.encoder(text)
+
+
+def test_where_nothing_is_near_and_there_are_many_the_message_says_how_to_see_them():
+    with pytest.raises(
+        UnknownNameError, match=r"none of the \d+ known is like it, `fedplug plugins list` shows them$"
+    ):
+        fedplug.encoder("zzz")
+    assert errors.nearest("zzz", ["b", "a"], see="ls") == "known: a, b"
+    many = [f"tensor {number:03}" for number in range(100)]
+    assert errors.nearest("zzz", many).endswith("tensor 011 and 88 more")
+    assert errors.nearest("zzz", []) == "none is available"
 
 
 def test_several_stages_make_a_pipeline():
@@ -111,6 +131,7 @@ def test_several_stages_make_no_aggregator():
         ({"kind": "encoder", "name": "topk", "confg": {}}, "unknown key 'confg'.*did you mean 'config'"),
         ({"kind": "encodr", "name": "topk"}, "unknown kind of part 'encodr'; did you mean 'encoder'"),
         ({"kind": "encoder", "name": "topk", "config": [1]}, "must map arguments to values"),
+        ({"kind": "encoder", "name": 3}, "the name of a part is 3; it must be text"),
     ],
 )
 def test_a_configuration_of_the_wrong_form_is_refused(config, message):

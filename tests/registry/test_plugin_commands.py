@@ -94,6 +94,15 @@ def test_show_of_an_unknown_name_names_the_nearest(capsys):
     )
 
 
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command, capsys):
+    assert main(["plugins", command, "zzz"]) == 2
+    message = capsys.readouterr().err
+    assert "none of the" in message
+    assert "`fedplug plugins list` shows them" in message
+    assert "topk" not in message
+
+
 def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "check", "abstract"]) == 1
@@ -112,3 +121,18 @@ def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, 
 def test_check_of_an_unknown_name_names_the_nearest(name, message, capsys):
     assert main(["plugins", "check", name]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("topk(fractoin=1)", "unknown argument 'fractoin' in encoder 'topk'; did you mean 'fraction'?"),
+        ("mean('modal')", "mean weights is 'modal'; it must be one of examples, uniform"),
+        ("rice | topk(0.1)", "a pipeline begins with a sparsifier"),
+    ],
+)
+def test_what_was_mistyped_is_an_error_and_no_failed_check(name, message, capsys):
+    assert main(["plugins", "check", name]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert not printed.out

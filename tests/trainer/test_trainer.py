@@ -129,7 +129,7 @@ def test_a_number_of_rounds_that_is_none_is_refused_before_anything_is_kept(
     process, client_data, rounds
 ) -> None:
     trainer = Trainer(process, client_data)
-    with pytest.raises(ConfigError, match=r"rounds is .* a whole number, 0 up"):
+    with pytest.raises(ConfigError, match=r"rounds is .* a whole number of at least 0"):
         trainer.run(rounds)
     assert trainer.last_round is None
 
@@ -252,7 +252,7 @@ def test_data_that_is_no_dataset_is_refused_with_the_client_named(process, data)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seed": -1}, "seed is -1; it must be a whole number, 0 up"),
+        ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
         ({"seed": None}, "seed is None"),
         ({"clients_per_round": 1.0}, "clients_per_round is 1.0"),
         ({"store": "memory://"}, r"store is 'memory://'; .* fedplug.open_store"),
