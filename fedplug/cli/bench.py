@@ -74,10 +74,11 @@ def _json(elements: int, encoders: Sequence[str]) -> str:
     import json
 
     from fedplug import bench
+    from fedplug.environment import environment
 
     found = {
         "elements": elements,
-        "machine": bench.machine(),
+        "environment": environment(),
         "kernels": [dataclasses.asdict(each) for each in bench.kernel_figures(elements)],
         "encoders": [dataclasses.asdict(bench.encoder_figures(each, elements)) for each in encoders],
     }

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedplug import provenance
-from fedplug.errors import PluginError, StoreError, UnknownNameError
+from fedplug.errors import PluginError, UnknownNameError
+from fedplug.experiment.files import write_whole
 
 __all__ = ["MadeOf"]
 
@@ -29,10 +30,7 @@ class MadeOf:
         Raises:
             StoreError: The file cannot be written.
         """
-        try:
-            self._path.write_text(json.dumps(runs, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"cannot write {self._path}: {error.strerror or error}") from error
+        write_whole(self._path, json.dumps(runs, indent=2) + "\n")
 
     @contextlib.contextmanager
     def naming_what_is_missing(self, run: str) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Metrics as JSON lines, one per run, seed and round, that agree with the store after any interruption.
 
-Standard library only.
+Standard library and the folder's files only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedplug.errors import StoreError
+from fedplug.experiment.files import write_whole
 
 __all__ = ["MetricsLog"]
 
@@ -54,13 +55,7 @@ class MetricsLog:
             for row in self._read()
             if row["round"] <= last_round.get((row["run"], row["seed"]), row["round"])
         ]
-        text = "".join(json.dumps(row) + "\n" for row in kept)
-        partial = self._path.with_suffix(".partial")
-        try:
-            partial.write_text(text, encoding="utf-8")
-            partial.replace(self._path)
-        except OSError as error:
-            raise StoreError(f"cannot write {self._path}: {error.strerror or error}") from error
+        write_whole(self._path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def _read(self) -> Iterator[dict[str, Any]]:
         if not self._path.exists():

@@ -147,7 +147,7 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path) -> None:
     of_seeds = " and of the seeds" if several else ""
     axes.set_ylabel(f"test accuracy (bold: mean of {FINAL_ROUNDS} rounds{of_seeds})")
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")
     figure.savefig(path, dpi=120)
 
 

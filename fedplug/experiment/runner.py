@@ -17,10 +17,13 @@ import tensorflow_federated as tff
 from tqdm import tqdm
 
 import fedplug
+from fedplug.environment import environment
 from fedplug.errors import ConfigError, FedplugError, StoreError
 from fedplug.experiment import report, task
 from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig
 from fedplug.experiment.digits import Examples, load_digits
+from fedplug.experiment.environments import record_environment
+from fedplug.experiment.files import write_whole
 from fedplug.experiment.made_of import MadeOf
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.process import StatefulClientsProcess
@@ -45,8 +48,8 @@ class _Training(NamedTuple):
 def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     """Runs or resumes an experiment in ``runs_dir/<name>/`` and reports.
 
-    The folder holds ``config.json``, ``made_of.json``, ``metrics.jsonl``, ``table.txt``, ``accuracy.png`` and
-    ``state/``, the store.
+    The folder holds ``config.json``, ``made_of.json``, ``environment.json``, ``metrics.jsonl``,
+    ``table.txt``, ``accuracy.png`` and ``state/``, the store.
 
     Raises:
         ConfigError: The folder holds an experiment with other settings, an encoder is not valid or does not
@@ -71,6 +74,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         with fedplug.open_store(_store_url(config.store, folder)) as store:
             _claim(folder, config)
             made_of.write({name: process.made_of for name, process in processes.items()})
+            record_environment(folder / "environment.json", environment())
             log = MetricsLog(folder / "metrics.jsonl")
             trainings = [
                 _Training(
@@ -87,7 +91,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     rows = {run.name: [log.rows(run.name, seed) for seed in config.seeds] for run in config.runs}
     summaries = [report.summarize(name, rows[name], processes[name].dense_bytes) for name in rows]
     table = report.table(summaries)
-    (folder / "table.txt").write_text(table + "\n", encoding="utf-8")
+    write_whole(folder / "table.txt", table + "\n")
     report.plot(rows, folder / "accuracy.png")
     print(f"\n{table}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
 
@@ -223,7 +227,6 @@ def _claim(folder: Path, config: ExperimentConfig) -> None:
     """Makes the folder and writes down whose it is."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(config.as_dict(), indent=2) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+    write_whole(folder / "config.json", json.dumps(config.as_dict(), indent=2) + "\n")

@@ -51,10 +51,12 @@ MAY_IMPORT = {
     "compat": {"encoders", "errors", "process", "spec"},
     # what stands on top
     "bench": {"encoders", "errors", "kernels"},
+    "environment": {"kernels", "sources"},
     "experiment": {
         "aggregators",
         "api",
         "encoders",
+        "environment",
         "errors",
         "process",
         "provenance",

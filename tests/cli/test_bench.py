@@ -51,6 +51,7 @@ def test_as_json_the_figures_are_objects_with_the_names_of_their_attributes(caps
     assert main(["bench", "--json", "--elements", "2000", "identity"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["elements"] == 2000
+    assert {"fedplug", "tensorflow", "processor", "simd"} <= found["environment"].keys()
     assert found["encoders"][0].keys() == {field.name for field in dataclasses.fields(bench.EncoderFigures)}
     assert found["kernels"][0]["kernel"] == "copy"
 

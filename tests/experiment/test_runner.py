@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from fedplug import experiment
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError, UnknownNameError
 from fedplug.experiment import runner
+from fedplug.experiment.environments import record_environment
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.stores import open_store
 
@@ -71,6 +74,8 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     assert len(rows(tmp_path / "resumed/small")) == 12
     page = (Path(__file__).parents[2] / "docs/experiments.md").read_text(encoding="utf-8")
     assert all(f"`{column}`" in page for row in rows(tmp_path / "straight/small") for column in row)
+    (environment,) = json.loads((tmp_path / "resumed/small/environment.json").read_text())
+    assert {"since", "fedplug", "tensorflow", "processor", "simd"} <= environment.keys()
     for name in ("config.json", "made_of.json", "metrics.jsonl", "table.txt", "accuracy.png", "state"):
         assert (tmp_path / "resumed/small" / name).exists()
     by_run = {(r["run"], r["seed"], r["round"]): r for r in rows(tmp_path / "resumed/small")}
@@ -79,6 +84,29 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
         assert dense["uplink_bytes"] > 9 * sparse["uplink_bytes"]
         assert dense["downlink_bytes"] > 1.5 * sparse["downlink_bytes"]
     assert by_run["dense", 0, 1]["train_loss"] != by_run["dense", 1, 1]["train_loss"]
+
+
+def test_a_disk_that_is_full_leaves_the_description_of_the_folder(config, tmp_path, monkeypatch) -> None:
+    runner._claim(tmp_path / "runs/small", experiment.config.load_config(config))
+    before = (tmp_path / "runs/small/config.json").read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    config.write_text(CONFIG.replace("rounds = 3", "rounds = 4"), encoding="utf-8")
+    with pytest.raises(StoreError, match=r"cannot write .*config\.json: No space left"):
+        runner._claim(tmp_path / "runs/small", experiment.config.load_config(config))
+    assert (tmp_path / "runs/small/config.json").read_bytes() == before
+
+
+def test_every_environment_that_rounds_were_made_in_is_written_down_once(tmp_path) -> None:
+    path = tmp_path / "environment.json"
+    for simd in ("avx2", "avx2", "avx512"):
+        record_environment(path, {"simd": simd})
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    assert [entry["simd"] for entry in entries] == ["avx2", "avx512"]
+    assert all(entry["since"] for entry in entries)
 
 
 def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:

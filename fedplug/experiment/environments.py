@@ -1,0 +1,43 @@
+"""Where the runs of a folder were made: one entry for every machine or version that rounds were made on.
+
+Knows a JSON file; must not know what an environment is made of.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedplug.experiment.files import write_whole
+
+__all__ = ["record_environment"]
+
+_SINCE = "since"
+
+
+def record_environment(path: Path, environment: Mapping[str, Any]) -> None:
+    """Adds the environment to those in the file, unless it is the last of them.
+
+    Args:
+        path: Of a JSON array of objects, in the order of their use; made if it is not there.
+        environment: JSON values by name; the time is added, as ``since``.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    entries = _read(path)
+    if entries and {k: v for k, v in entries[-1].items() if k != _SINCE} == dict(environment):
+        return
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    write_whole(path, json.dumps([*entries, {_SINCE: now, **environment}], indent=2) + "\n")
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []  # a new folder, or one from before there was such a file
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
