@@ -104,6 +104,7 @@ class RunConfig:
         broadcast_encoder: The same for the way to the clients; empty for the model as it is.
         aggregator: An expression such as ``"mean"``.
         min_size: Tensors with fewer elements are sent as they are.
+        proximal_strength: Above 0 it is FedProx, see `fedplug.process.build_weighted_fed_avg`.
     """
 
     name: str
@@ -111,10 +112,12 @@ class RunConfig:
     broadcast_encoder: EncoderChoice = ""
     aggregator: str = "mean"
     min_size: int = 64
+    proximal_strength: float = 0.0
 
     def __post_init__(self) -> None:
         _check(bool(self.name.strip()), "name", self.name, "some text")
         _check(self.min_size >= 0, "min_size", self.min_size, "at least 0")
+        _check(self.proximal_strength >= 0, "proximal_strength", self.proximal_strength, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -157,6 +157,7 @@ def _process(config: ExperimentConfig, run: RunConfig) -> StatefulClientsProcess
             broadcast_encoder=run.broadcast_encoder or None,
             aggregator=run.aggregator,
             min_size=run.min_size,
+            proximal_strength=run.proximal_strength,
         )
 
 

@@ -67,6 +67,10 @@ def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
         (GOOD + "[[runs]]\nname = 'one'", "different for every run"),
         (GOOD + "encoder = 3", "encoder is 3; it must be an expression or rules"),
         (GOOD + "[[runs]]\nencoder = 'topk(0.1)'", r"\[\[runs\]\] number 2 of .* lacks the key 'name'"),
+        (
+            GOOD + "proximal_strength = -1",
+            r"\[\[runs\]\] number 1 of .*: proximal_strength is -1.0; it must be at least 0",
+        ),
         (GOOD + "min_size = -1", r"\[\[runs\]\] number 1 of .*: min_size is -1"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import importlib.util
 import json
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import fedplug
 from fedplug import experiment
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError, UnknownNameError
 from fedplug.experiment import runner
+from fedplug.experiment.config import RunConfig
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.stores import open_store
@@ -107,6 +110,20 @@ def test_every_environment_that_rounds_were_made_in_is_written_down_once(tmp_pat
     entries = json.loads(path.read_text(encoding="utf-8"))
     assert [entry["simd"] for entry in entries] == ["avx2", "avx512"]
     assert all(entry["since"] for entry in entries)
+
+
+def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
+    monkeypatch.setattr(fedplug.process, "build_weighted_fed_avg", lambda *parts, **keys: keys)
+    run = RunConfig(
+        name="all",
+        encoder="topk(0.1)",
+        broadcast_encoder="topk(0.2)",
+        aggregator="sum",
+        min_size=3,
+        proximal_strength=0.5,
+    )
+    keys = runner._process(experiment.config.load_config(config), run)
+    assert {"name": "all", **keys} == dataclasses.asdict(run)
 
 
 def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:
