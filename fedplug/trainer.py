@@ -6,15 +6,16 @@ Knows processes and the store contract; must not know encoders, aggregators or a
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import manager
+from fedplug.client_data import ClientData, ClientDataset, Selection, by_client
+from fedplug.committed_rounds import CommittedRounds
 from fedplug.errors import ConfigError, StoreError
 from fedplug.process import structures
 from fedplug.process.stateful_clients import StatefulClientsProcess
@@ -24,23 +25,6 @@ from fedplug.stores.memory import MemoryStore
 __all__ = ["ClientData", "ClientDataset", "Trainer"]
 
 
-@runtime_checkable
-class ClientData(Protocol):
-    """What `tff.simulation.datasets.ClientData` offers, as far as it is needed here."""
-
-    client_ids: Sequence[str]
-
-    def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
-        """The client's data."""
-
-
-class ClientDataset(NamedTuple):
-    """One client's part in a round: who it is, so that its state is found, and its data."""
-
-    client_id: str
-    dataset: tf.data.Dataset
-
-
 class Trainer:
     """Trains round by round; every finished round is in the store, whole, before the next begins.
 
@@ -48,9 +32,9 @@ class Trainer:
     last finished round and ends with the same bits as one that was never interrupted, provided that the
     datasets are functions of client and round.
 
-    Usable as the process of `tff.simulation.run_training_process`, with `select` as the selection function. A
-    state manager given to it keeps the server's state once more; where that is not of the store's last round,
-    as after one of the two was lost, `next` refuses it.
+    Usable in `tff.simulation.run_training_process`, with `select` as the selection function and
+    `program_state_manager` as the state manager. Another state manager keeps the server's state once more;
+    where that is not of the store's last round, `next` refuses it.
     """
 
     def __init__(
@@ -90,7 +74,7 @@ class Trainer:
         if store is not None and not isinstance(store, StateStore):
             raise ConfigError(f"store is {store!r}; it must be an open one, as of fedplug.open_store(...)")
         self.process = process
-        self._datasets = _by_client(client_data)
+        self._datasets = by_client(client_data)
         self._client_ids = sorted(self._datasets)
         self._clients_per_round = len(self._datasets) if clients_per_round is None else clients_per_round
         if not self._datasets:
@@ -122,11 +106,21 @@ class Trainer:
 
     @property
     def last_metrics(self) -> Any:
-        """What was passed to `next` or `run` as metrics of the last finished round, as JSON values."""
-        return self._states.metadata.get("metrics")
+        """The metrics of the last finished round, as JSON values; None before round 1."""
+        return None if self.last_round is None else self._states.metadata.get("metrics")
+
+    @property
+    def program_state_manager(self) -> CommittedRounds:
+        """The store, for loops that keep the server's state with a `tff.program.ProgramStateManager`."""
+        return CommittedRounds(self)
 
     def initialize(self) -> Any:
-        """The server state of the last finished round, or a new one, committed as round 0."""
+        """The server state of the last finished round, or a new one, committed as round 0.
+
+        Raises:
+            ConfigError: It is called in a `tff.program.FederatedContext`.
+        """
+        _check_context()
         arrays = self._states.read_server()
         if arrays is not None:
             return structures.unflatten(
@@ -150,17 +144,21 @@ class Trainer:
         return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
 
     def sample(self, round_num: int) -> list[str]:
-        """The clients of a round, sorted; a function of seed and round only. Rounds are numbered from 0."""
+        """The clients of a round, sorted; a function of seed and round only.
+
+        Raises:
+            ConfigError: ``round_num`` is not a whole number of at least 0.
+        """
+        if not (_is_whole(round_num) and round_num >= 0):
+            raise ConfigError(f"round_num is {round_num!r}; it must be a whole number of at least 0")
         generator = np.random.default_rng([self._seed, round_num])
         chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
         return [self._client_ids[i] for i in sorted(chosen)]
 
-    def select(self, round_num: int) -> list[ClientDataset]:
-        """The sampled clients of a round with their data."""
-        return [
-            ClientDataset(client_id, self._datasets[client_id](round_num))
-            for client_id in self.sample(round_num)
-        ]
+    def select(self, round_num: int) -> Selection:
+        """The sampled clients of a round with their data; as `sample`."""
+        ids = self.sample(round_num)
+        return Selection([ClientDataset(name, self._datasets[name](round_num)) for name in ids], round_num)
 
     def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
         """Runs one round and commits it: the server's state and the clients' states, together or not at all.
@@ -173,18 +171,15 @@ class Trainer:
             A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics.
 
         Raises:
-            ConfigError: No client, a client twice, or something else than a dataset of the process's element
-                type.
+            ConfigError: No client, a client twice, something else than a dataset of the process's element
+                type, or what `select` returned for another round; or as `initialize`.
             StoreError: The state is not that of the last finished round, or the round could not be committed;
                 the store then still holds the previous round.
         """
+        _check_context()
         ids = self._check(client_data)
         round_num = int(np.asarray(state.aggregator["round_num"])) + 1
-        if self._states.last_round != round_num - 1:
-            raise StoreError(
-                f"the given state leads to round {round_num}, but the store's last round is "
-                f"{self._states.last_round}; go on from initialize(), which returns that of the last round"
-            )
+        self._check_round(round_num, client_data)
         states = list(self.client_states(ids).values())
         output = self.process.next(state, [client.dataset for client in client_data], states)
         metrics = _to_json(output["metrics"])
@@ -251,6 +246,29 @@ class Trainer:
                 )
         return ids
 
+    def _check_round(self, round_num: int, client_data: Sequence[ClientDataset]) -> None:
+        given, kept = round_num - 1, self._states.last_round
+        if kept is None or kept < given:
+            behind = "no round" if kept is None else f"round {kept}"
+            raise StoreError(
+                f"the given state is of round {given}, and the store is behind it, with {behind}: what "
+                "clients kept of the rounds since is not in it; open the store that this training was kept "
+                "in (one in memory ends with its process), or begin anew from initialize()"
+            )
+        if kept > given:
+            raise StoreError(
+                f"the given state is of round {given}, and the store is ahead of it, with round {kept}: what "
+                "clients keep is of that round, and of no older one; go on from initialize(), which returns "
+                "the state of that round, or give TFF's loop program_state_manager="
+                "trainer.program_state_manager, which cannot differ from the store"
+            )
+        if isinstance(client_data, Selection) and client_data.round_num != round_num:
+            raise ConfigError(
+                f"these clients were selected for round {client_data.round_num}, and the given state leads "
+                f"to round {round_num}; count from last_round + 1, as TFF's loop does when it is given "
+                "program_state_manager=trainer.program_state_manager"
+            )
+
     def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
         if arrays is None:
             return self._first_client_state
@@ -260,6 +278,16 @@ class Trainer:
     @functools.cached_property
     def _first_client_state(self) -> Any:
         return self.process.initialize_client()
+
+
+def _check_context() -> None:
+    """Raises where computations return promises of values instead of values."""
+    if isinstance(tff.framework.get_context_stack().current, tff.program.FederatedContext):
+        raise ConfigError(
+            "a trainer does not run in a tff.program.FederatedContext, as tff.learning.programs.train_model "
+            "needs one; use trainer.run(rounds), or tff.simulation.run_training_process(trainer, "
+            "trainer.select, rounds, program_state_manager=trainer.program_state_manager)"
+        )
 
 
 def _check_weights(weights: Any, weights_type: Any) -> None:
@@ -284,51 +312,6 @@ def _check_weights(weights: Any, weights_type: Any) -> None:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
-    if isinstance(client_data, Mapping):
-        strangers = [client_id for client_id in client_data if not isinstance(client_id, str)]
-        if strangers:
-            raise ConfigError(
-                f"the client id {strangers[0]!r} is not text; a client's state is found again under its id, "
-                "so use str(...)"
-            )
-        return {client_id: _by_round(client_id, data) for client_id, data in client_data.items()}
-    if isinstance(client_data, ClientData):
-        return {
-            client_id: functools.partial(_from_client_data, client_data, client_id)
-            for client_id in client_data.client_ids
-        }
-    raise ConfigError(
-        "client_data must be a mapping from client ids to datasets or a tff.simulation.datasets.ClientData, "
-        f"found {type(client_data).__name__}"
-    )
-
-
-def _by_round(client_id: str, data: Any) -> Callable[[int], tf.data.Dataset]:
-    if not callable(data):
-        return functools.partial(_same_every_round, data)
-    try:
-        inspect.signature(data).bind(0)
-    except TypeError as error:
-        raise ConfigError(
-            f"the data of client {client_id!r} is a function that does not take one argument ({error}); "
-            "it is called with the number of the round, so write for instance lambda round_num: dataset"
-        ) from error
-    except ValueError:
-        pass  # a function of C says nothing of its arguments
-    return cast("Callable[[int], tf.data.Dataset]", data)
-
-
-def _same_every_round(dataset: tf.data.Dataset, round_num: int) -> tf.data.Dataset:
-    del round_num
-    return dataset
-
-
-def _from_client_data(client_data: ClientData, client_id: str, round_num: int) -> tf.data.Dataset:
-    del round_num
-    return client_data.create_tf_dataset_for_client(client_id)
 
 
 def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:

@@ -47,7 +47,12 @@ MAY_IMPORT = {
     # TFF
     "process": {"aggregators", "api", "encoders", "errors", "manager", "ops", "provenance", "spec"},
     "runtime": {"errors", "ops"},
-    "trainer": {"api", "encoders", "errors", "manager", "process", "runtime", "spec", "stores"},
+    "client_data": {"errors"},
+    "committed_rounds": {"errors"},
+    "trainer": {
+        *["api", "client_data", "committed_rounds", "encoders", "errors", "manager", "process", "runtime"],
+        *["spec", "stores"],
+    },
     "compat": {"encoders", "errors", "process", "spec"},
     # what stands on top
     "bench": {"encoders", "errors", "kernels"},
@@ -77,12 +82,14 @@ ABOVE_TENSORFLOW = {
     "aggregators",
     "process",
     "runtime",
+    "client_data",
+    "committed_rounds",
     "trainer",
     "compat",
     "experiment",
     "testing",
 }
-ABOVE_TFF = {"process", "runtime", "trainer", "compat", "experiment"}
+ABOVE_TFF = {"process", "runtime", "committed_rounds", "trainer", "compat", "experiment"}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.process import build_aggregation_factory
 from fedplug.runtime import create_async_execution_context
 
 F32, I32 = np.float32, np.int32
@@ -136,50 +137,53 @@ def test_counting_distinct_strings(same_on_both):
     same_on_both(lambda: count([tf.data.Dataset.from_tensor_slices(w) for w in words]))
 
 
-@pytest.fixture(scope="module")
-def process_of_ids(functional_model):
-    """Federated averaging whose clients are ids, and a source of them."""
+def of_ids(process):
+    """The process with ids as clients, and the ids."""
     data = tff.simulation.datasets.TestClientData(
         {f"client {s}": examples(s, n) for s, n in enumerate(SIZES)}
     )
     data = data.preprocess(lambda dataset: dataset.batch(4))
-    process = tff.simulation.compose_dataset_computation_with_learning_process(
-        data.dataset_computation, algorithms.build_weighted_fed_avg(functional_model, sgd())
+    composed = tff.simulation.compose_dataset_computation_with_learning_process(
+        data.dataset_computation, process
     )
-    return process, data.client_ids
+    return composed, data.client_ids
 
 
-def test_data_sets_made_within_the_computation(same_on_both, process_of_ids):
-    process, ids = process_of_ids
+def test_data_sets_made_within_the_computation(same_on_both, functional_model):
+    process, ids = of_ids(algorithms.build_weighted_fed_avg(functional_model, sgd()))
     same_on_both(two_rounds(process, ids), TRAINING)
 
 
-def test_the_training_program_of_tff(inprocess, process_of_ids, tmp_path):
-    process, ids = process_of_ids
-    models, metrics = tff.program.MemoryReleaseManager(), tff.program.MemoryReleaseManager()
+@pytest.mark.usefixtures("on_inprocess")
+def test_the_training_program_of_tff_goes_on_where_it_ended(functional_model, tmp_path):
+    factory = build_aggregation_factory("qsgd(8)", min_size=1)
+    process, ids = of_ids(
+        algorithms.build_weighted_fed_avg(functional_model, sgd(), model_aggregator=factory)
+    )
+    models = tff.program.MemoryReleaseManager()
 
-    async def program():
+    async def program(rounds):
+        metrics = tff.program.MemoryReleaseManager()
         context = tff.program.NativeFederatedContext(create_async_execution_context())
         with tff.framework.get_context_stack().install(context):
             await tff.learning.programs.train_model(
                 train_process=process,
                 train_data_source=tff.program.ClientIdDataSource(ids),
                 train_per_round_clients=3,
-                train_total_rounds=2,
+                train_total_rounds=rounds,
                 program_state_manager=tff.program.FileProgramStateManager(tmp_path),
                 model_output_manager=models,
                 train_metrics_manager=metrics,
                 evaluation_manager=None,
                 evaluation_periodicity=1,
             )
+        return list(metrics.values())
 
     loop = asyncio.new_event_loop()  # `asyncio.run` would take the thread's loop away, which simulations use
-    loop.run_until_complete(program())
+    assert loop.run_until_complete(program(1)) == [1]
+    assert loop.run_until_complete(program(2)) == [2]
     loop.close()
-    assert list(metrics.values()) == [1, 2]
-    (trained,) = models.values().values()
-    with tff.framework.get_context_stack().install(inprocess):
-        expected, _ = two_rounds(process, ids)()
-        weights = process.get_model_weights(trained)
+    weights = process.get_model_weights(models.values()["training_checkpoint_round_2"])
+    expected, _ = two_rounds(process, ids)()
     for ours, theirs in zip(weights.trainable, expected.trainable, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)  # clients are in random order

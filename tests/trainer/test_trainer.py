@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +14,7 @@ import fedplug
 from fedplug import manager
 from fedplug.catalog import Catalog, Observer
 from fedplug.errors import ConfigError, StoreError, StoreMismatchError
+from fedplug.runtime import create_async_execution_context
 from fedplug.stores import open_store
 from fedplug.trainer import ClientDataset, Trainer
 
@@ -61,20 +65,90 @@ def test_sampling_depends_on_seed_and_round_only(process, client_data) -> None:
     assert {name for r in rounds for name in one.sample(r)} == set(client_data)
 
 
-def test_it_is_a_process_for_the_training_loop_of_tff(process, client_data) -> None:
-    trainer = Trainer(process, client_data, clients_per_round=2)
-    metrics = []
+class Keep(tff.program.ReleaseManager):
+    """Keeps metrics in a list."""
 
-    class Keep(tff.program.ReleaseManager):
-        async def release(self, value: object, key: int) -> None:
-            metrics.append((key, value))
+    def __init__(self) -> None:
+        self.released: list[tuple[int, object]] = []
 
-    state = tff.simulation.run_training_process(trainer, trainer.select, 3, metrics_managers=[Keep()])
+    async def release(self, value: object, key: int) -> None:
+        self.released.append((key, value))
+
+
+def test_the_training_loop_of_tff_goes_on_from_the_store(process, client_data, tmp_path) -> None:
+    def train(rounds: int) -> tuple[object, list]:
+        keep = Keep()
+        with open_store(f"sqlite:///{tmp_path / 'store'}") as store:
+            trainer = Trainer(process, client_data, store=store, clients_per_round=2)
+            state = tff.simulation.run_training_process(
+                trainer,
+                trainer.select,
+                rounds,
+                evaluation_fn=lambda state, data: {"sum": weights_of(state).sum()},
+                evaluation_selection_fn=lambda round_num: None,
+                program_state_manager=trainer.program_state_manager,
+                metrics_managers=[keep],
+            )
+        return state, keep.released
+
+    _, first = train(2)
+    state, second = train(4)
     np.testing.assert_array_equal(
-        weights_of(state), weights_of(Trainer(process, client_data, clients_per_round=2).run(3))
+        weights_of(state), weights_of(Trainer(process, client_data, clients_per_round=2).run(4))
     )
-    assert [key for key, _ in metrics] == [1, 2, 3]
-    assert metrics[0][1]["aggregator"]["payloads"] == 2
+    assert [key for key, _ in first] == [0, 1, 2]
+    assert [key for key, _ in second] == [3, 4]
+    assert second[0][1]["aggregator"]["payloads"] == 2
+
+
+def test_a_state_manager_of_tff_is_as_good_while_it_agrees_with_the_store(
+    process, client_data, tmp_path
+) -> None:
+    def train(rounds: int) -> object:
+        with open_store(f"sqlite:///{tmp_path / 'store'}") as store:
+            trainer = Trainer(process, client_data, store=store, clients_per_round=2)
+            manager = tff.program.FileProgramStateManager(tmp_path / "states")
+            return tff.simulation.run_training_process(
+                trainer, trainer.select, rounds, program_state_manager=manager
+            )
+
+    train(1)
+    straight = Trainer(process, client_data, clients_per_round=2).run(2)
+    np.testing.assert_array_equal(weights_of(train(2)), weights_of(straight))
+    shutil.rmtree(tmp_path / "states" / "program_state_2")  # as if killed between the two
+    with pytest.raises(StoreError, match=r"of round 1, .* is ahead of it, with round 2: .*_state_manager"):
+        train(3)
+
+
+def test_only_the_last_finished_round_is_loaded_and_saved(process, client_data) -> None:
+    trainer = Trainer(process, client_data, clients_per_round=1)
+    manager = trainer.program_state_manager
+    asked = asyncio.get_event_loop().run_until_complete
+    assert asked(manager.load_latest(None)) == (None, 0)
+    state = trainer.run(2)
+    loaded, version = asked(manager.load_latest(None))
+    assert version == 2
+    np.testing.assert_array_equal(weights_of(loaded), weights_of(state))
+    with pytest.raises(tff.program.ProgramStateNotFoundError):
+        asked(manager.load(1, None))
+    with pytest.raises(StoreError, match="the last finished round of the trainer is 2; give the loop"):
+        asked(manager.save(state, 3))
+
+
+def test_clients_selected_for_another_round_are_refused(process, client_data) -> None:
+    trainer = Trainer(process, client_data, clients_per_round=1)
+    state = trainer.run(1)
+    with pytest.raises(
+        ConfigError, match=r"selected for round 1, .* leads to round 2; count from last_round"
+    ):
+        trainer.next(state, trainer.select(1))
+
+
+def test_a_context_of_promises_is_refused_with_what_to_use_instead(process, client_data) -> None:
+    context = tff.program.NativeFederatedContext(create_async_execution_context())
+    instead = r"train_model .* use trainer\.run\(rounds\), or .*run_training_process"
+    with tff.framework.get_context_stack().install(context), pytest.raises(ConfigError, match=instead):
+        Trainer(process, client_data).initialize()
 
 
 def test_client_data_of_tff_is_taken_as_it_is(process) -> None:
@@ -134,6 +208,12 @@ def test_a_number_of_rounds_that_is_none_is_refused_before_anything_is_kept(
     assert trainer.last_round is None
 
 
+@pytest.mark.parametrize("round_num", [-1, 1.0, None])
+def test_a_round_number_that_is_none_is_refused(process, client_data, round_num) -> None:
+    with pytest.raises(ConfigError, match=r"round_num is .* a whole number of at least 0"):
+        Trainer(process, client_data).select(round_num)
+
+
 def test_a_dataset_may_be_a_function_of_the_round(process, client_data) -> None:
     asked = []
 
@@ -152,6 +232,7 @@ def test_a_stateless_encoder_needs_no_client_state(build, client_data) -> None:
 
 def test_the_metrics_of_the_last_round_are_kept(process, client_data) -> None:
     trainer = Trainer(process, client_data, clients_per_round=2)
+    assert trainer.last_metrics is None
     trainer.run(2)
     assert trainer.last_metrics["aggregator"]["clients"] == 2
     assert trainer.last_metrics["aggregator"]["uplink_bytes"] > 0
@@ -195,12 +276,16 @@ def test_a_failed_commit_leaves_the_previous_round_and_can_be_tried_again(
     )
 
 
-def test_an_old_state_is_refused(process, client_data) -> None:
-    trainer = Trainer(process, client_data, clients_per_round=1)
-    state = trainer.initialize()
-    trainer.next(state, trainer.select(1))
-    with pytest.raises(StoreError, match="leads to round 1, but the store's last round is 1"):
-        trainer.next(state, trainer.select(1))
+def test_a_state_of_another_round_than_the_store_is_refused(process, client_data) -> None:
+    trainer, other = (Trainer(process, client_data, clients_per_round=1) for _ in range(2))
+    first, second = trainer.initialize(), trainer.run(1)
+    with pytest.raises(StoreError, match=r"is of round 0, .* ahead of it, with round 1: .* initialize\(\)"):
+        trainer.next(first, trainer.select(1))
+    with pytest.raises(StoreError, match=r"is of round 1, .* behind it, with no round: .* open the store"):
+        other.next(second, other.select(2))
+    other.initialize()
+    with pytest.raises(StoreError, match="behind it, with round 0"):
+        other.next(second, other.select(2))
 
 
 def test_the_store_of_another_encoder_is_refused(build, process, client_data, tmp_path) -> None:
