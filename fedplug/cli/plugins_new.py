@@ -1,6 +1,7 @@
-"""``fedplug plugins new NAME``: writes a plugin package with one encoder that works, to be changed.
+"""``fedplug plugins new NAME``: writes a plugin package with one part that works, to be changed.
 
-The text is in ``templates/``; this module fills in the names. Must not import what it writes about.
+The text is in ``templates/``, what is the same for all kinds of parts in ``templates/package``; this module
+fills in the names. Must not import what it writes about.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import keyword
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -20,10 +22,62 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What the templates of a kind of part say of the part; ``$name`` is its name.
+
+    Attributes:
+        spec: The class that declares it.
+        summary: What the part in the template does.
+        imports: The package that it needs beside fedplug.
+        use: A line of Python that makes one, after ``import fedplug``.
+        example: How it is made to be checked; empty where its name will do.
+    """
+
+    spec: str
+    summary: str
+    imports: str
+    use: str
+    example: str = ""
+
+
+_KINDS = {
+    "encoder": _Kind(
+        spec="EncoderSpec",
+        summary="eight bits per element and one scale per tensor, with error feedback",
+        imports="tensorflow",
+        use='encoder = fedplug.encoder("$name")',
+    ),
+    "aggregator": _Kind(
+        spec="AggregatorSpec",
+        summary="the weighted mean of updates whose entries are cut off at a limit",
+        imports="tensorflow",
+        use='aggregator = fedplug.aggregator("$name(0.5)")',
+    ),
+    "schedule": _Kind(
+        spec="ScheduleSpec",
+        summary="from one value to another, fast at first and slowly in the end",
+        imports="tensorflow",
+        use='encoder = fedplug.encoder("topk($name(0.1, 0.01, 20))")',
+        example="$name(0.1, 0.01, 20)",
+    ),
+    "store": _Kind(
+        spec="StoreSpec",
+        summary="a file that survives restarts, with checksums",
+        imports="numpy",
+        use='store = fedplug.open_store("$name:///state.db")',
+        example="$name:///{folder}",
+    ),
+}
+
+
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser("new", help="write a plugin package to begin with", parents=[common])
-    parser.add_argument("name", metavar="NAME", help="of the encoder, for instance acme")
+    parser.add_argument("name", metavar="NAME", help="of the part, for instance acme")
+    parser.add_argument(
+        "--kind", choices=tuple(_KINDS), default="encoder", help="of the part; default: %(default)s"
+    )
     parser.add_argument(
         "--dir", type=Path, default=Path(), help="where the folder fedplug-NAME is made; default: here"
     )
@@ -31,42 +85,55 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    name = arguments.name
+    name, kind = arguments.name, arguments.kind
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
-            f"{name!r} is no name for an encoder; use lower-case letters, digits and '_', starting with a "
-            "letter"
+            f"{name!r} is no name for a part; use lower-case letters, digits and '_', starting with a letter"
         )
-    _refuse_if_taken(name)
-    names = _names(name)
-    folder = arguments.dir / names["distribution"]
+    _refuse_if_taken(kind, name)
+    words = _words(kind, name)
+    folder = arguments.dir / words["distribution"]
     if folder.exists():
         raise ConfigError(f"{folder} is there already; choose another name or another --dir")
-    for template in sorted(path for path in _TEMPLATES.rglob("*.txt")):
-        place = folder / Template(str(template.relative_to(_TEMPLATES).with_suffix(""))).substitute(names)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(Template(template.read_text(encoding="utf-8")).substitute(names), encoding="utf-8")
+    for templates in (_TEMPLATES / "package", _TEMPLATES / kind):
+        for template in sorted(templates.rglob("*.txt")):
+            place = folder / _filled(str(template.relative_to(templates).with_suffix("")), words)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(_filled(template.read_text(encoding="utf-8"), words), encoding="utf-8")
     # Without dependencies: fedplug is installed, and an installer that resolves them again meets TFF's pins.
     print(f"wrote {folder}\n\nnext:\n  uv pip install --no-deps -e {folder}\n  fedplug plugins check {name}")
     return 0
 
 
-def _refuse_if_taken(name: str) -> None:
+def _refuse_if_taken(kind: str, name: str) -> None:
     """A part of that name could not be used beside the one that has it, or would take it away."""
     from fedplug.manager import find
 
     try:
-        entry = find("encoder", name)
+        entry = find(kind, name)
     except (PluginError, UnknownNameError):
         return
-    raise ConfigError(f"{entry.origin} has an encoder {name!r} already; choose another name")
+    raise ConfigError(f"{entry.origin} has the {kind} {name!r} already; choose another name")
 
 
-def _names(name: str) -> dict[str, str]:
-    words = [word for word in name.split("_") if word]
+def _filled(text: str, words: dict[str, str]) -> str:
+    return Template(text).substitute(words)
+
+
+def _words(kind: str, name: str) -> dict[str, str]:
+    """What the templates leave open."""
+    parts = [part for part in name.split("_") if part]
+    facts = _KINDS[kind]
+    example = _filled(facts.example, {"name": name})
     return {
         "name": name,
-        "distribution": f"fedplug-{'-'.join(words)}",
+        "kind": kind,
+        "distribution": f"fedplug-{'-'.join(parts)}",
         "module": f"fedplug_{name}",
-        "classname": "".join(word.capitalize() for word in words),
+        "classname": "".join(part.capitalize() for part in parts),
+        "spec": facts.spec,
+        "summary": facts.summary,
+        "imports": facts.imports,
+        "use": _filled(facts.use, {"name": name}),
+        "examples": f'\n            examples=("{example}",),' if example else "",
     }

@@ -9,9 +9,18 @@ import zipfile
 
 import pytest
 
+from fedplug import manager
 from fedplug.cli import main
+from fedplug.spec import PartSpec
 
-BUILD = "import setuptools.build_meta, sys; setuptools.build_meta.build_wheel(sys.argv[1])"
+NAMES = {"encoder": "acme_x", "aggregator": "acme_a", "schedule": "acme_s", "store": "acme_db"}
+BUILD = """
+import os, sys, setuptools.build_meta
+folder, *packages = sys.argv[1:]
+for package in packages:
+    os.chdir(package)
+    setuptools.build_meta.build_wheel(folder)
+"""
 
 
 def run(*arguments, cwd, site):
@@ -22,40 +31,61 @@ def run(*arguments, cwd, site):
 
 
 @pytest.fixture(scope="module")
-def new_plugin(tmp_path_factory):
-    """A package written by the command, and a folder it is installed in as an installer would."""
-    folder = tmp_path_factory.mktemp("plugin")
-    assert main(["plugins", "new", "acme_x", "--dir", str(folder)]) == 0
-    package, site = folder / "fedplug-acme-x", folder / "site"
-    built = run("-c", BUILD, str(folder), cwd=package, site=site)
+def new_plugins(tmp_path_factory):
+    """Packages written by the command, by kind, and a folder they are installed in as an installer would."""
+    folder = tmp_path_factory.mktemp("plugins")
+    for kind, name in NAMES.items():
+        assert main(["plugins", "new", name, "--kind", kind, "--dir", str(folder)]) == 0
+    packages = [folder / f"fedplug-{name.replace('_', '-')}" for name in NAMES.values()]
+    site = folder / "site"
+    built = run("-c", BUILD, str(folder), *packages, cwd=folder, site=site)
     assert built.returncode == 0, built.stderr
-    (wheel,) = folder.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(site)
-    return package, site
+    for wheel in folder.glob("*.whl"):
+        zipfile.ZipFile(wheel).extractall(site)
+    return packages, site
 
 
-def test_a_new_plugin_passes_the_check_at_once(new_plugin):
-    package, site = new_plugin
-    result = run("-m", "fedplug", "plugins", "check", "acme_x", cwd=package.parent, site=site)
+def test_a_new_plugin_passes_the_check_at_once(new_plugins):
+    _, site = new_plugins
+    result = run("-m", "fedplug", "plugins", "check", "acme_x", cwd=site.parent, site=site)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "package fedplug-acme-x" in result.stdout
     assert "encoder acme_x" in result.stdout
     assert "fail" not in result.stdout
 
 
-def test_the_tests_of_a_new_plugin_pass(new_plugin):
-    package, site = new_plugin
-    own = ["-k", "TestPackage or half_a_level", "-p", "no:cacheprovider"]
-    result = run("-m", "pytest", "-q", *own, str(package / "tests"), cwd=package, site=site)
+@pytest.mark.parametrize("kind", [kind for kind in NAMES if kind != "encoder"])
+def test_so_does_one_of_any_other_kind(kind, new_plugins, monkeypatch, capsys):
+    _, site = new_plugins
+    monkeypatch.syspath_prepend(str(site))
+    manager.catalog.cache_clear()
+    try:
+        assert main(["plugins", "check", NAMES[kind]]) == 0, capsys.readouterr().out
+    finally:
+        manager.catalog.cache_clear()
+    output = capsys.readouterr().out
+    assert f"{kind} {NAMES[kind]}" in output
+    assert "fail" not in output
+
+
+def test_every_kind_of_part_that_has_a_suite_can_be_written():
+    assert set(NAMES) == {kind for kind, (_, spec) in manager.KINDS.items() if issubclass(spec, PartSpec)}
+
+
+def test_the_tests_of_a_new_plugin_pass(new_plugins):
+    packages, site = new_plugins
+    own = ["-k", "not TestEncoder and not TestAggregator", "-p", "no:cacheprovider"]  # they ran above
+    tests = [package / "tests" for package in packages]
+    result = run("-m", "pytest", "-q", *own, *tests, cwd=site.parent, site=site)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "passed" in result.stdout
 
 
-def test_a_new_plugin_is_in_the_style_of_the_house(new_plugin):
-    package, site = new_plugin
+def test_a_new_plugin_is_in_the_style_of_the_house(new_plugins):
+    packages, site = new_plugins
     for command in (["check"], ["format", "--check"]):
-        options = ["--config", "line-length = 110"]
-        result = run("-m", "ruff", *command, *options, str(package), cwd=package, site=site)
+        options = ["--config", "line-length = 110", "--config", "src = ['fedplug-*']"]
+        result = run("-m", "ruff", *command, *options, *packages, cwd=site.parent, site=site)
         assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -65,16 +95,17 @@ def test_new_overwrites_nothing(tmp_path, capsys):
     assert "is there already" in capsys.readouterr().err
 
 
-def test_new_refuses_the_name_of_an_encoder_that_is_there(tmp_path, capsys):
-    assert main(["plugins", "new", "topk", "--dir", str(tmp_path)]) == 2
-    assert "has an encoder 'topk' already; choose another name" in capsys.readouterr().err
+@pytest.mark.parametrize(("kind", "name"), [("encoder", "topk"), ("store", "memory")])
+def test_new_refuses_the_name_of_a_part_that_is_there(kind, name, tmp_path, capsys):
+    assert main(["plugins", "new", name, "--kind", kind, "--dir", str(tmp_path)]) == 2
+    assert f"has the {kind} {name!r} already; choose another name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["Acme", "1st", "a-b", "", "class", "../up"])
 def test_new_refuses_what_cannot_be_a_name(name, tmp_path, capsys):
     assert main(["plugins", "new", name, "--dir", str(tmp_path)]) == 2
-    assert "is no name for an encoder" in capsys.readouterr().err
+    assert "is no name for a part" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
