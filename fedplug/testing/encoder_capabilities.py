@@ -72,7 +72,17 @@ class CapabilityChecks(EncoderSubject):
         if not keeping:
             raise NotApplicable("it keeps no residual")
         firsts = (step for step in self.first_steps() if "residual" in step.state)
-        for step in [*firsts, *(step for spec in keeping for step in self.history(encoder, spec))]:
+        later = (step for spec in keeping for step in self.history(encoder, spec))
+        for step in [*firsts, *later]:
+            self.expect_conserved(encoder, step)
+
+    @after("test_what_is_sent_and_what_is_left_behind_add_up")
+    def test_nothing_gets_lost_in_later_rounds(self) -> None:
+        encoder = self.make_encoder()
+        steps = [step for step in self.long_history(encoder) if "residual" in step.state]
+        if not steps:
+            raise NotApplicable("it keeps no residual")
+        for step in steps:
             self.expect_conserved(encoder, step)
 
     def test_lossless_means_bit_for_bit(self) -> None:

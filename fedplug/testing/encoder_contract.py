@@ -85,6 +85,17 @@ class ContractChecks(EncoderSubject):
                 expect.same_tensors(f"payload of {what}", got.payload, want.payload)
                 expect.same_tensors(f"state of {what}", got.next_state, want.next_state)
 
+    @after("test_equal_encoders_give_equal_bits", "test_nothing_is_shared_between_clients")
+    def test_a_round_done_again_later_has_the_same_result(self) -> None:
+        """As after a restart: rounds are done again from the last to the first, with the state they had."""
+        done = self.long_history(self.make_encoder())
+        again = self.make_encoder()
+        for number, step in reversed(list(enumerate(done))):
+            payload, next_state = again.encode(step.case.x, step.state, tf.constant(number))
+            what = f"{step.case.what}, done again after later rounds"
+            expect.same_tensors(f"payload of {what}", payload, step.payload)
+            expect.same_tensors(f"state of {what}", next_state, step.next_state)
+
     def test_its_arguments_are_not_changed(self) -> None:
         for spec in self.specs():
             encoder = self.make_encoder()

@@ -22,7 +22,11 @@ _ROUNDS = range(MAX_ROUNDS + 1, MAX_ROUNDS + 9)
 class DeclarationChecks(EncoderSubject):
     """See `fedplug.spec.Capabilities`; each check applies where its capability is declared."""
 
-    @after("test_equal_encoders_give_equal_bits", "test_nothing_is_shared_between_clients")
+    @after(
+        "test_equal_encoders_give_equal_bits",
+        "test_nothing_is_shared_between_clients",
+        "test_a_round_done_again_later_has_the_same_result",
+    )
     def test_it_needs_a_seed_exactly_if_the_round_makes_a_difference(self) -> None:
         encoder = self.make_encoder()
         declared = encoder.capabilities.needs_seed

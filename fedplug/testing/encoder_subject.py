@@ -18,6 +18,8 @@ from fedplug.testing.suite import Suite
 
 __all__ = ["Case", "EncoderSubject", "Step", "round_trip"]
 
+_MANY_ROUNDS = 24
+
 
 class Case(NamedTuple):
     """A tensor to encode, and how to speak of it."""
@@ -96,6 +98,13 @@ class EncoderSubject(Suite, abc.ABC):
             step = _step(encoder, Case(x, spec, f"{tensors.name_of(spec)} in round {number}"), state, number)
             yield step
             state = step.next_state
+
+    def long_history(self, encoder: Encoder) -> list[Step]:
+        """The same over many rounds, of the smallest tensor of some elements for which there is state."""
+        several = [spec for spec in self.specs() if spec.shape.num_elements() > 1] or self.specs()
+        kept = [spec for spec in several if encoder.init_state(spec)] or several
+        smallest = min(kept, key=lambda spec: spec.shape.num_elements())
+        return list(self.history(encoder, smallest, rounds=_MANY_ROUNDS))
 
 
 def _step(encoder: Encoder, case: Case, state: State, number: int) -> Step:

@@ -123,6 +123,20 @@ class StateOnSelf(Whole):
         return {"values": values}, {"residual": a - values}
 
 
+class RemembersByItself(Whole):
+    """After some rounds it goes on from what it kept in the process, not from what it is handed."""
+
+    _kept: ClassVar[dict] = {}
+
+    def encode(self, x, state, round_num):
+        if not tf.executing_eagerly():
+            return super().encode(x, state, round_num)
+        if round_num > 8:
+            state = self._kept[x.shape]
+        payload, self._kept[x.shape] = super().encode(x, state, round_num)
+        return payload, self._kept[x.shape]
+
+
 class Scribbler(Whole):
     """Adds into the accumulator it was given, as a careless native op would."""
 
@@ -222,6 +236,15 @@ class LosesSome(Whole):
     def encode(self, x, state, round_num):
         payload, next_state = super().encode(x, state, round_num)
         return payload, {"residual": next_state["residual"] / 2}
+
+
+class LosesSomeLater(Whole):
+    """Begins anew every ten rounds."""
+
+    def encode(self, x, state, round_num):
+        payload, next_state = super().encode(x, state, round_num)
+        keep = tf.cast(round_num % 10 != 9, x.dtype)
+        return payload, {"residual": keep * next_state["residual"]}
 
 
 class NotLossless(Whole):
@@ -470,6 +493,7 @@ BAD = [
     ("test_its_methods_can_be_called_and_return_what_they_should", ReturnsNoState),
     ("test_equal_encoders_give_equal_bits", Dice),
     ("test_nothing_is_shared_between_clients", StateOnSelf),
+    ("test_a_round_done_again_later_has_the_same_result", RemembersByItself),
     ("test_its_arguments_are_not_changed", Scribbler),
     ("test_the_state_keeps_its_structure_shapes_and_dtypes", GrowingState),
     ("test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input", OverflowingDecode),
@@ -482,6 +506,7 @@ BAD = [
     ("test_its_state_is_written_and_read", StateNeverWritten),
     ("test_its_state_is_written_and_read", StateNeverRead),
     ("test_what_is_sent_and_what_is_left_behind_add_up", LosesSome),
+    ("test_nothing_gets_lost_in_later_rounds", LosesSomeLater),
     ("test_lossless_means_bit_for_bit", NotLossless),
     ("test_linear_means_that_payloads_may_be_summed", NotLinear),
     ("test_unbiased_means_that_the_mean_over_rounds_is_the_input", Biased),
