@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <string>
 
 #include "core/float_bits.h"
 #include "core/float_environment.h"
 #include "core/mean_magnitude.h"
 #include "core/simd_loops.h"
-#include "core/topk_residual.h"
+#include "core/sum_refusal.h"
 #include "core/value_job.h"
 #include "core/value_packing.h"
 
@@ -80,12 +79,10 @@ Status SignResidual(const T* delta, const T* residual_in, T* residual_out,
   const DefaultFloatEnvironment environment;
   const T scale = MeanMagnitudeOfSum(delta, residual_in, n, level, parallel);
   if (!IsBelowLargest(scale)) {
-    *non_finite = CountNonFinite(delta, residual_in, n, parallel);
-    if (*non_finite > 0) {
-      return {StatusCode::kNonFinite,
-              std::to_string(*non_finite) + " of " + std::to_string(n) +
-                  " sums of delta and residual are NaN or infinite; leave this "
-                  "update out"};
+    if (Status status =
+            RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
+        !status.ok()) {
+      return status;
     }
   }
   std::memcpy(data, &scale, sizeof(scale));

@@ -9,9 +9,9 @@
 
 #include "core/float_bits.h"
 #include "core/float_environment.h"
+#include "core/sum_refusal.h"
 #include "core/tiles.h"
 #include "core/topk_blocks.h"
-#include "core/topk_residual.h"
 
 namespace fedplug {
 namespace {
@@ -84,16 +84,6 @@ bool AllFinite(const BlockKernels<T>& kernels, const T* delta,
   });
 }
 
-template <typename T>
-Status NonFiniteStatus(const T* delta, const T* residual, std::int64_t n,
-                       Parallel& parallel, std::int64_t* non_finite) {
-  *non_finite = CountNonFinite(delta, residual, n, parallel);
-  return {StatusCode::kNonFinite,
-          std::to_string(*non_finite) + " of " + std::to_string(n) +
-              " sums of delta and residual are NaN or infinite; leave this "
-              "update out"};
-}
-
 }  // namespace
 
 template <typename T>
@@ -114,7 +104,7 @@ Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
   };
   if (residual_in == residual_out &&
       !ForEachShare(n, tasks, parallel, all_finite)) {
-    return NonFiniteStatus(delta, residual_in, n, parallel, non_finite);
+    return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
   }
 
   // The smallest key that is not zero's is 1.
@@ -148,7 +138,7 @@ Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
   };
   if (ForEachShare(n, tasks, parallel, split)) return {};
   found_.clear();
-  return NonFiniteStatus(delta, residual_in, n, parallel, non_finite);
+  return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
 }
 
 template <typename T>
