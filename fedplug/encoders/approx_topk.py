@@ -71,15 +71,15 @@ class ApproxTopK(CountingSparsifier):
         check_error_feedback("approx_topk", error_feedback)
         self._sample = sample
         self._seed = seed
-        self._error_feedback = error_feedback
+        self.error_feedback = error_feedback
 
     @property
     def capabilities(self) -> Capabilities:
         """Biased; state with error feedback only."""
         return Capabilities(
-            needs_client_state=self._error_feedback,
+            needs_client_state=self.error_feedback,
             needs_seed=True,
-            bounded_sensitivity=not self._error_feedback,
+            bounded_sensitivity=not self.error_feedback,
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -88,21 +88,17 @@ class ApproxTopK(CountingSparsifier):
             **self._kept.get_config(),
             "sample": self._sample,
             "seed": self._seed,
-            "error_feedback": self._error_feedback,
+            "error_feedback": self.error_feedback,
         }
-
-    def init_state(self, spec: tf.TensorSpec) -> State:
-        """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
-        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self._error_feedback else {}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         k = tf.convert_to_tensor(self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num), tf.int32)
-        residual = state["residual"] if self._error_feedback else tf.zeros_like(x)
+        residual = self.residual_of(x, state)
         passed = ops.threshold_residual(x, residual, self._threshold(x, residual, k, round_num))
         chosen = tf.cond(tf.size(passed.values) > 2 * k, lambda: _largest_of(passed, k), lambda: passed)
-        rest = {"residual": tf.ensure_shape(chosen.residual, x.shape)} if self._error_feedback else {}
-        return Selection(chosen.values, chosen.indices, rest)
+        rest = tf.ensure_shape(chosen.residual, x.shape)
+        return Selection(chosen.values, chosen.indices, self.state_of(rest))
 
     def _threshold(self, x: tf.Tensor, residual: tf.Tensor, k: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
         """The magnitude of rank ``k m / n``, the largest being of rank 1, in a sample of m of n sums."""

@@ -73,15 +73,15 @@ class RandomK(CountingSparsifier):
         check_seed("randomk", seed)
         check_error_feedback("randomk", error_feedback)
         self._seed = seed
-        self._error_feedback = error_feedback
+        self.error_feedback = error_feedback
 
     @property
     def capabilities(self) -> Capabilities:
         """Unbiased without error feedback; state with it. All clients send the same entries of a round."""
         return Capabilities(
-            unbiased=not self._error_feedback,
+            unbiased=not self.error_feedback,
             linear=True,
-            needs_client_state=self._error_feedback,
+            needs_client_state=self.error_feedback,
             needs_seed=True,
             secure_aggregation_safe=True,
         )
@@ -93,18 +93,14 @@ class RandomK(CountingSparsifier):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        return {**self._kept.get_config(), "seed": self._seed, "error_feedback": self._error_feedback}
-
-    def init_state(self, spec: tf.TensorSpec) -> State:
-        """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
-        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self._error_feedback else {}
+        return {**self._kept.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         size = x.shape.num_elements()
         count = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
         indices = draw(self._seed, round_num, count, size)
-        if not self._error_feedback:
+        if not self.error_feedback:
             begins = _begins(count, size)
             values = widened(tf.gather(tf.reshape(x, [-1]), indices))
             values *= tf.cast(begins[1:] - begins[:-1], values.dtype)
@@ -136,12 +132,9 @@ class Seeded(IndexCoder):
 
     def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
         """Refuses indices that were not drawn from this seed and round."""
-        expected = self._drawn(round_num, tf.size(indices), size)
+        expected = draw(self._seed, round_num, tf.size(indices), size)
         with require(tf.reduce_all(indices == expected), f"indices were not drawn by {self!r}"):
             return tensor_bytes.to_bytes(tf.stack([tf.constant(self._seed), round_num]))
-
-    def _drawn(self, round_num: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
-        return draw(self._seed, round_num, count, size)
 
     def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
         """Draws the indices again; refuses another length and negative numbers."""

@@ -42,8 +42,11 @@ class Sparsifier(SparseEncoder):
 
     Alone it sends values as they are and indices through `index_coder`. A state that is kept between rounds
     under the key ``"residual"``, of the tensor's shape, takes what a later stage loses; a sparsifier that
-    keeps it elsewhere overrides `give_back`.
+    keeps it elsewhere overrides `init_state` and `give_back`.
     """
+
+    error_feedback: bool = False
+    """Whether what is not sent is kept on the client and added the next time."""
 
     @property
     def index_coder(self) -> IndexCoder:
@@ -59,6 +62,18 @@ class Sparsifier(SparseEncoder):
     ) -> list[Selection]:
         """Chooses entries of all tensors that share this encoder. Default: of each by itself."""
         return [self.select(x, state, round_num) for x, state in zip(xs, states, strict=True)]
+
+    def init_state(self, spec: tf.TensorSpec) -> State:
+        """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
+        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self.error_feedback else {}
+
+    def residual_of(self, x: tf.Tensor, state: State) -> tf.Tensor:
+        """What waits to be sent with ``x``: of its shape and dtype; zeros without error feedback."""
+        return state["residual"] if self.error_feedback else tf.zeros_like(x)
+
+    def state_of(self, residual: tf.Tensor) -> State:
+        """The next state in which ``residual`` waits; nothing without error feedback."""
+        return {"residual": residual} if self.error_feedback else {}
 
     def give_back(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
         """The next state when a later stage loses something of the values selected.

@@ -47,27 +47,22 @@ class Threshold(Sparsifier):
         check_number("threshold value", value, lambda magnitude: magnitude > 0, "above 0")
         check_error_feedback("threshold", error_feedback)
         self._value = value
-        self._error_feedback = error_feedback
+        self.error_feedback = error_feedback
 
     @property
     def capabilities(self) -> Capabilities:
         """Biased; state with error feedback only."""
         return Capabilities(
-            needs_client_state=self._error_feedback, bounded_sensitivity=not self._error_feedback
+            needs_client_state=self.error_feedback, bounded_sensitivity=not self.error_feedback
         )
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
-        return {"value": self._value, "error_feedback": self._error_feedback}
-
-    def init_state(self, spec: tf.TensorSpec) -> State:
-        """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
-        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self._error_feedback else {}
+        return {"value": self._value, "error_feedback": self.error_feedback}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         del round_num
-        residual = state["residual"] if self._error_feedback else tf.zeros_like(x)
-        chosen = ops.threshold_residual(x, residual, tf.constant(self._value, x.dtype))
-        rest = {"residual": chosen.residual} if self._error_feedback else {}
-        return Selection(chosen.values, chosen.indices, rest)
+        threshold = tf.constant(self._value, x.dtype)
+        chosen = ops.threshold_residual(x, self.residual_of(x, state), threshold)
+        return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))

@@ -77,33 +77,29 @@ class TopK(CountingSparsifier):
         if scope not in _SCOPES:
             raise ConfigError(f"topk scope is {scope!r}; it must be one of {', '.join(_SCOPES)}")
         self._scope = scope
-        self._error_feedback = error_feedback
+        self.error_feedback = error_feedback
 
     @property
     def capabilities(self) -> Capabilities:
         """Biased; a payload's sum is not the payload of a sum. State only with error feedback."""
         return Capabilities(
-            needs_client_state=self._error_feedback, bounded_sensitivity=not self._error_feedback
+            needs_client_state=self.error_feedback, bounded_sensitivity=not self.error_feedback
         )
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        config = {**self._kept.get_config(), "error_feedback": self._error_feedback}
+        config = {**self._kept.get_config(), "error_feedback": self.error_feedback}
         return config if self._scope == "tensor" else {**config, "scope": self._scope}
 
     def entries(self, spec: tf.TensorSpec, round_num: tf.Tensor | int = 0) -> int | tf.Tensor:
         """How many of n elements are kept: ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``."""
         return self._kept.of(spec, round_num)
 
-    def init_state(self, spec: tf.TensorSpec) -> State:
-        """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
-        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self._error_feedback else {}
-
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         k = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
-        chosen = ops.topk_residual(x, self._residual(x, state), k)
-        return Selection(chosen.values, chosen.indices, self._next_state(chosen.residual))
+        chosen = ops.topk_residual(x, self.residual_of(x, state), k)
+        return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))
 
     def select_together(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
@@ -118,23 +114,17 @@ class TopK(CountingSparsifier):
                 f"{' and '.join(dtypes)}; give each dtype a rule of its own"
             )
         k = self._kept.of_size(sum(x.shape.num_elements() for x in xs), round_num)
-        residuals = [self._residual(x, state) for x, state in zip(xs, states, strict=True)]
+        residuals = [self.residual_of(x, state) for x, state in zip(xs, states, strict=True)]
         chosen = ops.topk_residual_of_all(xs, residuals, k)
         begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]
         return [
             Selection(
                 chosen.values[begins[t] : ends[t]],
                 chosen.indices[begins[t] : ends[t]],
-                self._next_state(residual),
+                self.state_of(residual),
             )
             for t, residual in enumerate(chosen.residuals)
         ]
-
-    def _residual(self, x: tf.Tensor, state: State) -> tf.Tensor:
-        return state["residual"] if self._error_feedback else tf.zeros_like(x)
-
-    def _next_state(self, residual: tf.Tensor) -> State:
-        return {"residual": residual} if self._error_feedback else {}
 
     def as_payload(self, selection: Selection, size: int, round_num: tf.Tensor) -> tuple[Payload, State]:
         """The payload is ``{"values": x.dtype[k], "indices": int32[k]}``, indices ascending."""
