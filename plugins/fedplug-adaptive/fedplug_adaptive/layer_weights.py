@@ -190,7 +190,7 @@ def check_temperature(what: str, temperature: float) -> None:
     """
     number = isinstance(temperature, (int, float)) and not isinstance(temperature, bool)
     if not number or not 0 < temperature < float("inf"):
-        raise ConfigError(f"{what} temperature is {temperature!r}; it must be a positive number")
+        raise ConfigError(f"{what} temperature is {temperature!r}; it must be a number above 0")
 
 
 def _times(x: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:

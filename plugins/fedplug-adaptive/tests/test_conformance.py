@@ -38,7 +38,7 @@ def test_installing_the_distribution_is_enough_to_use_them():
     [
         ("reported_weights([])", "give the number of the layer of each tensor"),
         ("reported_weights([0, 2])", "none left out"),
-        ("divergence_softmax([0], temperature=0)", "temperature is 0; it must be a positive number"),
+        ("divergence_softmax([0], temperature=0)", "temperature is 0; it must be a number above 0"),
     ],
 )
 def test_arguments_that_are_not_valid_are_refused(text, message):

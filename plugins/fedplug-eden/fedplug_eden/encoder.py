@@ -61,7 +61,7 @@ class Eden(Quantizer):
             ConfigError: One of them is out of range.
         """
         if not isinstance(bits, int) or isinstance(bits, bool) or not 1 <= bits <= 8:
-            raise ConfigError(f"eden bits is {bits!r}; it must be 1 to 8")
+            raise ConfigError(f"eden bits is {bits!r}; it must be a whole number from 1 to 8")
         check_seed("eden", seed)
         self._bits = bits
         self._seed = seed

@@ -174,5 +174,5 @@ def test_any_bytes_are_refused_or_stand_for_exactly_one_payload(data):
 
 @pytest.mark.parametrize("bits", [0, 9, 1.5, True])
 def test_a_number_of_bits_that_does_not_exist_is_refused(bits):
-    with pytest.raises(ConfigError, match="it must be 1 to 8"):
+    with pytest.raises(ConfigError, match="it must be a whole number from 1 to 8"):
         Eden(bits)

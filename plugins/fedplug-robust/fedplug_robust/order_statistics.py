@@ -44,8 +44,8 @@ class TrimmedMean(AllUpdates):
         super().__init__(max_clients)
         if not isinstance(fraction, (int, float)) or isinstance(fraction, bool) or not 0 <= fraction < 0.5:
             raise ConfigError(
-                f"{self.name} fraction is {fraction!r}; it must be 0 or more and less than 0.5, the share "
-                "left out at either end"
+                f"{self.name} fraction is {fraction!r}; it must be a number of at least 0 and below 0.5, the "
+                "share left out at either end"
             )
         self._fraction = fraction
 

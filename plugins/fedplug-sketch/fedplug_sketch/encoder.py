@@ -59,7 +59,9 @@ class CountSketch(Encoder):
             ConfigError: One of them is out of range.
         """
         if not isinstance(fraction, int | float) or isinstance(fraction, bool) or not 0 < fraction <= 1:
-            raise ConfigError(f"countsketch fraction is {fraction!r}; it must be above 0 and at most 1")
+            raise ConfigError(
+                f"countsketch fraction is {fraction!r}; it must be a number above 0 and at most 1"
+            )
         if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
             raise ConfigError(f"countsketch rows is {rows!r}; it must be a whole number of at least 1")
         check_seed("countsketch", seed)
