@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "aggregator",
+    "composed",
     "encoder",
     "from_config",
     "get_aggregator",
     "get_encoder",
     "get_schedule",
     "schedule",
+    "stages",
     "to_config",
 ]
 
@@ -55,12 +57,23 @@ def encoder(text: str) -> Encoder | WholeModel:
         UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
         PluginError: An encoder's plugin is broken.
     """
-    return _composed([_from_stage("encoder", stage) for stage in expression.parse(text)])
+    return composed(stages(text))
+
+
+def stages(text: str) -> list[Any]:
+    """The parts that an encoder's expression names, one for each stage. Raises as `encoder` does."""
+    return [_from_stage("encoder", stage) for stage in expression.parse(text)]
+
+
+def composed(parts: Sequence[Any]) -> Encoder | WholeModel:
+    """The encoder that these stages are together. Raises as `encoder` does."""
+    pipeline: Any = manager.resolve("encoder", "pipeline")
+    return cast("Encoder | WholeModel", pipeline.compose(parts))
 
 
 def get_encoder(name: str, **config: Any) -> Encoder | WholeModel:
     """The encoder of that name: ``get_encoder("topk", fraction=0.01)``. Returns and raises as `encoder`."""
-    return _composed([_make("encoder", name, (), config)])
+    return composed([_make("encoder", name, (), config)])
 
 
 def aggregator(text: str) -> Aggregator:
@@ -126,13 +139,11 @@ def from_config(config: Mapping[str, Any]) -> Part:
 
 
 def _only_stage(kind: str, text: str) -> expression.Stage:
-    stages = expression.parse(text)
-    if len(stages) > 1:
+    found = expression.parse(text)
+    if len(found) > 1:
         article = "an" if kind == "aggregator" else "a"
-        raise ConfigError(
-            f"{text!r} has {len(stages)} stages, but {article} {kind} has one; keep one of them"
-        )
-    return stages[0]
+        raise ConfigError(f"{text!r} has {len(found)} stages, but {article} {kind} has one; keep one of them")
+    return found[0]
 
 
 def _from_stage(kind: str, stage: expression.Stage) -> Any:
@@ -143,12 +154,6 @@ def _from_stage(kind: str, stage: expression.Stage) -> Any:
 
     kwargs = {key: argument(value) for key, value in stage.kwargs.items()}
     return _make(kind, stage.name, tuple(map(argument, stage.args)), kwargs)
-
-
-def _composed(parts: Sequence[Any]) -> Encoder | WholeModel:
-    """The encoder these stages are together."""
-    pipeline: Any = manager.resolve("encoder", "pipeline")
-    return cast("Encoder | WholeModel", pipeline.compose(parts))
 
 
 def _require_in_place(kind: str, name: str) -> None:

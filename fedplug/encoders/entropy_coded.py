@@ -35,7 +35,7 @@ class EntropyCoded(CodedQuantizer):
         """Makes the encoder.
 
         Args:
-            quantizer: One that ends with packed symbols, or ``{"name": ..., "config": {...}}``.
+            quantizer: One that ends with packed symbols; or what `as_part` reads as one.
             coder: An entropy coder, or the same for one.
 
         Raises:

@@ -59,12 +59,12 @@ class Pipeline(SparseEncoder):
 
     name: ClassVar[str] = "pipeline"
 
-    def __init__(self, stages: Sequence[Stage | Mapping[str, Any]]) -> None:
+    def __init__(self, stages: Sequence[Stage | str | Mapping[str, Any]]) -> None:
         """Makes the encoder.
 
         Args:
             stages: A sparsifier, then perhaps a quantizer, and an entropy coder for it, then perhaps an index
-                coder; each the part itself, or ``{"name": ..., "config": {...}}``.
+                coder; each the part itself, an expression, or ``{"name": ..., "config": {...}}``.
 
         Raises:
             CapabilityError: The stages are not in this order, or the entropy coder finds nothing to shorten.

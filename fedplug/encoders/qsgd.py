@@ -114,6 +114,7 @@ class QSGD(CompiledQuantizer):
 
     @property
     def _changes(self) -> bool:
+        """Whether the round decides the bits: not where `with_bits` has."""
         return len(self._widths.all) > 1 and isinstance(self._bits, int)
 
     @property

@@ -19,15 +19,16 @@ def as_part(value: Any) -> Any:
     """The encoder, stage or rules that an argument stands for.
 
     Args:
-        value: An expression such as ``"topk(0.01)"``; ``{"name": ..., "config": {...}}``, as `part_config`
-            writes it; anything else is returned as it is.
+        value: An expression such as ``"topk(0.01)"``, or ``"rice"`` for a stage; ``{"name": ..., "config":
+            {...}}``, as `part_config` writes it; anything else is returned as it is.
 
     Raises:
         ConfigError: It cannot be read, or the part refuses its arguments.
         UnknownNameError: No such part, or no such argument.
     """
     if isinstance(value, str):
-        return api.encoder(value)
+        parts = api.stages(value)
+        return parts[0] if len(parts) == 1 else api.composed(parts)
     if not isinstance(value, Mapping):
         return value
     if not {"name"} <= set(value) <= {"name", "config"}:

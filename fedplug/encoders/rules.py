@@ -19,6 +19,9 @@ from fedplug.spec import FLOATS, Capabilities
 
 __all__ = ["Rule", "Rules"]
 
+_SHOWN = 3
+"""So many names of tensors go into a message."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -154,9 +157,11 @@ def _unused(rule: Rule, specs: Sequence[tf.TensorSpec]) -> str:
     names = [spec.name or "" for spec in specs]
     mine = [spec.name for spec in specs if rule.applies_to(spec)]
     if mine:
+        more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
         return (
-            f"the rule for {rule.match!r} comes too late: earlier ones take {', '.join(map(repr, mine))}; "
-            "the first rule that applies is the one that counts, so put it further up"
+            f"the rule for {rule.match!r} comes too late: earlier ones take "
+            f"{', '.join(map(repr, mine[:_SHOWN]))}{more}; the first rule that applies is the one that "
+            "counts, so put it further up"
         )
     if not any(fnmatch.fnmatchcase(name, rule.match) for name in names):
         plain = rule.match.strip("*?")

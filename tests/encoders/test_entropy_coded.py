@@ -125,6 +125,10 @@ def test_where_it_cannot_stand_the_error_says_why_and_what_would_work(text, mess
     fedplug.encoder(str(caught.value).partition("use '")[2].partition("'")[0])
 
 
+def test_it_can_be_made_of_expressions():
+    assert fedplug.encoder("entropy_coded('qsgd(4)', 'rans')") == fedplug.encoder("qsgd(4) | rans")
+
+
 def test_only_a_quantizer_and_an_entropy_coder_go_together():
     with pytest.raises(ConfigError, match="takes a quantizer and an entropy coder, not"):
         EntropyCoded(Identity(), Rans())

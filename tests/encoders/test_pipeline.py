@@ -142,9 +142,15 @@ def test_an_illegal_order_names_the_rule_the_parts_and_a_stack_that_works(text, 
     assert isinstance(fedplug.encoder(remedy), Pipeline)
 
 
+def test_its_stages_may_be_expressions():
+    assert Pipeline(["topk(0.1)", "qsgd(4)", "rice"]) == fedplug.encoder("topk(0.1) | qsgd(4) | rice")
+
+
 def test_stages_that_cannot_be_read_are_refused():
     with pytest.raises(ConfigError, match="a pipeline has no stages"):
         Pipeline([])
+    with pytest.raises(ConfigError, match=r"the stages of a pipeline are 'topk\(0.1\)'; give a list of them"):
+        Pipeline("topk(0.1)")
     with pytest.raises(ConfigError, match="must have a name and a config"):
         Pipeline([{"config": {}}])
     with pytest.raises(UnknownNameError, match="unknown encoder 'tpok'; did you mean 'topk'"):
