@@ -138,18 +138,6 @@ WAYS = {
 }
 
 
-def empty_call(k):
-    """What it costs to call a ``tf.function`` of as many inputs and outputs that does nothing."""
-    tf = pytest.importorskip("tensorflow")
-    nothing = tf.constant(0)
-    call = tf.function(lambda delta, residual: (nothing,) * 4, reduce_retracing=True)
-
-    def discard(delta, residual):
-        call(delta, residual)
-
-    return discard
-
-
 def add_only(k):
     def call(delta, residual):
         np.add(residual, delta, out=residual)
@@ -164,7 +152,6 @@ def copy_only(k):
 FLOORS = {
     "floor": Way(add_only),
     "memcpy": Way(copy_only),
-    "TensorFlow call": Way(empty_call, tensor, tensor),
 }
 SLOW = ("TensorFlow composite", "NumPy argpartition", "torch.topk")
 

@@ -3,27 +3,20 @@
 #ifndef FEDPLUG_CORE_THREAD_POOL_H_
 #define FEDPLUG_CORE_THREAD_POOL_H_
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "core/parallel.h"
+#include "core/shared_work.h"
 
 namespace fedplug {
 
-// Runs one job at a time: while the pool is busy, a second caller runs its
-// tasks by itself, which is never wrong and, with every core at work already,
-// seldom slower. A caller waits for the tasks that were begun, not for the
-// workers to wake; so in a forked child, where no worker lives on, it simply
-// runs all the tasks itself.
-//
-// To wake a thread takes a third of the time of a walk over a million elements.
-// So who waits for what will soon be there looks for it a while before he goes
-// to sleep: a caller for the last tasks of his job, and, as long as there is a
-// KeepAwake, a worker for the next job.
+// Runs one job at a time, as SharedWork does. In a forked child no worker lives
+// on, and a caller runs all the tasks himself.
 class ThreadPool final : public Parallel {
  public:
   // REQUIRES: threads >= 1, the caller's own included
@@ -39,26 +32,17 @@ class ThreadPool final : public Parallel {
   void Run(int count, const std::function<void(int)>& task) override;
 
  protected:
-  void BeginAwake() override { ++awake_; }
-  void EndAwake() override { --awake_; }
+  void BeginAwake() override { work_.BeginAwake(); }
+  void EndAwake() override { work_.EndAwake(); }
 
  private:
-  struct Job;
+  void HelpWhenCalled();
 
-  void Work();
+  SharedWork work_;
 
-  std::mutex one_job_;  // held by the caller whose job is running
-
-  std::atomic<int> awake_{0};  // how many KeepAwake there are
-
-  // Guards what follows. What is atomic of it is looked at without the mutex by
-  // who has not gone to sleep yet, and written under it.
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards what follows
   std::condition_variable called_;
-  std::condition_variable workers_left_;
-  Job* job_ = nullptr;
-  std::atomic<std::uint64_t> calls_{0};  // to take a job, or to stop
-  std::atomic<int> workers_inside_{0};
+  std::uint64_t calls_ = 0;  // to help, or to stop
   bool stopping_ = false;
 
   std::vector<std::thread> workers_;

@@ -2,63 +2,39 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
 
+#include "core/shared_work.h"
 #include "tensorflow/core/platform/threadpool.h"
 
 namespace fedplug {
-namespace {
 
-// One call of Run. A pool thread that comes late finds no task left and does
-// not touch `task`, which by then may be gone; the counters live as long as
-// anyone holds them.
-class Batch {
- public:
-  Batch(int count, const std::function<void(int)>& task)
-      : count_(count), task_(&task) {}
-
-  void WorkUntilNoneIsLeft() {
-    for (int i = next_++; i < count_; i = next_++) {
-      (*task_)(i);
-      MarkOneDone();
-    }
-  }
-
-  void WaitUntilDone() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    all_done_.wait(lock, [this] { return done_ == count_; });
-  }
-
- private:
-  void MarkOneDone() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (++done_ == count_) all_done_.notify_all();
-  }
-
-  const int count_;
-  const std::function<void(int)>* const task_;
-  std::atomic<int> next_{0};
-  std::mutex mutex_;
-  std::condition_variable all_done_;
-  int done_ = 0;
+// A thread of the pool may come when the op has long ended; it finds nothing to
+// do. So the team lives as long as anyone is still to come.
+struct IntraOpPool::Team {
+  SharedWork work;
+  std::atomic<int> members{0};  // threads that were called and have not left
 };
-
-}  // namespace
 
 IntraOpPool::IntraOpPool(tensorflow::OpKernelContext* context)
     : pool_(context->device()->tensorflow_cpu_worker_threads()->workers),
       max_threads_(
-          context->device()->tensorflow_cpu_worker_threads()->num_threads) {}
+          context->device()->tensorflow_cpu_worker_threads()->num_threads),
+      team_(std::make_shared<Team>()) {}
 
 void IntraOpPool::Run(int count, const std::function<void(int)>& task) {
-  const auto batch = std::make_shared<Batch>(count, task);
-  for (int helper = 1; helper < std::min(count, max_threads_); ++helper) {
-    pool_->Schedule([batch] { batch->WorkUntilNoneIsLeft(); });
-  }
-  batch->WorkUntilNoneIsLeft();
-  batch->WaitUntilDone();
+  const int helpers = std::min(count, max_threads_) - 1;
+  team_->work.Run(count, task, [this, helpers] {
+    while (team_->members < helpers) {
+      ++team_->members;
+      pool_->Schedule([team = team_] {
+        team->work.Help();
+        --team->members;
+      });
+    }
+  });
 }
+
+void IntraOpPool::BeginAwake() { team_->work.BeginAwake(); }
+void IntraOpPool::EndAwake() { team_->work.EndAwake(); }
 
 }  // namespace fedplug

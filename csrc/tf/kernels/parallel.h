@@ -4,6 +4,7 @@
 #define FEDPLUG_TF_KERNELS_PARALLEL_H_
 
 #include <functional>
+#include <memory>
 
 #include "core/parallel.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -22,9 +23,16 @@ class IntraOpPool final : public Parallel {
   void Run(int count, const std::function<void(int)>& task) override;
   int MaxThreads() const override { return max_threads_; }
 
+ protected:
+  void BeginAwake() override;
+  void EndAwake() override;
+
  private:
+  struct Team;
+
   tensorflow::thread::ThreadPool* const pool_;
   const int max_threads_;
+  const std::shared_ptr<Team> team_;
 };
 
 }  // namespace fedplug

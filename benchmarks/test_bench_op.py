@@ -1,0 +1,88 @@
+"""What TensorFlow adds to the kernel: the same updates of a residual, through the op and without it.
+
+To call a ``tf.function`` costs hundreds of microseconds, whatever is in it, and more where an update has
+driven what Python and TensorFlow need out of the caches. So every way is timed with one update and with nine:
+the difference is eight of them, and what is left of the one is the call.
+
+``make bench`` times it; ``make test`` only holds the op against the kernel on a small input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedplug import kernels
+
+MORE = 8
+WAYS = ["kernel", "op in a tf.function", "op, eagerly"]
+
+
+class Training:
+    """One residual, in NumPy or in a variable, and the updates that it meets in turn."""
+
+    def __init__(self, way: str, n: int, k: int, policy: str) -> None:
+        random = np.random.default_rng(n)
+        self.residual: Any = random.standard_normal(n, np.float32)
+        self.deltas: list[Any] = [random.standard_normal(n, np.float32) for _ in range(3)]
+        self.update: Callable[[Any], Any]
+        if way == "kernel":
+            out = np.ones(k, np.float32), np.ones(k, np.int32)
+            self.update = lambda delta: kernels.topk_residual(
+                delta, self.residual, k, on_nonfinite=policy, out=out
+            )
+            return
+        tf = pytest.importorskip("tensorflow")
+        from fedplug import ops
+
+        self.residual = tf.Variable(self.residual)
+        self.deltas = [tf.constant(delta) for delta in self.deltas]
+        self.update = lambda delta: ops.topk_residual_update(
+            self.residual, delta, k, on_nonfinite=policy, lowering="fused"
+        )
+
+    def calls(self, way: str, updates: int) -> Callable[[], Any]:
+        def train():
+            for i in range(updates):
+                taken = self.update(self.deltas[i % len(self.deltas)])
+            return taken
+
+        if way != "op in a tf.function":
+            return train
+        return pytest.importorskip("tensorflow").function(train)
+
+
+def assert_updates_like_the_kernel(training: Training, call: Callable[[], Any], updates: int, k: int) -> None:
+    residual = np.array(training.residual)
+    values, indices = (np.array(part) for part in call()[:2])
+    for i in range(updates):
+        delta = np.asarray(training.deltas[i % len(training.deltas)])
+        expected = kernels.topk_residual(delta, residual, k)
+    np.testing.assert_array_equal(values, expected[0])
+    np.testing.assert_array_equal(indices, expected[1])
+    np.testing.assert_array_equal(np.asarray(training.residual), residual)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_is_the_same_training(way):
+    training = Training(way, n=20_000, k=300, policy="error")
+    assert_updates_like_the_kernel(training, training.calls(way, 4), updates=4, k=300)
+
+
+@pytest.mark.parametrize("updates", [1, 1 + MORE])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("policy", ["drop", "error"])
+@pytest.mark.parametrize("share", [0.01, 0.1])
+@pytest.mark.parametrize("n", [100_000, 1_000_000, 10_000_000])
+def test_time(benchmark, n, share, policy, way, updates):
+    k = int(n * share)
+    benchmark.group = f"through TensorFlow, n = {n}, k / n = {share}, {policy}"
+    benchmark.extra_info.update(topic="op", n=n, share=share, policy=policy, way=f"{way}, {updates}")
+    training = Training(way, n, k, policy)
+    call = training.calls(way, updates)
+    rounds = max(15, min(101, 100_000_000 // n))
+    benchmark.pedantic(call, rounds=rounds, warmup_rounds=3)
+    assert_updates_like_the_kernel(training, call, updates, k)

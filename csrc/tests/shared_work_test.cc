@@ -1,0 +1,76 @@
+// Shared work where helpers come late, never, or stay: what a pool of somebody
+// else's threads may do. With a pool of our own: thread_pool_test.
+#include "core/shared_work.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "tests/test.h"
+
+namespace fedplug::testing {
+namespace {
+
+int CountTasks(SharedWork& work, int count, const std::function<void()>& call) {
+  std::atomic<int> calls{0};
+  work.Run(count, [&](int) { ++calls; }, call);
+  return calls;
+}
+
+TEST(SharedWork, IsDoneByTheCallerAloneIfNobodyComes) {
+  SharedWork work;
+  EXPECT_EQ(CountTasks(work, 7, [] {}), 7);
+  EXPECT_EQ(CountTasks(work, 0, [] {}), 0);
+}
+
+TEST(SharedWork, AHelperWhoComesTooLateFindsNothingAndLeaves) {
+  SharedWork work;
+  EXPECT_EQ(CountTasks(work, 7, [] {}), 7);
+  work.Help();
+}
+
+TEST(SharedWork, AHelperIsWaitedForUntilHisTasksAreDone) {
+  SharedWork work;
+  std::thread helper;
+  std::atomic<int> begun{0};
+  std::atomic<int> done{0};
+  work.Run(
+      2,
+      [&](int) {
+        ++begun;
+        while (begun < 2) std::this_thread::yield();  // one each
+        ++done;
+      },
+      [&] { helper = std::thread([&] { work.Help(); }); });
+  EXPECT_EQ(done.load(), 2);
+  helper.join();
+}
+
+TEST(SharedWork, AHelperOfOneJobMayHelpWithTheNextOnes) {
+  SharedWork work;
+  std::vector<std::thread> helpers;
+  work.BeginAwake();
+  int tasks = 0;
+  for (int job = 0; job < 100; ++job) {
+    tasks += CountTasks(work, 5, [&] {
+      if (job % 20 == 0) helpers.emplace_back([&] { work.Help(); });
+    });
+  }
+  work.EndAwake();
+  for (std::thread& helper : helpers) helper.join();
+  EXPECT_EQ(tasks, 500);
+}
+
+TEST(SharedWork, AJobWithinATaskIsRunByWhoeverHasTheTask) {
+  SharedWork work;
+  std::atomic<int> inner{0};
+  std::thread helper;
+  work.Run(
+      3, [&](int) { inner += CountTasks(work, 5, [] {}); },
+      [&] { helper = std::thread([&] { work.Help(); }); });
+  EXPECT_EQ(inner.load(), 15);
+  helper.join();
+}
+
+}  // namespace
+}  // namespace fedplug::testing
