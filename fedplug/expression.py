@@ -45,7 +45,7 @@ def parse(text: str) -> tuple[Stage, ...]:
     except SyntaxError as error:
         raise ConfigError(f"cannot read {text!r}: {error.msg}{_place(text, error)}; {_FORM}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ConfigError(f"cannot read {text!r}: {_reason(error)}; {_FORM}") from error
+        raise ConfigError(f"cannot read {text!r}: {error}; {_FORM}") from error
     return tuple(_stage(node, text) for node in nodes)
 
 
@@ -53,10 +53,6 @@ def _place(text: str, error: SyntaxError) -> str:
     """From where on Python's parser did not understand it, unless that is all of it."""
     offset = error.offset or 0
     return f" at {text[offset - 1 :]!r}" if error.lineno == 1 and 1 < offset <= len(text) else ""
-
-
-def _reason(error: Exception) -> str:
-    return error.msg if isinstance(error, SyntaxError) else str(error)  # without Python's "<unknown>, line 1"
 
 
 def _split(node: ast.expr) -> list[ast.expr]:

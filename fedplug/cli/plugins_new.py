@@ -24,9 +24,10 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What the templates of a kind of part say of the part; ``$name`` is its name.
+    """What the templates of a kind say of the part; ``$name`` is its name.
 
     Attributes:
+        part: What it is in the registry.
         spec: The class that declares it.
         summary: What the part in the template does.
         imports: The package that it needs beside fedplug.
@@ -34,6 +35,7 @@ class _Kind:
         example: How it is made to be checked; empty where its name will do.
     """
 
+    part: str
     spec: str
     summary: str
     imports: str
@@ -43,18 +45,28 @@ class _Kind:
 
 _KINDS = {
     "encoder": _Kind(
+        part="encoder",
         spec="EncoderSpec",
         summary="eight bits per element and one scale per tensor, with error feedback",
         imports="tensorflow",
         use='encoder = fedplug.encoder("$name")',
     ),
+    "whole_model": _Kind(
+        part="encoder",
+        spec="EncoderSpec",
+        summary="top-k of every tensor, as many entries as the square root of its size",
+        imports="tensorflow",
+        use='encoder = fedplug.encoder("$name(2.0)")',
+    ),
     "aggregator": _Kind(
+        part="aggregator",
         spec="AggregatorSpec",
         summary="the weighted mean of updates whose entries are cut off at a limit",
         imports="tensorflow",
         use='aggregator = fedplug.aggregator("$name(0.5)")',
     ),
     "schedule": _Kind(
+        part="schedule",
         spec="ScheduleSpec",
         summary="from one value to another, fast at first and slowly in the end",
         imports="tensorflow",
@@ -62,6 +74,7 @@ _KINDS = {
         example="$name(0.1, 0.01, 20)",
     ),
     "store": _Kind(
+        part="store",
         spec="StoreSpec",
         summary="a file that survives restarts, with checksums",
         imports="numpy",
@@ -90,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"{name!r} is no name for a part; use lower-case letters, digits and '_', starting with a letter"
         )
-    _refuse_if_taken(kind, name)
+    _refuse_if_taken(_KINDS[kind].part, name)
     words = _words(kind, name)
     folder = arguments.dir / words["distribution"]
     if folder.exists():
@@ -105,15 +118,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_if_taken(kind: str, name: str) -> None:
+def _refuse_if_taken(part: str, name: str) -> None:
     """A part of that name could not be used beside the one that has it, or would take it away."""
     from fedplug.manager import find
 
     try:
-        entry = find(kind, name)
+        entry = find(part, name)
     except (PluginError, UnknownNameError):
         return
-    raise ConfigError(f"{entry.origin} has the {kind} {name!r} already; choose another name")
+    raise ConfigError(f"{entry.origin} has the {part} {name!r} already; choose another name")
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
@@ -128,6 +141,7 @@ def _words(kind: str, name: str) -> dict[str, str]:
     return {
         "name": name,
         "kind": kind,
+        "part": facts.part,
         "distribution": f"fedplug-{'-'.join(parts)}",
         "module": f"fedplug_{name}",
         "classname": "".join(part.capitalize() for part in parts),

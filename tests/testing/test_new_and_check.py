@@ -13,7 +13,13 @@ from fedplug import manager
 from fedplug.cli import main
 from fedplug.spec import PartSpec
 
-NAMES = {"encoder": "acme_x", "aggregator": "acme_a", "schedule": "acme_s", "store": "acme_db"}
+NAMES = {
+    "encoder": "acme_x",
+    "whole_model": "acme_m",
+    "aggregator": "acme_a",
+    "schedule": "acme_s",
+    "store": "acme_db",
+}
 BUILD = """
 import os, sys, setuptools.build_meta
 folder, *packages = sys.argv[1:]
@@ -64,12 +70,13 @@ def test_so_does_one_of_any_other_kind(kind, new_plugins, monkeypatch, capsys):
     finally:
         manager.catalog.cache_clear()
     output = capsys.readouterr().out
-    assert f"{kind} {NAMES[kind]}" in output
+    assert f" {NAMES[kind]}" in output
     assert "fail" not in output
 
 
-def test_every_kind_of_part_that_has_a_suite_can_be_written():
-    assert set(NAMES) == {kind for kind, (_, spec) in manager.KINDS.items() if issubclass(spec, PartSpec)}
+def test_every_kind_of_part_can_be_written():
+    kinds = {kind for kind, (_, spec) in manager.KINDS.items() if issubclass(spec, PartSpec)}
+    assert set(NAMES) == kinds | {"whole_model"}
 
 
 def test_the_tests_of_a_new_plugin_pass(new_plugins):
