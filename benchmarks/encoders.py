@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 import fedplug
-from fedplug import ops
+from fedplug import kernels, ops
 from fedplug.environment import processor
 
 RESULTS = Path(__file__).parent / "results" / "encoders.md"
@@ -75,10 +75,10 @@ the time from tensor to bytes, and from bytes to tensor. "x twin" says how much 
 encoder in plain TensorFlow (`lowering="reference"`), measured right after it; bold where it is below
 {goal:g}. A dash: there is no compiled op on that way, and nothing to compare.
 
-Where little is left to compile: `randomk` touches 1 % of the tensor, so that both sides do little but fetch
-cache lines; `threshold` reads the tensor and its residual and writes a residual, which is all the time that
-the memory takes, and all its twin does is to walk a few times more; `approx_topk` is for runtimes without
-compiled ops: with them nearly half of its time goes to gathering its sample, and `topk` is exact and faster.
+Where little is left to compile: `randomk` is, on both sides, mostly TensorFlow's gather of 1 % of the tensor;
+`threshold` reads tensor and residual once and writes a residual, at the speed of the memory, and its twin
+only walks a few times more. `approx_topk` is for runtimes without compiled ops: with them nearly half of its
+time is TensorFlow's gather of the sample, and `topk` is exact and faster.
 
 """
 GOAL = 5
@@ -159,6 +159,7 @@ def measure(expression: str, x: tf.Tensor) -> list[str]:
 
 def table(expressions: Sequence[str], size: int) -> str:
     """The whole file, about these encoders."""
+    load = os.getloadavg()[0]
     numbers = np.random.default_rng(0).standard_normal(size).astype(np.float32)
     x = tf.constant(numbers.reshape(-1, _COLUMNS) if size % _COLUMNS == 0 else numbers)
     head = [
@@ -178,7 +179,8 @@ def table(expressions: Sequence[str], size: int) -> str:
     made = _MADE.format(
         size=size,
         date=datetime.date.today(),
-        machine=f"{processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        machine=f"{processor()}, {os.cpu_count()} cores, SIMD level {kernels.simd_level()}, "
+        f"load {load:.1f} when it began",
         tensorflow=tf.__version__,
         goal=GOAL,
     )

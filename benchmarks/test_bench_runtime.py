@@ -198,7 +198,7 @@ def test_federated_averaging_of_a_small_model(measure, runtime, loop) -> None:
     assert_learns(process, state, data, 144, output)
 
 
-def test_federated_averaging_with_2_5_million_parameters(measure, runtime) -> None:
+def test_federated_averaging_with_2_4_million_parameters(measure, runtime) -> None:
     process, data = fed_avg([2048, 1024], 128, ITERATOR, 0.01), digits_like(CLIENTS, 32, 128)
     state = process.initialize()
     output = measure(

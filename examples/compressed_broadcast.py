@@ -145,7 +145,7 @@ def plot(results: dict[str, Result], path: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for way, result in results.items():
-        axes.semilogx(np.divide(result.traffic, 1e6), result.accuracy, label=way)
+        axes.plot(np.divide(result.traffic, 1e6), result.accuracy, label=way)
     axes.set(xlabel="MB up and down, all clients together", ylabel="test accuracy")
     axes.legend()
     figure.savefig(path, dpi=120)

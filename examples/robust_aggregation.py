@@ -158,9 +158,10 @@ def plot(results: Results, path: Path) -> None:
     figure = Figure(figsize=(3 * len(attacks), 3), layout="constrained")
     for axes, attack in zip(figure.subplots(1, len(attacks), sharey=True), attacks, strict=True):
         for name, by_attack in results.items():
-            axes.plot(by_attack[attack].accuracy, label=name)
+            accuracy = by_attack[attack].accuracy
+            axes.plot(range(1, len(accuracy) + 1), accuracy, label=name)
         axes.set(title=attack, xlabel="round", ylim=(0, 1))
-    axes.legend(loc="lower right", fontsize="small")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(results))
     figure.supylabel("test accuracy")
     figure.savefig(path, dpi=120)
 

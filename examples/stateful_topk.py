@@ -171,8 +171,9 @@ def plot(results: dict[str, Result], path: Path) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    for name, result in results.items():
-        axes.semilogy(range(1, len(result.errors) + 1), result.errors, label=name)
+    styles = ("-", "-", "-", ":")  # dots, as the last one lies upon the one before
+    for (name, result), style in zip(results.items(), styles, strict=True):
+        axes.semilogy(range(1, len(result.errors) + 1), result.errors, style, linewidth=2, label=name)
     axes.set(xlabel="round", ylabel="relative error of the agreed weights")
     axes.legend()
     figure.savefig(path, dpi=120)

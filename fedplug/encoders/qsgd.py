@@ -88,7 +88,8 @@ class QSGD(CompiledQuantizer):
         """This encoder, for a tensor or a round, with the bits that a scalar holds.
 
         Args:
-            bits: int32 scalar, 2 to 8; so the result belongs to a graph, and has no configuration.
+            bits: int32 scalar, 2 to 8, or those of some round where there is a schedule; so the result
+                belongs to a graph, and has no configuration.
         """
         adjusted = copy.copy(self)
         adjusted._bits = bits
@@ -188,8 +189,10 @@ class QSGD(CompiledQuantizer):
         """``do(bits)``; traced for every number of bits there can be, where a scalar holds them."""
         if isinstance(self._bits, int):
             return do(self._bits)
-        each = [partial(do, bits) for bits in range(LEAST_BITS, MOST_BITS + 1)]
-        return tf.switch_case(self._bits - LEAST_BITS, each)
+        scheduled = self._widths.all
+        possible = scheduled if len(scheduled) > 1 else range(LEAST_BITS, MOST_BITS + 1)
+        position = tf.math.count_nonzero(tf.less(list(possible), self._bits), dtype=tf.int32)
+        return tf.switch_case(position, [partial(do, bits) for bits in possible])
 
 
 def _highest(bits: Any) -> Any:

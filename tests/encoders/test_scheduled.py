@@ -79,6 +79,19 @@ def test_bits_follow_the_schedule_and_every_round_can_be_read(text, expected, lo
             np.testing.assert_array_equal(received, plain.decode(want, SPEC))
 
 
+def test_only_the_bits_of_some_round_are_in_the_graph():
+    encoder = fedplug.encoder("qsgd(step([8, 4, 8], [20, 30]))")
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.int32)])
+    def encode(round_num):
+        return encoder.to_wire(encoder.encode(X, {}, round_num)[0], SPEC)
+
+    with ops.use_lowering("fused"):
+        library = encode.get_concrete_function().graph.as_graph_def().library
+    kinds = [node.op for body in library.function for node in body.node_def]
+    assert kinds.count("Fedplug>EncodeValues") == 2
+
+
 def test_bits_of_no_round_are_refused():
     body = QSGD(5).to_wire(QSGD(5).encode(X, {}, tf.constant(0))[0], SPEC)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"the bits of any round, \[3, 8\]"):
