@@ -153,9 +153,14 @@ def test_a_task_that_may_be_lost_is_left_out(cluster, workers):
     assert all(task.lost for task in tasks)
 
 
-def test_workers_that_cannot_start_are_an_error_with_the_reason(workers, tmp_path):
+def test_workers_that_cannot_start_are_an_error_with_the_reason_until_they_can(
+    cluster, workers, tmp_path, monkeypatch
+):
+    pool = workers(NotStarting)
     with pytest.raises(WorkerError, match=r"no worker could be started.*no such package here"):
-        workers(NotStarting).run(tasks_that_add(str(tmp_path / "log")), nothing)
+        pool.run(tasks_that_add(str(tmp_path / "log")), nothing)
+    monkeypatch.setattr(pool, "_start", workers()._start)
+    assert run(cluster, pool, tasks_that_add(str(tmp_path / "log"))) == 4321
 
 
 def test_a_call_ends_when_the_check_says_so_though_a_worker_hangs(cluster, workers, tmp_path):

@@ -136,6 +136,23 @@ def test_states_stay_in_the_cluster_until_they_are_read(on_ray, assert_same_bits
         assert round_of([*range(10)], [state.read() for state in states])[1] == 10
 
 
+def test_a_value_that_is_lost_with_its_machine_says_whose_it_was(monkeypatch):
+    client_values = pytest.importorskip("fedplug.runtime.ray.client_values", reason="Ray is not installed")
+
+    def lost(references):
+        raise client_values.ray.exceptions.ObjectLostError("00", None, "")
+
+    monkeypatch.setattr(client_values.ray, "get", lost)
+    kind = tff.TensorType(I32)
+    handle = client_values.ClientHandle(object(), kind, 3)
+    with pytest.raises(
+        WorkerError, match=r"value of client 3 \(counted from 0\) is lost .* run the round again"
+    ):
+        handle.read()
+    with pytest.raises(WorkerError, match="value of one of 2 clients is lost"):
+        client_values.here(client_values.ClientValues([handle, handle]), tff.FederatedType(kind, tff.CLIENTS))
+
+
 def test_a_handle_of_another_type_is_refused(on_ray):
     on_ray(client_results="handles")
     _, _, states = round_of([1, 2], states_of(2))

@@ -59,13 +59,8 @@ class ClientHandle:
                 f"client {self._client} (counted from 0) has no result; it was left out of its round, "
                 "because workers died or took too long; look at `lost` before reading"
             )
-        try:
-            value = from_portable(ray.get(self.reference), self.type_signature)
-        except ray.exceptions.ObjectLostError as error:
-            raise WorkerError(
-                f"the value of client {self._client} (counted from 0) is lost with the machine that held it; "
-                "read what must survive a machine, for instance into a store, once in a while"
-            ) from error
+        (fetched,) = _fetch([self.reference], f"client {self._client} (counted from 0)")
+        value = from_portable(fetched, self.type_signature)
         return tff.types.type_to_py_container(materialize(value, self.type_signature, 1), self.type_signature)
 
     def __repr__(self) -> str:
@@ -106,17 +101,27 @@ def here(value: Any, type_spec: tff.Type) -> Any:
     """Returns a value with the clients' values fetched or made in this process.
 
     Raises:
-        WorkerError: A handle has no value.
+        WorkerError: A handle has no value, or the machine that held it is gone.
     """
     if isinstance(value, ClientValues):
         handles = [one for one in value if isinstance(one, ClientHandle)]
         references = [handle.reference for handle in handles if handle.reference is not None]
-        fetched = iter(ray.get(references) if references else [])
+        fetched = iter(_fetch(references, f"one of {len(value)} clients"))
         return Clients(_here(one, type_spec.member, fetched) for one in value)
     if isinstance(type_spec, tff.StructType) and type(value) is tuple:
         kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
         return tuple(here(part, kind) for part, kind in zip(value, kinds, strict=True))
     return value
+
+
+def _fetch(references: list[ray.ObjectRef[Any]], whose: str) -> list[Any]:
+    try:
+        return list(ray.get(references))
+    except ray.exceptions.ObjectLostError as error:
+        raise WorkerError(
+            f"the value of {whose} is lost with the machine that held it; run the round again that made it, "
+            "and read what must survive a machine, for instance into a store, once in a while"
+        ) from error
 
 
 def _here(value: Given | OnWorker | ClientHandle, kind: tff.Type, fetched: Iterator[Any]) -> Any:

@@ -126,6 +126,7 @@ class Workers:
         while not self._turn.acquire(timeout=_POLL_SECONDS):
             check()
         try:
+            self._failed_starts = 0  # what kept workers from starting may be mended by now
             _Run(self, tasks).go(check)
         finally:
             # What still runs is stopped; a worker is given nothing new before it has ended.

@@ -200,7 +200,9 @@ class Cluster:
                 task.done, task.result = False, None
                 task.tries += 1
                 if task.tries > self.workers.limits.retries:
-                    raise WorkerError(f"{task.label}: its result was lost {task.tries} times") from error
+                    raise WorkerError(
+                        f"{task.label}: its result was lost, or took too long to fetch, {task.tries} times"
+                    ) from error
                 self.workers.run([task], _check(round_))
 
     def _program(self, serialized: bytes) -> Shared:

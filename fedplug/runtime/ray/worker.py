@@ -169,8 +169,8 @@ class Worker:
             given = tuple(
                 from_portable(value, kind) for value, kind in zip(values, kinds[: len(values)], strict=True)
             )
-            for name in list(self._inputs)[: 1 - _KEPT_INPUTS]:
-                del self._inputs[name]
+            while len(self._inputs) >= _KEPT_INPUTS:
+                del self._inputs[next(iter(self._inputs))]  # the oldest
             self._inputs[inputs.name] = given
         return self._inputs[inputs.name]
 
