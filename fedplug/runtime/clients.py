@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
+from fedplug.errors import ConfigError
+
 __all__ = ["ClientPool"]
 
 
@@ -26,12 +28,15 @@ class ClientPool:
         width: How many clients run at a time.
         window: How far clients may be ahead of the first one whose result has not been taken; no more results
             than this wait for their turn.
+
+    Raises:
+        ConfigError: The width is less than 1.
     """
 
     def __init__(self, width: int | None = None) -> None:
         self.width = width if width is not None else len(os.sched_getaffinity(0))
         if self.width < 1:
-            raise ValueError(f"at least one client must run at a time, got max_concurrent_clients={width}")
+            raise ConfigError(f"max_concurrent_clients is {width}; at least one client must run at a time")
         self.window = 2 * self.width
         # The calling thread takes its share, so a pool of one needs no thread, and pools never wait for one
         # another.

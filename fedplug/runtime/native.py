@@ -20,7 +20,7 @@ from fedplug.runtime.worker import Worker
 
 __all__ = ["NativeContext", "create_native_execution_context", "custom_ops_of"]
 
-_MAX_DEATHS = 3  # in a row
+_MAX_DEATHS = 3  # in a row, in one computation
 
 _NOT_IN_WORKER = (
     "federated_secure_modular_sum",
@@ -131,16 +131,18 @@ class _Workers:
         self._max_mib = max_mib
         self._changing = threading.Lock()
         self._calls = 0  # under way
-        self._deaths = 0  # since a computation ended well
+        self._deaths = 0  # since a computation ended well, or began alone
         self.current: Worker | None = None
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Keeps the worker from being replaced for its size during a computation."""
         with self._changing:
-            if not self._calls and self.current is not None and self.current.resident_mib > self._max_mib:
-                self.current.stop()
-                self.current = None
+            if not self._calls:
+                self._deaths = 0
+                if self.current is not None and self.current.resident_mib > self._max_mib:
+                    self.current.stop()
+                    self.current = None
             self._calls += 1
         try:
             yield

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import weakref
+from concurrent.futures import Future
 from pathlib import Path
 from typing import IO
 
@@ -64,7 +65,11 @@ class Worker:
         binary = Path(tff.__file__).parent / "data" / "worker_binary"
         command = [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={limit}"]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (the worker writes to it as long as it lives)
-        self._process = _start(command, self._log.fileno())
+        try:
+            self._process = _start(command, self._log.fileno())
+        except BaseException:
+            self._log.close()
+            raise
         self._stop = weakref.finalize(self, _end, self._process, self._log)
         channel = grpc.insecure_channel(f"localhost:{port}", _CHANNEL_OPTIONS)
         self.stub = tff.framework.RemoteExecutorGrpcStub(channel)
@@ -111,20 +116,29 @@ class Worker:
 
 
 def _start(command: list[str], log: int) -> subprocess.Popen[bytes]:
-    """Starts a process that the kernel kills when this process ends."""
-    started: list[subprocess.Popen[bytes]] = []
-    ready = threading.Event()
+    """Starts a process that the kernel kills when this process ends.
+
+    Raises:
+        WorkerError: The system refuses, for want of memory for instance.
+    """
+    started: Future[subprocess.Popen[bytes]] = Future()
 
     def watch() -> None:
         # The kernel acts when the thread that started the process ends, so this one stays as long as it.
         launcher = [sys.executable, "-I", "-S", "-c", _BECOME_WORKER, str(os.getpid()), *command]
-        started.append(subprocess.Popen(launcher, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-        ready.set()
-        started[0].wait()
+        try:
+            process = subprocess.Popen(launcher, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        except BaseException as error:  # whoever waits has to be told
+            started.set_exception(error)
+        else:
+            started.set_result(process)
+            process.wait()
 
     threading.Thread(target=watch, name="fedplug-worker", daemon=True).start()
-    ready.wait()
-    return started[0]
+    try:
+        return started.result()
+    except OSError as error:
+        raise WorkerError(f"TFF's worker cannot be started: {error}") from error
 
 
 def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.errors import ComputationError, LoweringError, UnknownNameError
+from fedplug.errors import ComputationError, ConfigError, LoweringError, UnknownNameError
 from fedplug.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
 from fedplug.runtime.native import custom_ops_of
 from fedplug.runtime.tff_internals import computation_pb2
@@ -120,7 +120,7 @@ def test_the_default_number_of_clients_applies_where_no_argument_tells():
 
 @pytest.mark.parametrize("width", [0, -1])
 def test_a_pool_without_clients_is_refused(width):
-    with pytest.raises(ValueError, match="at least one client"):
+    with pytest.raises(ConfigError, match=f"max_concurrent_clients is {width}; at least one client"):
         create_sync_execution_context(max_concurrent_clients=width)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -117,10 +118,22 @@ def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):
         os.kill(started[-1].pid, signal.SIGKILL)
         return started[-1]
 
-    monkeypatch.setattr("fedplug.runtime.native.Worker", start_and_kill)
-    with use_runtime("native"), pytest.raises(WorkerError, match="died 4 times in a row"):
-        total([1])
-    assert len(started) == 4
+    with use_runtime("native"):
+        with monkeypatch.context() as patch:
+            patch.setattr("fedplug.runtime.native.Worker", start_and_kill)
+            with pytest.raises(WorkerError, match="died 4 times in a row"):
+                total([1])
+        assert len(started) == 4
+        assert total([1]) == 2  # the next computation has its own tries
+
+
+def test_a_worker_that_the_system_does_not_start_is_an_error(monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(WorkerError, match=r"cannot be started: .*Cannot allocate memory"):
+        Worker(None, 60.0)
 
 
 def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone(total):
