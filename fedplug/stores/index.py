@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores.forks import Connection
 from fedplug.stores.segment import Extent, occupied
 
 __all__ = ["SERVER", "Entry", "Index", "ProcessRow", "client_owner"]
@@ -87,7 +88,9 @@ class Index:
         self._path = path
         with self._translated():
             # Without a time limit of zero, a second opening would wait five seconds to say that it may not.
-            self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection
+            )
         try:
             with self._translated():
                 self._lock_and_identify(create)

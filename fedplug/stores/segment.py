@@ -66,7 +66,11 @@ class SegmentFolder:
         segment, self._next = self._next, self._next + 1
         path = self._path(segment)
         try:
-            with path.open("xb") as file:
+            file = path.open("xb")  # one that is there already is not removed: it is another's
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+        try:
+            with file:
                 extents = list(_append(file, segment, blobs))
                 file.flush()
                 os.fsync(file.fileno())
