@@ -143,6 +143,7 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path) -> None:
         x, y = sent.mean(axis=0), smooth.mean(axis=0)
         axes.plot(x, y, color=color, linestyle=style, linewidth=2, label=name)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("uplink, all clients together (MB, logarithmic)")
     of_seeds = " and of the seeds" if several else ""
     axes.set_ylabel(f"test accuracy (bold: mean of {FINAL_ROUNDS} rounds{of_seeds})")

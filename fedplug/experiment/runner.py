@@ -88,7 +88,9 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
             ]
             log.keep_up_to({(each.run, each.seed): each.trainer.last_round or 0 for each in trainings})
             _train(config, trainings, log)
-    rows = {run.name: [log.rows(run.name, seed) for seed in config.seeds] for run in config.runs}
+    rows = {
+        run.name: [log.rows(run.name, seed)[: config.rounds] for seed in config.seeds] for run in config.runs
+    }
     summaries = [report.summarize(name, rows[name], processes[name].dense_bytes) for name in rows]
     table = report.table(summaries)
     write_whole(folder / "table.txt", table + "\n")
@@ -97,7 +99,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
 
 
 def _train(config: ExperimentConfig, trainings: Sequence[_Training], log: MetricsLog) -> None:
-    done = sum(each.trainer.last_round or 0 for each in trainings)
+    done = sum(min(each.trainer.last_round or 0, config.rounds) for each in trainings)
     total = config.rounds * len(trainings)
     if done:
         print(f"resuming after {done} of {total} rounds")

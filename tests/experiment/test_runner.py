@@ -72,8 +72,16 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     experiment.main(config, tmp_path / "resumed")
     assert "resuming after 8 of 12 rounds" in capsys.readouterr().out
     assert rows(tmp_path / "resumed/small") == rows(tmp_path / "straight/small")
+    # Fewer rounds than there are: a report of the first ones, and nothing is lost.
+    config.write_text(CONFIG.replace("rounds = 3", "rounds = 2"), encoding="utf-8")
     experiment.main(config, tmp_path / "resumed")
-    assert "sparse" in capsys.readouterr().out
+    assert "resuming after 8 of 8 rounds" in capsys.readouterr().out
+    first = [
+        float(str(row["test_accuracy"]))
+        for row in rows(tmp_path / "resumed/small")
+        if row["run"] == "dense" and int(str(row["round"])) <= 2
+    ]
+    assert f"{sum(first) / 4:.4f} ± " in (tmp_path / "resumed/small/table.txt").read_text(encoding="utf-8")
     assert len(rows(tmp_path / "resumed/small")) == 12
     page = (Path(__file__).parents[2] / "docs/experiments.md").read_text(encoding="utf-8")
     assert all(f"`{column}`" in page for row in rows(tmp_path / "straight/small") for column in row)
