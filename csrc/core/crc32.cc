@@ -9,11 +9,16 @@
 // remainders of 128 bits that are moved over the bytes between them. Source:
 // Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
 // Instruction", Intel 2009.
+//
+// Threads take a tile each. The checksum of two pieces is that of the first,
+// moved over the second, and that of the second.
 #include "core/crc32.h"
 
 #include <array>
+#include <vector>
 
 #include "core/simd.h"
+#include "core/tiles.h"
 
 #if FEDPLUG_SIMD_X86
 #include <immintrin.h>
@@ -58,6 +63,29 @@ std::uint32_t UpdateBySlicing(std::uint32_t crc, const std::uint8_t* data,
   }
   for (; bytes > 0; --bytes, ++data) {
     crc = (crc >> 8) ^ kTables[0][(crc ^ *data) & 0xff];
+  }
+  return crc;
+}
+
+// Below this a thread takes longer to wake than to work.
+constexpr std::int64_t kSmallestTile = std::int64_t{1} << 19;
+
+// The product modulo the polynomial, both in the mirrored order of bits.
+std::uint32_t Product(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t power = 0x80000000u; power != 0; power >>= 1) {
+    if ((a & power) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
+// What becomes of a checksum when so many bytes follow, beside what they add.
+std::uint32_t MovedOver(std::int64_t bytes, std::uint32_t crc) {
+  std::uint32_t square = 0x00800000u;  // x^8
+  for (; bytes > 0; bytes >>= 1) {
+    if ((bytes & 1) != 0) crc = Product(square, crc);
+    square = Product(square, square);
   }
   return crc;
 }
@@ -137,6 +165,24 @@ std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes) {
   }
 #endif
   return ~UpdateBySlicing(0xffffffffu, data, bytes);
+}
+
+std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes,
+                    Parallel& parallel) {
+  const int tiles = TileCount(bytes, kSmallestTile, parallel);
+  std::vector<std::uint32_t> checksums(static_cast<std::size_t>(tiles));
+  parallel.Run(tiles, [&](int t) {
+    const Range mine = TileOf(bytes, tiles, t);
+    checksums[static_cast<std::size_t>(t)] =
+        Crc32(data + mine.begin, mine.end - mine.begin);
+  });
+  std::uint32_t crc = 0;
+  for (int t = 0; t < tiles; ++t) {
+    const Range mine = TileOf(bytes, tiles, t);
+    crc = MovedOver(mine.end - mine.begin, crc) ^
+          checksums[static_cast<std::size_t>(t)];
+  }
+  return crc;
 }
 
 }  // namespace fedplug

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/parallel.h"
+
 namespace fedplug {
 
 // REQUIRES: bytes >= 0
@@ -12,6 +14,12 @@ namespace fedplug {
 // THREADS:  the caller's only
 // COST:     reads each byte once
 std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes);
+
+// The same number.
+//
+// THREADS: those of `parallel`, for bytes that are worth it
+std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes,
+                    Parallel& parallel);
 
 }  // namespace fedplug
 

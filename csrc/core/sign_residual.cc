@@ -10,6 +10,7 @@
 #include "core/float_bits.h"
 #include "core/float_environment.h"
 #include "core/mean_magnitude.h"
+#include "core/parallel.h"
 #include "core/simd_loops.h"
 #include "core/sum_refusal.h"
 #include "core/value_job.h"
@@ -77,6 +78,7 @@ Status SignResidual(const T* delta, const T* residual_in, T* residual_out,
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const DefaultFloatEnvironment environment;
+  const KeepAwake awake(parallel);
   const T scale = MeanMagnitudeOfSum(delta, residual_in, n, level, parallel);
   if (!IsBelowLargest(scale)) {
     if (Status status =

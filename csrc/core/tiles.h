@@ -24,7 +24,7 @@ inline int TileCount(std::int64_t work, std::int64_t smallest,
       std::clamp<std::int64_t>(useful, 1, std::max(1, parallel.MaxThreads())));
 }
 
-// REQUIRES: 0 <= n < 2^31, 0 <= tile < tiles
+// REQUIRES: 0 <= n, n * tiles < 2^63, 0 <= tile < tiles
 inline Range TileOf(std::int64_t n, int tiles, int tile) {
   return {n * tile / tiles, n * (tile + 1) / tiles};
 }

@@ -133,15 +133,17 @@ void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
 template <typename T>
 bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
                   Parallel& parallel, std::uint8_t* data) {
+  const KeepAwake awake(parallel);
   const ValueLayout& layout = job.layout;
   std::copy_n(layout.header.begin(), layout.header_bytes, data);
   if (!layout.per_block && !EncodeScale(job, values, parallel, data)) {
     return false;
   }
   const std::uint64_t content =
-      layout.at_random ? Crc32(reinterpret_cast<const std::uint8_t*>(values),
-                               job.count * static_cast<std::int64_t>(sizeof(T)))
-                       : 0;
+      layout.at_random
+          ? Crc32(reinterpret_cast<const std::uint8_t*>(values),
+                  job.count * static_cast<std::int64_t>(sizeof(T)), parallel)
+          : 0;
   const Philox philox(seed, content);
   const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
     WideChunk<T> staging;

@@ -2,6 +2,7 @@
 #include "core/crc32.h"
 
 #include "core/reference.h"
+#include "core/thread_pool.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
@@ -22,6 +23,22 @@ TEST(Crc32, EqualsTheReferenceForEveryLengthAndAlignment) {
     Buffer<std::uint8_t> shifted(data, length % 8);
     EXPECT_EQ(Crc32(shifted.data(), static_cast<std::int64_t>(length)),
               reference::Crc32(data));
+  }
+}
+
+TEST(Crc32, IsTheSameNumberOnAnyNumberOfThreads) {
+  Random random(2);
+  std::vector<std::uint8_t> data((std::size_t{3} << 19) + 12345);
+  for (std::uint8_t& byte : data) byte = static_cast<std::uint8_t>(random());
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1} << 20,
+                                 (std::size_t{1} << 20) + 1, data.size()}) {
+    const auto bytes = static_cast<std::int64_t>(size);
+    const std::uint32_t expected = reference::Crc32(
+        {data.begin(), data.begin() + static_cast<std::ptrdiff_t>(size)});
+    for (const int threads : {1, 2, 3, 7}) {
+      ThreadPool pool(threads);
+      EXPECT_EQ(Crc32(data.data(), bytes, pool), expected);
+    }
   }
 }
 
