@@ -14,7 +14,7 @@ import safetensors.numpy
 
 from fedplug.errors import StoreError
 from fedplug.stores.base import Tensors
-from fedplug.stores.rules import check_text
+from fedplug.stores.rules import check_mapping, check_text
 
 __all__ = ["decode", "encode"]
 
@@ -49,8 +49,9 @@ def encode(tensors: Tensors, owner: str) -> bytes:
     """The safetensors document of ``tensors``.
 
     Raises:
-        StoreError: A name is not text or a dtype cannot be stored; the message starts with ``owner``.
+        StoreError: It is no mapping, a name is not text, or a dtype cannot be stored.
     """
+    check_mapping(f"{owner}: a state", "tensor names to arrays", tensors)
     return safetensors.numpy.save(
         {
             _PREFIX + check_text("tensor name", name): _plain(name, value, owner)

@@ -115,6 +115,7 @@ class _MemoryProcess(ProcessState):
         number = rules.check_round(self._process_id, self._round, round_num)
         # Everything that can fail comes before the first assignment.
         text = rules.to_json("metadata", metadata)
+        rules.check_mapping("client_states", "client ids to states", client_states)
         clients = {
             rules.check_text("client id", client): blob.encode(tensors, f"client {client!r}")
             for client, tensors in client_states.items()

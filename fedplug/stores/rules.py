@@ -14,7 +14,7 @@ from typing import Any
 from fedplug import provenance
 from fedplug.errors import StoreError, StoreMismatchError, nearest
 
-__all__ = ["check_round", "check_signature", "check_text", "no_such_process", "to_json"]
+__all__ = ["check_mapping", "check_round", "check_signature", "check_text", "no_such_process", "to_json"]
 
 _SHOWN = 3
 _WIDTH = 60
@@ -30,6 +30,12 @@ def check_text(kind: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise StoreError(f"the {kind} {text!r} is not valid Unicode text: {error.reason}") from error
     return text
+
+
+def check_mapping(what: str, kind: str, value: Any) -> None:
+    """Raises unless ``value`` is a mapping; ``kind`` says from what to what."""
+    if not isinstance(value, Mapping):
+        raise StoreError(f"{what} must be a mapping from {kind}, not a {type(value).__name__}")
 
 
 def to_json(what: str, value: Any) -> str:

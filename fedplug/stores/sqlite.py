@@ -177,6 +177,7 @@ class _SqliteProcess(ProcessState):
         row = self._row()
         number = rules.check_round(self._process_id, row.round, round_num)
         text = rules.to_json("metadata", metadata)
+        rules.check_mapping("client_states", "client ids to states", client_states)
         states = {
             client_owner(rules.check_text("client id", client)): state
             for client, state in client_states.items()

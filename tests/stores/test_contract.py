@@ -46,6 +46,25 @@ def test_a_dtype_that_cannot_be_stored_is_refused_with_its_name_and_nothing_is_c
     assert process.read_clients(["good"])["good"].keys() == {"w"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"client_states": ["a"], "server_state": {}},
+            "client_states must be .* client ids to states, not a list",
+        ),
+        ({"client_states": {"a": np.zeros(1)}, "server_state": {}}, "a state must be .*, not a ndarray"),
+        ({"client_states": {"a": {}}, "server_state": None}, "server.*: a state must be .*, not a NoneType"),
+    ],
+    ids=["clients", "client", "server"],
+)
+def test_what_is_no_state_is_refused_and_nothing_is_committed(process, arguments, message):
+    with pytest.raises(StoreError, match=message):
+        process.commit(0, **arguments)
+    assert process.last_round is None
+    assert process.client_ids() == []
+
+
 @pytest.mark.parametrize("wrong", [3, 4, 6, -1])
 def test_only_the_next_round_may_be_committed(process, round_of, wrong):
     process.commit(4, **round_of(4, ["a"]))
