@@ -59,11 +59,12 @@ fuzz: setup ## The decoders under libFuzzer and the sanitizers, FUZZ_SECONDS eac
 	@test -n "$(FUZZ_CXX)" || { echo "no clang++ found; install Clang, or set FUZZ_CXX to it" >&2; exit 1; }
 	$(RUN) cmake --preset fuzz
 	$(RUN) cmake --build --preset fuzz
-	for target in $(FUZZ_TARGETS); do \
-	  mkdir -p runs/fuzz/$$target && \
-	  build/fuzz/csrc/tests/fuzz/$$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 \
-	    -artifact_prefix=runs/fuzz/ runs/fuzz/$$target csrc/tests/fuzz/corpus/$$target || exit 1; \
-	done
+	$(MAKE) --no-print-directory --jobs $(shell nproc) --output-sync $(FUZZ_TARGETS:%=fuzz-with-%)
+
+fuzz-with-%:
+	mkdir -p runs/fuzz/$*
+	build/fuzz/csrc/tests/fuzz/$* -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 \
+	  -artifact_prefix=runs/fuzz/ runs/fuzz/$* csrc/tests/fuzz/corpus/$*
 
 fuzz-seeds: setup ## The same targets over their seeds, and changes of them, under the sanitizers of any compiler
 	$(RUN) cmake --preset sanitize
