@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -58,6 +60,20 @@ def test_a_changed_or_truncated_buffer_is_refused(data: st.DataObject) -> None:
 def test_a_payload_for_something_else_is_refused(wire_id: str, dtype: str, shape: tuple[int, ...]) -> None:
     buffer = as_tensor(wire.pack(b"body", wire_id, dtype, shape))
     with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another tensor"):
+        framing.unframe(buffer, "topk/1", SPEC)
+
+
+def test_the_last_byte_of_a_header_counts() -> None:
+    buffer = as_tensor(wire.pack(b"body", "topk/2", "float32", ()))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder"):
+        framing.unframe(buffer, "topk/1", tf.TensorSpec([], tf.float32))
+
+
+@pytest.mark.parametrize("length", [3, 5, 2**32 + 4, 2**64 - 1])
+def test_a_length_that_is_not_that_of_the_body_is_refused_though_the_checksum_is_right(length: int) -> None:
+    content = wire.header("topk/1", "float32", (3, 5)) + length.to_bytes(8, "little") + b"body"
+    buffer = as_tensor(content + zlib.crc32(content).to_bytes(4, "little"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="length"):
         framing.unframe(buffer, "topk/1", SPEC)
 
 

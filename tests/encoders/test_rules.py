@@ -35,6 +35,22 @@ def test_rules_look_at_size_and_dtype_too():
     assert Rules(rules).assign(SPECS) == [fedplug.encoder(text) for text in expected]
 
 
+@pytest.mark.parametrize(
+    ("rule", "applies"),
+    [
+        ({"min_elements": 800}, True),
+        ({"min_elements": 801}, False),
+        ({"max_elements": 800}, True),
+        ({"max_elements": 799}, False),
+        ({"match": "dense/k[ef]rnel"}, True),
+        ({"match": "Dense/kernel"}, False),
+    ],
+    ids=str,
+)
+def test_limits_are_included_and_capital_letters_differ(rule, applies):
+    assert Rule("topk(0.1)", **rule).applies_to(SPECS[1]) is applies
+
+
 def test_a_tensor_without_a_rule_goes_as_it_is():
     assert Rules({"dense/kernel": "topk(0.1)"}).assign(SPECS)[0] == Identity()
 

@@ -127,7 +127,7 @@ def test_encoders_that_come_closer_are_taken_and_do(encoder) -> None:
 
 def test_a_model_with_a_nan_is_not_broadcast(parts) -> None:
     broken = {**model(0), "w": np.full(200, np.nan, np.float32)}
-    with pytest.raises(ComputationError, match="holds a NaN"):
+    with pytest.raises(ComputationError, match="the model to be broadcast holds a NaN"):
         parts.publish(broken, parts.init())
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
+import fedplug
+from fedplug.aggregators import Mean
 from fedplug.encoders import Identity, TopK
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.process import build_aggregation_factory
+from fedplug.process.encoded_aggregation import build_encoded_aggregation, model_encoder
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 WEIGHT = tff.TensorType(np.float32)
@@ -51,6 +55,39 @@ def test_the_result_is_the_weighted_mean() -> None:
     again = process.next(output.state, values, [0.0, 1.0])
     np.testing.assert_array_equal(again.result, [3, 8])
     assert again.measurements["payloads"] == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_client_with_a_value_or_a_weight_that_is_not_finite_sends_nothing_and_is_counted(bad) -> None:
+    process = build_aggregation_factory(Identity()).create(tff.TensorType(np.float32, [2]), WEIGHT)
+    values = [np.array([1, 2], np.float32), np.array([3, bad], np.float32), np.array([5, 6], np.float32)]
+    output = process.next(process.initialize(), values, [1.0, 1.0, bad])
+    np.testing.assert_array_equal(output.result, [1, 2])
+    assert output.measurements["payloads"] == 1
+    assert output.measurements["nonfinite_updates"] == 2
+    assert output.measurements["clients"] == 3
+
+
+def test_merged_accumulators_are_those_of_all_clients() -> None:
+    """Runtimes that cut a round into slices merge; the one of these tests does not."""
+    value_type = tff.TensorType(np.float32, [2])
+    budget = fedplug.get_encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports what its error is made of
+    encoder = model_encoder(budget, value_type, min_size=0)
+    parts = build_encoded_aggregation(value_type, encoder, Mean(), "reference")
+    instructions = parts.instruct(parts.init_server())
+
+    def accumulated(clients):
+        total = parts.zero()
+        for value, weight in clients:
+            sent = parts.encode(np.array(value, np.float32), weight, parts.init_client(), instructions)
+            total = parts.accumulate(total, sent["message"])
+        return total
+
+    left, right = [([127, 0], 1.0), ([0, 127], 2.0)], [([127, 127], 1.0), ([np.nan, 0], 1.0)]
+    merged, together = parts.merge(accumulated(left), accumulated(right)), accumulated([*left, *right])
+    tf.nest.map_structure(np.testing.assert_array_equal, merged, together)
+    assert together["report"]["squared_norm"] == 4 * 127**2
+    assert (together["clients"], together["payloads"], together["nonfinite_updates"]) == (4, 3, 1)
 
 
 def test_an_encoder_with_client_state_is_refused_with_the_way_out() -> None:

@@ -81,7 +81,7 @@ def test_the_learning_rate_is_that_of_the_other_optimizer(sgd):
     }
 
 
-@pytest.mark.parametrize("strength", [-0.1, float("nan"), True, "0.1"])
+@pytest.mark.parametrize("strength", [-0.1, float("nan"), float("inf"), True, "0.1"])
 def test_a_strength_that_is_none_is_refused(model_fn, sgd, strength):
     with pytest.raises(ConfigError, match="proximal_strength is"):
         build_weighted_fed_avg(model_fn, sgd, proximal_strength=strength)

@@ -90,6 +90,7 @@ def test_another_signature_is_refused_naming_what_differs_and_what_to_do(store, 
     assert "encoder.fraction is 0.01 in the store and absent here" in message
     assert "model[0][1][1] is 2 in the store and 3 here" in message
     assert "another process id" in message
+    assert "..." not in message
     assert "\n" not in message
 
 
@@ -104,6 +105,7 @@ def test_only_the_first_differences_of_a_signature_are_shown(store):
     with pytest.raises(StoreMismatchError) as caught:
         store.open_process("p", {})
     assert len(str(caught.value)) < 700
+    assert "; ...; " in str(caught.value)
 
 
 def test_long_values_of_a_signature_are_shown_where_they_differ(store):

@@ -2,6 +2,7 @@
 
 import random
 import re
+import sqlite3
 
 import numpy as np
 import pytest
@@ -148,6 +149,16 @@ def test_an_index_that_is_no_sqlite_file_is_an_error_and_is_left_alone(folder, c
         SqliteStore(folder)
     assert index.read_bytes() == content
     assert len(list((folder / "segments").iterdir())) == 1
+
+
+def test_a_damaged_row_is_noticed_before_a_segment_that_it_named_is_taken_for_garbage(folder, segment):
+    database = sqlite3.connect(folder / "index.sqlite3")
+    database.execute("UPDATE blobs SET segment = 7")
+    database.commit()
+    database.close()
+    with pytest.raises(CorruptStoreError, match="fails its checksum"):
+        SqliteStore(folder)
+    assert segment.exists()
 
 
 def test_an_index_that_was_emptied_does_not_make_the_segments_garbage(folder, segment):

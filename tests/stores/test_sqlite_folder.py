@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedplug.errors import StoreError, StoreMismatchError
+from fedplug.stores import segment
 from fedplug.stores.sqlite import SqliteStore
 
 
@@ -41,7 +42,9 @@ def test_a_store_may_be_copied_and_moved_while_closed(folder, tmp_path):
     shutil.copytree(tmp_path / "elsewhere", folder)
     for place in [folder, tmp_path / "elsewhere"]:
         with SqliteStore(place) as store:
-            store.open_process("p", {"fraction": 0.01}).verify()
+            process = store.open_process("p", {"fraction": 0.01})
+            process.verify()
+            assert process.client_ids() == ["a", "b"]
 
 
 def test_no_id_is_part_of_a_file_name(tmp_path, round_of):
@@ -103,12 +106,31 @@ def test_an_sqlite_file_of_something_else_is_no_index_and_stays_as_it_is(tmp_pat
     assert index.read_bytes() == before
 
 
-def test_a_store_of_a_newer_format_names_both_versions(folder):
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_store_of_another_format_names_both_versions(folder, version):
     database = sqlite3.connect(folder / "index.sqlite3")
-    database.execute("PRAGMA user_version = 2")
+    database.execute(f"PRAGMA user_version = {version}")
     database.close()
-    with pytest.raises(StoreError, match="format version 2, and this release of fedplug reads version 1"):
+    with pytest.raises(StoreError, match=f"format version {version}, and this release .* reads version 1"):
         SqliteStore(folder)
+
+
+def test_a_store_that_could_not_be_opened_is_not_in_use(folder):
+    (folder / "segments").rename(folder / "aside")
+    (folder / "segments").write_text("in the way")
+    with pytest.raises(StoreError, match="segments cannot be used") as caught:
+        SqliteStore(folder)
+    (folder / "segments").unlink()
+    (folder / "aside").rename(folder / "segments")
+    SqliteStore(folder).close()
+    assert caught.value  # its traceback keeps the first try alive until here
+
+
+def test_the_folder_of_a_new_store_is_on_the_disk_before_anything_is_kept(tmp_path, monkeypatch):
+    synced, sync = [], segment.sync_folder
+    monkeypatch.setattr("fedplug.stores.sqlite.sync_folder", lambda path: (synced.append(path), sync(path)))
+    SqliteStore(tmp_path / "s").close()
+    assert synced == [tmp_path, tmp_path / "s"]
 
 
 def test_a_folder_without_permission_is_one_clear_error(tmp_path):
@@ -161,6 +183,19 @@ def test_segments_never_take_more_than_twice_what_is_alive(tmp_path):
     assert {client: state["w"].tolist() for client, state in found.items()} == {
         client: [number] * sizes[client] for client, number in expected.items()
     }
+
+
+def test_a_segment_of_which_half_is_alive_is_left_where_it_is(tmp_path, round_of):
+    """So that every byte freed costs at most one byte copied."""
+    clients = ["a", "b", "c", "d", "e"]
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        process.commit(0, **round_of(0, clients, size=1))  # six blobs, mostly padding
+        first = tmp_path / "s/segments/0000000001.segment"
+        process.commit(1, **round_of(1, ["a", "b"], size=1))
+        assert first.exists()
+        process.commit(2, **round_of(2, ["c"], size=1))
+        assert not first.exists()
 
 
 def test_no_file_of_the_store_is_open_after_closing(tmp_path, round_of):

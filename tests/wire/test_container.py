@@ -97,6 +97,13 @@ def test_a_later_version_is_refused_by_name() -> None:
         wire.unpack(bytes(packed))
 
 
+def test_the_limits_of_the_format_are_within_it() -> None:
+    shape = (2**32 - 1,) * 32
+    packed = wire.pack(b"", "x" * 64, "float32", shape)
+    assert packed.startswith(wire.header("x" * 64, "float32", shape))
+    assert wire.unpack(packed).shape == shape
+
+
 @pytest.mark.parametrize(
     ("wire_id", "dtype", "shape", "message"),
     [
