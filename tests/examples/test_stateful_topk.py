@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def results(load_example):
-    return load_example("stateful_topk").compare(rounds=40, clients=8, clients_per_round=4, seed=1)
+    return load_example("stateful_topk").compare(rounds=30, clients=8, clients_per_round=4, seed=1)
 
 
 def test_without_a_residual_what_all_clients_agree_about_is_never_learned(results) -> None:

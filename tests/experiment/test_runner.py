@@ -7,6 +7,7 @@ import errno
 import importlib.util
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import fedplug
 from fedplug import experiment
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError, UnknownNameError
 from fedplug.experiment import runner
-from fedplug.experiment.config import RunConfig
+from fedplug.experiment.config import ExperimentConfig, RunConfig
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.stores import open_store
@@ -54,8 +55,22 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
 
 
+@pytest.fixture
+def build_again(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes experiments that differ in nothing share their processes, until it is called."""
+    build, built = runner._process, {}
+
+    def process(config: ExperimentConfig, run: RunConfig) -> object:
+        if run.name not in built:
+            built[run.name] = build(config, run)
+        return built[run.name]
+
+    monkeypatch.setattr(runner, "_process", process)
+    return built.clear
+
+
 def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
-    config, tmp_path, monkeypatch, capsys
+    config, tmp_path, monkeypatch, capsys, build_again
 ) -> None:
     experiment.main(config, tmp_path / "straight")
     append = MetricsLog.append
@@ -69,6 +84,7 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
         patch.setattr(MetricsLog, "append", interrupted)
         with pytest.raises(KeyboardInterrupt):
             experiment.main(config, tmp_path / "resumed")
+    build_again()
     experiment.main(config, tmp_path / "resumed")
     assert "resuming after 8 of 12 rounds" in capsys.readouterr().out
     assert rows(tmp_path / "resumed/small") == rows(tmp_path / "straight/small")
