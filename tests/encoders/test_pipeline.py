@@ -157,6 +157,15 @@ def test_stages_that_cannot_be_read_are_refused():
         Pipeline([{"name": "tpok"}])
 
 
+def test_a_quantizer_takes_the_bound_from_what_a_sparsifier_promises_and_brings_its_seed():
+    sparsifier, pipeline = (
+        fedplug.encoder(f"topk(0.1, error_feedback=False){quantizer}").capabilities
+        for quantizer in ("", " | qsgd(8)")
+    )
+    assert (sparsifier.bounded_sensitivity, pipeline.bounded_sensitivity) == (True, False)
+    assert (sparsifier.needs_seed, pipeline.needs_seed) == (False, True)
+
+
 def test_a_stage_whose_wire_id_is_too_long_for_a_pipeline_is_refused():
     class Verbose(Sign):
         wire_id = "sign-with-a-wire-id-that-does-not-leave-room-for-the-others/1"

@@ -17,6 +17,7 @@ NESTED = tff.to_type(collections.OrderedDict([("b", F), ("a", [F, ()]), ("c", (F
 
 def test_the_order_is_that_of_the_type_and_not_of_the_names() -> None:
     assert structures.paths(NESTED) == ["b", "a/0", "c/0", "c/1"]
+    assert structures.paths(tff.to_type(collections.OrderedDict(outer=NESTED)))[0] == "outer/b"
 
 
 def test_a_value_comes_back_with_its_containers() -> None:

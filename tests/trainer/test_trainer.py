@@ -61,7 +61,8 @@ def test_sampling_depends_on_seed_and_round_only(process, client_data) -> None:
     rounds = range(1, 20)
     assert [one.sample(r) for r in rounds] == [same.sample(r) for r in rounds]
     assert [one.sample(r) for r in rounds] != [other.sample(r) for r in rounds]
-    assert all(len(set(one.sample(r))) == 3 for r in rounds)
+    assert all(len(one.sample(r)) == 3 for r in rounds)
+    assert all(one.sample(r) == sorted(set(one.sample(r))) for r in rounds)
     assert {name for r in rounds for name in one.sample(r)} == set(client_data)
 
 
