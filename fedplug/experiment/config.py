@@ -130,6 +130,7 @@ class ExperimentConfig:
         clients_per_round: Sampled without replacement.
         seed: Of everything: split, initial weights, sampling, shuffling.
         repeats: How often every run is made, with the seeds ``seed``, ``seed + 1`` and so on.
+        target_accuracy: The report has the rounds and the bytes that every run needs to reach it; 0 for none.
         runtime: ``"inprocess"`` or ``"native"``.
         store: Scheme of the client-state store, for instance ``"sqlite"``.
         runs: At least one.
@@ -140,6 +141,7 @@ class ExperimentConfig:
     clients_per_round: int = 10
     seed: int = 0
     repeats: int = 1
+    target_accuracy: float = 0.0
     runtime: str = "inprocess"
     store: str = "sqlite"
     data: DataConfig = field(default_factory=DataConfig)
@@ -160,6 +162,7 @@ class ExperimentConfig:
         )
         _check(self.seed >= 0, "seed", self.seed, "at least 0")
         _check(self.repeats >= 1, "repeats", self.repeats, "at least 1")
+        _check(0 <= self.target_accuracy <= 1, "target_accuracy", self.target_accuracy, "between 0 and 1")
         if not self.runs:
             raise ConfigError("there is no [[runs]]; write one for each run to compare")
         names = [run.name for run in self.runs]

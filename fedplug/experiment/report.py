@@ -1,4 +1,4 @@
-"""What an experiment shows at its end: a table and a plot, from the rows of the metrics log.
+"""What an experiment shows at its end: tables and a plot, from the rows of the metrics log.
 
 Must not import TensorFlow; matplotlib only when the plot is drawn.
 """
@@ -16,10 +16,20 @@ import numpy as np
 
 from fedplug.errors import ConfigError
 
-__all__ = ["FINAL_ROUNDS", "Summary", "plot", "require_matplotlib", "summarize", "table"]
+__all__ = [
+    "FINAL_ROUNDS",
+    "Reached",
+    "Summary",
+    "plot",
+    "reach",
+    "require_matplotlib",
+    "summarize",
+    "table",
+    "target_table",
+]
 
 FINAL_ROUNDS = 10
-"""The accuracy in the table is the mean over this many last rounds: one round's is noisy."""
+"""The accuracy in the tables is the mean over this many last rounds: one round's is noisy."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -97,6 +107,75 @@ def table(summaries: Sequence[Summary]) -> str:
         )
         for s in summaries
     ]
+    return _aligned(heads, units, cells)
+
+
+class Reached(NamedTuple):
+    """What a run needed to reach an accuracy; one number for each of the seeds that did.
+
+    Attributes:
+        name: Of the run.
+        seeds: How many the run was made with.
+        rounds: The first after which the mean accuracy of the last rounds was high enough.
+        uplink: Bytes that all clients together had sent by then.
+        downlink: Bytes that all clients together had received by then.
+    """
+
+    name: str
+    seeds: int
+    rounds: tuple[int, ...]
+    uplink: tuple[int, ...]
+    downlink: tuple[int, ...]
+
+
+def reach(name: str, repeats: Sequence[Rows], target: float) -> Reached:
+    """Finds the round in which a run reached the accuracy ``target``, for each of the seeds.
+
+    The comparison of McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
+    Data" (2017). They take the best round so far; here it is the mean of the last ones, since one lucky round
+    can come long before its accuracy is held.
+
+    Args:
+        name: Of the run.
+        repeats: Its rows with each of the seeds.
+        target: Test accuracy, between 0 and 1.
+    """
+    until = []
+    for rows in repeats:
+        accuracy = _running_mean(np.array([row["test_accuracy"] for row in rows]))
+        there = np.flatnonzero(accuracy > target - 1e-9)  # a mean of equal numbers can be a bit below them
+        if len(there):
+            until.append(rows[: there[0] + 1])
+    return Reached(
+        name=name,
+        seeds=len(repeats),
+        rounds=tuple(len(rows) for rows in until),
+        uplink=tuple(sum(row["uplink_bytes"] for row in rows) for rows in until),
+        downlink=tuple(sum(row["downlink_bytes"] for row in rows) for rows in until),
+    )
+
+
+def target_table(target: float, runs: Sequence[Reached]) -> str:
+    """What each run needed to reach the accuracy ``target``, as aligned text."""
+    heads = ("run", "rounds to", "uplink bytes", "downlink bytes")
+    units = ("", f"accuracy {target:g}", "all clients", "all clients")
+
+    def cells(run: Reached) -> tuple[str, ...]:
+        if not run.rounds:
+            return run.name, "not reached", "", ""
+        some = f", {len(run.rounds)} of {run.seeds} seeds" if len(run.rounds) < run.seeds else ""
+        return run.name, _of_seeds(run.rounds) + some, _of_seeds(run.uplink), _of_seeds(run.downlink)
+
+    return _aligned(heads, units, [cells(run) for run in runs])
+
+
+def _of_seeds(values: Sequence[int]) -> str:
+    deviation = f" ± {np.std(values, ddof=1):,.0f}" if len(values) > 1 else ""
+    return f"{np.mean(values):,.0f}{deviation}"
+
+
+def _aligned(heads: Sequence[str], units: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Columns under two lines of heads; the first flush left, the others, numbers, right."""
     widths = [max(len(row[i]) for row in [heads, units, *cells]) for i in range(len(heads))]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
 
@@ -119,13 +198,14 @@ def require_matplotlib() -> None:
         raise ConfigError("the plot needs matplotlib; install it with: pip install matplotlib")
 
 
-def plot(runs: Mapping[str, Sequence[Rows]], path: Path) -> None:
+def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) -> None:
     """Draws test accuracy against the bytes all clients have sent so far, on a logarithmic axis.
 
     Args:
         runs: By name the rows with each of the seeds. A run has one bold line, the mean of rounds and seeds;
             thin ones are single rounds or, of several seeds, each seed's mean of rounds.
         path: Of the picture, a PNG.
+        target: An accuracy that gets a thin line; 0 for none.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -142,6 +222,8 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path) -> None:
         axes.plot(sent.T, (smooth if several else accuracy).T, color=color, alpha=0.25, linewidth=1)
         x, y = sent.mean(axis=0), smooth.mean(axis=0)
         axes.plot(x, y, color=color, linestyle=style, linewidth=2, label=name)
+    if target:
+        axes.axhline(target, color="0.3", linestyle=":", linewidth=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("uplink, all clients together (MB, logarithmic)")

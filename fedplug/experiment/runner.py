@@ -32,8 +32,8 @@ from fedplug.trainer import Trainer
 
 __all__ = ["run_experiment"]
 
-_MAY_GROW = ("rounds", "repeats")
-"""The settings of a folder that may change."""
+_MAY_CHANGE = ("rounds", "repeats", "target_accuracy")
+"""The settings of a folder that no finished round depends on."""
 
 
 class _Training(NamedTuple):
@@ -91,11 +91,15 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     rows = {
         run.name: [log.rows(run.name, seed)[: config.rounds] for seed in config.seeds] for run in config.runs
     }
-    summaries = [report.summarize(name, rows[name], processes[name].dense_bytes) for name in rows]
-    table = report.table(summaries)
-    write_whole(folder / "table.txt", table + "\n")
-    report.plot(rows, folder / "accuracy.png")
-    print(f"\n{table}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
+    target = config.target_accuracy
+    tables = report.table([report.summarize(name, rows[name], processes[name].dense_bytes) for name in rows])
+    if target:
+        tables += "\n\n" + report.target_table(
+            target, [report.reach(name, rows[name], target) for name in rows]
+        )
+    write_whole(folder / "table.txt", tables + "\n")
+    report.plot(rows, folder / "accuracy.png", target)
+    print(f"\n{tables}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
 
 
 def _train(config: ExperimentConfig, trainings: Sequence[_Training], log: MetricsLog) -> None:
@@ -201,7 +205,7 @@ def _store_url(scheme: str, folder: Path) -> str:
 
 
 def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
-    """Raises when the folder holds another experiment; it may have fewer rounds or repeats."""
+    """Raises when the folder holds another experiment."""
     wanted = config.as_dict()
     path = folder / "config.json"
     try:
@@ -217,7 +221,7 @@ def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
     differing = sorted(
         key
         for key in wanted.keys() | found.keys()
-        if key not in found or (key not in _MAY_GROW and wanted.get(key) != found[key])
+        if key not in _MAY_CHANGE and wanted.get(key) != found.get(key)
     )
     if differing:
         raise ConfigError(

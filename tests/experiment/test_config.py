@@ -48,6 +48,10 @@ def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
         ("name = 'x'", "lacks the key 'rounds'"),
         ("name = 'x'\nrounds = 3", r"there is no \[\[runs\]\]"),
         (GOOD.replace("rounds = 2", "rounds = 2\nrepeats = 0"), "repeats is 0; it must be at least 1"),
+        (
+            GOOD.replace("rounds = 2", "rounds = 2\ntarget_accuracy = 90"),
+            "target_accuracy is 90.0; it must be between 0 and 1",
+        ),
         (GOOD.replace("rounds = 2", "rounds = 0"), "rounds is 0; it must be at least 1"),
         (GOOD.replace("rounds = 2", "rounds = 2.5"), "rounds is 2.5; it must be a whole number"),
         (GOOD.replace("rounds = 2", "rounds = true"), "rounds is True; it must be a whole number"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.axes import Axes
 
 from fedplug.experiment import report
@@ -53,10 +56,65 @@ def test_the_table_says_how_far_the_seeds_differ() -> None:
     assert "0.5000 ± 0.3536" in report.table([report.summarize("a", repeats, 1000)])
 
 
+def rows_with(accuracies: list[float]) -> list[dict[str, object]]:
+    return [
+        {**row, "round": i, "test_accuracy": accuracy}
+        for i, (row, accuracy) in enumerate(zip(ROWS, accuracies, strict=False), start=1)
+    ]
+
+
+def test_a_target_is_not_reached_by_one_lucky_round() -> None:
+    lucky = [*[0.5] * 9, 1.0, *[0.5] * 5]  # the mean of ten rounds is at most 0.55
+    assert report.reach("a", [rows_with(lucky)], 0.6).rounds == ()
+    assert report.reach("a", [rows_with(lucky)], 0.55).rounds == (10,)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 10), min_size=1, max_size=15), min_size=1, max_size=3),
+    st.integers(1, 10),
+)
+def test_what_was_sent_until_then_is_counted_for_every_seed_that_gets_there(tenths, target) -> None:
+    repeats = [rows_with([tenth / 10 for tenth in of_seed]) for of_seed in tenths]
+    expected = []
+    for of_seed in tenths:
+        for n in range(1, len(of_seed) + 1):
+            last = of_seed[max(0, n - report.FINAL_ROUNDS) : n]
+            if sum(last) >= target * len(last):  # in whole numbers, where nothing is rounded
+                expected.append(n)
+                break
+    assert report.reach("a", repeats, target / 10) == report.Reached(
+        "a",
+        seeds=len(tenths),
+        rounds=tuple(expected),
+        uplink=tuple(200 * n for n in expected),
+        downlink=tuple(6000 * n for n in expected),
+    )
+
+
+def test_the_table_of_a_target_says_which_runs_and_how_many_seeds_reach_it() -> None:
+    lines = report.target_table(
+        0.85,
+        [
+            report.Reached("one seed", 1, (7,), (1400,), (42000,)),
+            report.Reached("all", 2, (7, 9), (1400, 1800), (42000, 54000)),
+            report.Reached("some", 3, (7, 9), (1400, 1800), (42000, 54000)),
+            report.Reached("none", 3, (), (), ()),
+        ],
+    ).splitlines()
+    assert lines[1].split() == ["accuracy", "0.85", "all", "clients", "all", "clients"]
+    assert [re.split(r"  +", line) for line in lines[3:]] == [
+        ["one seed", "7", "1,400", "42,000"],
+        ["all", "8 ± 1", "1,600 ± 283", "48,000 ± 8,485"],
+        ["some", "8 ± 1, 2 of 3 seeds", "1,600 ± 283", "48,000 ± 8,485"],
+        ["none", "not reached"],
+    ]
+
+
 def test_the_plot_has_a_line_of_its_own_for_every_run(tmp_path, monkeypatch) -> None:
     drawn = []
     monkeypatch.setattr(Axes, "legend", lambda axes, **_: drawn.extend(axes.get_lines()))
-    report.plot({f"run {i}": [ROWS, ROWS[:-1]] for i in range(20)}, tmp_path / "plot.png")
+    report.plot({f"run {i}": [ROWS, ROWS[:-1]] for i in range(20)}, tmp_path / "plot.png", target=0.9)
+    assert drawn.pop().get_ydata() == [0.9, 0.9]
     bold = [line for line in drawn if not line.get_label().startswith("_")]
     assert [len(line.get_xdata()) for line in drawn] == [len(ROWS) - 1] * 3 * 20
     assert len({(line.get_color(), line.get_linestyle()) for line in bold}) == 20

@@ -7,6 +7,7 @@ import errno
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,9 +90,10 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     assert "resuming after 8 of 12 rounds" in capsys.readouterr().out
     assert rows(tmp_path / "resumed/small") == rows(tmp_path / "straight/small")
     # Fewer rounds than there are: a report of the first ones, and nothing is lost.
-    config.write_text(CONFIG.replace("rounds = 3", "rounds = 2"), encoding="utf-8")
+    config.write_text(CONFIG.replace("rounds = 3", "rounds = 2\ntarget_accuracy = 1"), encoding="utf-8")
     experiment.main(config, tmp_path / "resumed")
-    assert "resuming after 8 of 8 rounds" in capsys.readouterr().out
+    assert "resuming after 8 of 8 rounds" in (printed := capsys.readouterr().out)
+    assert re.search(r"rounds to .*\n +accuracy 1 .*\n-+\ndense +not reached\nsparse +not reached\n", printed)
     first = [
         float(str(row["test_accuracy"]))
         for row in rows(tmp_path / "resumed/small")
@@ -155,6 +157,20 @@ def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -
     config.write_text(CONFIG.replace("clients_per_round = 3", "clients_per_round = 2"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"other settings \(clients_per_round\)"):
         experiment.main(config, tmp_path / "runs")
+
+
+def test_a_folder_from_before_a_key_that_only_reports_is_gone_on_with(config, tmp_path) -> None:
+    folder = tmp_path / "runs/small"
+    runner._claim(folder, experiment.config.load_config(config))
+    found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    del found["target_accuracy"]
+    (folder / "config.json").write_text(json.dumps(found), encoding="utf-8")
+    config.write_text("target_accuracy = 0.9\n" + CONFIG, encoding="utf-8")
+    runner._check_is_of(folder, experiment.config.load_config(config))
+    del found["seed"]
+    (folder / "config.json").write_text(json.dumps(found), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"other settings \(seed\)"):
+        runner._check_is_of(folder, experiment.config.load_config(config))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "\xff"])
