@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
@@ -134,6 +135,22 @@ def test_states_stay_in_the_cluster_until_they_are_read(on_ray, assert_same_bits
     assert_same_bits([state.read() for state in states], expected[2])
     with fedplug.use_runtime("inprocess"):
         assert round_of([*range(10)], [state.read() for state in states])[1] == 10
+
+
+def test_programs_leave_the_cluster_with_their_computation(on_ray):
+    from fedplug.runtime.ray.worker import Shared
+
+    def shared():
+        gc.collect()
+        return sum(type(kept) is Shared for kept in gc.get_objects())
+
+    on_ray()
+    before = shared()
+    total = tff.federated_computation(tff.federated_sum, tff.FederatedType(I32, tff.CLIENTS))
+    assert total([1, 2]) == 3
+    assert shared() > before
+    del total
+    assert shared() == before
 
 
 def test_a_value_that_is_lost_with_its_machine_says_whose_it_was(monkeypatch):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import ray
 import tensorflow_federated as tff
@@ -41,6 +42,13 @@ class _Kept:
         return ClientHandle(self.task.others[self.position], self.type_signature, self.client)
 
 
+class _Programs(NamedTuple):
+    """A stage's `run` and `merge` in the cluster."""
+
+    run: Shared
+    merge: Shared
+
+
 class _ClientsLostError(Exception):
     """Slices (their numbers) were lost after some of their values had been used."""
 
@@ -62,7 +70,7 @@ class Cluster:
         self.workers = workers
         self._clients_per_slice = clients_per_slice
         self._skip_lost = skip_lost
-        self._programs: dict[bytes, Shared] = {}
+        self._programs: WeakKeyDictionary[Stage, _Programs] = WeakKeyDictionary()
 
     def run(self, staged: Staged, argument: Any, round_: Round) -> Any:
         """Runs a computation; values that differ from client to client come as `ClientValues`.
@@ -109,7 +117,7 @@ class Cluster:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
         given = tuple(to_portable(names[name], kind) for name, kind in stage.inputs)
         inputs = _share(given)
-        program = self._program(stage.run)
+        program = self._shared(stage).run
         tasks: dict[int, Task] = {}
         for number, clients in slices.items():
             values = [[names[name][client] for client in clients] for name, _ in stage.clients]
@@ -175,7 +183,7 @@ class Cluster:
         """Returns the tasks that merge the accumulators, the last one into one."""
         if not stage.accumulators:
             return []
-        program = self._program(stage.merge)
+        program = self._shared(stage).merge
 
         def merge(needs: list[Task]) -> Task:
             def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
@@ -205,10 +213,11 @@ class Cluster:
                     ) from error
                 self.workers.run([task], _check(round_))
 
-    def _program(self, serialized: bytes) -> Shared:
-        if serialized not in self._programs:
-            self._programs[serialized] = _share(serialized)
-        return self._programs[serialized]
+    def _shared(self, stage: Stage) -> _Programs:
+        """The stage's programs; they leave the cluster with the computation that the stage is cut from."""
+        if stage not in self._programs:
+            self._programs[stage] = _Programs(_share(stage.run), _share(stage.merge))
+        return self._programs[stage]
 
 
 def _share(value: Any) -> Shared:

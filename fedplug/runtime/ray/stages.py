@@ -47,9 +47,9 @@ class DriverStep:
     plan: Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stage:
-    """What is done for every slice.
+    """What is done for every slice; equal to itself only.
 
     Attributes:
         inputs: The names, with types, of the driver's values it takes; the same for every slice.

@@ -32,6 +32,9 @@ __all__ = ["Fetched", "Shared", "Slice", "Worker"]
 # The driver's values of so many stages are kept; a stage that comes back to older ones reads them again.
 _KEPT_INPUTS = 2
 
+# Likewise the programs used last: a training process has about ten, of which two run in every round.
+_KEPT_PROGRAMS = 32
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -151,17 +154,21 @@ class Worker:
                 self._running[task].cancellation.cancel()
 
     def _program(self, program: Shared) -> tuple[Any, tff.FunctionType]:
-        if program.name not in self._programs:
-            serialized = ray.get(program.reference[0])
-            if b"Fedplug>" in serialized:
-                from fedplug.ops import _loader
+        known = self._programs.pop(program.name, None) or self._planned(program)
+        self._programs[program.name] = known  # the last is the one used last
+        while len(self._programs) > _KEPT_PROGRAMS:
+            del self._programs[next(iter(self._programs))]
+        return known
 
-                _loader.library()
-            proto = computation_pb2.Computation.FromString(serialized)
-            block = tff.framework.ComputationBuildingBlock.from_proto(proto)
-            function = plan(block).run({}, Round("", 0, self._pool))
-            self._programs[program.name] = function, block.type_signature
-        return self._programs[program.name]
+    def _planned(self, program: Shared) -> tuple[Any, tff.FunctionType]:
+        serialized = ray.get(program.reference[0])
+        if b"Fedplug>" in serialized:
+            from fedplug.ops import _loader
+
+            _loader.library()
+        proto = computation_pb2.Computation.FromString(serialized)
+        block = tff.framework.ComputationBuildingBlock.from_proto(proto)
+        return plan(block).run({}, Round("", 0, self._pool)), block.type_signature
 
     def _given(self, inputs: Shared, kinds: list[tff.Type]) -> tuple[Any, ...]:
         if inputs.name not in self._inputs:
