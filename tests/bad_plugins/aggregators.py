@@ -110,6 +110,8 @@ class EagerOnly(Quiet):
 class ClippedMean(Mean):
     """Shortens every update to a norm of 1, and is not linear any more."""
 
+    longest = 1.0
+
     @property
     def capabilities(self):
         return Capabilities(secure_aggregation_safe=True, linear=True, bounded_sensitivity=True)
@@ -117,7 +119,7 @@ class ClippedMean(Mean):
     def accumulate(self, accumulator, update, weight):
         decoded = update.decode()
         squares = [tf.reduce_sum(tf.square(tf.cast(x, tf.float64))) for x in decoded]
-        factor = 1 / tf.maximum(1.0, tf.cast(tf.sqrt(tf.add_n(squares)), tf.float32))
+        factor = self.longest / tf.maximum(self.longest, tf.cast(tf.sqrt(tf.add_n(squares)), tf.float32))
         sums = tuple(
             s + x * tf.cast(weight * factor, x.dtype)
             for s, x in zip(accumulator["sums"], decoded, strict=True)
@@ -131,6 +133,12 @@ class Clipped(ClippedMean):
     @property
     def capabilities(self):
         return Capabilities(bounded_sensitivity=True)
+
+
+class ClippedFarOut(Clipped):
+    """Without a flaw: the bound is above what updates usually have."""
+
+    longest = 1e5
 
 
 class ClaimsItsMeanIsUnbiased(Clipped):
@@ -160,7 +168,7 @@ class ClaimsToBound(Mean):
         return Capabilities(bounded_sensitivity=True)
 
 
-GOOD = [Mean, Clipped]
+GOOD = [Mean, Clipped, ClippedFarOut]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
