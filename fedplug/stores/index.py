@@ -108,8 +108,8 @@ class Index:
     def transaction(self) -> Iterator[None]:
         """What is written within is on the disk when the block ends, or undone when it raises."""
         with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
             try:
+                self._db.execute("BEGIN IMMEDIATE")  # within: an interrupt may come when it has begun
                 yield
                 self._db.execute("COMMIT")
             except BaseException:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -65,15 +65,21 @@ class MemoryStore(StateStore):
         return self._processes
 
 
+class _Round(NamedTuple):
+    """What is kept as of a round; ``metadata`` is a JSON text."""
+
+    number: int | None
+    metadata: str
+    clients: Mapping[str, bytes]
+    server: bytes | None
+
+
 class _MemoryProcess(ProcessState):
     def __init__(self, store: MemoryStore, process_id: str, signature: str) -> None:
         self.signature_text = signature
         self._store = store
         self._process_id = process_id
-        self._round: int | None = None
-        self._metadata = "null"
-        self._clients: dict[str, bytes] = {}
-        self._server: bytes | None = None
+        self._last = _Round(None, "null", {}, None)
 
     @property
     def signature(self) -> Any:
@@ -82,26 +88,23 @@ class _MemoryProcess(ProcessState):
 
     @property
     def last_round(self) -> int | None:
-        self._store._opened()
-        return self._round
+        return self._kept().number
 
     @property
     def metadata(self) -> Any:
-        self._store._opened()
-        return json.loads(self._metadata)
+        return json.loads(self._kept().metadata)
 
     def client_ids(self) -> list[str]:
-        self._store._opened()
-        return sorted(self._clients)
+        return sorted(self._kept().clients)
 
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        self._store._opened()
+        clients = self._kept().clients
         asked = [rules.check_text("client id", client) for client in client_ids]
-        return {client: blob.decode(self._clients[client]) for client in asked if client in self._clients}
+        return {client: blob.decode(clients[client]) for client in asked if client in clients}
 
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        self._store._opened()
-        return None if self._server is None else blob.decode(self._server)
+        server = self._kept().server
+        return None if server is None else blob.decode(server)
 
     def commit(
         self,
@@ -111,18 +114,21 @@ class _MemoryProcess(ProcessState):
         server_state: Tensors,
         metadata: Any = None,
     ) -> None:
-        self._store._opened()
-        number = rules.check_round(self._process_id, self._round, round_num)
-        # Everything that can fail comes before the first assignment.
+        last = self._kept()
+        number = rules.check_round(self._process_id, last.number, round_num)
         text = rules.to_json("metadata", metadata)
         rules.check_mapping("client_states", "client ids to states", client_states)
         clients = {
             rules.check_text("client id", client): blob.encode(tensors, f"client {client!r}")
             for client, tensors in client_states.items()
         }
-        self._server = blob.encode(server_state, "server state")
-        self._clients.update(clients)
-        self._round, self._metadata = number, text
+        server = blob.encode(server_state, "server state")
+        # One assignment, so that an interrupt leaves the last round or this one, and no mixture.
+        self._last = _Round(number, text, {**last.clients, **clients}, server)
 
     def verify(self) -> None:
+        self._kept()
+
+    def _kept(self) -> _Round:
         self._store._opened()
+        return self._last

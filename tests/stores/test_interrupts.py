@@ -1,0 +1,63 @@
+"""Ctrl-C at any line of a commit leaves the last round or the next one, whole, and a store that goes on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedplug.stores
+from fedplug.stores.memory import MemoryStore
+from fedplug.stores.sqlite import SqliteStore
+
+STORES = str(Path(fedplug.stores.__file__).parent)
+
+
+def interrupted(line, call, *arguments, **keywords):
+    """Whether a call came to its so many-th line in the stores, where it was interrupted."""
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        del argument
+        if not frame.f_code.co_filename.startswith(STORES):
+            return None
+        if event == "line":
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call(*arguments, **keywords)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+# A file that was opened when the interrupt came is closed by whoever collects it.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_an_interrupt_leaves_a_round_that_is_whole(kind, round_of, assert_same, tmp_path):
+    with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "store") as store:
+        process = store.open_process("p", {})
+        process.commit(0, **round_of(0, ["a", "b"]))
+        line, going_on = 0, True
+        while going_on:
+            last = process.last_round
+            going_on = interrupted(line, process.commit, last + 1, **round_of(last + 1, ["a", "b"]))
+            assert process.last_round in (last, last + 1)
+            kept = round_of(process.last_round, ["a", "b"])
+            assert process.metadata == kept["metadata"]
+            assert_same(process.read_server(), kept["server_state"])
+            for client, state in process.read_clients(["a", "b"]).items():
+                assert_same(state, kept["client_states"][client])
+            line += 1
+        assert line > 50
+        assert process.last_round > last
