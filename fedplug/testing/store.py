@@ -10,6 +10,7 @@ import contextlib
 import functools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -217,6 +218,17 @@ class StateStoreSuite(Suite, abc.ABC):
             _commit(other, 1, {"c": _state(1)})
             expect.that(one.last_round == 1, f"the first handle stayed at round {one.last_round}")
             expect.same_tensors("client", one.read_clients(["c"])["c"], _state(1))
+
+    @after(_BASICS)
+    def test_threads_may_use_it_one_after_the_other(self) -> None:
+        with self._process() as process, ThreadPoolExecutor(1) as thread:
+            try:
+                thread.submit(_commit, process, 0, {"c": _state(0)}).result()
+            except Exception as error:
+                raise expect.ConformanceError(
+                    f"a commit in another thread than the one that opened the store raises {error!r}"
+                ) from error
+            expect.that(process.last_round == 0, f"its round is {process.last_round} to the first thread")
 
     def test_a_signature_is_compared_as_json_whatever_its_order(self) -> None:
         with self._store() as store:

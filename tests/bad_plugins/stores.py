@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from fedplug.errors import StoreError
@@ -240,6 +242,18 @@ def _forgets(self):
 
 GOOD = [Kept]
 
+
+def _own_thread(self):
+    if threading.get_ident() != self.thread:
+        raise StoreError("it is used in another thread than that which opened it")
+    Kept.check(self)
+
+
+def _claim_for_thread(self, folder):
+    self.thread = threading.get_ident()
+    Kept.claim(self, folder)
+
+
 BAD = [
     ("test_a_new_process_is_empty", store("Nobody", {"client_ids": _starts_with_nobody})),
     ("test_a_committed_round_is_read_back", store("NoMetadata", commit(_forgetful))),
@@ -266,6 +280,10 @@ BAD = [
     (
         "test_two_handles_of_one_process_see_the_same_rounds",
         store("RoundPerHandle", {"last_round": property(_own_round), "commit": _own_commit}),
+    ),
+    (
+        "test_threads_may_use_it_one_after_the_other",
+        store("OfOneThread", check=_own_thread, claim=_claim_for_thread),
     ),
     ("test_a_signature_is_compared_as_json_whatever_its_order", store("Texts", open_process=_text_signature)),
     (
