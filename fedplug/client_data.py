@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from fedplug.errors import ConfigError
 
-__all__ = ["ClientData", "ClientDataset", "Selection", "by_client"]
+__all__ = ["ClientData", "ClientDataset", "Selection", "by_client", "check_clients"]
 
 
 @runtime_checkable
@@ -72,6 +72,35 @@ def by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
         "client_data must be a mapping from client ids to datasets or a tff.simulation.datasets.ClientData, "
         f"found {type(client_data).__name__}"
     )
+
+
+def check_clients(clients: Sequence[ClientDataset]) -> list[str]:
+    """The ids of the clients of a round, as `fedplug.Trainer.next` takes them.
+
+    Raises:
+        ConfigError: They are something else, there is none, or one is there twice.
+    """
+    if not isinstance(clients, Sequence):
+        raise ConfigError(f"the clients of a round must be a list, as `select` makes it, not {clients!r}")
+    for client in clients:
+        if not isinstance(client, ClientDataset) or not isinstance(client.client_id, str):
+            raise ConfigError(
+                f"{client!r} is no client of a round; write fedplug.trainer.ClientDataset(client_id, "
+                "dataset), with the id as text"
+            )
+    ids = [client.client_id for client in clients]
+    if not ids:
+        raise ConfigError("a round needs at least one client")
+    if len(set(ids)) != len(ids):
+        twice = sorted({client_id for client_id in ids if ids.count(client_id) > 1})
+        raise ConfigError(f"client {twice[0]!r} is in the round twice; its state could not be kept")
+    for client_id, dataset in clients:
+        if not isinstance(dataset, tf.data.Dataset):
+            raise ConfigError(
+                f"the data of client {client_id!r} is a {type(dataset).__name__}; it must be a "
+                "tf.data.Dataset, or a function from the round number to one"
+            )
+    return ids
 
 
 def _by_round(client_id: str, data: Any) -> Callable[[int], tf.data.Dataset]:

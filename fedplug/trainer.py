@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import manager
-from fedplug.client_data import ClientData, ClientDataset, Selection, by_client
+from fedplug.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
 from fedplug.committed_rounds import CommittedRounds
 from fedplug.errors import ConfigError, StoreError
 from fedplug.process import structures
@@ -177,8 +177,9 @@ class Trainer:
                 the store then still holds the previous round.
         """
         _check_context()
-        ids = self._check(client_data)
-        round_num = int(np.asarray(state.aggregator["round_num"])) + 1
+        ids = check_clients(client_data)
+        self._check_elements(client_data)
+        round_num = _round_of(state) + 1
         self._check_round(round_num, client_data)
         states = list(self.client_states(ids).values())
         output = self.process.next(state, [client.dataset for client in client_data], states)
@@ -225,26 +226,14 @@ class Trainer:
                 on_round(round_num, state, output.metrics)
         return state
 
-    def _check(self, client_data: Sequence[ClientDataset]) -> list[str]:
-        ids = [client.client_id for client in client_data]
-        if not ids:
-            raise ConfigError("a round needs at least one client")
-        if len(set(ids)) != len(ids):
-            twice = sorted({client_id for client_id in ids if ids.count(client_id) > 1})
-            raise ConfigError(f"client {twice[0]!r} is in the round twice; its state could not be kept")
+    def _check_elements(self, client_data: Sequence[ClientDataset]) -> None:
         for client_id, dataset in client_data:
-            if not isinstance(dataset, tf.data.Dataset):
-                raise ConfigError(
-                    f"the data of client {client_id!r} is a {type(dataset).__name__}; it must be a "
-                    "tf.data.Dataset, or a function from the round number to one"
-                )
             found = tff.types.tensorflow_to_type(dataset.element_spec)
             if not self._element_type.is_assignable_from(found):
                 raise ConfigError(
                     f"the data of client {client_id!r} has elements of type {found}; the process takes "
                     f"{self._element_type}"
                 )
-        return ids
 
     def _check_round(self, round_num: int, client_data: Sequence[ClientDataset]) -> None:
         given, kept = round_num - 1, self._states.last_round
@@ -278,6 +267,16 @@ class Trainer:
     @functools.cached_property
     def _first_client_state(self) -> Any:
         return self.process.initialize_client()
+
+
+def _round_of(state: Any) -> int:
+    try:
+        return int(np.asarray(state.aggregator["round_num"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the given state is a {type(state).__name__}; it must be what initialize() returns, or the "
+            "`state` of what next() returns"
+        ) from error
 
 
 def _check_context() -> None:

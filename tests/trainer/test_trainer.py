@@ -320,6 +320,27 @@ def test_a_client_twice_in_a_round_is_refused(process, client_data) -> None:
         trainer.next(trainer.initialize(), [pair, pair])
 
 
+@pytest.mark.parametrize(
+    "client",
+    [("client 0", None), ClientDataset(5, None), "client 0", None],
+    ids=["pair", "id", "text", "None"],
+)
+def test_what_is_no_client_with_data_is_refused(process, client_data, client) -> None:
+    trainer = Trainer(process, client_data)
+    with pytest.raises(ConfigError, match="is no client of a round; write fedplug"):
+        trainer.next(trainer.initialize(), [client])
+    with pytest.raises(ConfigError, match="must be a list, as `select` makes it"):
+        trainer.next(trainer.initialize(), iter(trainer.select(1)))
+
+
+def test_what_is_no_state_is_refused(process, client_data) -> None:
+    trainer = Trainer(process, client_data)
+    output = trainer.next(trainer.initialize(), trainer.select(1))
+    for wrong in (output, output.state.global_model_weights, {}, None):
+        with pytest.raises(ConfigError, match=r"the given state is a .*; it must be what initialize"):
+            trainer.next(wrong, trainer.select(2))
+
+
 def test_data_of_another_structure_is_refused_with_the_client_named(process, client_data) -> None:
     trainer = Trainer(process, client_data)
     wrong = tf.data.Dataset.from_tensor_slices(np.zeros((4, 100), np.float32)).batch(2)
