@@ -120,6 +120,10 @@ def from_config(config: Mapping[str, Any]) -> Part:
         UnknownNameError: No such key, kind, part or argument.
         PluginError: The part's plugin is broken.
     """
+    if not isinstance(config, Mapping):
+        raise ConfigError(
+            f"the configuration of a part is {config!r}; it must be a mapping as of `fedplug.to_config`"
+        )
     for key in config:
         if key not in _CONFIG_KEYS:
             raise UnknownNameError("key", str(key), _CONFIG_KEYS, where="the configuration of a part")
@@ -131,9 +135,9 @@ def from_config(config: Mapping[str, Any]) -> Part:
     kind, name, arguments = config["kind"], config["name"], config.get("config", {})
     if kind not in _CONFIGURED_KINDS:
         raise UnknownNameError("kind of part", str(kind), _CONFIGURED_KINDS)
-    if not isinstance(arguments, Mapping):
+    if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise ConfigError(
-            f"the 'config' of {kind} {name!r} is {arguments!r}; it must map arguments to values"
+            f"the 'config' of {kind} {name!r} is {arguments!r}; it must map names of arguments to values"
         )
     return cast("Part", _make(kind, name, (), arguments))
 
@@ -194,4 +198,5 @@ def _check_arguments(
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise ConfigError(f"{what}: {error}; it takes {', '.join(named) or 'no arguments'}") from error
+        takes = [f"{p.name}=" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters if p.name in named]
+        raise ConfigError(f"{what}: {error}; it takes {', '.join(takes) or 'no arguments'}") from error

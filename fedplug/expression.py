@@ -17,6 +17,7 @@ from fedplug.errors import ConfigError
 __all__ = ["Stage", "parse"]
 
 _LONGEST = 4096
+_CONSTANTS = ("True", "False", "None")
 _FORM = "write name, name(value, key=value) or several of them joined by |"
 
 
@@ -92,10 +93,17 @@ def _literal(node: ast.expr, text: str) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError) as error:
-        quoted = f"; text is written in quotes, '{node.id}'" if isinstance(node, ast.Name) else ""
+        remedy = _remedy(node.id) if isinstance(node, ast.Name) else ""
         raise ConfigError(
-            f"{_piece(text, node)} is not a plain value (number, string, True, False, None, list){quoted}"
+            f"{_piece(text, node)} is not a plain value (number, string, True, False, None, list){remedy}"
         ) from error
+
+
+def _remedy(name: str) -> str:
+    """How a value is written that was written as a name."""
+    if name.capitalize() in _CONSTANTS:
+        return f"; write {name.capitalize()}"
+    return f"; text is written in quotes, '{name}'"
 
 
 def _piece(text: str, node: ast.expr) -> str:

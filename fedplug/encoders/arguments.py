@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +19,7 @@ _MAX_SEED = 2**31 - 1
 def check_number(what: str, value: Any, allowed: Callable[[float], bool], range_: str) -> None:
     """Raises ConfigError unless ``value`` is a finite number that is allowed, one in that range."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not allowed(value):
+    if not number or not abs(value) <= sys.float_info.max or not allowed(value):
         raise ConfigError(f"{what} is {value!r}; it must be a number {range_}")
 
 

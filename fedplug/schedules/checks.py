@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 
 from fedplug.errors import ConfigError
 from fedplug.schedules.base import MAX_ROUNDS
@@ -12,7 +12,7 @@ __all__ = ["check_number", "check_rounds"]
 
 def check_number(what: str, value: object) -> None:
     """Refuses what is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise ConfigError(f"{what} is {value!r}; it must be a finite number")
 
 

@@ -108,6 +108,7 @@ def test_any_text_at_all_is_read_or_refused(text):
     [
         ("topk(fraktion)", "'fraktion' in 'topk(fraktion)' is not a plain value"),
         ("topk(scope=model)", "; text is written in quotes, 'model'"),
+        ("topk(0.1, error_feedback=false)", "None, list); write False"),
         (
             "topk 0.1",
             "cannot read 'topk 0.1': invalid syntax at '0.1'; write name, name(value",

@@ -57,7 +57,7 @@ def test_a_wrong_argument_names_the_nearest_right_one():
 
 def test_too_many_arguments_are_an_error_that_says_what_is_taken():
     with pytest.raises(
-        ConfigError, match=r"encoder 'topk': too many positional arguments; it takes fraction"
+        ConfigError, match=r"encoder 'topk': too many positional arguments; it takes fraction, count="
     ):
         fedplug.encoder("topk(0.01, 5, True)")
 
@@ -65,6 +65,10 @@ def test_too_many_arguments_are_an_error_that_says_what_is_taken():
 def test_an_argument_out_of_range_is_the_encoders_own_error():
     with pytest.raises(ConfigError, match="above 0 and at most 1"):
         fedplug.encoder("topk(1.5)")
+    with pytest.raises(ConfigError, match="above 0 and at most 1"):
+        fedplug.encoder(f"topk({10**400})")
+    with pytest.raises(ConfigError, match="must be a finite number"):
+        fedplug.encoder(f"topk(linear({10**400}, 0.1, 5))")
 
 
 def test_an_unknown_name_lists_the_nearest():
@@ -130,7 +134,9 @@ def test_several_stages_make_no_aggregator():
         ({"name": "topk"}, "lacks 'kind'"),
         ({"kind": "encoder", "name": "topk", "confg": {}}, "unknown key 'confg'.*did you mean 'config'"),
         ({"kind": "encodr", "name": "topk"}, "unknown kind of part 'encodr'; did you mean 'encoder'"),
-        ({"kind": "encoder", "name": "topk", "config": [1]}, "must map arguments to values"),
+        ({"kind": "encoder", "name": "topk", "config": [1]}, "must map names of arguments"),
+        ({"kind": "encoder", "name": "topk", "config": {1: 2}}, "must map names of arguments to values"),
+        ("topk(0.1)", "is 'topk\\(0.1\\)'; it must be a mapping"),
         ({"kind": "encoder", "name": 3}, "the name of a part is 3; it must be text"),
     ],
 )
