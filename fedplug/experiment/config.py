@@ -7,7 +7,7 @@ Must not import TensorFlow, so that a mistake is told at once.
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -240,7 +240,7 @@ def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
     if expected is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         _must(number, key, value, where, "a number")
-        _must(math.isfinite(value), key, value, where, "finite")
+        _must(abs(value) <= sys.float_info.max, key, value, where, "finite")
         return float(value)
     kinds = {int: "a whole number", str: "text"}
     right = isinstance(value, expected) and not isinstance(value, bool)
