@@ -134,10 +134,10 @@ def _start(command: list[str], log: int) -> subprocess.Popen[bytes]:
             started.set_result(process)
             process.wait()
 
-    threading.Thread(target=watch, name="fedplug-worker", daemon=True).start()
     try:
+        threading.Thread(target=watch, name="fedplug-worker", daemon=True).start()
         return started.result()
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # Python has a RuntimeError for a thread that does not start
         raise WorkerError(f"TFF's worker cannot be started: {error}") from error
 
 

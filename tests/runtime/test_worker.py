@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -122,12 +123,20 @@ def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):
         assert total([1]) == 2  # the next computation has its own tries
 
 
-def test_a_worker_that_the_system_does_not_start_is_an_error(monkeypatch):
+@pytest.mark.parametrize(
+    ("of", "name", "error"),
+    [
+        (subprocess, "Popen", OSError(errno.ENOMEM, "Cannot allocate memory")),
+        (threading.Thread, "start", RuntimeError("can't start new thread")),
+    ],
+    ids=["process", "thread"],
+)
+def test_a_worker_that_the_system_does_not_start_is_an_error(of, name, error, monkeypatch):
     def refuse(*arguments, **options):
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        raise error
 
-    monkeypatch.setattr(subprocess, "Popen", refuse)
-    with pytest.raises(WorkerError, match=r"cannot be started: .*Cannot allocate memory"):
+    monkeypatch.setattr(of, name, refuse)
+    with pytest.raises(WorkerError, match=re.escape(f"cannot be started: {error}")):
         Worker(None, 60.0)
 
 
