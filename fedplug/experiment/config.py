@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Self, get_type_hints
 
 from fedplug.errors import ConfigError, UnknownNameError
 
@@ -178,6 +178,16 @@ class ExperimentConfig:
         values: dict[str, Any] = _plain(dataclasses.asdict(self))
         return values
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str) -> Self:
+        """The inverse of `as_dict`; a key from after it was written has its default, as it then had.
+
+        Raises:
+            ConfigError: As `load_config`, of the values in ``where``.
+        """
+        config: Self = _read(cls, values, where)
+        return config
+
 
 def load_config(path: str | Path) -> ExperimentConfig:
     """Reads and checks a configuration file.
@@ -196,8 +206,7 @@ def load_config(path: str | Path) -> ExperimentConfig:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    config: ExperimentConfig = _read(ExperimentConfig, table, str(path))
-    return config
+    return ExperimentConfig.from_dict(table, str(path))
 
 
 def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:

@@ -218,11 +218,8 @@ def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
         raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
     if not isinstance(found, dict):
         raise StoreError(f"{path} holds no experiment; remove {folder} to start again")
-    differing = sorted(
-        key
-        for key in wanted.keys() | found.keys()
-        if key not in _MAY_CHANGE and wanted.get(key) != found.get(key)
-    )
+    found = ExperimentConfig.from_dict(found, str(path)).as_dict()
+    differing = sorted(key for key in wanted if key not in _MAY_CHANGE and wanted[key] != found[key])
     if differing:
         raise ConfigError(
             f"{folder} holds an experiment with other settings ({', '.join(differing)}); "

@@ -159,17 +159,21 @@ def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -
         experiment.main(config, tmp_path / "runs")
 
 
-def test_a_folder_from_before_a_key_that_only_reports_is_gone_on_with(config, tmp_path) -> None:
+def test_a_folder_from_before_there_was_a_key_is_gone_on_with(config, tmp_path) -> None:
     folder = tmp_path / "runs/small"
     runner._claim(folder, experiment.config.load_config(config))
     found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     del found["target_accuracy"]
+    for run in found["runs"]:
+        del run["proximal_strength"]
     (folder / "config.json").write_text(json.dumps(found), encoding="utf-8")
     config.write_text("target_accuracy = 0.9\n" + CONFIG, encoding="utf-8")
     runner._check_is_of(folder, experiment.config.load_config(config))
-    del found["seed"]
-    (folder / "config.json").write_text(json.dumps(found), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"other settings \(seed\)"):
+    config.write_text(CONFIG + "proximal_strength = 0.1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"other settings \(runs\)"):
+        runner._check_is_of(folder, experiment.config.load_config(config))
+    (folder / "config.json").write_text(json.dumps({**found, "of_tomorrow": 1}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"unknown key 'of_tomorrow' in .*config\.json"):
         runner._check_is_of(folder, experiment.config.load_config(config))
 
 
