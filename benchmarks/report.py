@@ -26,7 +26,8 @@ ABOUT_TOPK = (
 )
 ABOUT_OP = (
     "An update in place, through the op and without it. What a call of a `tf.function` costs, whatever is in",
-    "it, is told apart: an update is an eighth of what nine in one call take more than one does.",
+    "it, is told apart: an update is an eighth of what nine in one call take more than one does. Beyond the",
+    "kernel: the median of the differences within a round of all ways.",
     "",
 )
 ABOUT_SCATTER = (
@@ -67,11 +68,6 @@ def milliseconds(ways: dict[str, float], way: str) -> str:
     return f"{ways[way] * 1e3:.3g}" if way in ways else NOT_RUN
 
 
-def beyond(ways: dict[str, float], above: str, below: str) -> str:
-    """In microseconds."""
-    return f"{(ways[above] - ways[below]) * 1e6:.0f}" if above in ways and below in ways else NOT_RUN
-
-
 def topk_table(run: dict[str, Any]) -> list[str]:
     header = ["n", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS + OPS)]
     header += [f"speed-up over {way}" for way in PEERS]
@@ -89,16 +85,13 @@ def op_table(run: dict[str, Any]) -> list[str]:
     header += [f"{op}, {what}" for op in VARIABLE_OPS for what in ("x kernel", "beyond kernel, us")]
     header += ["call of a tf.function, us"]
     rows = []
-    for (n, share, policy), ways in medians(run, "op", "n", "share", "policy").items():
-        one = {
-            way: (ways[f"{way}, 9"] - ways[f"{way}, 1"]) / 8
-            for way in ["kernel", *VARIABLE_OPS]
-            if f"{way}, 9" in ways
-        }
-        row = [f"{n:.0e}", str(share), policy, milliseconds(one, "kernel")]
+    for info in (benchmark["extra_info"] for benchmark in run["benchmarks"]):
+        if info.get("topic") != "op":
+            continue
+        row = [f"{info['n']:.0e}", str(info["share"]), info["policy"], milliseconds(info["update"], "kernel")]
         for op in VARIABLE_OPS:
-            row += [ratio(one, op, "kernel"), beyond(one, op, "kernel")]
-        rows.append([*row, beyond(one | ways, "op in a tf.function, 1", "op in a tf.function")])
+            row += [ratio(info["update"], op, "kernel"), f"{info['beyond'][op] * 1e6:.0f}"]
+        rows.append([*row, f"{info['call'] * 1e6:.0f}"])
     return table(header, rows)
 
 
