@@ -30,15 +30,18 @@ namespace {
 constexpr std::uint32_t kPolynomial = 0xEDB88320u;
 constexpr int kSlices = 8;
 
+// Modulo the polynomial, in the mirrored order of bits that the checksum uses.
+constexpr std::uint32_t TimesX(std::uint32_t polynomial) {
+  return (polynomial >> 1) ^ ((polynomial & 1) != 0 ? kPolynomial : 0);
+}
+
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
 constexpr Tables MakeTables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) {
-      crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
-    }
+    for (int bit = 0; bit < 8; ++bit) crc = TimesX(crc);
     tables[0][byte] = crc;
   }
   for (std::size_t slice = 1; slice < kSlices; ++slice) {
@@ -75,7 +78,7 @@ std::uint32_t Product(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product = 0;
   for (std::uint32_t power = 0x80000000u; power != 0; power >>= 1) {
     if ((a & power) != 0) product ^= b;
-    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+    b = TimesX(b);
   }
   return product;
 }
@@ -101,9 +104,7 @@ constexpr std::int64_t kFolded = 64;
 // place short.
 constexpr long long MirroredPower(int power) {
   std::uint32_t remainder = 0x80000000u;
-  for (int i = 0; i < power; ++i) {
-    remainder = (remainder >> 1) ^ ((remainder & 1) != 0 ? kPolynomial : 0);
-  }
+  for (int i = 0; i < power; ++i) remainder = TimesX(remainder);
   return static_cast<long long>(std::uint64_t{remainder} << 1);
 }
 

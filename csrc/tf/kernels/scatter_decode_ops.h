@@ -2,9 +2,8 @@
 // Fedplug>ScatterDecode on any device: check, allocate, hand over to what the
 // device has for it:
 //   Device::Copy(context, from, to)         the elements of one tensor
-//   Device::Add(context, payloads, sum)     to what is in `sum`; where a
-//   payload
-//                                           is refused, that is untouched
+//   Device::Add(context, payloads, sum)     to what is in `sum`, which is
+//                                           untouched if one is refused
 //   Device::Decode(context, payloads, sum)  whatever was in `sum`
 // Must not know how payloads are added.
 #ifndef FEDPLUG_TF_KERNELS_SCATTER_DECODE_OPS_H_
