@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import PackedSymbols, Payload, Quantizer, bit_packing, blocks, tensor_bytes
-from fedplug.encoders.arguments import check_seed
+from fedplug.encoders.arguments import check_seed, check_whole
 from fedplug.encoders.arithmetic import wide_dtype, widened
 from fedplug.encoders.checks import require
-from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 from fedplug_eden import codebook, hadamard
 
@@ -60,8 +59,7 @@ class Eden(Quantizer):
         Raises:
             ConfigError: One of them is out of range.
         """
-        if not isinstance(bits, int) or isinstance(bits, bool) or not 1 <= bits <= 8:
-            raise ConfigError(f"eden bits is {bits!r}; it must be a whole number from 1 to 8")
+        check_whole("eden bits", bits, 1, 8)
         check_seed("eden", seed)
         self._bits = bits
         self._seed = seed

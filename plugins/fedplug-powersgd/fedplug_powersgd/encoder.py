@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders import Encoder, Payload, State, tensor_bytes
-from fedplug.encoders.arguments import check_seed
+from fedplug.encoders.arguments import check_number, check_seed, check_whole
 from fedplug.encoders.arithmetic import shared_noise, wide_dtype, widened
 from fedplug.encoders.checks import of_length, require
-from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 from fedplug_powersgd import matrices
 
@@ -58,14 +57,8 @@ class PowerSGD(Encoder):
         Raises:
             ConfigError: One of them is out of range.
         """
-        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
-            raise ConfigError(f"powersgd rank is {rank!r}; it must be a whole number of at least 1")
-        if (
-            not isinstance(min_ratio, int | float)
-            or isinstance(min_ratio, bool)
-            or not 1 <= min_ratio < math.inf
-        ):
-            raise ConfigError(f"powersgd min_ratio is {min_ratio!r}; it must be a number of at least 1")
+        check_whole("powersgd rank", rank, 1)
+        check_number("powersgd min_ratio", min_ratio, lambda ratio: ratio >= 1, "of at least 1")
         check_seed("powersgd", seed)
         self._rank = rank
         self._min_ratio = min_ratio

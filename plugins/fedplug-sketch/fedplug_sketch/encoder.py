@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders import Encoder, Payload, State, tensor_bytes
-from fedplug.encoders.arguments import check_seed
+from fedplug.encoders.arguments import check_seed, check_share, check_whole
 from fedplug.encoders.arithmetic import wide_dtype, widened
 from fedplug.encoders.checks import of_length, require
-from fedplug.errors import ConfigError
 from fedplug.spec import Capabilities
 from fedplug_sketch import ops
 
@@ -58,12 +57,8 @@ class CountSketch(Encoder):
         Raises:
             ConfigError: One of them is out of range.
         """
-        if not isinstance(fraction, int | float) or isinstance(fraction, bool) or not 0 < fraction <= 1:
-            raise ConfigError(
-                f"countsketch fraction is {fraction!r}; it must be a number above 0 and at most 1"
-            )
-        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-            raise ConfigError(f"countsketch rows is {rows!r}; it must be a whole number of at least 1")
+        check_share("countsketch fraction", fraction)
+        check_whole("countsketch rows", rows, 1)
         check_seed("countsketch", seed)
         self._fraction = fraction
         self._rows = rows
