@@ -28,58 +28,47 @@ class _Kind:
 
     Attributes:
         part: What it is in the registry.
-        spec: The class that declares it.
         summary: What the part in the template does.
-        imports: The package that it needs beside fedplug.
         use: A line of Python that makes one, after ``import fedplug``.
         example: How it is made to be checked; empty where its name will do.
+        imports: The package that it needs beside fedplug.
     """
 
     part: str
-    spec: str
     summary: str
-    imports: str
     use: str
     example: str = ""
+    imports: str = "tensorflow"
 
 
 _KINDS = {
     "encoder": _Kind(
         part="encoder",
-        spec="EncoderSpec",
         summary="eight bits per element and one scale per tensor, with error feedback",
-        imports="tensorflow",
         use='encoder = fedplug.encoder("$name")',
     ),
     "whole_model": _Kind(
         part="encoder",
-        spec="EncoderSpec",
         summary="top-k of every tensor, as many entries as the square root of its size",
-        imports="tensorflow",
         use='encoder = fedplug.encoder("$name(2.0)")',
     ),
     "aggregator": _Kind(
         part="aggregator",
-        spec="AggregatorSpec",
         summary="the weighted mean of updates whose entries are cut off at a limit",
-        imports="tensorflow",
         use='aggregator = fedplug.aggregator("$name(0.5)")',
     ),
     "schedule": _Kind(
         part="schedule",
-        spec="ScheduleSpec",
         summary="from one value to another, fast at first and slowly in the end",
-        imports="tensorflow",
         use='encoder = fedplug.encoder("topk($name(0.1, 0.01, 20))")',
         example="$name(0.1, 0.01, 20)",
     ),
     "store": _Kind(
         part="store",
-        spec="StoreSpec",
         summary="a file that survives restarts, with checksums",
-        imports="numpy",
         use='store = fedplug.open_store("$name:///state.db")',
         example="$name:///{folder}",
+        imports="numpy",
     ),
 }
 
@@ -145,7 +134,7 @@ def _words(kind: str, name: str) -> dict[str, str]:
         "distribution": f"fedplug-{'-'.join(parts)}",
         "module": f"fedplug_{name}",
         "classname": "".join(part.capitalize() for part in parts),
-        "spec": facts.spec,
+        "spec": f"{facts.part.capitalize()}Spec",
         "summary": facts.summary,
         "imports": facts.imports,
         "use": _filled(facts.use, {"name": name}),
