@@ -66,13 +66,18 @@ def test_no_worker_outlives_a_program_that_is_killed_in_the_middle_of_a_round():
         """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2]) as driver:
-        worker = int(driver.stdout.readline())
-        assert is_running(worker)
-        time.sleep(0.1)
-        assert driver.poll() is None  # in the middle of its round
-        driver.kill()
-    assert wait_until_gone(worker)
+    drivers = {
+        how: subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2])
+        for how in (signal.SIGKILL, signal.SIGTERM)
+    }
+    for how, driver in drivers.items():
+        with driver:
+            worker = int(driver.stdout.readline())
+            assert is_running(worker)
+            time.sleep(0.1)
+            assert driver.poll() is None  # in the middle of its round
+            driver.send_signal(how)
+        assert wait_until_gone(worker)
 
 
 @tff.tensorflow.computation(tff.TensorType(F32, [40, 40]))
