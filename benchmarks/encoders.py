@@ -19,7 +19,7 @@ import tensorflow as tf
 
 import fedplug
 from fedplug import kernels, ops
-from fedplug.environment import processor
+from fedplug.diagnostics.environment import processor
 
 RESULTS = Path(__file__).parent / "results" / "encoders.md"
 REPEATS = 5

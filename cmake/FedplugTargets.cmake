@@ -12,7 +12,7 @@ function(fedplug_configure_target target)
   endif()
 endfunction()
 
-# Sets `output` to what fedplug/built_from.py calls the fingerprint of the sources that follow.
+# Sets `output` to what fedplug/registry/build_info.py calls the fingerprint of the sources that follow.
 function(fedplug_fingerprint output)
   set(digests "")
   foreach(source IN LISTS ARGN)

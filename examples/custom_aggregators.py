@@ -24,7 +24,7 @@ from tensorflow_privacy import GaussianSumQuery
 from tqdm import tqdm
 
 import fedplug
-from fedplug.compat.former_tff import size_info
+from fedplug.compat.tff_legacy import size_info
 from fedplug.process import (
     Transform,
     TransformFactory,

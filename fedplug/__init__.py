@@ -21,23 +21,23 @@ if TYPE_CHECKING:
         schedule,
         to_config,
     )
-    from fedplug.hookspecs import hookimpl
+    from fedplug.registry.hookspecs import hookimpl
     from fedplug.runtime import use_runtime
     from fedplug.stores import open_store
-    from fedplug.trainer import Trainer
+    from fedplug.training.trainer import Trainer
 
     __version__: str
 
 _MODULES = ("kernels", "ops", "process", "runtime")
 _ATTRIBUTES = {
-    "Trainer": "fedplug.trainer",
+    "Trainer": "fedplug.training.trainer",
     "aggregator": "fedplug.api",
     "encoder": "fedplug.api",
     "from_config": "fedplug.api",
     "get_aggregator": "fedplug.api",
     "get_encoder": "fedplug.api",
     "get_schedule": "fedplug.api",
-    "hookimpl": "fedplug.hookspecs",
+    "hookimpl": "fedplug.registry.hookspecs",
     "open_store": "fedplug.stores",
     "schedule": "fedplug.api",
     "to_config": "fedplug.api",
@@ -69,7 +69,7 @@ if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":
-            value = importlib.import_module("fedplug.sources").own_version()
+            value = importlib.import_module("fedplug.registry.entry_points").own_version()
         elif name in _MODULES:
             value = importlib.import_module(f"fedplug.{name}")
         elif name in _ATTRIBUTES:

@@ -9,14 +9,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from fedplug import expression, manager
 from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.registry import expression, resolve
 
 if TYPE_CHECKING:
     from fedplug.aggregators.base import Aggregator
+    from fedplug.encoders.assignment.base import WholeModel
     from fedplug.encoders.base import Encoder
-    from fedplug.encoders.whole_model import WholeModel
-    from fedplug.part import Part
+    from fedplug.registry.component import Part
     from fedplug.schedules.base import Schedule
 
 __all__ = [
@@ -67,7 +67,7 @@ def stages(text: str) -> list[Any]:
 
 def composed(parts: Sequence[Any]) -> Encoder | WholeModel:
     """The encoder that these stages are together. Raises as `encoder` does."""
-    pipeline: Any = manager.resolve("encoder", "pipeline")
+    pipeline: Any = resolve.resolve("encoder", "pipeline")
     return cast("Encoder | WholeModel", pipeline.compose(parts))
 
 
@@ -104,7 +104,7 @@ def to_config(part: Part) -> dict[str, Any]:
     """
     name = getattr(part, "name", None)
     for kind in _CONFIGURED_KINDS:
-        if name in manager.catalog().names(kind) and manager.resolve(kind, str(name)) is type(part):
+        if name in resolve.catalog().names(kind) and resolve.resolve(kind, str(name)) is type(part):
             return {"kind": kind, "name": name, "config": part.get_config()}
     raise ConfigError(
         f"{type(part).__module__}.{type(part).__qualname__} is not a registered part; "
@@ -162,7 +162,7 @@ def _from_stage(kind: str, stage: expression.Stage) -> Any:
 
 def _require_in_place(kind: str, name: str) -> None:
     """Says of a part of another kind than is wanted how those are made."""
-    known = manager.catalog().names
+    known = resolve.catalog().names
     if name in known(kind):
         return
     for other, made_by in _MADE_BY.items():
@@ -176,7 +176,7 @@ def _make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     if not isinstance(name, str):
         raise ConfigError(f"the name of a part is {name!r}; it must be text, as in `fedplug plugins list`")
     _require_in_place(kind, name)
-    make = manager.resolve(kind, name)
+    make = resolve.resolve(kind, name)
     _check_arguments(f"{kind} {name!r}", make, args, kwargs)
     try:
         return make(*args, **kwargs)

@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.encoders.model import ModelEncoder
-from fedplug.part import Part
-from fedplug.spec import Capabilities
+from fedplug.registry.component import Part
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["Aggregator", "Update"]
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.errors import ConfigError
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["Mean"]
 

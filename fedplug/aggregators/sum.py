@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.aggregators.base import Aggregator, Update
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["Sum"]
 

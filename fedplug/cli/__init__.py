@@ -91,7 +91,7 @@ class _Version(argparse.Action):
     """Looks the version up only when it is asked for; argparse's own action wants it beforehand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *unused: object) -> None:
-        from fedplug.sources import own_version
+        from fedplug.registry.entry_points import own_version
 
         print(f"fedplug {own_version()}")
         parser.exit(EXIT_OK)

@@ -32,7 +32,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug import bench
+    from fedplug.diagnostics import bench
 
     elements, encoders = arguments.elements, arguments.encoders or bench.ENCODERS
     bench.check_elements(elements)  # a mistake is told before anything is timed
@@ -69,12 +69,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _json(elements: int, encoders: Sequence[str]) -> str:
-    """All figures, by the names of their attributes in `fedplug.bench`; seconds and bytes."""
+    """All figures, by the names of their attributes in `fedplug.diagnostics.bench`; seconds and bytes."""
     import dataclasses
     import json
 
-    from fedplug import bench
-    from fedplug.environment import environment
+    from fedplug.diagnostics import bench
+    from fedplug.diagnostics.environment import environment
 
     found = {
         "elements": elements,

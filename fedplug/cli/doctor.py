@@ -19,7 +19,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.cli.checks import CHECKS, examine
+    from fedplug.diagnostics.doctor import CHECKS, examine
 
     del arguments
     failed = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
-    from fedplug.catalog import Entry
+    from fedplug.registry.catalog import Entry
     from fedplug.testing import Result
 
 __all__ = ["add_parser"]
@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
     """What is checked, with a title: every package that is meant, then every part and example."""
-    from fedplug.spec import PartSpec
+    from fedplug.registry.specs import PartSpec
     from fedplug.testing import PluginPackageSuite, run
 
     entries, example = _find(name)
@@ -61,11 +61,11 @@ def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
 
 
 def _of_part(kind: str, example: str) -> Iterator[Result]:
-    from fedplug.testing import Result, parts, run
+    from fedplug.testing import Result, components, run
 
     try:
-        with parts.made(kind, example):
-            suite = parts.suite(kind, example)
+        with components.made(kind, example):
+            suite = components.suite(kind, example)
     except Exception as error:  # the plugin's, and no reason to leave its other parts out
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         yield Result("test_it_can_be_made", "fail", reason)
@@ -75,11 +75,11 @@ def _of_part(kind: str, example: str) -> Iterator[Result]:
 
 def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
     """An argument that a part refuses is no failure of the part where the user wrote it."""
-    from fedplug.testing import parts
+    from fedplug.testing import components
 
     for entry in entries:
         try:
-            with parts.made(entry.kind, example):
+            with components.made(entry.kind, example):
                 pass
         except (ConfigError, CapabilityError):
             raise
@@ -89,7 +89,7 @@ def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
 
 def _find(name: str) -> tuple[list[Entry], str | None]:
     """The entries that are meant, and how to make the part where the name says it."""
-    from fedplug.manager import catalog
+    from fedplug.registry.resolve import catalog
 
     try:
         return catalog().about(name), None
@@ -102,7 +102,7 @@ def _find(name: str) -> tuple[list[Entry], str | None]:
 
 def _first_word(text: str) -> str:
     """The name of the first part of an expression; the text itself if it is none."""
-    from fedplug import expression
+    from fedplug.registry import expression
 
     try:
         return expression.parse(text)[0].name

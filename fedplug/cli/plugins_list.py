@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedplug.cli import table
 
 if TYPE_CHECKING:
-    from fedplug.catalog import Entry
+    from fedplug.registry.catalog import Entry
 
 __all__ = ["add_parser"]
 
@@ -21,7 +21,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.manager import catalog
+    from fedplug.registry.resolve import catalog
 
     entries = catalog().entries
     if arguments.json:

@@ -109,7 +109,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _refuse_if_taken(part: str, name: str) -> None:
     """A part of that name could not be used beside the one that has it, or would take it away."""
-    from fedplug.manager import find
+    from fedplug.registry.resolve import find
 
     try:
         entry = find(part, name)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from fedplug.cli import table
 
 if TYPE_CHECKING:
-    from fedplug.catalog import Entry
-    from fedplug.spec import Capabilities
+    from fedplug.registry.catalog import Entry
+    from fedplug.registry.specs import Capabilities
 
 __all__ = ["add_parser"]
 
@@ -34,7 +34,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug import api
-    from fedplug.manager import catalog
+    from fedplug.registry.resolve import catalog
 
     make: dict[str, Callable[[str], Any] | None] = {
         "encoder": api.encoder,
@@ -56,10 +56,10 @@ def _described(facts: dict[str, Any]) -> str:
 
 def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
     """The arguments of a part and, where it promises something, what; or why it cannot be made."""
-    from fedplug import manager
+    from fedplug.registry import resolve
 
     try:
-        arguments = _arguments(manager.resolve(entry.kind, entry.name))
+        arguments = _arguments(resolve.resolve(entry.kind, entry.name))
         if make is None:
             return _described({"arguments": arguments, "made as": ", ".join(entry.examples)})
         rows = [_row(example, make(example)) for example in entry.examples]
@@ -76,7 +76,7 @@ def _arguments(made: type[Any]) -> str:
 
 
 def _row(example: str, part: Any) -> tuple[str, ...]:
-    from fedplug.spec import FLOATS
+    from fedplug.registry.specs import FLOATS
 
     capabilities: Capabilities = part.capabilities
     declared = [each.name for each in fields(capabilities) if getattr(capabilities, each.name) is True]

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.compat import tensors_on_wire
+from fedplug.compat import serialization
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.checks import require
 from fedplug.errors import ConfigError
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["StageEncoder"]
 
@@ -47,7 +47,7 @@ class StageEncoder(Encoder):
     `fedplug.testing.EncoderSuite` checks it, as everything else. A stage that draws random numbers from
     TensorFlow's generators does not give equal bits for equal seeds, which the suite finds too.
 
-    Wire form "tfmot+<name of the stage>/1": see `fedplug.compat.tensors_on_wire`; in it the encoded tensors,
+    Wire form "tfmot+<name of the stage>/1": see `fedplug.compat.serialization`; in it the encoded tensors,
     then the decode parameters that are tensors, each sorted by key.
 
     The interfaces: tensorflow_model_optimization 0.7, ``core/internal/tensor_encoding/core``.
@@ -142,11 +142,11 @@ class StageEncoder(Encoder):
 
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""
-        return tensors_on_wire.to_bytes(payload, self._layout(spec))
+        return serialization.to_bytes(payload, self._layout(spec))
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses what `tensors_on_wire.from_bytes` refuses; what values mean is for the stage to check."""
-        payload = tensors_on_wire.from_bytes(body, self._layout(spec), self.wire_id)
+        """Refuses what `serialization.from_bytes` refuses; what values mean is for the stage to check."""
+        payload = serialization.from_bytes(body, self._layout(spec), self.wire_id)
         return self._with_summands(payload)
 
     def _with_summands(self, payload: dict[str, tf.Tensor]) -> Payload:
@@ -183,7 +183,7 @@ class StageEncoder(Encoder):
                 for key, value in traced.structured_outputs.items()
                 if key != _SUMMANDS
             }
-            tensors_on_wire.check_layout(found, self.wire_id)
+            serialization.check_layout(found, self.wire_id)
             self._layouts[spec] = found
         return self._layouts[spec]
 

@@ -5,20 +5,20 @@ What encodes a whole model, tensor by tensor in different ways, is a `WholeModel
 
 from __future__ import annotations
 
+from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.budget import Budget
+from fedplug.encoders.assignment.rules import Rule, Rules
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.budget import Budget
+from fedplug.encoders.break_even import LinkReport, link_report
 from fedplug.encoders.entropy_coded import EntropyCoded
 from fedplug.encoders.entropy_coder import EntropyCoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.index_coder import IndexCoder
-from fedplug.encoders.link import LinkReport, link_report
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.pipeline import Pipeline
 from fedplug.encoders.quantizer import PackedSymbols, Quantizer
-from fedplug.encoders.rules import Rule, Rules
 from fedplug.encoders.sparsifier import Selection, Sparsifier
-from fedplug.encoders.topk import TopK
-from fedplug.encoders.whole_model import WholeModel
+from fedplug.encoders.sparsifiers.topk import TopK
 
 __all__ = [
     "Budget",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import tensor_bytes
+from fedplug.encoders import serialization
 
 __all__ = [
     "mean_magnitude",
@@ -86,7 +86,7 @@ def private_noise(values: tf.Tensor, seed: int, round_num: tf.Tensor) -> tf.Tens
     Returns:
         float32 vector, one number per value.
     """
-    content = tf.cast(ops.crc32(tensor_bytes.to_bytes(values)), tf.int64)
+    content = tf.cast(ops.crc32(serialization.to_bytes(values)), tf.int64)
     return _philox(tf.size(values), seed, round_num, content, tf.float32)
 
 

@@ -11,8 +11,8 @@ from typing import ClassVar, Self
 
 import tensorflow as tf
 
-from fedplug.part import Part
-from fedplug.spec import Capabilities
+from fedplug.registry.component import Part
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["Encoder", "Payload", "State"]
 

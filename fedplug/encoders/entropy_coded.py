@@ -13,7 +13,7 @@ from fedplug.encoders.entropy_coder import EntropyCoder
 from fedplug.encoders.quantizer import CodedQuantizer, PackedSymbols, Quantizer
 from fedplug.encoders.reading import as_part, part_config
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["EntropyCoded"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from fedplug import ops, wire
-from fedplug.encoders import tensor_bytes
+from fedplug.encoders import serialization
 from fedplug.encoders.checks import require
 
 __all__ = ["frame", "unframe"]
@@ -23,7 +23,7 @@ def frame(body: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
     header = _header(wire_id, spec)
     if ops.resolve_lowering() == "fused":
         return ops.frame(body, header)
-    length = tensor_bytes.to_bytes(tf.size(body, tf.int64))
+    length = serialization.to_bytes(tf.size(body, tf.int64))
     content = tf.concat([_constant(header), length, body], axis=0)
     return tf.concat([content, _checksum(content)], axis=0)
 
@@ -47,7 +47,7 @@ def unframe(buffer: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
         tf.reduce_all(buffer[: expected.shape[0]] == expected),
         f"the header of a {name} is wrong: corrupt, or made by another encoder or for another tensor",
     ):
-        (length,) = tf.unstack(tensor_bytes.from_bytes(buffer[expected.shape[0] : body_at], tf.int64), num=1)
+        (length,) = tf.unstack(serialization.from_bytes(buffer[expected.shape[0] : body_at], tf.int64), num=1)
     content, checksum = buffer[: -wire.CHECKSUM_BYTES], buffer[-wire.CHECKSUM_BYTES :]
     intact = (length == tf.size(content, tf.int64) - body_at) & tf.reduce_all(_checksum(content) == checksum)
     with require(
@@ -65,4 +65,4 @@ def _constant(header: bytes) -> tf.Tensor:
 
 
 def _checksum(content: tf.Tensor) -> tf.Tensor:
-    return tensor_bytes.to_bytes(tf.cast(ops.crc32(content), tf.uint32))
+    return serialization.to_bytes(tf.cast(ops.crc32(content), tf.uint32))

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import tensor_bytes
+from fedplug.encoders import serialization
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.checks import require
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["Identity"]
 
@@ -48,7 +48,7 @@ class Identity(Encoder):
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """The elements in row-major order, little-endian."""
         del spec
-        return tensor_bytes.to_bytes(payload["values"])
+        return serialization.to_bytes(payload["values"])
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a body that is not exactly one tensor of the spec, and values that are not finite."""
@@ -57,7 +57,7 @@ class Identity(Encoder):
             f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
         )
         with require(tf.size(body) == expected, message):
-            values = tensor_bytes.from_bytes(body, spec.dtype)
+            values = serialization.from_bytes(body, spec.dtype)
         if spec.dtype.is_floating:
             finite = tf.reduce_all(tf.math.is_finite(values))
             with require(finite, "an identity payload holds a NaN or an infinity"):

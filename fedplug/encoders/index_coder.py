@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.part import Part
+from fedplug.registry.component import Part
 
 __all__ = ["IndexCoder"]
 

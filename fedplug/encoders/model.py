@@ -14,12 +14,12 @@ from fedplug import wire
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.arithmetic import mean_magnitude
+from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.budget import Budget, measured_nmse
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.budget import Budget, measured_nmse
 from fedplug.encoders.identity import Identity
-from fedplug.encoders.whole_model import WholeModel
 from fedplug.errors import ConfigError
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["DEFAULT_MIN_SIZE", "ModelEncoder"]
 

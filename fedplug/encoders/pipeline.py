@@ -13,21 +13,21 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from fedplug import wire
+from fedplug.encoders.assignment.base import WholeModel
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.entropy_coded import EntropyCoded
 from fedplug.encoders.entropy_coder import EntropyCoder
 from fedplug.encoders.index_coder import IndexCoder
-from fedplug.encoders.index_coders import Rice
-from fedplug.encoders.qsgd import QSGD
 from fedplug.encoders.quantizer import Quantizer
-from fedplug.encoders.raw import Raw
+from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.reading import as_part, part_config
 from fedplug.encoders.sparse_form import SparseEncoder, SparseForm
 from fedplug.encoders.sparsifier import Selection, Sparsifier
-from fedplug.encoders.topk import TopK
-from fedplug.encoders.whole_model import WholeModel
+from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["Pipeline", "Stage"]
 

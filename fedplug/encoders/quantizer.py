@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["CodedQuantizer", "PackedSymbols", "Quantizer"]
 

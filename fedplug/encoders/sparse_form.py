@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import tensor_bytes
+from fedplug.encoders import serialization
 from fedplug.encoders.base import Encoder, Payload
 from fedplug.encoders.checks import require
 from fedplug.encoders.index_coder import IndexCoder
@@ -54,14 +54,14 @@ class SparseForm:
     def to_wire(self, payload: Payload) -> tf.Tensor:
         """See the class."""
         code = payload["index_code"]
-        lengths = tensor_bytes.to_bytes(tf.stack([tf.size(payload["indices"]), tf.size(code)]))
+        lengths = serialization.to_bytes(tf.stack([tf.size(payload["indices"]), tf.size(code)]))
         return tf.concat([lengths, code, self.quantizer.to_bytes(_quantized(payload))], axis=0)
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses lengths that do not fit the tensor or the body, and what coder and quantizer refuse."""
         size = spec.shape.num_elements()
         with require(tf.size(body) >= _LENGTHS_BYTES, "a sparse payload is too short to hold its lengths"):
-            lengths = tensor_bytes.from_bytes(body[:_LENGTHS_BYTES], tf.int32)
+            lengths = serialization.from_bytes(body[:_LENGTHS_BYTES], tf.int32)
         count, code_bytes = lengths[0], lengths[1]
         fits = (
             (count >= 0)

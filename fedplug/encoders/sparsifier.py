@@ -14,11 +14,11 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from fedplug.encoders.base import Payload, State
+from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.index_coder import IndexCoder
-from fedplug.encoders.index_coders import Rice
-from fedplug.encoders.kept_entries import KeptEntries
-from fedplug.encoders.raw import Raw
+from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.sparse_form import SparseEncoder, SparseForm, scatter_add
+from fedplug.encoders.sparsifiers.sparsity import KeptEntries
 
 __all__ = ["CountingSparsifier", "Selection", "Sparsifier"]
 

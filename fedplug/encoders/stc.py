@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.index_coders import Rice
+from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.pipeline import Pipeline
-from fedplug.encoders.sign import Sign
-from fedplug.encoders.topk import TopK
+from fedplug.encoders.quantizers.sign import Sign
+from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule
 

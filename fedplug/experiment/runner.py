@@ -17,18 +17,18 @@ import tensorflow_federated as tff
 from tqdm import tqdm
 
 import fedplug
-from fedplug.environment import environment
+from fedplug.diagnostics.environment import environment
 from fedplug.errors import ConfigError, FedplugError, StoreError
 from fedplug.experiment import report, task
 from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig
 from fedplug.experiment.digits import Examples, load_digits
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.files import write_whole
-from fedplug.experiment.made_of import MadeOf
 from fedplug.experiment.metrics_log import MetricsLog
+from fedplug.experiment.provenance import MadeOf
 from fedplug.process import StatefulClientsProcess
-from fedplug.process.parts import as_encoder
-from fedplug.trainer import Trainer
+from fedplug.process.arguments import as_encoder
+from fedplug.training.trainer import Trainer
 
 __all__ = ["run_experiment"]
 

@@ -16,8 +16,8 @@ keeps.
 
 from __future__ import annotations
 
-from fedplug.built_from import require_current
 from fedplug.errors import OpLibraryError
+from fedplug.registry.build_info import require_current
 
 try:
     # First, so that every module below finds it.
@@ -31,8 +31,8 @@ else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
 from fedplug.kernels.container import crc32, pack_container, unpack_container
-from fedplug.kernels.draw import draw_indices
 from fedplug.kernels.index_code import decode_indices, encode_indices
+from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.scatter import scatter_decode_add
 from fedplug.kernels.sign import sign_residual
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols

@@ -12,9 +12,9 @@ from __future__ import annotations
 from fedplug.ops._loader import op_library
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
-from fedplug.ops.draw import draw_indices
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
+from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.sign import SignCode, sign_residual
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols

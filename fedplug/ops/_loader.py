@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug import manager, op_libraries
-from fedplug.built_from import require_current
 from fedplug.errors import OpLibraryError
+from fedplug.registry import op_libraries, resolve
+from fedplug.registry.build_info import require_current
 
 __all__ = ["find_library", "library", "op_library"]
 
@@ -49,7 +49,7 @@ def op_library(name: str) -> Any:
         PluginError: It was built for another TensorFlow than is installed, or is missing.
         OpLibraryError: It was built for another TensorFlow than is running, or is damaged.
     """
-    entry = manager.find("op_library", name)
+    entry = resolve.find("op_library", name)
     assert entry.spec is not None  # every usable entry carries what was declared
     package, _, file = entry.spec.target.partition(":")
     path = op_libraries.find(op_libraries.folders_of(package), file)

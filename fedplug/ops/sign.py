@@ -1,6 +1,6 @@
 """One bit for each entry, with error feedback: the compiled op. Must not know any payload.
 
-The twin is not here but in `fedplug.encoders.sign`, as for every value code.
+The twin is not here but in `fedplug.encoders.quantizers.sign`, as for every value code.
 """
 
 from __future__ import annotations

@@ -5,18 +5,18 @@ Types are written as in TFF. Must not import `fedplug.runtime` or `fedplug.store
 
 from __future__ import annotations
 
-from fedplug.process.constraints import constrain_weights
-from fedplug.process.distributors import build_distributor, build_encoded_distributor
-from fedplug.process.factory import EncodedAggregationFactory, build_aggregation_factory
-from fedplug.process.fed_avg import build_weighted_fed_avg
-from fedplug.process.keras_models import from_keras, to_keras
-from fedplug.process.linear_sum import build_linear_sum_factory
-from fedplug.process.local_variables import build_local_variables_fed_avg
+from fedplug.process.aggregation.compressed_sum import build_linear_sum_factory
+from fedplug.process.aggregation.factory import EncodedAggregationFactory, build_aggregation_factory
+from fedplug.process.aggregation.sum_factory import EncodedSumFactory, build_sum_factory
+from fedplug.process.aggregation.transform import Transform, TransformFactory
+from fedplug.process.distribution.distributors import build_distributor, build_encoded_distributor
+from fedplug.process.learning.constraints import constrain_weights
+from fedplug.process.learning.fed_avg import build_weighted_fed_avg
+from fedplug.process.learning.keras_models import from_keras, to_keras
+from fedplug.process.learning.local_variables import build_local_variables_fed_avg
+from fedplug.process.learning.names import variable_names
+from fedplug.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
 from fedplug.process.lowering import choose_lowering
-from fedplug.process.names import variable_names
-from fedplug.process.stateful_clients import StatefulClientsProcess, assemble_process
-from fedplug.process.sum_factory import EncodedSumFactory, build_sum_factory
-from fedplug.process.transform import Transform, TransformFactory
 
 __all__ = [
     "EncodedAggregationFactory",

@@ -7,9 +7,9 @@ so that custom ops work and values are passed by reference; `use_runtime("native
 
 from __future__ import annotations
 
-from fedplug.runtime.context import create_async_execution_context, create_sync_execution_context
+from fedplug.runtime.inprocess.context import create_async_execution_context, create_sync_execution_context
 from fedplug.runtime.message_depth import allow_deep_messages
-from fedplug.runtime.selection import RuntimeHandle, use_runtime
+from fedplug.runtime.switch import RuntimeHandle, use_runtime
 
 __all__ = ["RuntimeHandle", "create_async_execution_context", "create_sync_execution_context", "use_runtime"]
 

@@ -9,7 +9,7 @@ import abc
 
 import tensorflow as tf
 
-from fedplug.part import Part
+from fedplug.registry.component import Part
 
 __all__ = ["MAX_ROUNDS", "Schedule"]
 

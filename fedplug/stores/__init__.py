@@ -22,7 +22,9 @@ def open_store(url: str) -> StateStore:
         UnknownNameError: No store of that name is installed; the message lists the nearest.
         StoreError: The store cannot be opened.
     """
-    from fedplug.manager import resolve  # looks at every installed plugin, so only when a store is opened
+    from fedplug.registry.resolve import (
+        resolve,  # looks at every installed plugin, so only when a store is opened
+    )
 
     scheme, separator, _ = str(url).partition("://")
     if not isinstance(url, str) or not separator:

@@ -11,8 +11,8 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fedplug import provenance
 from fedplug.errors import StoreError, StoreMismatchError, nearest
+from fedplug.registry import provenance
 
 __all__ = ["check_mapping", "check_round", "check_signature", "check_text", "no_such_process", "to_json"]
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedplug.testing.aggregator import AggregatorSuite
+    from fedplug.testing.assignment import WholeModelSuite
     from fedplug.testing.encoder import EncoderSuite
     from fedplug.testing.expect import ConformanceError
     from fedplug.testing.package import PluginPackageSuite
     from fedplug.testing.schedule import ScheduleSuite
     from fedplug.testing.store import StateStoreSuite
     from fedplug.testing.suite import NotApplicable, Result, Suite, run
-    from fedplug.testing.whole_model import WholeModelSuite
 
 __all__ = [
     "AggregatorSuite",

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug.encoders.base import Encoder
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, Step
 from fedplug.testing.suite import NotApplicable, after
@@ -26,7 +26,7 @@ _Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class CapabilityChecks(EncoderSubject):
-    """See `fedplug.spec.Capabilities`; each check applies where its capability is declared."""
+    """See `fedplug.registry.specs.Capabilities`; each check applies where its capability is declared."""
 
     conservation_tolerance: ClassVar[float] = 4.0
     """In units of the last place of the largest magnitude; 0 where the docstring says bit for bit."""

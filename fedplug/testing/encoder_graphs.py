@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.encoders.assignment.rules import Rule, Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
-from fedplug.encoders.rules import Rule, Rules
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip
 from fedplug.testing.suite import NotApplicable, after
@@ -104,7 +104,7 @@ def _in_tff(model: ModelEncoder, update: list[tf.Tensor]) -> Any:
 
     from fedplug import runtime
     from fedplug.aggregators.mean import Mean
-    from fedplug.process.encoded_aggregation import build_encoded_aggregation
+    from fedplug.process.aggregation.encoded_aggregation import build_encoded_aggregation
 
     lowering = ops.resolve_lowering()
     value_type = tff.to_type([(spec.dtype.as_numpy_dtype, tuple(spec.shape)) for spec in model.specs])

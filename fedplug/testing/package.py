@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator
 from typing import ClassVar
 
-from fedplug import manager
-from fedplug.catalog import Entry
 from fedplug.errors import FedplugError
-from fedplug.spec import PartSpec
-from fedplug.testing import expect, parts
+from fedplug.registry import resolve
+from fedplug.registry.catalog import Entry
+from fedplug.registry.specs import PartSpec
+from fedplug.testing import components, expect
 from fedplug.testing.suite import Suite, after
 
 __all__ = ["PluginPackageSuite"]
@@ -47,9 +47,9 @@ class PluginPackageSuite(Suite, abc.ABC):
         others = ", ".join(group for group in groups if re.fullmatch(r"fedplug\.v\d+", group))
         only = f", only in {others}" if others else ""
         expect.that(
-            manager.GROUP in groups,
-            f"no entry point in the group {manager.GROUP!r}{only}; write "
-            f'[project.entry-points."{manager.GROUP}"] in pyproject.toml and install it again',
+            resolve.GROUP in groups,
+            f"no entry point in the group {resolve.GROUP!r}{only}; write "
+            f'[project.entry-points."{resolve.GROUP}"] in pyproject.toml and install it again',
         )
 
     def test_its_metadata_says_what_it_is_and_needs(self) -> None:
@@ -87,7 +87,7 @@ class PluginPackageSuite(Suite, abc.ABC):
     def test_every_class_can_be_imported_and_has_the_base_of_its_kind(self) -> None:
         for entry, spec in self._parts():
             try:
-                parts.check_base(entry.kind, spec.resolve())
+                components.check_base(entry.kind, spec.resolve())
             except FedplugError as error:
                 raise expect.ConformanceError(str(error)) from error
 
@@ -111,7 +111,7 @@ class PluginPackageSuite(Suite, abc.ABC):
     def test_every_example_can_be_made(self) -> None:
         for entry, _ in self._parts():
             for example in entry.examples:
-                with parts.made(entry.kind, example):
+                with components.made(entry.kind, example):
                     pass
 
     @after(_INSTALLED, _WHOLE)
@@ -133,11 +133,11 @@ class PluginPackageSuite(Suite, abc.ABC):
 
     def _entry_points(self) -> list[importlib.metadata.EntryPoint]:
         points = self._distribution().entry_points
-        return [point for point in points if point.group == manager.GROUP]
+        return [point for point in points if point.group == resolve.GROUP]
 
     def _entries(self) -> Iterator[Entry]:
         wanted = _normalized(self.distribution)
-        return (entry for entry in manager.load().entries if _normalized(entry.distribution) == wanted)
+        return (entry for entry in resolve.load().entries if _normalized(entry.distribution) == wanted)
 
     def _parts(self) -> Iterator[tuple[Entry, PartSpec]]:
         """The entries that have a class."""

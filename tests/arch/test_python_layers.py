@@ -20,76 +20,48 @@ PACKAGE = ROOT / "fedplug"
 
 # Each part of the package and the parts it may import; a part is a module or a folder directly in fedplug/.
 MAY_IMPORT = {
-    # the registry
     "errors": set(),
-    "part": set(),
-    "spec": {"errors"},
-    "hookspecs": {"spec"},
-    "builtin": {"hookspecs", "spec"},
-    "catalog": {"errors", "spec"},
-    "built_from": {"errors"},
-    "op_libraries": {"errors"},
-    "sources": {"catalog"},
-    "loader": {"catalog", "errors", "hookspecs", "op_libraries", "sources", "spec"},
-    "manager": {"catalog", "errors", "loader", "sources", "spec"},
-    "provenance": {"manager"},
-    "expression": {"errors"},
-    "api": {"errors", "expression", "manager"},
+    "registry": {"errors"},
+    "api": {"errors", "registry"},
     # bytes and arrays
-    "kernels": {"_kernels", "built_from", "errors"},
+    "kernels": {"_kernels", "errors", "registry"},
     "wire": {"errors", "kernels"},
-    "stores": {"errors", "manager", "provenance"},
+    "stores": {"errors", "registry"},
     # tensors
-    "ops": {"built_from", "errors", "manager", "op_libraries"},
-    "schedules": {"api", "errors", "part"},
-    "encoders": {"api", "errors", "ops", "part", "schedules", "spec", "wire"},
-    "aggregators": {"encoders", "errors", "part", "spec"},
+    "ops": {"errors", "registry"},
+    "schedules": {"api", "errors", "registry"},
+    "encoders": {"api", "errors", "ops", "registry", "schedules", "wire"},
+    "aggregators": {"encoders", "errors", "registry"},
     # TFF
-    "process": {"aggregators", "api", "encoders", "errors", "manager", "ops", "provenance", "spec"},
+    "process": {"aggregators", "api", "encoders", "errors", "ops", "registry"},
     "runtime": {"errors", "ops"},
-    "client_data": {"errors"},
-    "committed_rounds": {"errors"},
-    "trainer": {
-        *["api", "client_data", "committed_rounds", "encoders", "errors", "manager", "process", "runtime"],
-        *["spec", "stores"],
-    },
-    "compat": {"encoders", "errors", "process", "spec"},
+    "training": {"api", "encoders", "errors", "process", "registry", "runtime", "stores"},
+    "compat": {"encoders", "errors", "process", "registry"},
     # what stands on top
-    "bench": {"encoders", "errors", "kernels"},
-    "environment": {"kernels", "sources"},
-    "experiment": {
-        "aggregators",
-        "api",
+    "diagnostics": {
         "encoders",
-        "environment",
         "errors",
+        "kernels",
+        "ops",
         "process",
-        "provenance",
+        "registry",
         "runtime",
-        "spec",
         "stores",
-        "trainer",
+        "training",
     },
-    "cli": {"errors"},
+    "experiment": {
+        *["aggregators", "api", "diagnostics", "encoders", "errors", "process", "registry", "runtime"],
+        *["stores", "training"],
+    },
+    "cli": {"diagnostics", "errors"},
     "__main__": {"cli"},
     "__init__": set(),
 }
 ABOVE_TENSORFLOW = {
-    "bench",
-    "ops",
-    "schedules",
-    "encoders",
-    "aggregators",
-    "process",
-    "runtime",
-    "client_data",
-    "committed_rounds",
-    "trainer",
-    "compat",
-    "experiment",
-    "testing",
+    *["aggregators", "compat", "diagnostics", "encoders", "experiment", "ops", "process", "runtime"],
+    *["schedules", "testing", "training"],
 }
-ABOVE_TFF = {"process", "runtime", "committed_rounds", "trainer", "compat", "experiment"}
+ABOVE_TFF = {"compat", "diagnostics", "experiment", "process", "runtime", "training"}
 
 
 @dataclass(frozen=True)
@@ -199,10 +171,7 @@ def test_tensorflow_and_tff_stay_where_they_belong(part):
 
 
 def test_the_registry_and_the_command_line_do_not_import_numpy():
-    registry = [
-        *["errors", "spec", "hookspecs", "builtin", "catalog", "op_libraries", "sources", "loader"],
-        *["manager", "provenance", "expression", "api", "cli"],
-    ]
+    registry = ["api", "cli", "errors", "registry"]
     found = [
         str(found) for part in registry for found in imports_of_part(part) if is_of(found.module, "numpy")
     ]

@@ -23,16 +23,18 @@ def loaded_by(statement, expression):
     [
         "fedplug",
         "fedplug.errors",
-        "fedplug.spec",
-        "fedplug.hookspecs",
-        "fedplug.builtin",
-        "fedplug.catalog",
-        "fedplug.op_libraries",
-        "fedplug.sources",
-        "fedplug.loader",
-        "fedplug.manager",
-        "fedplug.provenance",
-        "fedplug.expression",
+        "fedplug.registry.hookspecs",
+        "fedplug.registry.specs",
+        "fedplug.registry.builtin",
+        "fedplug.registry.catalog",
+        "fedplug.registry.op_libraries",
+        "fedplug.registry.entry_points",
+        "fedplug.registry.loader",
+        "fedplug.registry.resolve",
+        "fedplug.registry.provenance",
+        "fedplug.registry.expression",
+        "fedplug.registry.component",
+        "fedplug.registry.build_info",
         "fedplug.api",
         "fedplug.cli",
         "fedplug.__main__",
@@ -57,7 +59,7 @@ def test_kernels_wire_format_and_stores_do_not_load_tensorflow(statement):
 
 
 def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
-    statement = "from fedplug.manager import catalog; assert 'signsgd' in catalog().names('encoder')"
+    statement = "from fedplug.registry.resolve import catalog; assert 'signsgd' in catalog().names('encoder')"
     assert loaded_by(statement, "'fedplug_signsgd.encoder' in sys.modules") == "False"
 
 

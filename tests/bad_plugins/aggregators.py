@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug.aggregators import Mean
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 
 class Quiet(Mean):

@@ -9,7 +9,7 @@ import itertools
 from typing import ClassVar
 
 from fedplug.encoders import Identity, TopK, WholeModel
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 
 
 class Alternating(WholeModel):

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from fedplug import bench
 from fedplug.cli import main
+from fedplug.diagnostics import bench
 
 
 @pytest.fixture(scope="module")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from fedplug.cli import checks, main
-from fedplug.cli.checks import Finding, examine
+from fedplug.cli import main
+from fedplug.diagnostics import doctor
+from fedplug.diagnostics.doctor import Finding, examine
 from fedplug.errors import OpLibraryError
 
 
 def run_doctor(monkeypatch, **replaced):
-    monkeypatch.setattr(checks, "CHECKS", replaced)
+    monkeypatch.setattr(doctor, "CHECKS", replaced)
     return main(["doctor"])
 
 
-@pytest.mark.parametrize("name", list(checks.CHECKS))
+@pytest.mark.parametrize("name", list(doctor.CHECKS))
 def test_every_check_passes_where_the_tests_run(name):
-    finding = examine(checks.CHECKS[name])
+    finding = examine(doctor.CHECKS[name])
     assert finding.status in ("ok", "warn"), finding
     assert finding.detail
 

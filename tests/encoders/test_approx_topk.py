@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.encoders import TopK
-from fedplug.encoders.approx_topk import ApproxTopK
+from fedplug.encoders.sparsifiers.approx_topk import ApproxTopK
 from fedplug.errors import ConfigError
 
 ROUND = tf.constant(3)

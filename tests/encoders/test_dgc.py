@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fedplug
 from fedplug.encoders import TopK
-from fedplug.encoders.dgc import DGC
+from fedplug.encoders.sparsifiers.dgc import DGC
 from fedplug.errors import ConfigError
 
 SPEC = tf.TensorSpec([40], tf.float64)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fedplug import manager
+from fedplug.registry import resolve
 
 ROOT = Path(__file__).parents[2]
 WHOLE_MODELS = ["rules", "budget"]
 WRITTEN_WITH_BARS = ["pipeline", "entropy_coded"]
-NAMES = [n for n in manager.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS]
+NAMES = [n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS]
 EXAMPLES = {"threshold": [1], **{n: [0.1] for n in ("topk", "randomk", "approx_topk", "stc", "dgc")}}
 
 
@@ -27,7 +27,7 @@ def row(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_has_the_wire_id_and_the_arguments_of_every_encoder(name):
     signature, wire_id = row(name)
-    part = manager.resolve("encoder", name)
+    part = resolve.resolve("encoder", name)
     assert wire_id == part(*EXAMPLES.get(name, ())).wire_id
     assert re.findall(r"[(,] *(\w+)", signature) == list(inspect.signature(part).parameters)
 
@@ -36,7 +36,7 @@ def test_the_page_has_the_wire_id_and_the_arguments_of_every_encoder(name):
 def test_the_page_has_the_arguments_of_what_encodes_a_whole_model(name):
     text = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
     (signature,) = re.findall(rf"^\| `({name}\([^`]*)` \|", text, flags=re.MULTILINE)
-    made = manager.resolve("encoder", name)
+    made = resolve.resolve("encoder", name)
     assert re.findall(r"[(,] *(\w+)", signature) == list(inspect.signature(made).parameters)
 
 

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 import fedplug
 from fedplug import ops
+from fedplug.encoders.coders.rans import Rans
 from fedplug.encoders.entropy_coded import EntropyCoded
 from fedplug.encoders.identity import Identity
-from fedplug.encoders.qsgd import QSGD
-from fedplug.encoders.rans import Rans
+from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.errors import CapabilityError, ConfigError
 
 ROUND = tf.constant(3)

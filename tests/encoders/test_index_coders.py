@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fedplug
 from fedplug import kernels, ops
-from fedplug.encoders.index_coders import Bitmap, BitPack, Rice, Shortest
-from fedplug.encoders.randomk import RandomK, Seeded, draw
+from fedplug.encoders.coders.index import Bitmap, BitPack, Rice, Shortest
+from fedplug.encoders.sparsifiers.randomk import RandomK, Seeded, draw
 from fedplug.errors import ArgumentError, ConfigError
 
 CODERS = [Rice(), Bitmap(), BitPack(), Shortest()]

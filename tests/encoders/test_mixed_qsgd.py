@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from fedplug import ops
 from fedplug.encoders import ModelEncoder
-from fedplug.encoders.bit_allocation import share_out
-from fedplug.encoders.mixed_qsgd import MixedQSGD
-from fedplug.encoders.qsgd import QSGD
+from fedplug.encoders.assignment.bit_allocation import share_out
+from fedplug.encoders.quantizers.mixed_qsgd import MixedQSGD
+from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.errors import ConfigError
 from fedplug.testing import EncoderSuite
 

@@ -14,10 +14,10 @@ from hypothesis.extra import numpy as hnp
 import fedplug
 from fedplug import wire
 from fedplug.encoders import framing
-from fedplug.encoders.index_coders import Rice
+from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.pipeline import Pipeline
-from fedplug.encoders.sign import Sign
-from fedplug.encoders.topk import TopK
+from fedplug.encoders.quantizers.sign import Sign
+from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
 
 ROUND = tf.constant(3)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedplug
-from fedplug.encoders.blockwise8 import Blockwise8
-from fedplug.encoders.cast import BFloat16, Float16
-from fedplug.encoders.qsgd import QSGD
-from fedplug.encoders.sign import Sign
-from fedplug.encoders.terngrad import TernGrad
+from fedplug.encoders.quantizers.blockwise8 import Blockwise8
+from fedplug.encoders.quantizers.cast import BFloat16, Float16
+from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers.sign import Sign
+from fedplug.encoders.quantizers.terngrad import TernGrad
 from fedplug.errors import ConfigError
 
 ROUND = tf.constant(3)

@@ -11,8 +11,8 @@ import tensorflow as tf
 import fedplug
 from fedplug import ops
 from fedplug.encoders import TopK
-from fedplug.encoders.dgc import DGC
-from fedplug.encoders.qsgd import QSGD
+from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.sparsifiers.dgc import DGC
 from fedplug.errors import ConfigError, UnknownNameError
 from fedplug.schedules import Constant, Linear
 

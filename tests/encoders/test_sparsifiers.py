@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedplug
-from fedplug.encoders.randomk import RandomK
+from fedplug.encoders.sparsifiers.randomk import RandomK
+from fedplug.encoders.sparsifiers.threshold import Threshold
 from fedplug.encoders.stc import STC
-from fedplug.encoders.threshold import Threshold
 from fedplug.errors import ConfigError
 
 ROUND = tf.constant(3)

@@ -10,9 +10,9 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.errors import CapabilityError, ComputationError
 from fedplug.process import build_encoded_distributor, build_weighted_fed_avg
-from fedplug.process.broadcast import build_encoded_broadcast
-from fedplug.process.distributors import build_distributor
-from fedplug.process.encoded_aggregation import model_encoder
+from fedplug.process.aggregation.encoded_aggregation import model_encoder
+from fedplug.process.distribution.broadcast import build_encoded_broadcast
+from fedplug.process.distribution.distributors import build_distributor
 from fedplug.runtime import use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")

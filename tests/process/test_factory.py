@@ -12,7 +12,7 @@ from fedplug.aggregators import Mean
 from fedplug.encoders import Identity, TopK
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.process import build_aggregation_factory
-from fedplug.process.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 WEIGHT = tff.TensorType(np.float32)

@@ -11,7 +11,7 @@ from fedplug import Trainer
 from fedplug.errors import ConfigError
 from fedplug.process import build_local_variables_fed_avg
 from fedplug.runtime import use_runtime
-from fedplug.trainer import ClientDataset
+from fedplug.training.trainer import ClientDataset
 
 FEATURES = 6
 

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
 from fedplug.process import build_weighted_fed_avg
-from fedplug.process.proximal import ProximalOptimizer
+from fedplug.process.learning.proximal import ProximalOptimizer
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 

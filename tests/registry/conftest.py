@@ -7,15 +7,15 @@ import textwrap
 
 import pytest
 
-from fedplug import manager
+from fedplug.registry import resolve
 
 
 @pytest.fixture
 def fresh_catalog():
     """The catalogue is looked up anew, and forgotten afterwards."""
-    manager.catalog.cache_clear()
-    yield manager.catalog
-    manager.catalog.cache_clear()
+    resolve.catalog.cache_clear()
+    yield resolve.catalog
+    resolve.catalog.cache_clear()
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def install(tmp_path, monkeypatch, fresh_catalog):
 
     The entry point has the name of the distribution with underscores, which is also the module's name.
     """
-    monkeypatch.delenv(manager.ALLOW_VARIABLE, raising=False)
+    monkeypatch.delenv(resolve.ALLOW_VARIABLE, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def make(
@@ -32,7 +32,7 @@ def install(tmp_path, monkeypatch, fresh_catalog):
         source: str,
         *,
         version: str = "1.0",
-        groups: tuple[str, ...] = (manager.GROUP,),
+        groups: tuple[str, ...] = (resolve.GROUP,),
         metadata: str = "",
         extras: str = "",
     ):
@@ -55,8 +55,8 @@ def install(tmp_path, monkeypatch, fresh_catalog):
 
 
 ENCODER_PLUGIN = """
-    from fedplug.hookspecs import hookimpl
-    from fedplug.spec import EncoderSpec
+    from fedplug.registry.hookspecs import hookimpl
+    from fedplug.registry.specs import EncoderSpec
 
     @hookimpl
     def fedplug_encoders():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedplug.hookspecs import hookimpl
+from fedplug.registry.hookspecs import hookimpl
 
 seen: list[tuple[int, int]] = []
 

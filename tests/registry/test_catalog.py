@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedplug import hookspecs, manager
-from fedplug.catalog import Entry, settle_clashes
+from fedplug.registry import hookspecs, resolve
+from fedplug.registry.catalog import Entry, settle_clashes
 
 entries = st.builds(
     Entry,
@@ -40,12 +40,12 @@ def test_no_two_plugins_share_a_usable_name(found):
 
 
 def test_every_entry_is_json():
-    facts = [entry.to_json() for entry in manager.catalog().entries]
+    facts = [entry.to_json() for entry in resolve.catalog().entries]
     assert json.loads(json.dumps(facts)) == facts
 
 
 def test_every_hook_declares_one_kind_of_part_or_observes_one_thing():
     hooks = {name for name in vars(hookspecs) if name.startswith("fedplug_")}
-    declaring = {hook for hook, _ in manager.KINDS.values()}
-    assert declaring | set(manager.OBSERVED.values()) == hooks
+    declaring = {hook for hook, _ in resolve.KINDS.values()}
+    assert declaring | set(resolve.OBSERVED.values()) == hooks
     assert all(vars(hookspecs)[hook].__doc__ for hook in hooks)

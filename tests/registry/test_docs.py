@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedplug import hookspecs, manager
-from fedplug.spec import Capabilities
+from fedplug.registry import hookspecs, resolve
+from fedplug.registry.specs import Capabilities
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def test_every_block_is_part_of_a_plugin(block):
     [
         [name for name in vars(hookspecs) if name.startswith("fedplug_")],
         [field.name for field in dataclasses.fields(Capabilities)],
-        [manager.ALLOW_VARIABLE, manager.TRACE_VARIABLE],
+        [resolve.ALLOW_VARIABLE, resolve.TRACE_VARIABLE],
     ],
     ids=["hooks", "capabilities", "variables"],
 )

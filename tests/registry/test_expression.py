@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedplug.errors import ConfigError
-from fedplug.expression import Stage, parse
+from fedplug.registry.expression import Stage, parse
 
 values = st.recursive(
     st.none()

@@ -6,11 +6,11 @@ import logging
 import sys
 from pathlib import Path
 
-from fedplug import manager
+from fedplug.registry import resolve
 
 OBSERVER = Path(__file__).with_name("observer_plugin.py").read_text(encoding="utf-8")
 BROKEN = """
-    from fedplug.hookspecs import hookimpl
+    from fedplug.registry.hookspecs import hookimpl
 
     @hookimpl
     def fedplug_round_finished():
@@ -26,13 +26,13 @@ FACTS = {
 
 def test_an_observer_gets_the_arguments_it_names(install):
     module = install("acme-watch", OBSERVER)
-    manager.notify("fedplug_round_finished", **FACTS)
+    resolve.notify("fedplug_round_finished", **FACTS)
     assert sys.modules[module].seen == [(3, 7)]
 
 
 def test_an_observer_is_not_told_what_it_does_not_observe(install):
     module = install("acme-watch", OBSERVER)
-    manager.notify("fedplug_process_built", process=None)
+    resolve.notify("fedplug_process_built", process=None)
     assert sys.modules[module].seen == []
 
 
@@ -40,7 +40,7 @@ def test_an_observer_that_raises_is_logged_and_the_next_one_is_told(install, cap
     install("a-broken-watch", BROKEN)
     module = install("acme-watch", OBSERVER)
     with caplog.at_level(logging.ERROR, logger="fedplug"):
-        manager.notify("fedplug_round_finished", **FACTS)
+        resolve.notify("fedplug_round_finished", **FACTS)
     assert "fedplug_round_finished of a-broken-watch 1.0 raised" in caplog.text
     assert "boom" in caplog.text
     assert len(sys.modules[module].seen) == 1
@@ -49,7 +49,7 @@ def test_an_observer_that_raises_is_logged_and_the_next_one_is_told(install, cap
 def test_observers_are_listed_and_two_of_them_are_no_clash(install):
     install("a-broken-watch", BROKEN)
     install("acme-watch", OBSERVER)
-    found = [entry for entry in manager.catalog().entries if entry.kind == "observer"]
+    found = [entry for entry in resolve.catalog().entries if entry.kind == "observer"]
     assert [(entry.name, entry.distribution, entry.status) for entry in found] == [
         ("round_finished", "a-broken-watch", "ok"),
         ("round_finished", "acme-watch", "ok"),
@@ -59,17 +59,17 @@ def test_observers_are_listed_and_two_of_them_are_no_clash(install):
 
 def test_an_argument_that_the_hook_does_not_have_is_reported(install):
     install("acme-watch", OBSERVER.replace("(round_num: int", "(round_number: int"))
-    (problem,) = manager.catalog().problems()
+    (problem,) = resolve.catalog().problems()
     assert "round_number" in problem.reason
 
 
 def test_every_plugin_is_traced_if_the_environment_says_so(install, monkeypatch, capsys):
     install("acme-watch", OBSERVER)
     install("broken-codec", "raise RuntimeError('boom')")
-    manager.load()
+    resolve.load()
     assert capsys.readouterr().err == ""
-    monkeypatch.setenv(manager.TRACE_VARIABLE, "1")
-    manager.load()
+    monkeypatch.setenv(resolve.TRACE_VARIABLE, "1")
+    resolve.load()
     lines = capsys.readouterr().err.splitlines()
     assert any("acme-watch 1.0" in line and "observer round_finished ok" in line for line in lines)
     assert any("broken-codec 1.0" in line and "broken" in line for line in lines)

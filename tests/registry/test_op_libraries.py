@@ -7,12 +7,12 @@ import shutil
 
 import pytest
 
-from fedplug import manager, op_libraries
 from fedplug.errors import OpLibraryError, PluginError, UnknownNameError
+from fedplug.registry import op_libraries, resolve
 
 PLUGIN = """
-    from fedplug.hookspecs import hookimpl
-    from fedplug.spec import OpLibrarySpec
+    from fedplug.registry.hookspecs import hookimpl
+    from fedplug.registry.specs import OpLibrarySpec
 
     @hookimpl
     def fedplug_op_libraries():
@@ -34,17 +34,17 @@ def package(install, tmp_path):
 
 def record(folder, tensorflow):
     (folder / op_libraries.BUILD_RECORD).write_text(json.dumps({"tensorflow": tensorflow}))
-    manager.catalog.cache_clear()
+    resolve.catalog.cache_clear()
 
 
 def the_problem():
-    (problem,) = manager.catalog().problems()
+    (problem,) = resolve.catalog().problems()
     return problem
 
 
 @pytest.mark.usefixtures("package")
 def test_a_library_is_listed_without_loading_it_or_importing_its_package():
-    entry = manager.find("op_library", "acme_ops")
+    entry = resolve.find("op_library", "acme_ops")
     assert (entry.kind, entry.status, entry.distribution) == ("op_library", "ok", "acme-codec")
 
 
@@ -56,25 +56,25 @@ def test_one_built_for_another_tensorflow_is_listed_with_both_versions_and_the_c
     assert str(op_libraries.installed_tensorflow()) in problem.reason
     assert "--no-binary acme-codec acme-codec" in problem.fix
     with pytest.raises(PluginError, match=r"2\.13\.0"):
-        manager.find("op_library", "acme_ops")
-    assert manager.resolve("store", "memory").name == "memory"
+        resolve.find("op_library", "acme_ops")
+    assert resolve.resolve("store", "memory").name == "memory"
 
 
 def test_one_that_was_never_built_says_where_it_was_looked_for(package):
     (package / "_ops.so").unlink()
-    manager.catalog.cache_clear()
+    resolve.catalog.cache_clear()
     assert f"no _ops.so in {package}" in the_problem().reason
 
 
 def test_one_without_a_record_is_not_trusted(package):
     (package / op_libraries.BUILD_RECORD).unlink()
-    manager.catalog.cache_clear()
+    resolve.catalog.cache_clear()
     assert "does not say which TensorFlow" in the_problem().reason
 
 
 def test_a_package_that_is_not_there_is_said_to_be_missing(package):
     shutil.rmtree(package)
-    manager.catalog.cache_clear()
+    resolve.catalog.cache_clear()
     assert "there is no package 'acme_package'" in the_problem().reason
 
 
@@ -85,7 +85,7 @@ def test_a_target_that_is_no_file_of_a_package_is_refused(install):
 
 def test_a_library_has_no_class(package):
     with pytest.raises(PluginError, match="has no class"):
-        manager.resolve("op_library", "acme_ops")
+        resolve.resolve("op_library", "acme_ops")
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from fedplug import manager
 from fedplug.errors import PluginError, UnknownNameError
+from fedplug.registry import resolve
 
 
 def entries_of(catalog, distribution):
@@ -21,57 +21,57 @@ def the_entry_of(catalog, distribution):
 
 
 def assert_the_rest_works():
-    assert manager.resolve("store", "memory").name == "memory"
+    assert resolve.resolve("store", "memory").name == "memory"
 
 
 def test_the_built_in_parts_are_there():
-    catalog = manager.catalog()
+    catalog = resolve.catalog()
     assert {"identity", "topk"} <= set(catalog.names("encoder"))
     assert "mean" in catalog.names("aggregator")
     assert {"memory", "sqlite"} <= set(catalog.names("store"))
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(entry.kind, entry.name) for entry in manager.catalog().entries if entry.builtin]
+    ("kind", "name"), [(entry.kind, entry.name) for entry in resolve.catalog().entries if entry.builtin]
 )
 def test_every_built_in_part_resolves_to_a_class_of_that_name(kind, name):
-    assert manager.resolve(kind, name).name == name
+    assert resolve.resolve(kind, name).name == name
 
 
 def test_an_installed_plugin_is_found_by_its_entry_point(install_encoder):
     install_encoder("acme-codec", "acme", version="2.5")
-    assert manager.resolve("encoder", "acme") is collections.OrderedDict
-    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert resolve.resolve("encoder", "acme") is collections.OrderedDict
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert (entry.kind, entry.name, entry.version, entry.status) == ("encoder", "acme", "2.5", "ok")
 
 
 def test_nothing_of_a_part_is_imported_before_it_is_asked_for(install_encoder, tmp_path):
     (tmp_path / "acme_heavy.py").write_text("class Encoder: pass\n")
     install_encoder("acme-codec", "acme", "acme_heavy:Encoder")
-    assert "acme" in manager.catalog().names("encoder")
+    assert "acme" in resolve.catalog().names("encoder")
     assert "acme_heavy" not in sys.modules
-    assert manager.resolve("encoder", "acme").__module__ == "acme_heavy"
+    assert resolve.resolve("encoder", "acme").__module__ == "acme_heavy"
 
 
 def test_an_unknown_name_names_the_nearest():
     with pytest.raises(UnknownNameError, match="unknown encoder 'tpok'; did you mean 'topk'"):
-        manager.resolve("encoder", "tpok")
+        resolve.resolve("encoder", "tpok")
 
 
 def test_an_unknown_kind_names_the_known_ones():
     with pytest.raises(UnknownNameError, match="unknown kind of part 'encodr'; did you mean 'encoder'"):
-        manager.resolve("encodr", "topk")
+        resolve.resolve("encodr", "topk")
 
 
 def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):
     install("acme-codec", "import a_module_that_is_not_there")
-    entry = the_entry_of(manager.catalog(), "acme-codec")
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert (entry.kind, entry.status) == ("plugin", "broken")
     assert "No module named 'a_module_that_is_not_there'" in entry.reason
     assert "pip uninstall acme-codec" in entry.fix
     assert_the_rest_works()
     with pytest.raises(PluginError, match=r"acme-codec 1\.0 cannot be used: cannot be imported"):
-        manager.resolve("encoder", "acme_codec")
+        resolve.resolve("encoder", "acme_codec")
 
 
 EXTRA = "Requires-Dist: fast-codes>=2; extra == 'fast'\n"
@@ -87,7 +87,7 @@ EXTRA = "Requires-Dist: fast-codes>=2; extra == 'fast'\n"
 )
 def test_a_missing_extra_is_named_in_the_command_that_installs_it(install, metadata, extras, fix):
     install("acme-codec", "import fast_codes", metadata=metadata, extras=extras)
-    entry = the_entry_of(manager.catalog(), "acme-codec")
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert "No module named 'fast_codes'" in entry.reason
     assert entry.fix == fix
     assert_the_rest_works()
@@ -97,18 +97,18 @@ def test_a_part_that_misses_an_extra_says_so_when_it_is_asked_for(install_encode
     (tmp_path / "acme_needy.py").write_text("import fast_codes\n")
     install_encoder("acme-codec", "acme", "acme_needy:Acme", metadata=EXTRA)
     with pytest.raises(PluginError, match=r"pip install --upgrade 'acme-codec\[fast\]'"):
-        manager.resolve("encoder", "acme")
+        resolve.resolve("encoder", "acme")
 
 
 def test_an_unknown_name_points_at_plugins_that_could_not_be_asked(install):
     install("acme-codec", "raise RuntimeError('boom')")
     with pytest.raises(UnknownNameError, match=r"these plugins have problems.*acme-codec 1\.0"):
-        manager.resolve("encoder", "acme")
+        resolve.resolve("encoder", "acme")
 
 
 def test_a_plugin_that_exits_on_import_does_not_end_the_program(install):
     install("acme-codec", "raise SystemExit(3)")
-    assert "SystemExit: 3" in the_entry_of(manager.catalog(), "acme-codec").reason
+    assert "SystemExit: 3" in the_entry_of(resolve.catalog(), "acme-codec").reason
     assert_the_rest_works()
 
 
@@ -116,8 +116,8 @@ def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(instal
     install(
         "acme-codec",
         """
-        from fedplug.hookspecs import hookimpl
-        from fedplug.spec import StoreSpec
+        from fedplug.registry.hookspecs import hookimpl
+        from fedplug.registry.specs import StoreSpec
 
         @hookimpl
         def fedplug_encoders():
@@ -128,8 +128,8 @@ def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(instal
             return [StoreSpec(name="acme", target="collections:OrderedDict", summary="")]
         """,
     )
-    assert manager.resolve("store", "acme") is collections.OrderedDict
-    (problem,) = manager.catalog().problems()
+    assert resolve.resolve("store", "acme") is collections.OrderedDict
+    (problem,) = resolve.catalog().problems()
     assert problem.reason.startswith("its hook fedplug_encoders raised ValueError: boom (")
     assert problem.reason.endswith("acme_codec.py:7)")
 
@@ -151,15 +151,15 @@ def test_a_wrong_spec_is_reported_with_what_is_wrong(install, result, reason):
     install(
         "acme-codec",
         f"""
-        from fedplug.hookspecs import hookimpl
-        from fedplug.spec import EncoderSpec
+        from fedplug.registry.hookspecs import hookimpl
+        from fedplug.registry.specs import EncoderSpec
 
         @hookimpl
         def fedplug_encoders():
             return {result}
         """,
     )
-    entry = the_entry_of(manager.catalog(), "acme-codec")
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert entry.status == "broken"
     assert reason in entry.reason
     assert_the_rest_works()
@@ -169,8 +169,8 @@ def test_a_wrong_item_leaves_its_neighbours_alone_and_is_reported_under_its_own_
     install(
         "acme-codec",
         """
-        from fedplug.hookspecs import hookimpl
-        from fedplug.spec import EncoderSpec, StoreSpec
+        from fedplug.registry.hookspecs import hookimpl
+        from fedplug.registry.specs import EncoderSpec, StoreSpec
 
         @hookimpl
         def fedplug_encoders():
@@ -180,17 +180,17 @@ def test_a_wrong_item_leaves_its_neighbours_alone_and_is_reported_under_its_own_
             ]
         """,
     )
-    assert manager.resolve("encoder", "acme") is collections.OrderedDict
+    assert resolve.resolve("encoder", "acme") is collections.OrderedDict
     with pytest.raises(PluginError, match="returned the StoreSpec 'misplaced' instead of EncoderSpec"):
-        manager.resolve("encoder", "misplaced")
+        resolve.resolve("encoder", "misplaced")
 
 
 def test_a_name_two_plugins_claim_belongs_to_neither_and_both_are_named(install_encoder):
     install_encoder("acme-codec", "shared")
     install_encoder("other-codec", "shared", version="3.0")
-    assert "shared" not in manager.catalog().names("encoder")
+    assert "shared" not in resolve.catalog().names("encoder")
     with pytest.raises(PluginError, match=r"'shared' is declared by acme-codec 1\.0 and other-codec 3\.0"):
-        manager.resolve("encoder", "shared")
+        resolve.resolve("encoder", "shared")
     assert_the_rest_works()
 
 
@@ -198,8 +198,8 @@ def test_a_name_that_a_plugin_declares_twice_is_its_own_mistake(install):
     install(
         "acme-codec",
         """
-        from fedplug.hookspecs import hookimpl
-        from fedplug.spec import EncoderSpec
+        from fedplug.registry.hookspecs import hookimpl
+        from fedplug.registry.specs import EncoderSpec
 
         @hookimpl
         def fedplug_encoders():
@@ -207,13 +207,13 @@ def test_a_name_that_a_plugin_declares_twice_is_its_own_mistake(install):
         """,
     )
     with pytest.raises(PluginError, match=r"declared by acme-codec 1\.0 more than once; tell the authors of"):
-        manager.resolve("encoder", "acme")
+        resolve.resolve("encoder", "acme")
 
 
 def test_a_built_in_keeps_its_name(install_encoder):
     install_encoder("acme-codec", "topk")
-    assert manager.resolve("encoder", "topk").__module__ == "fedplug.encoders.topk"
-    entry = the_entry_of(manager.catalog(), "acme-codec")
+    assert resolve.resolve("encoder", "topk").__module__ == "fedplug.encoders.sparsifiers.topk"
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert entry.status == "clash"
     assert "acme-codec 1.0" in entry.reason
     assert "fedplug " in entry.reason
@@ -223,16 +223,16 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
     install(
         "acme-codec",
         """
-        from fedplug.hookspecs import hookimpl
-        from fedplug.spec import StoreSpec
+        from fedplug.registry.hookspecs import hookimpl
+        from fedplug.registry.specs import StoreSpec
 
         @hookimpl
         def fedplug_stores():
             return [StoreSpec(name="topk", target="collections:OrderedDict", summary="")]
         """,
     )
-    assert manager.resolve("store", "topk") is collections.OrderedDict
-    assert manager.catalog().problems() == []
+    assert resolve.resolve("store", "topk") is collections.OrderedDict
+    assert resolve.catalog().problems() == []
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
     ],
 )
 def test_a_function_that_would_never_be_called_is_reported(install, source, reason):
-    install("acme-codec", f"from fedplug.hookspecs import hookimpl\n\n{source}\n")
-    entry = the_entry_of(manager.catalog(), "acme-codec")
+    install("acme-codec", f"from fedplug.registry.hookspecs import hookimpl\n\n{source}\n")
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert entry.status == "broken"
     assert reason in entry.reason
 
@@ -277,8 +277,8 @@ def test_a_hook_that_cannot_be_called_leaves_the_plugins_other_parts_alone(insta
     install(
         "acme-codec",
         f"""
-        from fedplug.hookspecs import hookimpl
-        from fedplug.spec import EncoderSpec
+        from fedplug.registry.hookspecs import hookimpl
+        from fedplug.registry.specs import EncoderSpec
 
         @hookimpl
         def fedplug_encoders():
@@ -289,15 +289,15 @@ def test_a_hook_that_cannot_be_called_leaves_the_plugins_other_parts_alone(insta
             return []
         """,
     )
-    assert manager.resolve("encoder", "acme") is collections.OrderedDict
-    (problem,) = manager.catalog().problems()
+    assert resolve.resolve("encoder", "acme") is collections.OrderedDict
+    (problem,) = resolve.catalog().problems()
     assert reason in problem.reason
 
 
 @pytest.mark.parametrize(("group", "upgrade"), [("fedplug.v2", "fedplug"), ("fedplug.v0", "acme-codec")])
 def test_a_plugin_for_another_contract_is_listed_without_being_imported(install, group, upgrade):
     module = install("acme-codec", "raise AssertionError('imported')", groups=(group,))
-    entry = the_entry_of(manager.catalog(), "acme-codec")
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert entry.status == "incompatible"
     assert group.removeprefix("fedplug.") in entry.reason
     assert entry.fix == f"`pip install --upgrade {upgrade}`"
@@ -306,16 +306,16 @@ def test_a_plugin_for_another_contract_is_listed_without_being_imported(install,
 
 def test_a_plugin_for_several_contracts_is_used_through_ours(install_encoder):
     install_encoder("acme-codec", "acme", groups=("fedplug.v1", "fedplug.v2"))
-    assert [entry.status for entry in entries_of(manager.catalog(), "acme-codec")] == ["ok"]
+    assert [entry.status for entry in entries_of(resolve.catalog(), "acme-codec")] == ["ok"]
 
 
 def test_a_class_that_is_not_where_the_spec_says_is_an_error_with_the_distribution(install_encoder):
     install_encoder("acme-codec", "acme", "acme_missing.module:Encoder")
     with pytest.raises(PluginError, match=r"acme_missing.*pip install --force-reinstall acme-codec"):
-        manager.resolve("encoder", "acme")
+        resolve.resolve("encoder", "acme")
     install_encoder("other-codec", "other", "collections:abc")
     with pytest.raises(PluginError, match="which is a module, not a class"):
-        manager.resolve("encoder", "other")
+        resolve.resolve("encoder", "other")
 
 
 def test_the_environment_can_name_the_distributions_to_load(install_encoder, monkeypatch, fresh_catalog):
@@ -323,13 +323,13 @@ def test_the_environment_can_name_the_distributions_to_load(install_encoder, mon
     install_encoder("other-codec", "other")
     monkeypatch.setenv("FEDPLUG_PLUGINS", "Other_Codec")
     fresh_catalog.cache_clear()
-    assert the_entry_of(manager.catalog(), "other-codec").status == "ok"
-    assert the_entry_of(manager.catalog(), "acme-codec").status == "disabled"
-    assert not manager.catalog().problems()
+    assert the_entry_of(resolve.catalog(), "other-codec").status == "ok"
+    assert the_entry_of(resolve.catalog(), "acme-codec").status == "disabled"
+    assert not resolve.catalog().problems()
     assert module not in sys.modules
     monkeypatch.setenv("FEDPLUG_PLUGINS", "")
     fresh_catalog.cache_clear()
-    assert {entry.distribution for entry in manager.catalog().entries if entry.status == "ok"} == {"fedplug"}
+    assert {entry.distribution for entry in resolve.catalog().entries if entry.status == "ok"} == {"fedplug"}
 
 
 def test_a_distribution_to_load_that_is_not_installed_is_told_with_the_nearest(
@@ -338,7 +338,7 @@ def test_a_distribution_to_load_that_is_not_installed_is_told_with_the_nearest(
     install_encoder("acme-codec", "acme")
     monkeypatch.setenv("FEDPLUG_PLUGINS", "acme-kodec")
     fresh_catalog.cache_clear()
-    (problem,) = manager.catalog().problems()
+    (problem,) = resolve.catalog().problems()
     assert problem.reason.startswith(
         "named in FEDPLUG_PLUGINS, and no such plugin is installed; did you mean"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import fedplug
-from fedplug import provenance
+from fedplug.registry import provenance
 
 
 def test_every_part_in_a_configuration_is_recorded_once_with_its_distribution(install_encoder):

@@ -7,8 +7,8 @@ from typing import assert_type
 import fedplug
 from fedplug.aggregators import Aggregator
 from fedplug.encoders import Encoder, WholeModel
-from fedplug.part import Part
-from fedplug.process.parts import AnyEncoder
+from fedplug.process.arguments import AnyEncoder
+from fedplug.registry.component import Part
 from fedplug.schedules import Schedule
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.runtime import create_sync_execution_context
-from fedplug.runtime.native import NativeContext, create_native_execution_context
+from fedplug.runtime.native.context import NativeContext, create_native_execution_context
 
 
 @pytest.fixture(scope="session")

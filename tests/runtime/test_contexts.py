@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError, ConfigError, LoweringError, UnknownNameError
 from fedplug.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
-from fedplug.runtime.native import custom_ops_of
+from fedplug.runtime.native.context import custom_ops_of
 from fedplug.runtime.tff_internals import computation_pb2
 
 F32, I32 = np.float32, np.int32

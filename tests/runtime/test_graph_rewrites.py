@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from fedplug.runtime.graph_rewrites import make_private, node_of
+from fedplug.runtime.graphs.private_calls import make_private, node_of
 
 
 def graph_of(build) -> tf.compat.v1.GraphDef:

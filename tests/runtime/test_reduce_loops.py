@@ -10,8 +10,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
-from fedplug.runtime.graph_rewrites import make_private
-from fedplug.runtime.reduce_loops import loop_output
+from fedplug.runtime.graphs.private_calls import make_private
+from fedplug.runtime.graphs.reduce_loops import loop_output
 from fedplug.runtime.tff_internals import computation_pb2
 
 F32, I32 = np.float32, np.int32

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from fedplug.errors import ComputationError
 from fedplug.runtime import create_sync_execution_context
-from fedplug.runtime.clients import ClientPool
-from fedplug.runtime.executor import compile_program
+from fedplug.runtime.inprocess.clients import ClientPool
+from fedplug.runtime.inprocess.executor import compile_program
 
 F32, I32 = np.float32, np.int32
 

@@ -21,8 +21,8 @@ import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
 from fedplug.runtime import use_runtime
-from fedplug.runtime.native import create_native_execution_context
-from fedplug.runtime.worker import Worker
+from fedplug.runtime.native.context import create_native_execution_context
+from fedplug.runtime.native.worker import Worker
 
 F32, I32 = np.float32, np.int32
 
@@ -121,7 +121,7 @@ def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):
 
     with use_runtime("native"):
         with monkeypatch.context() as patch:
-            patch.setattr("fedplug.runtime.native.Worker", start_and_kill)
+            patch.setattr("fedplug.runtime.native.context.Worker", start_and_kill)
             with pytest.raises(WorkerError, match="died 4 times in a row"):
                 total([1])
         assert len(started) == 4

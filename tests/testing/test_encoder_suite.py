@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 from fedplug.testing import EncoderSuite, golden
 
 BAD_PLUGINS = "encoders"

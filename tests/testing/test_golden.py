@@ -9,7 +9,7 @@ import pytest
 import fedplug
 from fedplug.encoders import Encoder, Identity
 from fedplug.errors import PayloadError
-from fedplug.manager import catalog
+from fedplug.registry.resolve import catalog
 from fedplug.testing import golden
 
 FOLDER = Path(__file__).parents[1] / "golden"

@@ -9,9 +9,9 @@ import zipfile
 
 import pytest
 
-from fedplug import manager
 from fedplug.cli import main
-from fedplug.spec import PartSpec
+from fedplug.registry import resolve
+from fedplug.registry.specs import PartSpec
 
 NAMES = {
     "encoder": "acme_x",
@@ -64,18 +64,18 @@ def test_a_new_plugin_passes_the_check_at_once(new_plugins):
 def test_so_does_one_of_any_other_kind(kind, new_plugins, monkeypatch, capsys):
     _, site = new_plugins
     monkeypatch.syspath_prepend(str(site))
-    manager.catalog.cache_clear()
+    resolve.catalog.cache_clear()
     try:
         assert main(["plugins", "check", NAMES[kind]]) == 0, capsys.readouterr().out
     finally:
-        manager.catalog.cache_clear()
+        resolve.catalog.cache_clear()
     output = capsys.readouterr().out
     assert f" {NAMES[kind]}" in output
     assert "fail" not in output
 
 
 def test_every_kind_of_part_can_be_written():
-    kinds = {kind for kind, (_, spec) in manager.KINDS.items() if issubclass(spec, PartSpec)}
+    kinds = {kind for kind, (_, spec) in resolve.KINDS.items() if issubclass(spec, PartSpec)}
     assert set(NAMES) == kinds | {"whole_model"}
 
 

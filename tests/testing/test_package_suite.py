@@ -8,19 +8,19 @@ import textwrap
 
 import pytest
 
-from fedplug import manager, op_libraries
+from fedplug.registry import op_libraries, resolve
 from fedplug.testing import PluginPackageSuite
 
 PLUGIN = """
-    from fedplug.hookspecs import hookimpl
-    from fedplug.spec import AggregatorSpec
+    from fedplug.registry.hookspecs import hookimpl
+    from fedplug.registry.specs import AggregatorSpec
 
     @hookimpl
     def fedplug_aggregators():
         return [AggregatorSpec(name="{name}", target="{target}", summary="{summary}"{more})]
 """
 OP_LIBRARY = """
-    from fedplug.spec import OpLibrarySpec
+    from fedplug.registry.specs import OpLibrarySpec
 
     @hookimpl
     def fedplug_op_libraries():
@@ -54,10 +54,10 @@ BAD = {
 @pytest.fixture
 def suite_of(tmp_path, monkeypatch):
     """The suite for a distribution ``acme``, installed on sys.path with some facts changed."""
-    monkeypatch.delenv(manager.ALLOW_VARIABLE, raising=False)
+    monkeypatch.delenv(resolve.ALLOW_VARIABLE, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def make(plugin=PLUGIN, group=manager.GROUP, metadata=METADATA, **facts):
+    def make(plugin=PLUGIN, group=resolve.GROUP, metadata=METADATA, **facts):
         (tmp_path / "acme_plugin.py").write_text(textwrap.dedent(plugin).format(**{**GOOD, **facts}))
         (tmp_path / "acme_part.py").write_text(textwrap.dedent(PART))
         (tmp_path / "acme_ops").mkdir()
@@ -70,13 +70,13 @@ def suite_of(tmp_path, monkeypatch):
         lines = {"Metadata-Version": "2.1", "Name": "acme", "Version": "1.0", **metadata}
         (info / "METADATA").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
         (info / "entry_points.txt").write_text(f"[{group}]\nacme = acme_plugin\n")
-        manager.catalog.cache_clear()
+        resolve.catalog.cache_clear()
         return type("Suite", (PluginPackageSuite,), {"distribution": "acme"})
 
     yield make
     for module in ("acme_plugin", "acme_part"):
         sys.modules.pop(module, None)
-    manager.catalog.cache_clear()
+    resolve.catalog.cache_clear()
 
 
 def test_a_good_package_passes_every_check(suite_of, failures):

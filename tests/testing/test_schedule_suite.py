@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedplug.testing import ScheduleSuite, parts
+from fedplug.testing import ScheduleSuite, components
 
 BAD_PLUGINS = "schedules"
 
@@ -42,4 +42,4 @@ def test_there_is_a_bad_schedule_for_every_check(bad_plugins):
     ],
 )
 def test_a_built_in_schedule_passes_every_check(example, failures):
-    assert not failures(parts.suite("schedule", example))
+    assert not failures(components.suite("schedule", example))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedplug
-from fedplug.testing import WholeModelSuite, parts
+from fedplug.testing import WholeModelSuite, components
 
 BAD_PLUGINS = "whole_models"
 
@@ -48,4 +48,4 @@ def test_those_that_come_with_fedplug_pass_every_check(text, failures):
 
 @pytest.mark.parametrize("text", ["rules({'*': 'topk(0.3)'})", "budget('topk(0.3)', 2000)"])
 def test_the_check_command_finds_their_suite(text):
-    assert issubclass(parts.suite("encoder", text), WholeModelSuite)
+    assert issubclass(components.suite("encoder", text), WholeModelSuite)

@@ -13,9 +13,9 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
-from fedplug.runtime.ray.blocks import varies
-from fedplug.runtime.ray.portable import from_portable, to_portable
-from fedplug.runtime.values import Clients, ingest, materialize
+from fedplug.runtime.inprocess.values import Clients, ingest, materialize
+from fedplug.runtime.ray.building_blocks import varies
+from fedplug.runtime.ray.serialization import from_portable, to_portable
 
 __all__ = [
     "ClientHandle",
@@ -133,7 +133,7 @@ def _here(value: Given | OnWorker | ClientHandle, kind: tff.Type, fetched: Itera
 
 
 def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
-    """Hands a value out like `fedplug.runtime.values.materialize`, but leaves handles what they are."""
+    """Hands a value out like `inprocess.values.materialize`, but leaves handles what they are."""
     if isinstance(value, ClientValues):
         return [
             one
@@ -151,7 +151,7 @@ def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
 
 
 def take_in(value: Any, type_spec: tff.Type) -> Any:
-    """Takes a caller's argument in like `fedplug.runtime.values.ingest`, but leaves clients' values portable.
+    """Takes a caller's argument in like `inprocess.values.ingest`, but leaves clients' values portable.
 
     Raises:
         TypeError: Or whatever TFF raises for a value of another type.

@@ -14,18 +14,22 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
-from fedplug.runtime.clients import ClientPool
-from fedplug.runtime.context import InProcessAsyncContext, InProcessSyncContext, create_round_threads
-from fedplug.runtime.executor import InProcessExecutorFactory, Program
-from fedplug.runtime.plans import computation_name, plan
-from fedplug.runtime.ray.blocks import Block
+from fedplug.runtime.inprocess.clients import ClientPool
+from fedplug.runtime.inprocess.context import (
+    InProcessAsyncContext,
+    InProcessSyncContext,
+    create_round_threads,
+)
+from fedplug.runtime.inprocess.executor import InProcessExecutorFactory, Program
+from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.planner import computation_name, plan
+from fedplug.runtime.inprocess.values import materialize
+from fedplug.runtime.ray.building_blocks import Block
 from fedplug.runtime.ray.client_values import hand_out_handles, here, take_in
 from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.rounds import Cluster
 from fedplug.runtime.ray.stages import Staged, cut
 from fedplug.runtime.ray.worker import Worker
-from fedplug.runtime.rounds import Round
-from fedplug.runtime.values import materialize
 
 __all__ = ["RayContext", "create_ray_execution_context", "start_worker"]
 

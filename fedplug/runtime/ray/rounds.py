@@ -15,12 +15,12 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
+from fedplug.runtime.inprocess.invocation import Round
 from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
 from fedplug.runtime.ray.dispatch import Task, Workers
-from fedplug.runtime.ray.portable import expand, from_portable, to_portable
+from fedplug.runtime.ray.serialization import expand, from_portable, to_portable
 from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
 from fedplug.runtime.ray.worker import Fetched, Shared, Slice
-from fedplug.runtime.rounds import Round
 
 __all__ = ["Cluster"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import tensorflow_federated as tff
 
-from fedplug.runtime.plans import Plan, plan
-from fedplug.runtime.ray.blocks import (
+from fedplug.runtime.inprocess.planner import Plan, plan
+from fedplug.runtime.ray.building_blocks import (
     Block,
     CannotCutError,
     Leaf,
@@ -24,7 +24,7 @@ from fedplug.runtime.ray.blocks import (
     varies,
     with_leaves,
 )
-from fedplug.runtime.ray.halves import Halves, halves_of
+from fedplug.runtime.ray.partial_aggregation import Halves, halves_of
 
 __all__ = ["DriverStep", "Stage", "Staged", "cut"]
 

@@ -18,14 +18,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
-from fedplug.runtime.clients import ClientPool
+from fedplug.runtime.inprocess.clients import ClientPool
+from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.planner import plan
+from fedplug.runtime.inprocess.values import Clients, ingest
 from fedplug.runtime.message_depth import allow_deep_messages
-from fedplug.runtime.plans import plan
 from fedplug.runtime.ray.client_values import Given, OnWorker
-from fedplug.runtime.ray.portable import expand, from_portable, shrink, to_portable
-from fedplug.runtime.rounds import Round
+from fedplug.runtime.ray.serialization import expand, from_portable, shrink, to_portable
 from fedplug.runtime.tff_internals import computation_pb2
-from fedplug.runtime.values import Clients, ingest
 
 __all__ = ["Fetched", "Shared", "Slice", "Worker"]
 

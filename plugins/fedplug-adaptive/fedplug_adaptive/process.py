@@ -23,14 +23,18 @@ from fedplug.process import (
     assemble_process,
     build_distributor,
     choose_lowering,
-    stack_rules,
+    compatibility,
     variable_names,
 )
-from fedplug.process.dropped_updates import build_has_data, weight_to_encode
-from fedplug.process.encoded_aggregation import EncodedAggregation, build_encoded_aggregation, model_encoder
-from fedplug.process.learning_parts import LearningParts, build_learning_parts
-from fedplug.process.parts import AnyEncoder, as_encoder
-from fedplug.process.round_frame import build_initialize, round_output
+from fedplug.process.aggregation.encoded_aggregation import (
+    EncodedAggregation,
+    build_encoded_aggregation,
+    model_encoder,
+)
+from fedplug.process.arguments import AnyEncoder, as_encoder
+from fedplug.process.learning.components import LearningParts, build_learning_parts
+from fedplug.process.learning.nonfinite_updates import build_has_data, weight_to_encode
+from fedplug.process.learning.round_output import build_initialize, round_output
 from fedplug_adaptive.divergence import layer_divergences
 from fedplug_adaptive.layer_weights import (
     DivergenceSoftmax,
@@ -96,7 +100,7 @@ def build_adaptive_fed_avg(
         metrics_aggregator: The same.
 
     Raises:
-        CapabilityError: The encoder does not go with the model, see `fedplug.process.stack_rules`.
+        CapabilityError: The encoder does not go with the model, see `fedplug.process.compatibility`.
         ConfigError: An argument is not valid, or the model has no metric ``loss``.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
@@ -129,7 +133,7 @@ def build_adaptive_fed_avg(
     )
     names = [*variable_names(model_fn).trainable, "report"]
     model = model_encoder(as_encoder(encoder), value_type, min_size, names)
-    stack_rules.check(stack_rules.Stack.of(model, aggregator, keeps_client_state=True))
+    compatibility.check(compatibility.Stack.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)
     parts = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
     report = _build_report(learning, aggregator, temperature)

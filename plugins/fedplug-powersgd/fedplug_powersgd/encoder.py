@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import Encoder, Payload, State, tensor_bytes
+from fedplug.encoders import Encoder, Payload, State, serialization
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
 from fedplug.encoders.arithmetic import shared_noise, wide_dtype, widened
 from fedplug.encoders.checks import of_length, require
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 from fedplug_powersgd import matrices
 
 __all__ = ["PowerSGD"]
@@ -111,7 +111,7 @@ class PowerSGD(Encoder):
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""
         names = ("scale", "p", "q") if self._is_factored(spec) else ("values",)
-        return tf.concat([tensor_bytes.to_bytes(payload[name]) for name in names], axis=0)
+        return tf.concat([serialization.to_bytes(payload[name]) for name in names], axis=0)
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a wrong length, and numbers that cannot be those of the factors or are not finite."""
@@ -155,6 +155,6 @@ def _largest(numbers: tf.Tensor) -> tf.Tensor:
 
 
 def _finite(data: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    numbers = tensor_bytes.from_bytes(data, dtype)
+    numbers = serialization.from_bytes(data, dtype)
     with require(tf.reduce_all(tf.math.is_finite(numbers)), "a powersgd payload has a NaN or an infinity"):
         return tf.identity(numbers)

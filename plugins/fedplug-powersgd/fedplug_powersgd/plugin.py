@@ -5,8 +5,8 @@ Must import nothing but fedplug's hooks and specs, as it is looked at whenever f
 
 from __future__ import annotations
 
-from fedplug.hookspecs import hookimpl
-from fedplug.spec import EncoderSpec
+from fedplug.registry.hookspecs import hookimpl
+from fedplug.registry.specs import EncoderSpec
 
 
 @hookimpl

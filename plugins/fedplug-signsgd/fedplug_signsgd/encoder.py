@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import Encoder, Payload, State, tensor_bytes
+from fedplug.encoders import Encoder, Payload, State, serialization
 from fedplug.encoders.checks import require
-from fedplug.spec import Capabilities
+from fedplug.registry.specs import Capabilities
 from fedplug_signsgd.bits import pack, packed_size, unpack
 
 __all__ = ["SignSGD"]
@@ -62,7 +62,7 @@ class SignSGD(Encoder):
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""
         del spec
-        return tf.concat([tensor_bytes.to_bytes(payload["scale"]), pack(payload["signs"])], axis=0)
+        return tf.concat([serialization.to_bytes(payload["scale"]), pack(payload["signs"])], axis=0)
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a wrong length, a scale that is negative, -0 or not finite, and unused bits set."""
@@ -74,7 +74,7 @@ class SignSGD(Encoder):
             # No reshape to [length] here: TensorFlow's optimizer takes that for a proof of the length, and
             # drops both the requirement and the reshape.
             body = tf.identity(body)
-        scale = tensor_bytes.from_bytes(body[: spec.dtype.size], spec.dtype)[0]
+        scale = serialization.from_bytes(body[: spec.dtype.size], spec.dtype)[0]
         positive = body[spec.dtype.size - 1] < 0x80  # the highest bit is the sign, of zeros as well
         with require(tf.math.is_finite(scale) & positive, "the scale of an ef-signsgd payload is not valid"):
             scale = tf.identity(scale)

@@ -1,0 +1,54 @@
+"""The contract of what encodes a model where one encoder for every tensor will not do.
+
+Knows TensorFlow tensors; must not know TFF.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+
+from fedplug.encoders.base import Encoder
+from fedplug.registry.component import Part
+from fedplug.registry.specs import FLOATS, Capabilities
+
+__all__ = ["WholeModel", "together"]
+
+
+class WholeModel(Part):
+    """Stands wherever an encoder does, and says which encoder each tensor of a model gets."""
+
+    @property
+    @abc.abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What it promises of a model's update as a whole."""
+
+    @abc.abstractmethod
+    def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
+        """The encoder of each tensor.
+
+        Tensors that have the same object are encoded together, see `Encoder.encode_together`.
+
+        Args:
+            specs: Of the model's tensors, in order; their names are those of `fedplug.process`.
+
+        Raises:
+            ConfigError: It does not fit this model.
+        """
+
+
+def together(capabilities: Iterable[Capabilities]) -> Capabilities:
+    """What encoders of different tensors promise together: no more than each of them does."""
+    each = list(capabilities)
+    return Capabilities(
+        unbiased=all(c.unbiased for c in each),
+        linear=all(c.linear for c in each),
+        lossless=all(c.lossless for c in each),
+        needs_client_state=any(c.needs_client_state for c in each),
+        needs_seed=any(c.needs_seed for c in each),
+        secure_aggregation_safe=all(c.secure_aggregation_safe for c in each),
+        bounded_sensitivity=all(c.bounded_sensitivity for c in each),
+        dtypes=tuple(dtype for dtype in FLOATS if any(dtype in c.dtypes for c in each)),
+    )

@@ -1,0 +1,175 @@
+"""Rules by which the tensors of a model get their encoders: name, size, dtype. Must not know TFF."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.encoders.arguments import check_whole
+from fedplug.encoders.assignment.base import WholeModel, together
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.identity import Identity
+from fedplug.encoders.reading import as_tensor_encoder, part_config
+from fedplug.errors import ConfigError, UnknownNameError, nearest
+from fedplug.registry.specs import FLOATS, Capabilities
+
+__all__ = ["Rule", "Rules"]
+
+_SHOWN = 3
+"""So many names of tensors go into a message."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The encoder of some tensors.
+
+    Attributes:
+        encoder: Of every tensor for which all that follows is so; an expression will do.
+        match: A pattern of names: ``*`` stands for anything, ``?`` for any character, ``[ab]`` for one of
+            some; capital and small letters differ.
+        min_elements: The least number of elements.
+        max_elements: The greatest; None for no limit.
+        dtype: For instance ``"float32"``; None for any.
+
+    Raises:
+        ConfigError: One of them is out of range or cannot be read.
+    """
+
+    encoder: Encoder
+    match: str = "*"
+    min_elements: int = 0
+    max_elements: int | None = None
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoder", as_tensor_encoder(self.encoder, "the encoder of a rule"))
+        if not isinstance(self.match, str) or not self.match:
+            raise ConfigError(f"the match of a rule is {self.match!r}; it must be a pattern of names")
+        check_whole("the min_elements of a rule", self.min_elements, 0)
+        if self.max_elements is not None:
+            check_whole("the max_elements of a rule", self.max_elements, 0)
+        if self.dtype is not None and self.dtype not in FLOATS:
+            raise ConfigError(
+                f"the dtype of a rule is {self.dtype!r}; it must be one of {', '.join(FLOATS)}: tensors of "
+                "other dtypes are always sent as they are"
+            )
+
+    def applies_to(self, spec: tf.TensorSpec) -> bool:
+        """Whether it is for a tensor of this spec, name and all."""
+        size = spec.shape.num_elements()
+        return (
+            fnmatch.fnmatchcase(spec.name or "", self.match)
+            and size >= self.min_elements
+            and (self.max_elements is None or size <= self.max_elements)
+            and self.dtype in (None, spec.dtype.name)
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """The attributes that are not the default, as JSON values."""
+        config: dict[str, Any] = {"encoder": part_config(self.encoder), "match": self.match}
+        if self.min_elements:
+            config["min_elements"] = self.min_elements
+        if self.max_elements is not None:
+            config["max_elements"] = self.max_elements
+        if self.dtype is not None:
+            config["dtype"] = self.dtype
+        return config
+
+
+class Rules(WholeModel):
+    """The first rule that applies to a tensor says how it is encoded; without one it goes as it is.
+
+    ``{"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.01)"}`` are three rules by name; as a
+    list they can also look at size and dtype:
+    ``[{"min_elements": 10000, "encoder": "topk(0.001)"}, {"encoder": "topk(0.01)"}]``.
+
+    Whatever the rules, tensors below a process's ``min_size`` and those not of floats go as they are.
+    """
+
+    name: ClassVar[str] = "rules"
+
+    def __init__(self, rules: Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]]) -> None:
+        """Makes the rules.
+
+        Args:
+            rules: Encoders, or expressions, by pattern of names; or a list of rules, each a `Rule` or a
+                mapping of its attributes.
+
+        Raises:
+            ConfigError: There are none, or one is not valid.
+            UnknownNameError: A rule has an attribute that does not exist, or an encoder that does not.
+        """
+        if isinstance(rules, Mapping):
+            rules = [Rule(encoder, match) for match, encoder in rules.items()]
+        if not isinstance(rules, list | tuple) or not rules:
+            raise ConfigError(
+                f"the rules are {rules!r}; give encoders by pattern, such as {{'*/bias': 'identity'}}, or a "
+                "list of rules"
+            )
+        self.rules = tuple(_read(rule) for rule in rules)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What all the encoders promise."""
+        return together(rule.encoder.capabilities for rule in self.rules)
+
+    def get_config(self) -> dict[str, Any]:
+        """The rules as a list."""
+        return {"rules": [rule.get_config() for rule in self.rules]}
+
+    def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
+        """The encoder of the first rule that applies to each tensor.
+
+        Raises:
+            ConfigError: A rule applies to no tensor, or only to such as an earlier rule takes.
+        """
+        chosen = [next((rule for rule in self.rules if rule.applies_to(s)), None) for s in specs]
+        for rule in self.rules:
+            if not any(rule is taken for taken in chosen):
+                raise ConfigError(_unused(rule, specs))
+        as_it_is = Identity()
+        return [as_it_is if rule is None else rule.encoder for rule in chosen]
+
+    def __repr__(self) -> str:
+        return f"rules({self.get_config()['rules']!r})"
+
+
+def _read(rule: Any) -> Rule:
+    if isinstance(rule, Rule):
+        return rule
+    if not isinstance(rule, Mapping):
+        raise ConfigError(f"{rule!r} is no rule; it must be a mapping with an encoder")
+    known = Rule.__dataclass_fields__
+    for key in rule:
+        if key not in known:
+            raise UnknownNameError("key", str(key), known, where="a rule")
+    if "encoder" not in rule:
+        raise ConfigError(f"the rule {dict(rule)!r} names no encoder; give it one, such as 'topk(0.01)'")
+    return Rule(**rule)
+
+
+def _unused(rule: Rule, specs: Sequence[tf.TensorSpec]) -> str:
+    """Why no tensor is encoded by this rule, and what to do."""
+    names = [spec.name or "" for spec in specs]
+    mine = [spec.name for spec in specs if rule.applies_to(spec)]
+    if mine:
+        more = f" and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+        return (
+            f"the rule for {rule.match!r} comes too late: earlier ones take "
+            f"{', '.join(map(repr, mine[:_SHOWN]))}{more}; the first rule that applies is the one that "
+            "counts, so put it further up"
+        )
+    if not any(fnmatch.fnmatchcase(name, rule.match) for name in names):
+        plain = rule.match.strip("*?")
+        message = f"the rule for {rule.match!r} matches no tensor of the model; {nearest(plain, names)}"
+        if all(name.isdecimal() for name in names):
+            message += "; they have no names but their places: write patterns of these, or give names=..."
+        return message
+    return (
+        f"the rule for {rule.match!r} matches tensors of the model, but none of its size and dtype: "
+        f"{rule.get_config()!r}"
+    )

@@ -1,0 +1,1 @@
+"""Quantizers: the stage of a pipeline that represents values in fewer bits."""

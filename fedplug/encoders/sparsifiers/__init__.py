@@ -1,0 +1,1 @@
+"""Sparsifiers: the first stage of a pipeline chooses which entries are sent."""

@@ -1,0 +1,55 @@
+"""Which distributions the runs of a folder were made with, so that a missing one can be named.
+
+Knows records of `fedplug.registry.provenance`; must not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedplug.errors import PluginError, UnknownNameError
+from fedplug.experiment.files import write_whole
+from fedplug.registry import provenance
+
+__all__ = ["MadeOf"]
+
+
+class MadeOf:
+    """A JSON file with the records of every run by its name."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, runs: Mapping[str, list[dict[str, str]]]) -> None:
+        """Writes the records down.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        write_whole(self._path, json.dumps(runs, indent=2) + "\n")
+
+    @contextlib.contextmanager
+    def naming_what_is_missing(self, run: str) -> Iterator[None]:
+        """Says what to install when a part cannot be found that the run was made with.
+
+        Raises:
+            PluginError: Instead of the error that came up inside.
+        """
+        try:
+            yield
+        except (PluginError, UnknownNameError) as error:
+            hint = provenance.install_hint(self._read().get(run, []))
+            if not hint:
+                raise
+            raise PluginError(f"{error}; {hint} ({self._path})") from error
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}  # a new folder, or one from before there was such a file
+        return found if isinstance(found, dict) else {}

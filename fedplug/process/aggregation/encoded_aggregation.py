@@ -1,0 +1,250 @@
+"""Encoders and aggregators as TFF computations: what happens on a client, what happens on the server.
+
+The one place where their pure TensorFlow functions meet TFF's types. Used by the stateful process (`fed_avg`)
+and by the stateless aggregation factory (`factory`); knows neither.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.aggregators.base import Aggregator, Update
+from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.break_even import link_report
+from fedplug.encoders.model import ModelEncoder
+from fedplug.errors import CapabilityWarning, ConfigError
+from fedplug.process import structures, tracing
+
+__all__ = ["EncodedAggregation", "build_encoded_aggregation", "model_encoder"]
+
+_MEASUREMENTS = ("uplink_bytes", "clients", "payloads", "nonfinite_updates")
+_COUNTERS = (*_MEASUREMENTS, "adjustable_bytes")
+
+
+class EncodedAggregation(NamedTuple):
+    """The computations of an encoded aggregation; V is the update's type, C a client's state, S the server's.
+
+    S is ``<round_num=int32,control=K,inner=...>``: the round, what steers the encoder (see
+    `ModelEncoder.init_control`; empty for most), and the aggregator's own state.
+
+    The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool,report=...>``, the
+    report being what `ModelEncoder.report` says, nothing for most encoders; the measurements
+    are ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes
+    of all buffers, how many clients took part, how many sent a payload, and how many had a NaN or an
+    infinity; and what `ModelEncoder.metrics` says, for most encoders nothing.
+
+    Attributes:
+        init_client: ``( -> C)``
+        encode: ``(<V,float32,C,I> -> <message=...,state=C>)`` of an update, its weight, the client's state
+            and the server's instructions. An update with a non-finite value, or whose weight is not positive,
+            is not sent: its buffers are empty and the client's state is returned unchanged.
+        init_server: ``( -> S)``
+        instruct: ``(S -> I)``, what the clients of a round are told, ``<round_num=int32,control=K>``.
+        zero: ``( -> A)``
+        accumulate: ``(<A,message> -> A)``
+        merge: ``(<A,A> -> A)``
+        finish: ``(<A,S> -> <value=V,state=S,measurements=...>)``; the state is that of the next round.
+    """
+
+    init_client: Any
+    encode: Any
+    init_server: Any
+    instruct: Any
+    zero: Any
+    accumulate: Any
+    merge: Any
+    finish: Any
+
+    def total(self, messages: Any) -> Any:
+        """``{message}@CLIENTS -> A@SERVER``; to be called in a `tff.federated_computation`."""
+
+        @tff.tensorflow.computation(self.zero.type_signature.result)
+        def as_it_is(accumulator: Any) -> Any:
+            return accumulator
+
+        return tff.federated_aggregate(messages, self.zero(), self.accumulate, self.merge, as_it_is)
+
+
+def model_encoder(
+    encoder: Encoder | WholeModel, value_type: Any, min_size: int, names: Sequence[str] | None = None
+) -> ModelEncoder:
+    """An encoder for values of a TFF type.
+
+    Args:
+        encoder: For every tensor, or what says which for which.
+        value_type: A tensor or a structure of tensors.
+        min_size: Tensors with fewer elements are sent as they are.
+        names: Of the tensors, for rules; default: their paths in the type, as of `structures.paths`.
+
+    Raises:
+        ConfigError: The type is not a tensor or a structure of tensors of known shapes, or there is not a
+            name for each of them.
+    """
+    types = structures.tensor_types(value_type)
+    names = structures.paths(value_type) if names is None else names
+    if len(names) != len(types):
+        raise ConfigError(f"there are {len(names)} names for {len(types)} tensors: {', '.join(names)}")
+    specs = [tf.TensorSpec(t.shape, t.dtype, name) for t, name in zip(types, names, strict=True)]
+    return ModelEncoder(encoder, specs, min_size=min_size)
+
+
+def build_encoded_aggregation(
+    value_type: Any, encoder: ModelEncoder, aggregator: Aggregator, lowering: str
+) -> EncodedAggregation:
+    """Traces all computations of an encoded aggregation.
+
+    Args:
+        value_type: The TFF type of an update: a tensor or a structure of tensors.
+        encoder: For that type, see `model_encoder`.
+        aggregator: How the server combines the updates.
+        lowering: ``"fused"`` or ``"reference"``, for every custom op in the graphs.
+
+    Raises:
+        ConfigError: A tensor is of bool, or the aggregator makes something else of such values than a value
+            of their type.
+    """
+    for position, spec in enumerate(encoder.specs):
+        if spec.dtype.is_bool:
+            raise ConfigError(f"tensor {position} is of bool, which cannot be added up; cast it to a float")
+    _warn_if_it_does_not_pay(encoder, lowering)
+    trace = functools.partial(tracing.trace, lowering)
+    specs = encoder.specs
+
+    def no_report() -> dict[str, tf.Tensor]:
+        return {key: tf.zeros([], tf.float32) for key in encoder.reported}
+
+    def init_client() -> Any:
+        return encoder.init_state()
+
+    def encode(value: Any, weight: tf.Tensor, state: Any, instructions: Any) -> Any:
+        update = structures.flatten(value, value_type)
+        finite = tf.reduce_all([_all_finite(x) for x in update] + [tf.math.is_finite(weight)])
+
+        def sent() -> Any:
+            buffers, next_state = encoder.encode(
+                update, state, instructions["round_num"], instructions["control"]
+            )
+            return buffers, encoder.report(update, buffers, next_state), next_state
+
+        def nothing() -> Any:
+            return tuple(tf.zeros([0], tf.uint8) for _ in specs), no_report(), state
+
+        buffers, report, next_state = tf.cond(finite & (weight > 0), sent, nothing)
+        return {
+            "message": {"buffers": buffers, "weight": weight, "finite": finite, "report": report},
+            "state": next_state,
+        }
+
+    def init_server() -> Any:
+        return {
+            "round_num": tf.constant(0, tf.int32),
+            "control": encoder.init_control(),
+            "inner": aggregator.init_state(specs),
+        }
+
+    def instruct(state: Any) -> Any:
+        return {"round_num": state["round_num"], "control": state["control"]}
+
+    def zero() -> Any:
+        dtypes = [tf.int64 if key.endswith("_bytes") else tf.int32 for key in _COUNTERS]
+        counters = {key: tf.zeros([], dtype) for key, dtype in zip(_COUNTERS, dtypes, strict=True)}
+        return {"inner": aggregator.zero(specs), **counters, "report": no_report()}
+
+    def accumulate(accumulator: Any, message: Any) -> Any:
+        size = tf.add_n([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
+        inner = tf.cond(
+            size > 0,
+            lambda: aggregator.accumulate(
+                accumulator["inner"], Update(encoder, message["buffers"]), message["weight"]
+            ),
+            lambda: accumulator["inner"],
+        )
+        return {
+            "inner": inner,
+            "uplink_bytes": accumulator["uplink_bytes"] + size,
+            "clients": accumulator["clients"] + 1,
+            "payloads": accumulator["payloads"] + tf.cast(size > 0, tf.int32),
+            "nonfinite_updates": accumulator["nonfinite_updates"] + tf.cast(~message["finite"], tf.int32),
+            "adjustable_bytes": accumulator["adjustable_bytes"]
+            + tf.where(size > 0, encoder.adjustable_bytes(message["buffers"]), 0),
+            "report": add(accumulator["report"], message["report"]),
+        }
+
+    def add(left: Any, right: Any) -> dict[str, tf.Tensor]:
+        return {key: left[key] + right[key] for key in encoder.reported}
+
+    def merge(left: Any, right: Any) -> Any:
+        counters = {key: left[key] + right[key] for key in _COUNTERS}
+        return {
+            "inner": aggregator.merge(left["inner"], right["inner"]),
+            **counters,
+            "report": add(left["report"], right["report"]),
+        }
+
+    def finish(accumulator: Any, state: Any) -> Any:
+        update, inner = aggregator.finish(accumulator["inner"], state["inner"])
+        measured = {**{key: accumulator[key] for key in _COUNTERS}, **accumulator["report"]}
+        next_state = {
+            "round_num": state["round_num"] + 1,
+            "control": encoder.next_control(state["control"], measured),
+            "inner": inner,
+        }
+        return {
+            "value": structures.unflatten(update, value_type),
+            "state": next_state,
+            "measurements": {
+                **{key: measured[key] for key in _MEASUREMENTS},
+                **encoder.metrics(state["control"], measured),
+            },
+        }
+
+    client_init = trace(init_client)
+    server_init = trace(init_server)
+    server_state_type = server_init.type_signature.result
+    server_instruct = trace(instruct, server_state_type)
+    client_encode = trace(
+        encode,
+        value_type,
+        tff.TensorType(np.float32),
+        client_init.type_signature.result,
+        server_instruct.type_signature.result,
+    )
+    server_zero = trace(zero)
+    accumulator_type = server_zero.type_signature.result
+    message_type = client_encode.type_signature.result.message
+    server_finish = trace(finish, accumulator_type, server_state_type)
+    result_type = server_finish.type_signature.result.value
+    if not value_type.is_assignable_from(result_type):
+        raise ConfigError(
+            f"{aggregator!r} makes {result_type} of values of type {value_type}, and has to keep the type; "
+            "cast whole numbers to floats, or add them up with the aggregator 'sum'"
+        )
+    return EncodedAggregation(
+        init_client=client_init,
+        encode=client_encode,
+        init_server=server_init,
+        instruct=server_instruct,
+        zero=server_zero,
+        accumulate=trace(accumulate, accumulator_type, message_type),
+        merge=trace(merge, accumulator_type, accumulator_type),
+        finish=server_finish,
+    )
+
+
+def _warn_if_it_does_not_pay(encoder: ModelEncoder, lowering: str) -> None:
+    if encoder.megabits_per_second is not None:
+        report = link_report(encoder, encoder.megabits_per_second, lowering=lowering)
+        if not report.pays:
+            warnings.warn(str(report), CapabilityWarning, stacklevel=4)
+
+
+def _all_finite(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(tf.math.is_finite(x)) if x.dtype.is_floating else tf.constant(True)

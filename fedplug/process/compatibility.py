@@ -1,0 +1,197 @@
+"""Which parts do not go together, as rules that are checked when a process is assembled: a function each.
+
+A rule looks at what parts declare (`fedplug.registry.specs.Capabilities`) and at nothing they do. Must not
+know any process.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fedplug.aggregators.base import Aggregator
+from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.quantizer import Quantizer
+from fedplug.errors import CapabilityError, CapabilityWarning
+
+__all__ = ["RULES", "Conflict", "Rule", "Stack", "check"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """What a process is to be made of, as far as the rules are concerned.
+
+    Attributes:
+        encoders: Each with the dtypes of the tensors it gets, if they are known yet.
+        aggregator: Of the clients' updates.
+        keeps_client_state: Whether the process has a place for what an encoder keeps on each client.
+        secure_sum: Whether the server is to see nothing but sums over clients.
+        private: Whether noise is added that hides one client whose update was clipped.
+    """
+
+    encoders: tuple[tuple[Encoder | WholeModel, frozenset[str]], ...]
+    aggregator: Aggregator
+    keeps_client_state: bool
+    secure_sum: bool = False
+    private: bool = False
+
+    @classmethod
+    def of(cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool) -> Stack:
+        """The stack in which every tensor of a model has its encoder."""
+        dtypes: dict[Encoder, set[str]] = {}
+        for encoder, spec in zip(model.encoders, model.specs, strict=True):
+            if spec.dtype.is_floating:
+                dtypes.setdefault(encoder, set()).add(spec.dtype.name)
+        encoders = tuple((encoder, frozenset(names)) for encoder, names in dtypes.items())
+        return cls(encoders=encoders, aggregator=aggregator, keeps_client_state=keeps_client_state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """Two parts that break a rule.
+
+    Attributes:
+        parts: The two.
+        reason: Why they do not go together.
+        instead: An expression for the first part with which the stack works.
+    """
+
+    parts: tuple[str, str]
+    reason: str
+    instead: str
+
+    def message(self, rule: str) -> str:
+        """One line for the user."""
+        first, second = self.parts
+        return f"rule {rule!r}: {first} does not go with {second}: {self.reason}; use {self.instead} instead"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        name: As it stands in messages.
+        conflicts: Finds what breaks it.
+        warns: Whether breaking it is only worth a warning.
+    """
+
+    name: str
+    conflicts: Callable[[Stack], Iterator[Conflict]]
+    warns: bool = False
+
+
+def check(stack: Stack, *, warn: bool = True) -> None:
+    """Holds a stack against all `RULES`.
+
+    Args:
+        stack: What a process is to be made of.
+        warn: Whether rules that only warn are looked at.
+
+    Raises:
+        CapabilityError: A rule is broken; the message names it, the two parts, and one that would work.
+    """
+    for rule in RULES:
+        for conflict in rule.conflicts(stack) if warn or not rule.warns else ():
+            message = conflict.message(rule.name)
+            if not rule.warns:
+                raise CapabilityError(message)
+            warnings.warn(message, CapabilityWarning, stacklevel=4)
+
+
+def _client_state(stack: Stack) -> Iterator[Conflict]:
+    """What an encoder keeps on the client must have a place to be kept."""
+    for encoder, _ in stack.encoders:
+        if encoder.capabilities.needs_client_state and not stack.keeps_client_state:
+            yield Conflict(
+                parts=(repr(encoder), "a TFF aggregation process"),
+                reason="it keeps state on each client, and there is no place for it; build the whole process "
+                "with fedplug.process.build_weighted_fed_avg(encoder=...), or leave the state out",
+                instead=_without_error_feedback(encoder),
+            )
+
+
+def _secure_sum(stack: Stack) -> Iterator[Conflict]:
+    """Where only sums are seen, parts must need no more than sums."""
+    if not stack.secure_sum:
+        return
+    for encoder, _ in stack.encoders:
+        if not encoder.capabilities.secure_aggregation_safe:
+            yield Conflict(
+                parts=(repr(encoder), "a secure sum"),
+                reason="what it sends is not made to be added up unseen",
+                instead="randomk(0.01)",
+            )
+    if not stack.aggregator.capabilities.secure_aggregation_safe:
+        yield Conflict(
+            parts=(repr(stack.aggregator), "a secure sum"),
+            reason="it has to look at every client's update",
+            instead="mean",
+        )
+
+
+def _sensitivity(stack: Stack) -> Iterator[Conflict]:
+    """Noise that hides a clipped update does not hide one that grew after it was clipped."""
+    for encoder, _ in stack.encoders:
+        if stack.private and not encoder.capabilities.bounded_sensitivity:
+            yield Conflict(
+                parts=(repr(encoder), "differential privacy"),
+                reason="what is decoded may be larger than the clipped update it was made of",
+                instead="topk(0.01, error_feedback=False)",
+            )
+
+
+def _dtype(stack: Stack) -> Iterator[Conflict]:
+    """A tensor's encoder and the aggregator take its dtype."""
+    for encoder, dtypes in stack.encoders:
+        taken = encoder.capabilities.dtypes
+        for name in sorted(dtypes.difference(taken)):
+            yield Conflict(
+                parts=(repr(encoder), f"a {name} tensor"),
+                reason=f"it takes {', '.join(taken)}",
+                instead="identity",
+            )
+        taken = stack.aggregator.capabilities.dtypes
+        for name in sorted(dtypes.difference(taken)):
+            yield Conflict(
+                parts=(repr(stack.aggregator), f"a {name} tensor"),
+                reason=f"it takes {', '.join(taken)}",
+                instead="mean",
+            )
+
+
+def _bias(stack: Stack) -> Iterator[Conflict]:
+    """A mean keeps what every client leaves out of its update, round after round.
+
+    A quantizer without error feedback that rounds to the nearest is not meant: what it loses is small.
+    """
+    for encoder, _ in stack.encoders:
+        promises = encoder.capabilities
+        harmless = promises.unbiased or promises.needs_client_state or isinstance(encoder, Quantizer)
+        if stack.aggregator.capabilities.linear and not harmless and not isinstance(encoder, WholeModel):
+            yield Conflict(
+                parts=(repr(encoder), repr(stack.aggregator)),
+                reason="it is biased, and what it leaves out is lost to the mean in every round",
+                instead="topk(0.01)" if stack.keeps_client_state else "qsgd(8)",
+            )
+
+
+def _without_error_feedback(encoder: Encoder | WholeModel) -> str:
+    """The same encoder if it can do without state, else one that can."""
+    config = encoder.get_config()
+    if config.get("error_feedback"):
+        return repr(type(encoder).from_config({**config, "error_feedback": False}))
+    return "qsgd(8)"
+
+
+RULES = (
+    Rule("client state", _client_state),
+    Rule("secure sum", _secure_sum),
+    Rule("sensitivity", _sensitivity),
+    Rule("dtype", _dtype),
+    Rule("bias", _bias, warns=True),
+)
+"""All rules. That stages of a pipeline stand in their order is checked by `fedplug.encoders.Pipeline`."""

@@ -1,0 +1,137 @@
+"""How the server's model gets to the clients in a round, and the bytes that takes: as it is, or encoded.
+
+Must not know what clients do with a model.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.process import structures
+from fedplug.process.aggregation.encoded_aggregation import model_encoder
+from fedplug.process.arguments import AnyEncoder, as_encoder
+from fedplug.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
+from fedplug.process.lowering import choose_lowering
+
+__all__ = ["build_catch_up_distributor", "build_distributor", "build_encoded_distributor"]
+
+
+def build_distributor(value_type: Any) -> Any:
+    """A `tff.learning.templates.DistributionProcess` that sends values as they are and counts their bytes.
+
+    Its measurement is ``<downlink_bytes=int64>``, of all clients of the round.
+
+    Raises:
+        ConfigError: The type has something else than tensors.
+    """
+    dense = np.int64(sum(_bytes(t) for t in structures.tensor_types(value_type)))
+
+    @tff.tensorflow.computation(value_type)
+    def size(value: Any) -> Any:
+        del value
+        return tf.constant(dense)
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        return tff.federated_value((), tff.SERVER)
+
+    @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
+    def next_fn(state: Any, value: Any) -> Any:
+        received = tff.federated_broadcast(value)
+        downlink_bytes = tff.federated_sum(tff.federated_map(size, received))
+        measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
+        return tff.templates.MeasuredProcessOutput(state, received, measurements)
+
+    return tff.learning.templates.DistributionProcess(initialize, next_fn)
+
+
+def build_encoded_distributor(
+    value_type: Any,
+    encoder: AnyEncoder,
+    *,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+) -> Any:
+    """A `tff.learning.templates.DistributionProcess` that sends encoded differences, for TFF's own processes.
+
+    Goes as ``model_distributor=`` into `tff.learning.algorithms.build_weighted_fed_avg` and its kin. There,
+    clients have no memory of which rounds they missed: all are taken to hear every broadcast, and the
+    measurement ``<downlink_bytes=int64>`` is that of the clients of the round. For clients that catch up, see
+    ``broadcast_encoder`` of `fedplug.process.build_weighted_fed_avg`.
+
+    Args:
+        value_type: Of what is distributed, for instance the type of the model's weights.
+        encoder: An encoder, an expression or rules; `fedplug.process.distribution.broadcast` says which ones.
+        lowering: As in `build_weighted_fed_avg`.
+        min_size: Tensors with fewer elements are sent as they are.
+
+    Raises:
+        CapabilityError: See `build_encoded_broadcast`.
+        ConfigError: The expression is not valid, or the type has something else than tensors of known shapes.
+        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+    """
+    model = model_encoder(as_encoder(encoder), value_type, min_size)
+    parts = build_encoded_broadcast(value_type, model, choose_lowering(lowering))
+
+    @tff.tensorflow.computation(parts.publish.type_signature.result.message)
+    def size(message: Any) -> Any:
+        return tf.add_n([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        return tff.federated_eval(parts.init, tff.SERVER)
+
+    @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
+    def next_fn(state: Any, value: Any) -> Any:
+        published = tff.federated_map(parts.publish, (value, state))
+        message = tff.federated_broadcast(published.message)
+        received = tff.federated_map(parts.receive, (tff.federated_broadcast(state.sent), message))
+        downlink_bytes = tff.federated_sum(tff.federated_map(size, message))
+        measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
+        return tff.templates.MeasuredProcessOutput(published.state, received, measurements)
+
+    return tff.learning.templates.DistributionProcess(initialize, next_fn)
+
+
+def build_catch_up_distributor(parts: EncodedBroadcast) -> Any:
+    """An encoded broadcast to clients that remember how far they heard, for processes with client states.
+
+    A `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of type
+    ``(<S@SERVER,V@SERVER,{int64}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
+    measurements=<downlink_bytes=int64>@SERVER,positions={int64}@CLIENTS>)``.
+    """
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        return tff.federated_eval(parts.init, tff.SERVER)
+
+    @tff.federated_computation(
+        initialize.type_signature.result,
+        tff.FederatedType(parts.receive.type_signature.result, tff.SERVER),
+        tff.FederatedType(np.int64, tff.CLIENTS),
+    )
+    def next_fn(state: Any, value: Any, positions: Any) -> Any:
+        published = tff.federated_map(parts.publish, (value, state))
+        message = tff.federated_broadcast(published.message)
+        heard = tff.federated_map(parts.catch_up, (positions, message))
+        # What a client holds once it has caught up with the round before is what the server sent then.
+        received = tff.federated_map(parts.receive, (tff.federated_broadcast(state.sent), message))
+        measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(heard.downlink_bytes))
+        return collections.OrderedDict(
+            state=published.state,
+            result=received,
+            measurements=tff.federated_zip(measurements),
+            positions=heard.position,
+        )
+
+    return tff.templates.IterativeProcess(initialize, next_fn, next_is_multi_arg=True)
+
+
+def _bytes(tensor_type: Any) -> int:
+    return int(np.prod(tensor_type.shape, dtype=np.int64)) * np.dtype(tensor_type.dtype).itemsize

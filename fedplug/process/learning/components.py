@@ -1,0 +1,128 @@
+"""What TFF brings to a process of learning: initial weights, client work, server optimizer.
+
+Must not know how models get to the clients and results to the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.process.arguments import check_model, check_optimizers
+from fedplug.process.learning.proximal import ProximalOptimizer
+
+__all__ = ["LearningParts", "build_finalizer", "build_learning_parts"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningParts:
+    """The parts of a round but for the ways between the server and the clients.
+
+    Attributes:
+        initial_weights: ``( -> W)``, W a `tff.learning.models.ModelWeights`.
+        client_work: A `tff.learning.templates.ClientWorkProcess`.
+        finalizer: A `tff.learning.templates.FinalizerProcess`.
+    """
+
+    initial_weights: Any
+    client_work: Any
+    finalizer: Any
+
+    @property
+    def weights_type(self) -> Any:
+        """W."""
+        return self.initial_weights.type_signature.result
+
+    @property
+    def update_type(self) -> Any:
+        """Of what a client learned: the trainable weights."""
+        return self.weights_type.trainable
+
+    @property
+    def data_type(self) -> Any:
+        """Of a client's data set."""
+        return self.client_work.next.type_signature.parameter[2].member
+
+    @property
+    def client_result_type(self) -> Any:
+        """Of a client's result: ``<update=V,update_weight=float32>``."""
+        return self.client_work.next.type_signature.result.result.member
+
+
+def build_learning_parts(
+    model_fn: Any,
+    client_optimizer: Any,
+    server_optimizer: Any,
+    *,
+    weighting: Any,
+    metrics_aggregator: Any,
+    loop_implementation: Any = None,
+    proximal_strength: float = 0.0,
+) -> LearningParts:
+    """The parts for a model.
+
+    Args:
+        model_fn: A function that makes a `tff.learning.models.VariableModel`, or a
+            `tff.learning.models.FunctionalModel`.
+        client_optimizer: A `tff.learning.optimizers.Optimizer`.
+        server_optimizer: See `build_finalizer`.
+        weighting: A `tff.learning.ClientWeighting`.
+        metrics_aggregator: As in TFF.
+        loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is
+            several times cheaper than TFF's default in the in-process runtime.
+        proximal_strength: See `ProximalOptimizer`; with 0 nothing is done.
+
+    Raises:
+        ConfigError: The strength is no number, or negative.
+        TypeError: The model or an optimizer is something else than TFF takes.
+    """
+    check_model(model_fn)
+    check_optimizers(client_optimizer=client_optimizer, server_optimizer=server_optimizer)
+    if proximal_strength != 0:
+        client_optimizer = ProximalOptimizer(client_optimizer, proximal_strength)
+    functional = isinstance(model_fn, tff.learning.models.FunctionalModel)
+
+    @tff.tensorflow.computation
+    def initial_weights() -> Any:
+        if functional:
+            trainable, non_trainable = model_fn.initial_weights
+            return tff.learning.models.ModelWeights(
+                tuple(tf.convert_to_tensor(w) for w in trainable),
+                tuple(tf.convert_to_tensor(w) for w in non_trainable),
+            )
+        return tff.learning.models.ModelWeights.from_model(model_fn())
+
+    options = {
+        "metrics_aggregator": metrics_aggregator,
+        "loop_implementation": loop_implementation or tff.learning.LoopImplementation.DATASET_ITERATOR,
+    }
+    if functional:
+        client_work = tff.learning.templates.build_functional_model_delta_client_work(
+            model=model_fn, optimizer=client_optimizer, client_weighting=weighting, **options
+        )
+    else:
+        client_work = tff.learning.templates.build_model_delta_client_work(
+            model_fn, client_optimizer, weighting, **options
+        )
+    weights_type = initial_weights.type_signature.result
+    return LearningParts(
+        initial_weights=initial_weights,
+        client_work=client_work,
+        finalizer=build_finalizer(server_optimizer, weights_type),
+    )
+
+
+def build_finalizer(server_optimizer: Any, weights_type: Any) -> Any:
+    """A `tff.learning.templates.FinalizerProcess` that applies a server optimizer.
+
+    Args:
+        server_optimizer: A `tff.learning.optimizers.Optimizer`; None is SGD with learning rate 1, which is
+            plain averaging.
+        weights_type: Of the model.
+    """
+    if server_optimizer is None:
+        server_optimizer = tff.learning.optimizers.build_sgdm(learning_rate=1.0)
+    return tff.learning.templates.build_apply_optimizer_finalizer(server_optimizer, weights_type)

@@ -1,0 +1,204 @@
+"""Federated averaging whose encoder keeps state on each client: what TFF's own averaging process cannot do.
+
+Everything but the encoding is TFF's: client work, model distribution, server optimizer. Must not know stores
+or runtimes; `fedplug.Trainer` drives the process and keeps the clients' states between rounds.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+
+from fedplug.aggregators.base import Aggregator
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.process import compatibility
+from fedplug.process.aggregation.encoded_aggregation import (
+    EncodedAggregation,
+    build_encoded_aggregation,
+    model_encoder,
+)
+from fedplug.process.arguments import AnyEncoder, as_aggregator, as_encoder
+from fedplug.process.distribution.downlink import Downlink, build_downlink
+from fedplug.process.learning.components import LearningParts, build_learning_parts
+from fedplug.process.learning.names import variable_names
+from fedplug.process.learning.nonfinite_updates import build_has_data, weight_to_encode
+from fedplug.process.learning.round_output import build_initialize, round_output
+from fedplug.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
+from fedplug.process.lowering import choose_lowering
+
+__all__ = ["build_weighted_fed_avg"]
+
+
+def build_weighted_fed_avg(
+    model_fn: Callable[[], Any] | Any,
+    client_optimizer: Any,
+    server_optimizer: Any = None,
+    *,
+    encoder: AnyEncoder | None = None,
+    broadcast_encoder: AnyEncoder | None = None,
+    aggregator: Aggregator | str | None = None,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+    metrics_aggregator: Any = None,
+    loop_implementation: Any = None,
+    proximal_strength: float = 0.0,
+) -> StatefulClientsProcess:
+    """Builds federated averaging with compressed updates and client-local encoder state.
+
+    A round: the server's model goes to the clients; each trains on its data; the difference is encoded
+    together with what that client kept from earlier rounds; the server adds the payloads up, averages and
+    applies its optimizer. The metrics are
+    ``<distributor=<downlink_bytes=int64>,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
+    payloads=int32,nonfinite_updates=int32>,finalizer=...>``; bytes are those of all clients of the round,
+    uplink the lengths of the buffers sent, downlink those of the model or of the messages it came in.
+
+    With ``broadcast_encoder`` the clients train on the model as sent, see
+    `fedplug.process.distribution.broadcast.EncodedBroadcast`; a client's state is then
+    ``<encoder=C,broadcast=int64>``, where the latter says how far it heard the server, so that one that
+    missed rounds is sent what it takes to catch up, and no more.
+
+    A client whose update has a NaN or an infinity sends nothing, is counted in ``nonfinite_updates``, and
+    keeps its state. So does, uncounted, a client without examples.
+
+    Args:
+        model_fn: As for `tff.learning.algorithms.build_weighted_fed_avg`: a function that makes a
+            `tff.learning.models.VariableModel`, or a `tff.learning.models.FunctionalModel`.
+        client_optimizer: A `tff.learning.optimizers.Optimizer`.
+        server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
+        encoder: An encoder; an expression such as ``"topk(0.01)"``; rules such as ``{"*/bias": "identity",
+            "*": "topk(0.01)"}``, which go by `variable_names`; or None for none.
+        broadcast_encoder: The same for the way to the clients.
+        aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
+        lowering: ``"auto"``: the fused ops where the current runtime can load them, else their plain-TF
+            twins, with equal results; or ``"fused"`` or ``"reference"``.
+        min_size: Tensors with fewer elements are sent as they are.
+        metrics_aggregator: As in TFF; default `tff.learning.metrics.sum_then_finalize`.
+        loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is
+            several times cheaper than TFF's default in the in-process runtime.
+        proximal_strength: Above 0 it is FedProx: clients lower their loss plus half of this times the squared
+            distance from the model they were sent, see `fedplug.process.learning.proximal.ProximalOptimizer`.
+
+    Raises:
+        CapabilityError: The parts do not go together with each other or with the model, see
+            `fedplug.process.compatibility`, or ``broadcast_encoder`` leaves out more than it is given.
+        ConfigError: An expression is not valid, the model has tensors of unknown shape, or the proximal
+            strength is no number, or negative.
+        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        TypeError: The model or an optimizer is something else than TFF takes.
+    """
+    chosen_encoder = as_encoder(encoder)
+    chosen_aggregator = as_aggregator(aggregator)
+    chosen_lowering = choose_lowering(lowering)
+    by_examples = chosen_aggregator.weights_by_examples
+    weighting = tff.learning.ClientWeighting
+    learning = build_learning_parts(
+        model_fn,
+        client_optimizer,
+        server_optimizer,
+        weighting=weighting.NUM_EXAMPLES if by_examples else weighting.UNIFORM,
+        metrics_aggregator=metrics_aggregator,
+        loop_implementation=loop_implementation,
+        proximal_strength=proximal_strength,
+    )
+    update_type = learning.update_type
+    names = variable_names(model_fn)
+    model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
+    compatibility.check(compatibility.Stack.of(model, chosen_aggregator, keeps_client_state=True))
+    parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
+    downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
+    initialize = build_initialize(
+        initial_weights=learning.initial_weights,
+        distributor=downlink.distributor,
+        client_work=learning.client_work,
+        init_aggregator=parts.init_server,
+        finalizer=learning.finalizer,
+    )
+    initialize_client = _build_initialize_client(parts, downlink)
+    next_fn = _build_next(
+        learning,
+        parts,
+        downlink,
+        initialize.type_signature.result,
+        initialize_client.type_signature.result,
+    )
+    return assemble_process(
+        "fedplug.process.build_weighted_fed_avg",
+        initialize,
+        next_fn,
+        initialize_client=initialize_client,
+        encoder=model,
+        broadcast_encoder=downlink.encoder,
+        aggregator=chosen_aggregator,
+        update_type=update_type,
+        lowering=chosen_lowering,
+    )
+
+
+def _build_initialize_client(parts: EncodedAggregation, downlink: Downlink) -> Any:
+    if not downlink.encoder:
+        return parts.init_client
+
+    @tff.tensorflow.computation
+    def initialize_client() -> Any:
+        return collections.OrderedDict(encoder=parts.init_client(), **downlink.init_client())
+
+    return initialize_client
+
+
+def _build_next(
+    learning: LearningParts,
+    parts: EncodedAggregation,
+    downlink: Downlink,
+    state_type: Any,
+    client_state_type: Any,
+) -> Any:
+    encoder_state_type = parts.init_client.type_signature.result
+    has_data = build_has_data(learning.data_type)
+
+    @tff.tensorflow.computation(
+        learning.client_result_type, np.bool_, encoder_state_type, parts.instruct.type_signature.result
+    )
+    def encode(result: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
+        weight = weight_to_encode(result.update_weight, with_data)
+        return parts.encode(result.update, weight, client_state, instructions)
+
+    @tff.federated_computation(
+        state_type,
+        tff.FederatedType(learning.data_type, tff.CLIENTS),
+        tff.FederatedType(client_state_type, tff.CLIENTS),
+    )
+    def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
+        distributed = downlink.send(state, client_states)
+        encoder_states = client_states["encoder"] if downlink.encoder else client_states
+        trained = learning.client_work.next(state.client_work, distributed.result, client_data)
+        instructions = tff.federated_map(parts.instruct, state.aggregator)
+        encoded = tff.federated_map(
+            encode,
+            (
+                trained.result,
+                tff.federated_map(has_data, client_data),
+                encoder_states,
+                tff.federated_broadcast(instructions),
+            ),
+        )
+        total = parts.total(encoded.message)
+        aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
+        finalized = learning.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
+        next_client_states = encoded.state
+        if downlink.encoder:
+            next_client_states = tff.federated_zip(
+                collections.OrderedDict(encoder=encoded.state, **downlink.client_state(distributed))
+            )
+        return round_output(
+            distributor=distributed,
+            client_work=trained,
+            aggregator=aggregated,
+            finalizer=finalized,
+            client_states=next_client_states,
+        )
+
+    return next_fn

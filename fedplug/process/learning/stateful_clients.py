@@ -1,0 +1,124 @@
+"""A process whose clients have states, and how every builder of one ends. Must not know what a round does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow_federated as tff
+
+from fedplug.aggregators.base import Aggregator
+from fedplug.encoders.model import ModelEncoder
+from fedplug.process.learning.round_output import with_model_weights
+from fedplug.registry import provenance, resolve
+
+__all__ = ["StatefulClientsProcess", "assemble_process"]
+
+
+class StatefulClientsProcess(tff.templates.IterativeProcess):
+    """An iterative process that hands every client's state back to its caller.
+
+    Attributes:
+        initialize: ``( -> S@SERVER)``, S a `tff.learning.templates.LearningAlgorithmState`.
+        next: ``(<S@SERVER, {D*}@CLIENTS, {C}@CLIENTS> -> <state=S@SERVER, metrics=M@SERVER,
+            client_states={C}@CLIENTS>)``; client states are in the order of the clients.
+        initialize_client: ``( -> C)``, the state of a client that takes part for the first time.
+        get_model_weights: ``(S -> W)``, W a `tff.learning.models.ModelWeights`.
+        set_model_weights: ``(<S,W> -> S)``, the same state with other weights, for instance trained ones to
+            begin with. What clients keep, and what was broadcast, stays as it was.
+        signature: What a store compares before it lends its states to this process; JSON values only.
+        dense_bytes: Of one model update as it is, without any encoding or header.
+        lowering: ``"fused"`` or ``"reference"``.
+        made_of: The parts with the distribution and version each came from, see
+            `fedplug.registry.provenance`.
+    """
+
+    def __init__(
+        self,
+        initialize: Any,
+        next_fn: Any,
+        *,
+        initialize_client: Any,
+        get_model_weights: Any,
+        set_model_weights: Any,
+        signature: dict[str, Any],
+        dense_bytes: int,
+        lowering: str,
+        made_of: list[dict[str, str]],
+    ) -> None:
+        super().__init__(initialize, next_fn, next_is_multi_arg=True)
+        self.initialize_client = initialize_client
+        self.get_model_weights = get_model_weights
+        self.set_model_weights = set_model_weights
+        self.signature = signature
+        self.dense_bytes = dense_bytes
+        self.lowering = lowering
+        self.made_of = made_of
+
+
+def assemble_process(
+    name: str,
+    initialize: Any,
+    next_fn: Any,
+    *,
+    initialize_client: Any,
+    encoder: ModelEncoder,
+    broadcast_encoder: ModelEncoder | None = None,
+    aggregator: Aggregator,
+    update_type: Any,
+    lowering: str,
+) -> StatefulClientsProcess:
+    """What every builder ends with: the process, and the signature that stores compare.
+
+    Args:
+        name: Of the builder, for the signature.
+        initialize: ``( -> S@SERVER)``, S with a field ``global_model_weights``.
+        next_fn: As `StatefulClientsProcess.next`.
+        initialize_client: ``( -> C)``.
+        encoder: Of the model's update.
+        broadcast_encoder: Of the server's model; None where it is sent as it is.
+        aggregator: Of the updates.
+        update_type: The TFF type of an update.
+        lowering: ``"fused"`` or ``"reference"``.
+    """
+    state_type = initialize.type_signature.result.member
+
+    @tff.tensorflow.computation(state_type)
+    def get_model_weights(state: Any) -> Any:
+        return state.global_model_weights
+
+    @tff.tensorflow.computation(state_type, state_type.global_model_weights)
+    def set_model_weights(state: Any, weights: Any) -> Any:
+        return with_model_weights(state, weights)
+
+    encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
+    made_of = [
+        *(
+            record
+            for each in encoders
+            for record in provenance.records("encoder", each.encoder.name, each.get_config())
+        ),
+        *provenance.records("aggregator", aggregator.name, aggregator.get_config()),
+    ]
+    signature = {
+        "process": name,
+        "encoder": encoder.get_config(),
+        "broadcast_encoder": broadcast_encoder and broadcast_encoder.get_config(),
+        "aggregator": {"name": aggregator.name, "config": aggregator.get_config()},
+        "update": str(update_type),
+        "server_state": str(state_type),
+        "client_state": str(initialize_client.type_signature.result),
+        "distributions": provenance.distributions(made_of),
+    }
+    process = StatefulClientsProcess(
+        initialize,
+        next_fn,
+        initialize_client=initialize_client,
+        get_model_weights=get_model_weights,
+        set_model_weights=set_model_weights,
+        signature=signature,
+        dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
+        lowering=lowering,
+        made_of=made_of,
+    )
+    resolve.notify("fedplug_process_built", process=process)
+    return process

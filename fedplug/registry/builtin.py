@@ -1,0 +1,218 @@
+"""The parts fedplug ships, declared through the same hooks as everybody's.
+
+Must import nothing but specs: the classes are named by strings.
+"""
+
+from __future__ import annotations
+
+from fedplug.registry.hookspecs import hookimpl
+from fedplug.registry.specs import AggregatorSpec, EncoderSpec, ScheduleSpec, StoreSpec
+
+__all__ = ["fedplug_aggregators", "fedplug_encoders", "fedplug_schedules", "fedplug_stores"]
+
+
+@hookimpl
+def fedplug_encoders() -> list[EncoderSpec]:
+    """The built-in encoders."""
+    return [
+        EncoderSpec(
+            name="identity",
+            target="fedplug.encoders.identity:Identity",
+            summary="the tensor as it is, lossless",
+        ),
+        EncoderSpec(
+            name="topk",
+            target="fedplug.encoders.sparsifiers.topk:TopK",
+            summary="the k entries of largest magnitude, with error feedback",
+            examples=(
+                "topk(0.3)",
+                "topk(count=5)",
+                "topk(0.3, error_feedback=False)",
+                "topk(linear(0.3, 0.1, 2), scope='model')",
+            ),
+        ),
+        EncoderSpec(
+            name="randomk",
+            target="fedplug.encoders.sparsifiers.randomk:RandomK",
+            summary="k random entries, without sending which ones",
+            examples=(
+                "randomk(0.3)",
+                "randomk(0.3, error_feedback=True)",
+            ),
+        ),
+        EncoderSpec(
+            name="threshold",
+            target="fedplug.encoders.sparsifiers.threshold:Threshold",
+            summary="the entries of at least some magnitude, with error feedback",
+            examples=("threshold(0.5)",),
+        ),
+        EncoderSpec(
+            name="approx_topk",
+            target="fedplug.encoders.sparsifiers.approx_topk:ApproxTopK",
+            summary="about k of the largest entries, by a threshold from a sample, with error feedback",
+            examples=("approx_topk(0.3, sample=0.5)",),
+        ),
+        EncoderSpec(
+            name="dgc",
+            target="fedplug.encoders.sparsifiers.dgc:DGC",
+            summary="the k largest sums of updates with momentum, more of them at first",
+            examples=("dgc(0.3)",),
+        ),
+        EncoderSpec(
+            name="stc",
+            target="fedplug.encoders.stc:STC",
+            summary="signs and mean magnitude of the k largest entries, with error feedback",
+            examples=("stc(0.3)",),
+        ),
+        EncoderSpec(
+            name="qsgd",
+            target="fedplug.encoders.quantizers.qsgd:QSGD",
+            summary="2 to 8 bits an element, rounded at random",
+        ),
+        EncoderSpec(
+            name="blockwise8",
+            target="fedplug.encoders.quantizers.blockwise8:Blockwise8",
+            summary="8 bits an element, rounded to the nearest",
+        ),
+        EncoderSpec(
+            name="terngrad",
+            target="fedplug.encoders.quantizers.terngrad:TernGrad",
+            summary="-1, 0 or 1 times a scale, rounded at random",
+        ),
+        EncoderSpec(
+            name="sign",
+            target="fedplug.encoders.quantizers.sign:Sign",
+            summary="one bit an element and a scale, with error feedback",
+        ),
+        EncoderSpec(
+            name="float16",
+            target="fedplug.encoders.quantizers.cast:Float16",
+            summary="two bytes an element: IEEE half precision",
+        ),
+        EncoderSpec(
+            name="bfloat16",
+            target="fedplug.encoders.quantizers.cast:BFloat16",
+            summary="two bytes an element: the upper half of a float32",
+        ),
+        EncoderSpec(
+            name="rans",
+            target="fedplug.encoders.coders.rans:Rans",
+            summary="a quantizer's symbols in as many bits as their entropy, a stage after it",
+            examples=("topk(0.3) | qsgd(8) | rans | rice",),
+        ),
+        EncoderSpec(
+            name="entropy_coded",
+            target="fedplug.encoders.entropy_coded:EntropyCoded",
+            summary="quantizer | entropy coder; written with a bar",
+            examples=("qsgd(4) | rans",),
+        ),
+        EncoderSpec(
+            name="rice",
+            target="fedplug.encoders.coders.index:Rice",
+            summary="indices as Rice-coded gaps, the last stage of a pipeline",
+            examples=("topk(0.3) | rice",),
+        ),
+        EncoderSpec(
+            name="bitmap",
+            target="fedplug.encoders.coders.index:Bitmap",
+            summary="indices as one bit per element, the last stage of a pipeline",
+            examples=("topk(0.3) | bitmap",),
+        ),
+        EncoderSpec(
+            name="bitpack",
+            target="fedplug.encoders.coders.index:BitPack",
+            summary="indices in as few bits as they need, the last stage of a pipeline",
+            examples=("topk(0.3) | bitpack",),
+        ),
+        EncoderSpec(
+            name="shortest",
+            target="fedplug.encoders.coders.index:Shortest",
+            summary="the shortest of rice, bitpack and bitmap, the last stage of a pipeline",
+            examples=("topk(0.3) | shortest",),
+        ),
+        EncoderSpec(
+            name="rules",
+            target="fedplug.encoders.assignment.rules:Rules",
+            summary="another encoder for other tensors of a model, by name, size and dtype",
+            examples=("rules({'*': 'topk(0.3)'})",),
+        ),
+        EncoderSpec(
+            name="budget",
+            target="fedplug.encoders.assignment.budget:Budget",
+            summary="as much as a number of bytes for each client and round allows",
+            examples=("budget('topk(0.3)', 2000)",),
+        ),
+        EncoderSpec(
+            name="pipeline",
+            target="fedplug.encoders.pipeline:Pipeline",
+            summary="sparsifier | quantizer | entropy coder | index coder; written with bars",
+            examples=("topk(0.3) | qsgd(8) | rice",),
+        ),
+    ]
+
+
+@hookimpl
+def fedplug_aggregators() -> list[AggregatorSpec]:
+    """The built-in aggregators."""
+    return [
+        AggregatorSpec(
+            name="mean",
+            target="fedplug.aggregators.mean:Mean",
+            summary="the weighted mean of the clients' updates",
+        ),
+    ]
+
+
+@hookimpl
+def fedplug_schedules() -> list[ScheduleSpec]:
+    """The built-in schedules."""
+    return [
+        ScheduleSpec(
+            name="constant",
+            target="fedplug.schedules.steps:Constant",
+            summary="the same value in every round",
+            examples=("constant(0.01)",),
+        ),
+        ScheduleSpec(
+            name="step",
+            target="fedplug.schedules.steps:Step",
+            summary="one value after the other, each for some rounds",
+            examples=("step([0.1, 0.03, 0.01], [10, 20])",),
+        ),
+        ScheduleSpec(
+            name="linear",
+            target="fedplug.schedules.ramps:Linear",
+            summary="from one value to another by the same amount every round",
+            examples=("linear(0.1, 0.01, 20)",),
+        ),
+        ScheduleSpec(
+            name="exponential",
+            target="fedplug.schedules.ramps:Exponential",
+            summary="from one value to another by the same factor every round",
+            examples=("exponential(0.25, 0.001, 4)",),
+        ),
+        ScheduleSpec(
+            name="cosine",
+            target="fedplug.schedules.ramps:Cosine",
+            summary="from one value to another along half a cosine",
+            examples=("cosine(0.1, 0.01, 20)",),
+        ),
+    ]
+
+
+@hookimpl
+def fedplug_stores() -> list[StoreSpec]:
+    """The built-in client-state stores."""
+    return [
+        StoreSpec(
+            name="memory",
+            target="fedplug.stores.memory:MemoryStore",
+            summary="in this process, gone when it ends",
+        ),
+        StoreSpec(
+            name="sqlite",
+            target="fedplug.stores.sqlite:SqliteStore",
+            summary="a folder on disk, survives restarts, checksummed",
+            examples=("sqlite:///{folder}",),
+        ),
+    ]

@@ -1,0 +1,245 @@
+"""Finds plugins and asks each by itself what it brings.
+
+A plugin that breaks becomes an entry of the catalogue with the reason and what to do; it never stops another
+one. Must not import NumPy, TensorFlow or any part.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from fedplug.errors import OpLibraryError, nearest
+from fedplug.registry import hookspecs, op_libraries
+from fedplug.registry.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, settle_clashes
+from fedplug.registry.entry_points import API, Source, builtin, installed, normalized
+from fedplug.registry.specs import (
+    AggregatorSpec,
+    EncoderSpec,
+    ObserverSpec,
+    OpLibrarySpec,
+    ScheduleSpec,
+    Spec,
+    StoreSpec,
+)
+
+__all__ = ["ALLOW_VARIABLE", "KINDS", "OBSERVED", "TRACE_VARIABLE", "load"]
+
+ALLOW_VARIABLE = "FEDPLUG_PLUGINS"
+"""Environment variable: distributions to load, separated by commas. Unset: all. Empty: only the built-ins."""
+
+TRACE_VARIABLE = "FEDPLUG_TRACE"
+"""Environment variable: if not empty, one line on standard error for every plugin that is looked at."""
+
+KINDS: dict[str, tuple[str, type[Spec]]] = {
+    "encoder": ("fedplug_encoders", EncoderSpec),
+    "aggregator": ("fedplug_aggregators", AggregatorSpec),
+    "schedule": ("fedplug_schedules", ScheduleSpec),
+    "store": ("fedplug_stores", StoreSpec),
+    "op_library": ("fedplug_op_libraries", OpLibrarySpec),
+}
+"""For each kind of part the hook that declares it and the spec the hook returns."""
+
+OBSERVED = {"process_built": "fedplug_process_built", "round_finished": "fedplug_round_finished"}
+"""For each thing that can be observed the hook that is called."""
+
+_FEDPLUG = str(Path(__file__).parents[1])
+_IMPORTLIB = str(Path(importlib.__file__).parent)
+_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
+
+
+def load() -> Catalog:
+    """Looks up and asks every installed plugin, the built-in parts first, then by name of distribution."""
+    manager = pluggy.PluginManager("fedplug")
+    manager.add_hookspecs(hookspecs)
+    allowed = _allowed(os.environ.get(ALLOW_VARIABLE))
+    entries: list[Entry] = []
+    observers: list[Observer] = []
+    plugins = installed()
+    for source in [builtin(), *plugins]:
+        started = time.perf_counter()
+        found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
+        entries.extend(found)
+        if os.environ.get(TRACE_VARIABLE):
+            _trace(source, found, time.perf_counter() - started)
+    entries += _absent(allowed, plugins)
+    return Catalog(tuple(settle_clashes(entries)), tuple(observers))
+
+
+def _trace(source: Source, found: list[Entry], seconds: float) -> None:
+    parts = ", ".join(f"{entry.kind} {entry.name} {entry.status}" for entry in found)
+    where = f"{source.distribution} {source.version} ({source.name})"
+    print(f"fedplug: {where}: {1e3 * seconds:.1f} ms: {parts or 'nothing'}", file=sys.stderr)
+
+
+def _allowed(value: str | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    return frozenset(normalized(item) for item in value.split(",") if item.strip())
+
+
+def _absent(allowed: frozenset[str] | None, plugins: list[Source]) -> Iterator[Entry]:
+    """What the environment names and nobody installed."""
+    there = {normalized(source.distribution) for source in plugins}
+    for name in sorted((allowed or frozenset()) - there):
+        yield Entry(
+            kind=PLUGIN,
+            name=name,
+            distribution=name,
+            version="(not installed)",
+            status="broken",
+            reason=f"named in {ALLOW_VARIABLE}, and no such plugin is installed; {nearest(name, there)}",
+            fix=f"`pip install {name}`, or mend the variable",
+        )
+
+
+def _obstacles(source: Source, allowed: frozenset[str] | None) -> list[Entry]:
+    """Why a plugin is not even imported; empty when it may be."""
+    if source.builtin:
+        return []
+    if source.api != API:
+        older = source.distribution if source.api < API else "fedplug"
+        reason = f"made for plugin contract v{source.api}, this fedplug speaks v{API}"
+        return [source.problem(reason, f"`pip install --upgrade {older}`", status="incompatible")]
+    if allowed is not None and normalized(source.distribution) not in allowed:
+        reason = f"not named in {ALLOW_VARIABLE}"
+        return [source.problem(reason, "add it there or unset the variable", status="disabled")]
+    return []
+
+
+def _ask(manager: pluggy.PluginManager, source: Source, observers: list[Observer]) -> Iterator[Entry]:
+    """Imports one plugin, calls each of its declaring hooks by itself, and adds its observers."""
+    try:
+        plugin = source.load()
+        mistakes = dict(_mistakes(manager, plugin))
+    except (Exception, SystemExit) as error:  # whatever a plugin does on import, the others must work
+        yield source.problem(f"cannot be imported: {_short(error)}", source.repair_after(error))
+        return
+    for mistake in mistakes.values():
+        yield source.problem(mistake, source.repair)
+    # pluggy refuses a plugin as a whole for one hook that it cannot call: give it the others only.
+    whole = types.ModuleType(source.name)
+    vars(whole).update(
+        (name, getattr(plugin, name)) for name in _marked(manager, plugin) if name not in mistakes
+    )
+    manager.register(whole, name=f"{source.distribution}:{source.name}")
+    count = 0
+    for kind, (hook, spec_type) in KINDS.items():
+        for implementation in _implementations(manager, hook, whole):
+            count += 1
+            yield from _call(source, kind, hook, spec_type, implementation.function)
+    for name, hook in OBSERVED.items():
+        for implementation in _implementations(manager, hook, whole):
+            count += 1
+            observers.append(_observer(source, hook, implementation))
+            yield source.entry(OBSERVER, name, spec=_observer_spec(name, implementation))
+    if not count and not mistakes:
+        yield source.problem(f"implements no hook; known hooks: {', '.join(sorted(_HOOKS))}", source.repair)
+
+
+def _implementations(manager: pluggy.PluginManager, hook: str, plugin: Any) -> list[pluggy.HookImpl]:
+    return [each for each in getattr(manager.hook, hook).get_hookimpls() if each.plugin is plugin]
+
+
+def _observer(source: Source, hook: str, implementation: pluggy.HookImpl) -> Observer:
+    return Observer(
+        hook=hook,
+        origin=f"{source.distribution} {source.version}",
+        function=implementation.function,
+        arguments=tuple(implementation.argnames),
+    )
+
+
+def _observer_spec(name: str, implementation: pluggy.HookImpl) -> ObserverSpec:
+    function = implementation.function
+    summary = next(iter((inspect.getdoc(function) or "").splitlines()), "")
+    return ObserverSpec(name=name, target=f"{function.__module__}:{function.__name__}", summary=summary)
+
+
+def _marked(manager: pluggy.PluginManager, plugin: Any) -> dict[str, str]:
+    """The functions of a plugin that are marked with `hookimpl`, each with the hook that it is for."""
+    options = ((name, manager.parse_hookimpl_opts(plugin, name)) for name in dir(plugin))
+    return {name: marked.get("specname") or name for name, marked in options if marked is not None}
+
+
+def _mistakes(manager: pluggy.PluginManager, plugin: Any) -> Iterator[tuple[str, str]]:
+    """The functions that look like hooks and could never be called: their names, and what is wrong."""
+    marked = _marked(manager, plugin)
+    for name, hook in marked.items():
+        if hook not in _HOOKS:
+            yield name, f"implements the unknown hook {hook!r}; {nearest(hook, _HOOKS)}"
+            continue
+        given = inspect.signature(getattr(hookspecs, hook)).parameters
+        for parameter in inspect.signature(getattr(plugin, name)).parameters.values():
+            if parameter.default is parameter.empty and parameter.name not in given:
+                takes = f"its hook {hook} takes {parameter.name!r}, which is not given to it"
+                yield name, f"{takes}; it may take {', '.join(given) or 'nothing'}"
+    for name in set(dir(plugin)) - set(marked):
+        if name.startswith("fedplug_") and inspect.isroutine(getattr(plugin, name)):
+            if name in _HOOKS:
+                yield name, f"its function {name!r} is not marked with @hookimpl, so it is no hook"
+            else:
+                yield name, f"has a function {name!r}, which is the name of no hook; {nearest(name, _HOOKS)}"
+
+
+def _call(
+    source: Source, kind: str, hook: str, spec_type: type[Spec], function: Callable[[], Any]
+) -> Iterator[Entry]:
+    """Calls one hook implementation and judges what it returns, item by item."""
+    wanted = spec_type.__name__
+    try:
+        declared = function()
+    except (Exception, SystemExit) as error:
+        yield source.problem(f"its hook {hook} raised {_short(error)}", source.repair_after(error))
+        return
+    if not isinstance(declared, list | tuple):
+        got = "nothing" if declared is None else type(declared).__name__
+        yield source.problem(f"its hook {hook} returned {got} instead of a list of {wanted}", source.repair)
+        return
+    for item in declared:
+        if isinstance(item, spec_type):
+            yield (
+                _op_library(source, item)
+                if isinstance(item, OpLibrarySpec)
+                else source.entry(kind, item.name, spec=item)
+            )
+        elif isinstance(item, Spec):  # in the wrong hook, but its name is known
+            got = f"the {type(item).__name__} {item.name!r}"
+            reason = f"its hook {hook} returned {got} instead of {wanted}"
+            yield source.problem(reason, source.repair, kind=kind, name=item.name)
+        else:
+            yield source.problem(f"its hook {hook} returned {item!r} instead of {wanted}", source.repair)
+
+
+def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
+    """The entry of an op library: usable only if it is there and was built for the installed TensorFlow."""
+    package, _, file = spec.target.partition(":")
+    try:
+        path = op_libraries.find(op_libraries.folders_of(package), file)
+        installed = op_libraries.installed_tensorflow()
+        if installed is not None:
+            op_libraries.require_built_for(path, installed)
+    except OpLibraryError as error:
+        fix = op_libraries.rebuild(source.distribution)
+        return source.entry(
+            "op_library", spec.name, spec=spec, status="incompatible", reason=str(error), fix=fix
+        )
+    return source.entry("op_library", spec.name, spec=spec)
+
+
+def _short(error: BaseException) -> str:
+    """One line, with the type and the place outside of fedplug, for reasons in a list."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    files = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))
+    places = [file for file in files if not file.startswith(("<", _FEDPLUG, _IMPORTLIB))]
+    return f"{text} ({places[-1]})" if places else text

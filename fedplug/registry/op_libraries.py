@@ -1,0 +1,105 @@
+"""Where a compiled op library is, and what it was built for and from; loads nothing.
+
+An op library works only with the TensorFlow it was compiled against; with another one it crashes or, worse,
+does not. So every build writes a record next to the library, which is read before anything is loaded. Must
+not import TensorFlow: `fedplug plugins list` asks, too.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fedplug.errors import OpLibraryError
+
+__all__ = [
+    "BUILD_RECORD",
+    "built_from",
+    "find",
+    "folders_of",
+    "installed_tensorflow",
+    "rebuild",
+    "require_built_for",
+]
+
+BUILD_RECORD = "build_info.json"
+
+_TENSORFLOW_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu")
+
+
+def folders_of(package: str) -> list[str]:
+    """The folders of a package, found without importing it; an editable install may have several.
+
+    Raises:
+        OpLibraryError: There is no such package.
+    """
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError) as error:
+        raise OpLibraryError(f"there is no package {package!r}: {error}") from error
+    if spec is None or spec.submodule_search_locations is None:
+        raise OpLibraryError(f"there is no package {package!r}")
+    return list(spec.submodule_search_locations)
+
+
+def find(folders: Iterable[str | Path], file: str) -> Path:
+    """The library in the first of ``folders`` that has one.
+
+    Raises:
+        OpLibraryError: None has.
+    """
+    searched = [Path(folder) for folder in folders]
+    for folder in searched:
+        if (folder / file).is_file():
+            return folder / file
+    raise OpLibraryError(f"no {file} in {', '.join(map(str, searched))}")
+
+
+def require_built_for(path: Path, tensorflow: str) -> None:
+    """Checks that the library at ``path`` was built against this version of TensorFlow.
+
+    Raises:
+        OpLibraryError: It was not, or its build record cannot be read.
+    """
+    record = path.with_name(BUILD_RECORD)
+    try:
+        built_for = _read(record)["tensorflow"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OpLibraryError(
+            f"{record} does not say which TensorFlow {path.name} was built for ({error!r})"
+        ) from error
+    if built_for != tensorflow:
+        raise OpLibraryError(
+            f"{path} was built for TensorFlow {built_for}, but TensorFlow {tensorflow} is installed"
+        )
+
+
+def built_from(path: Path) -> str | None:
+    """The fingerprint of the sources of the library at ``path`` (see `build_info`); None: unknown."""
+    try:
+        return str(_read(path.with_name(BUILD_RECORD))["built_from"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read(record: Path) -> Any:
+    return json.loads(record.read_text(encoding="utf-8"))
+
+
+def installed_tensorflow() -> str | None:
+    """The version of the installed TensorFlow, from its metadata; None where there is none."""
+    for distribution in _TENSORFLOW_DISTRIBUTIONS:
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def rebuild(distribution: str) -> str:
+    """The command that builds a distribution's libraries for the TensorFlow that is installed."""
+    return f"`pip install --force-reinstall --no-deps --no-binary {distribution} {distribution}`"

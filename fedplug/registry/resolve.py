@@ -1,0 +1,83 @@
+"""Resolves names to classes on first use, and tells observers. What is installed is `loader`'s business.
+
+Must not import NumPy, TensorFlow or any part: parts are strings until `resolve`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+from fedplug.errors import PluginError, UnknownNameError
+from fedplug.registry.catalog import Catalog, Entry
+from fedplug.registry.entry_points import API, GROUP, install_command, own_version
+from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
+from fedplug.registry.specs import PartSpec
+
+__all__ = [
+    "ALLOW_VARIABLE",
+    "API",
+    "GROUP",
+    "KINDS",
+    "OBSERVED",
+    "TRACE_VARIABLE",
+    "catalog",
+    "find",
+    "load",
+    "notify",
+    "own_version",
+    "resolve",
+]
+
+
+def find(kind: str, name: str) -> Entry:
+    """The catalogue's entry of a part that can be used.
+
+    Args:
+        kind: One of `KINDS`.
+        name: As in ``fedplug plugins list``.
+
+    Raises:
+        UnknownNameError: No such kind, or no part of that name; the message lists the nearest.
+        PluginError: The part is declared, but its plugin is broken; the message says what fixes it.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError("kind of part", kind, KINDS)
+    return catalog().find(kind, name)
+
+
+def resolve(kind: str, name: str) -> type[Any]:
+    """The class of a part. Arguments and errors as for `find`."""
+    entry = find(kind, name)
+    if not isinstance(entry.spec, PartSpec):
+        raise PluginError(f"{kind} {name!r} of {entry.origin} has no class that could be made")
+    try:
+        return entry.spec.resolve()
+    except PluginError as error:
+        command = install_command(entry.distribution, error.__cause__)
+        command = command or f"`pip install --force-reinstall {entry.distribution}`"
+        raise PluginError(
+            f"{kind} {error}; install {entry.origin} with what it depends on: {command}"
+        ) from error.__cause__
+
+
+def notify(hook: str, **facts: Any) -> None:
+    """Tells every observer; one that raises is logged, and neither stops the others nor the caller.
+
+    Args:
+        hook: ``"fedplug_process_built"`` or ``"fedplug_round_finished"``.
+        facts: The arguments of that hook.
+    """
+    for observer in catalog().observers:
+        if observer.hook == hook:
+            try:
+                observer.function(**{name: facts[name] for name in observer.arguments})
+            except Exception:
+                logging.getLogger("fedplug").exception("%s of %s raised", hook, observer.origin)
+
+
+@functools.cache
+def catalog() -> Catalog:
+    """What is installed; looked up once per process."""
+    return load()

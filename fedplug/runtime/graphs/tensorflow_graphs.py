@@ -1,0 +1,291 @@
+"""Turns a TFF computation's serialized graph into a function that TensorFlow's eager runtime calls by name.
+
+This is the only file of the project that uses private parts of TensorFlow 2.14; TFF 0.87 pins that version.
+The public ways were tried and do not do: `tf.compat.v1.wrap_function(...).prune()` now and then fails on
+lowered loops, and a `Session` copies every tensor in and out and cannot hand over a dataset. What is used
+here:
+
+- `TF_GraphToFunction` and the eager context's function table: a graph as a function, and copies of it under
+  other names;
+- `execute_with_cancellation`: a call by name that another thread can stop;
+- `EagerTensor._shape_tuple`: a shape check that costs 0.2 us instead of 3.
+
+Must not know TFF's types or values: everything here is lists of tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.eager import cancellation, execute
+from tensorflow.python.eager import context as eager_context
+
+from fedplug.errors import OpLibraryError
+from fedplug.runtime.graphs.private_calls import make_private, node_of
+from fedplug.runtime.tff_internals import computation_pb2
+
+__all__ = ["Cancellation", "GraphFunction", "load", "naming_missing_ops"]
+
+# TFF's compiler has optimized the graph once; TensorFlow's own pass would do it again for every copy. Set on
+# the call, so that the rest of the program keeps its settings.
+_NO_GRAPPLER = tf.compat.v1.ConfigProto()
+_NO_GRAPPLER.graph_options.rewrite_options.disable_meta_optimizer = True
+_CALL_ATTRS = ("executor_type", "", "config_proto", _NO_GRAPPLER.SerializeToString())
+
+_names = itertools.count()  # no two functions of this process have one name
+_loaded: weakref.WeakValueDictionary[bytes, GraphFunction] = weakref.WeakValueDictionary()
+_loading = threading.Lock()
+
+
+class Cancellation:
+    """Stops the calls that were given it: those under way and those to come. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._running: set[cancellation.CancellationManager] = set()
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Makes running and later calls end with `tf.errors.CancelledError`."""
+        with self._changing:
+            self._cancelled = True
+            running = list(self._running)
+        for manager in running:
+            manager.start_cancel()
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[cancellation.CancellationManager]:
+        """Gives a call a manager of its own: TensorFlow cancels the one it is given when the call fails."""
+        manager = cancellation.CancellationManager()
+        with self._changing:
+            if self._cancelled:
+                raise tf.errors.CancelledError(None, None, "the computation was cancelled")
+            self._running.add(manager)
+        try:
+            yield manager
+        finally:
+            with self._changing:
+                self._running.discard(manager)
+
+
+@contextlib.contextmanager
+def naming_missing_ops() -> Iterator[None]:
+    """Says what to do where TensorFlow does not know an op.
+
+    Raises:
+        OpLibraryError: No library loaded in this process provides an op of a graph that the block takes in.
+    """
+    try:
+        yield
+    except (ValueError, tf.errors.NotFoundError) as error:
+        if "Op type not registered" not in str(error):
+            raise
+        raise OpLibraryError(
+            f"{str(error).splitlines()[0]}; load the library that provides it into this process first "
+            "(tf.load_op_library, or import the package that does), then run it again"
+        ) from error
+
+
+Shape = tuple[int | None, ...] | None
+
+
+def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> GraphFunction:
+    """Returns the function of a TensorFlow computation; equal computations share one.
+
+    The identity the compiler writes into the proto is a hash that differs from process to process and is not
+    trusted: the key is the content. A function lives as long as somebody holds it.
+
+    Args:
+        computation: The computation, with its graph.
+        shapes: For every leaf of the result the shape its type declares; the graph may know less.
+
+    Raises:
+        OpLibraryError: The graph holds an op that no library loaded in this process provides.
+    """
+    keyed = computation_pb2.Computation()
+    keyed.CopyFrom(computation)
+    keyed.tensorflow.ClearField("cache_key")
+    key = hashlib.sha256(keyed.SerializeToString(deterministic=True)).digest()
+    with _loading:
+        function = _loaded.get(key)
+        if function is None:
+            _loaded[key] = function = GraphFunction(keyed.tensorflow, shapes)
+        return function
+
+
+class GraphFunction:
+    """A callable on flat lists of tensors: a computation's parameter leaves in, its result leaves out.
+
+    Every call has its own variables and tables. Calls may run concurrently. Datasets are variant scalars.
+    """
+
+    def __init__(self, tensorflow: computation_pb2.TensorFlow, shapes: Sequence[Shape]) -> None:
+        self._parameters = list(_tensor_names(tensorflow.parameter))
+        self._results = list(_tensor_names(tensorflow.result))
+        self._shapes = shapes
+        self._session_token = tensorflow.session_token_tensor_name
+        self._initialize_op = tensorflow.initialize_op
+        self._source: tf.compat.v1.GraphDef | None = tf.compat.v1.GraphDef()
+        tensorflow.graph_def.Unpack(self._source)
+        self.registered: list[str] = []  # everything to take out of the eager context again
+        self._idle: list[str] = []
+        weakref.finalize(self, _unregister, self.registered).atexit = False
+
+        self._template, self._one_shot, self._exclusive = self._build()
+        if not self._one_shot:
+            self._source = None
+        self._idle.append(self._template.name)
+
+    def __call__(self, arguments: Sequence[tf.Tensor], cancel: Cancellation) -> list[tf.Tensor]:
+        """Calls the function.
+
+        Raises:
+            tf.errors.CancelledError: `cancel.cancel()` was called before the end.
+            tf.errors.OpError: An op failed.
+            TypeError: An argument has another dtype, or a result another shape, than the graph declares.
+        """
+        template = self._template
+        inputs = [arguments[i] if i < len(arguments) else tf.constant("fedplug") for i in template.inputs]
+        for tensor, dtype in zip(inputs, template.dtypes, strict=True):
+            if tensor.dtype != dtype:
+                raise TypeError(f"an argument has dtype {tensor.dtype.name}, expected {dtype.name}")
+        if self._one_shot:
+            template = self._build()[0]
+            name = template.name
+        elif self._exclusive:
+            try:
+                name = self._idle.pop()
+            except IndexError:
+                name = self._copy()
+        else:
+            name = template.name
+        try:
+            with cancel.call() as manager:
+                outputs = execute.execute_with_cancellation(
+                    name, template.num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
+                )
+        finally:
+            if self._one_shot:
+                self._forget(template.registered)
+            elif self._exclusive:
+                self._idle.append(name)
+        results = [outputs[index] for index in template.outputs]
+        for tensor, shape in zip(results, self._shapes, strict=True):
+            if shape is not None and not _fits(tensor._shape_tuple(), shape):
+                raise TypeError(f"a result has shape {tensor._shape_tuple()}, expected {shape}")
+        return results
+
+    def _build(self) -> tuple[_Built, bool, bool]:
+        """Registers the graph as a new function; returns it, and whether it is one-shot, and exclusive."""
+        name = f"fedplug_{next(_names)}"
+        private = make_private(self._source, self._results, self._initialize_op, f"{name}_")
+        with tf.Graph().as_default() as graph:
+            with naming_missing_ops():
+                tf.graph_util.import_graph_def(private.graph_def, name="")
+            present = {node.name for node in private.graph_def.node}
+            # The session token, where the graph reads it, is fed like one more parameter.
+            feeds = [*self._parameters, self._session_token]
+            used = [i for i, feed in enumerate(feeds) if feed and node_of(feed) in present]
+            inputs = [graph.get_tensor_by_name(feeds[i]) for i in used]
+            results = list(dict.fromkeys(private.fetches))
+            # Through an identity, because a function's output must not be one of its inputs.
+            outputs = [tf.identity(graph.get_tensor_by_name(result)) for result in results]
+            registered = _register(name, graph, inputs, outputs, private.graph_def)
+        self.registered.extend(registered)
+        built = _Built(
+            name=name,
+            registered=registered,
+            inputs=used,
+            dtypes=[tensor.dtype for tensor in inputs],
+            outputs=[results.index(fetch) for fetch in private.fetches],
+            num_outputs=len(outputs),
+        )
+        return built, private.one_shot, private.exclusive
+
+    def _copy(self) -> str:
+        """Registers the function once more under another name; kernels belong to a name."""
+        definition = eager_context.context().get_function_def(self._template.name)
+        definition.signature.name = f"fedplug_{next(_names)}"
+        eager_context.context().add_function_def(definition)
+        self.registered.append(definition.signature.name)
+        return str(definition.signature.name)
+
+    def _forget(self, names: list[str]) -> None:
+        for name in names:
+            self.registered.remove(name)
+        _unregister(names)
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A registered function: what to feed (positions among the parameters) and what comes out."""
+
+    name: str
+    registered: list[str]
+    inputs: list[int]
+    dtypes: list[tf.DType]
+    outputs: list[int]  # for every result leaf, which output of the function it is
+    num_outputs: int
+
+
+def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
+    """Yields the tensor of every leaf of a binding, in the order of the type it binds."""
+    kind = binding.WhichOneof("binding")
+    if kind == "tensor":
+        yield binding.tensor.tensor_name
+    elif kind == "sequence":
+        yield binding.sequence.variant_tensor_name
+    elif kind == "struct":
+        for element in binding.struct.element:
+            yield from _tensor_names(element)
+
+
+def _register(
+    name: str,
+    graph: tf.Graph,
+    inputs: list[tf.Tensor],
+    outputs: list[tf.Tensor],
+    graph_def: tf.compat.v1.GraphDef,
+) -> list[str]:
+    """Puts the graph and its library into the eager context; returns the names it put there."""
+    fed = {tensor.op for tensor in inputs}
+    with graph._c_graph.get() as c_graph:
+        function = pywrap_tf_session.TF_GraphToFunction_wrapper(
+            c_graph,
+            name,
+            False,  # append no hash to the name
+            [op._c_op for op in graph.get_operations() if op not in fed],
+            [tensor._as_tf_output() for tensor in inputs],
+            [tensor._as_tf_output() for tensor in outputs],
+            [],  # output names: any
+            [],  # control outputs: what the results do not need has been left out
+            [],
+            None,
+            "",
+        )
+    context = eager_context.context()
+    context.add_c_function(function)
+    pywrap_tf_session.TF_DeleteFunction(function)
+    for definition in graph_def.library.function:
+        context.add_function_def(definition)
+    return [name, *(definition.signature.name for definition in graph_def.library.function)]
+
+
+def _unregister(names: list[str]) -> None:
+    """Takes functions, with their kernels, out of the eager context."""
+    for name in names:
+        eager_context.context().remove_function(name)
+
+
+def _fits(actual: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
+    return len(actual) == len(declared) and all(
+        d is None or a == d for a, d in zip(actual, declared, strict=True)
+    )

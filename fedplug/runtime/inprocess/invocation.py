@@ -1,0 +1,60 @@
+"""One call of a computation: its clients, how their work is run and stopped, what an error says.
+
+Must not know what the work is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.errors import ComputationError
+from fedplug.runtime.graphs.tensorflow_graphs import Cancellation
+from fedplug.runtime.inprocess.clients import ClientPool
+
+__all__ = ["Round"]
+
+
+class Round:
+    """The state of one call.
+
+    Attributes:
+        name: The computation, as an error names it.
+        num_clients: How many clients take part.
+        cancellation: Stops the call's TensorFlow functions; any thread may use it.
+        client: The position of the client whose part of the call this is; None in the part of the server.
+    """
+
+    def __init__(self, name: str, num_clients: int, pool: ClientPool) -> None:
+        self.name = name
+        self.num_clients = num_clients
+        self.cancellation = Cancellation()
+        self.client: int | None = None
+        self._pool = pool
+
+    def of(self, client: int) -> Round:
+        """Returns the part of one client."""
+        part = copy.copy(self)
+        part.client = client
+        return part
+
+    def each(self, count: int, work: Callable[[int], Any], take: Callable[[int, Any], None]) -> None:
+        """Calls `take(position, work(position))` for `count` positions: in parallel, but taken in order.
+
+        Raises:
+            BaseException: The first failure in time; the rest of the call is stopped.
+        """
+        self._pool.run(count, work, take, self.cancellation.cancel)
+
+    def failure(self, intrinsic: str, error: Exception) -> ComputationError:
+        """Returns the error that says that this client met `error` in an intrinsic."""
+        if isinstance(error, ComputationError):
+            return error
+        what = error.message if isinstance(error, tf.errors.OpError) else str(error)
+        who = f"client {self.client} of {self.num_clients} (counted from 0)"
+        return ComputationError(
+            f"{who} failed in {intrinsic} of {self.name}: {type(error).__name__}: {what}", client=self.client
+        )

@@ -1,0 +1,150 @@
+"""Goes over the clients of a round once: runs each client's steps in turn, and reduces what comes out.
+
+The steps of a block that belong to clients are not run one after the other for all clients, but all of them
+for one client after the other: what a client made is reduced and let go of while others still work, so memory
+does not grow with their number. All reductions that do not wait for one another are made in one pass. Must
+not know how steps are parsed, nor what intrinsics do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.reductions import Reduction
+from fedplug.runtime.inprocess.values import Clients, holds_clients, of_client
+
+__all__ = ["ClientStep", "Names", "ReductionStep", "Step", "Steps", "in_passes"]
+
+Names = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Gives values names: `run(names, round)` returns one for each; `uses` are the names it looks up."""
+
+    names: tuple[str, ...]
+    uses: frozenset[str]
+    run: Callable[[Names, Round], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class ClientStep(Step):
+    """A step that belongs to clients: it is given one client's values and returns that client's."""
+
+
+@dataclass(frozen=True)
+class ReductionStep:
+    """A name for a value made of all clients': `make` returns how, `value` what one client contributes."""
+
+    names: tuple[str]
+    uses: frozenset[str]
+    make: Callable[[Names, Round], Reduction]
+    value: Callable[[Names, Round], Any]
+    intrinsic: str
+
+
+AnyStep = Step | ReductionStep
+
+
+class Steps:
+    """Steps in order; a value is let go of after the last step that looks it up.
+
+    Args:
+        steps: The steps.
+        wanted: The names of the values that outlive them.
+    """
+
+    def __init__(self, steps: Sequence[Step], wanted: Collection[str]) -> None:
+        self._steps = steps
+        self._used_up: list[list[str]] = []  # per step, the names that nothing looks up after it
+        needed = set(wanted)
+        for step in reversed(steps):
+            self._used_up.insert(0, [name for name in {*step.uses, *step.names} if name not in needed])
+            needed |= step.uses
+
+    def run(self, names: Names, round_: Round) -> None:
+        """Adds the values to `names`, and removes from it those that are used up."""
+        for step, used_up in zip(self._steps, self._used_up, strict=True):
+            names.update(zip(step.names, step.run(names, round_), strict=True))
+            for name in used_up:
+                names.pop(name, None)
+
+
+def in_passes(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Steps:
+    """Brings steps into an order that takes few passes over the clients.
+
+    Stage 0 is what needs no reduction, stage 1 needs one of stage 0, and so on. A stage ends with its pass.
+
+    Args:
+        steps: The steps; each uses names given by those before it, or from outside. No name is given twice,
+            or after it was looked up outside.
+        wanted: The names of the values that outlive the steps.
+    """
+    makers: dict[str, AnyStep] = {}
+    stage_of: dict[str, int] = {}
+    stages: list[list[AnyStep]] = []
+    for step in steps:
+        stage = max(
+            (stage_of[n] + _is_after_pass(step, makers[n]) for n in step.uses & makers.keys()), default=0
+        )
+        makers |= dict.fromkeys(step.names, step)
+        stage_of |= dict.fromkeys(step.names, stage)
+        stages += [[]] if stage == len(stages) else []
+        stages[stage].append(step)
+    ordered: list[Step] = []
+    for members in stages:
+        ordered += [step for step in members if isinstance(step, Step) and not _belongs_to_clients(step)]
+        if together := [step for step in members if _belongs_to_clients(step)]:
+            elsewhere = [step.uses for step in steps if step not in together]
+            ordered.append(_pass(together, wanted.union(*elsewhere)))
+    return Steps(ordered, wanted)
+
+
+def _belongs_to_clients(step: AnyStep) -> bool:
+    return isinstance(step, ClientStep | ReductionStep)
+
+
+def _is_after_pass(step: AnyStep, maker: AnyStep) -> bool:
+    """Whether `step`, which uses what `maker` gives, comes after the pass that `maker` is part of."""
+    return isinstance(maker, ReductionStep) or (_belongs_to_clients(maker) and not _belongs_to_clients(step))
+
+
+def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
+    """Returns the one step that runs `steps`, which belong to clients, in one pass."""
+    clients = [step for step in steps if isinstance(step, ClientStep)]
+    reductions = [step for step in steps if isinstance(step, ReductionStep)]
+    kept = [name for step in clients for name in step.names if name in wanted]
+    of_one = Steps(clients, {*kept, *(name for step in reductions for name in step.uses)})
+    uses = frozenset[str]().union(*(step.uses for step in steps))
+
+    def run(names: Names, round_: Round) -> Sequence[Any]:
+        theirs = {name: names[name] for name in uses & names.keys() if holds_clients(names[name])}
+        common = {name: names[name] for name in uses & names.keys() - theirs.keys()}
+        made = [step.make(names, round_) for step in reductions]
+        totals = [reduction.zero for reduction in made]
+        columns = [Clients() for _ in kept]
+
+        def work(client: int) -> tuple[list[Any], list[Any]]:
+            mine = round_.of(client)
+            values = common | {name: of_client(value, client) for name, value in theirs.items()}
+            of_one.run(values, mine)
+            return [step.value(values, mine) for step in reductions], [values[name] for name in kept]
+
+        def take(client: int, result: tuple[list[Any], list[Any]]) -> None:
+            contributed, keep = result
+            for position, (step, reduction) in enumerate(zip(reductions, made, strict=True)):
+                try:
+                    totals[position] = reduction.add(totals[position], contributed[position])
+                except Exception as error:
+                    raise round_.of(client).failure(step.intrinsic, error) from error
+            for column, value in zip(columns, keep, strict=True):
+                column.append(value)
+
+        round_.each(round_.num_clients, work, take)
+        return [*columns, *(r.report(total) for r, total in zip(made, totals, strict=True))]
+
+    names = (*kept, *(name for step in reductions for name in step.names))
+    return Step(names, uses - {name for step in clients for name in step.names}, run)

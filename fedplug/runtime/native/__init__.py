@@ -1,0 +1,1 @@
+"""TFF's stock worker as a runtime."""

@@ -1,0 +1,140 @@
+"""The suite for what encodes a whole model: an encoder for every tensor, and promises that hold for all.
+
+Must not know TFF. What the encoders themselves promise is tested by `EncoderSuite`.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.base import Encoder, State
+from fedplug.encoders.model import ModelEncoder
+from fedplug.testing import expect, tensors
+from fedplug.testing.suite import NotApplicable, Suite, after
+
+__all__ = ["WholeModelSuite"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_ASSIGNS = "test_it_assigns_an_encoder_to_every_tensor"
+_EQUAL = "test_equal_ones_assign_equal_encoders"
+_RECEIVED = "test_every_tensor_of_a_model_is_received"
+
+
+class _Sent(NamedTuple):
+    """One round of one client."""
+
+    model: ModelEncoder
+    xs: Sequence[tf.Tensor]
+    buffers: Sequence[tf.Tensor]
+    states: Sequence[State]
+
+
+class WholeModelSuite(Suite, abc.ABC):
+    """What `fedplug.encoders.assignment.base.WholeModel` promises.
+
+    An author writes, in a test module::
+
+        class TestByDepth(fedplug.testing.WholeModelSuite):
+            def make_whole_model(self):
+                return ByDepth(0.1)
+
+    and overrides `specs` where it is for models of certain names, shapes or dtypes only.
+    """
+
+    specs: ClassVar[Sequence[tf.TensorSpec]] = (
+        tf.TensorSpec([40, 5], tf.float32, name="dense/kernel"),
+        tf.TensorSpec([70], tf.float32, name="dense/bias"),
+        tf.TensorSpec([5, 13], tf.bfloat16, name="dense_1/kernel"),
+        tf.TensorSpec([], tf.float32, name="dense_1/bias"),
+    )
+    """Of the model it is tried with."""
+
+    @abc.abstractmethod
+    def make_whole_model(self) -> WholeModel:
+        """A new one, every time with the same configuration."""
+
+    def test_it_has_a_name_for_the_registry(self) -> None:
+        name = self.make_whole_model().name
+        expect.that(
+            isinstance(name, str) and _NAME.fullmatch(name),
+            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
+        )
+
+    def test_its_config_survives_json_and_makes_an_equal_one(self) -> None:
+        whole = self.make_whole_model()
+        config = whole.get_config()
+        text = json.dumps(config)
+        read = json.loads(text)
+        expect.that(read == config, f"get_config() is {config!r}, and {read!r} after JSON")
+        again = type(whole).from_config(read)
+        expect.that(again == whole, f"from_config({text}) makes {again!r}, which is not {whole!r}")
+
+    def test_it_assigns_an_encoder_to_every_tensor(self) -> None:
+        assigned = self.make_whole_model().assign(self.specs)
+        expect.that(
+            len(assigned) == len(self.specs),
+            f"assign() gives {len(assigned)} encoders for {len(self.specs)} tensors",
+        )
+        for encoder, spec in zip(assigned, self.specs, strict=True):
+            expect.that(isinstance(encoder, Encoder), f"{spec.name!r} gets {encoder!r}, which is no encoder")
+
+    @after(_ASSIGNS)
+    def test_equal_ones_assign_equal_encoders(self) -> None:
+        one, other = (self.make_whole_model().assign(self.specs) for _ in range(2))
+        expect.that(one == other, f"the same model gets {one!r} the first time and {other!r} the second")
+
+    @after(_ASSIGNS)
+    def test_every_tensor_of_a_model_is_received(self) -> None:
+        for sent in self._rounds():
+            for spec, decoded in zip(self.specs, sent.model.decode(sent.buffers), strict=True):
+                expect.that(
+                    decoded.dtype == spec.dtype and decoded.shape == spec.shape,
+                    f"{spec.name!r} is decoded as {decoded.dtype.name}{decoded.shape.as_list()}",
+                )
+                finite = np.isfinite(np.asarray(decoded).astype(np.float64)).all()
+                expect.that(finite, f"{spec.name!r} is decoded with a NaN or an infinity")
+
+    @after(_ASSIGNS, _EQUAL, _RECEIVED)
+    def test_equal_ones_send_equal_bits(self) -> None:
+        for one, other in zip(self._rounds(), self._rounds(), strict=True):
+            for place, spec in enumerate(self.specs):
+                what = f"{spec.name!r}, second time"
+                expect.same_bits(f"bytes on the wire of {what}", other.buffers[place], one.buffers[place])
+                expect.same_tensors(f"state of {what}", other.states[place], one.states[place])
+
+    @after(_ASSIGNS)
+    def test_its_encoders_keep_no_state_unless_it_declares_that_it_needs_some(self) -> None:
+        if self.make_whole_model().capabilities.needs_client_state:
+            raise NotApplicable("it declares needs_client_state")
+        for encoder, spec in zip(self.make_whole_model().assign(self.specs), self.specs, strict=True):
+            state = encoder.init_state(spec)
+            expect.that(not state, f"needs_client_state is False, and {spec.name!r} has {sorted(state)}")
+
+    @after(_ASSIGNS, _RECEIVED)
+    def test_what_it_declares_lossless_comes_back(self) -> None:
+        if not self.make_whole_model().capabilities.lossless:
+            raise NotApplicable("it does not declare lossless")
+        for sent in self._rounds():
+            decoded = sent.model.decode(sent.buffers)
+            for spec, got, want in zip(self.specs, decoded, sent.xs, strict=True):
+                expect.same_bits(f"{spec.name!r}, decoded", got, want)
+
+    def _rounds(self, rounds: int = 2) -> Iterator[_Sent]:
+        """What one client sends in its first rounds."""
+        model = ModelEncoder(self.make_whole_model(), self.specs, min_size=0)
+        states = model.init_state()
+        for number in range(rounds):
+            xs = [
+                tensors.tensor("normal", spec, seed=100 * number + place)
+                for place, spec in enumerate(self.specs)
+            ]
+            buffers, states = model.encode(xs, states, tf.constant(number))
+            yield _Sent(model, xs, buffers, states)

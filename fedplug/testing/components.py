@@ -1,0 +1,99 @@
+"""From a part in the registry to the suite that tests it. Must not hold a check."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fedplug import api, stores
+from fedplug.errors import PluginError
+from fedplug.testing.suite import Suite
+
+__all__ = ["check_base", "made", "suite"]
+
+FOLDER = "{folder}"
+"""In the example URL of a store: an empty folder goes here. A store without one keeps nothing when closed."""
+
+_BASES = {
+    "encoder": (
+        "fedplug.encoders.base:Encoder",
+        "fedplug.encoders.entropy_coder:EntropyCoder",
+        "fedplug.encoders.index_coder:IndexCoder",
+        "fedplug.encoders.assignment.base:WholeModel",
+    ),
+    "aggregator": ("fedplug.aggregators.base:Aggregator",),
+    "schedule": ("fedplug.schedules.base:Schedule",),
+    "store": ("fedplug.stores.base:StateStore",),
+}
+
+_MAKE: dict[str, Callable[[str], Any]] = {
+    "encoder": api.encoder,
+    "aggregator": api.aggregator,
+    "schedule": api.schedule,
+}
+
+
+def check_base(kind: str, found: type[Any]) -> None:
+    """Refuses a class that is not derived from the base of its kind.
+
+    Raises:
+        PluginError: It is not; the message names the base.
+    """
+    bases = tuple(_resolve(base) for base in _BASES[kind])
+    if not issubclass(found, bases):
+        raise PluginError(
+            f"{found.__module__}.{found.__qualname__} is no {kind}; derive it from {_BASES[kind][0]}"
+        )
+
+
+@contextlib.contextmanager
+def made(kind: str, example: str) -> Iterator[Any]:
+    """The part an example describes; a store is closed at the end."""
+    if kind == "store":
+        with tempfile.TemporaryDirectory() as folder, _open(example, Path(folder)) as store:
+            yield store
+    else:
+        yield _MAKE[kind](example)
+
+
+def suite(kind: str, example: str) -> type[Suite]:
+    """The suite for a part, with every attribute as it is by default."""
+    if kind == "encoder":
+        from fedplug.encoders.assignment.base import WholeModel
+        from fedplug.testing.assignment import WholeModelSuite
+        from fedplug.testing.encoder import EncoderSuite
+
+        if isinstance(api.encoder(example), WholeModel):
+            return type(
+                "Checked", (WholeModelSuite,), {"make_whole_model": lambda self: api.encoder(example)}
+            )
+        return type("Checked", (EncoderSuite,), {"make_encoder": lambda self: api.encoder(example)})
+    if kind == "aggregator":
+        from fedplug.testing.aggregator import AggregatorSuite
+
+        return type("Checked", (AggregatorSuite,), {"make_aggregator": lambda self: api.aggregator(example)})
+    if kind == "schedule":
+        from fedplug.testing.schedule import ScheduleSuite
+
+        return type("Checked", (ScheduleSuite,), {"make_schedule": lambda self: api.schedule(example)})
+    from fedplug.testing.store import StateStoreSuite
+
+    members = {
+        "make_store": lambda self, folder: _open(example, folder),
+        "persistent": FOLDER in example,
+    }
+    return type("Checked", (StateStoreSuite,), members)
+
+
+def _open(url: str, folder: Path) -> stores.StateStore:
+    return stores.open_store(url.replace(FOLDER, str(folder / "store")))
+
+
+def _resolve(target: str) -> type[Any]:
+    module, _, name = target.partition(":")
+    found: type[Any] = getattr(importlib.import_module(module), name)
+    return found

@@ -1,0 +1,326 @@
+"""Drives a process with stateful clients: samples, lends them their states, commits every round to a store.
+
+Knows processes and the store contract; must not know encoders, aggregators or any one store.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ConfigError, StoreError
+from fedplug.process import structures
+from fedplug.process.learning.stateful_clients import StatefulClientsProcess
+from fedplug.registry import resolve
+from fedplug.stores.base import StateStore
+from fedplug.stores.memory import MemoryStore
+from fedplug.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
+from fedplug.training.program_state import CommittedRounds
+
+__all__ = ["ClientData", "ClientDataset", "Trainer"]
+
+
+class Trainer:
+    """Trains round by round; every finished round is in the store, whole, before the next begins.
+
+    Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the
+    last finished round and ends with the same bits as one that was never interrupted, provided that the
+    datasets are functions of client and round.
+
+    Usable in `tff.simulation.run_training_process`, with `select` as the selection function and
+    `program_state_manager` as the state manager. Another state manager keeps the server's state once more;
+    where that is not of the store's last round, `next` refuses it.
+    """
+
+    def __init__(
+        self,
+        process: StatefulClientsProcess,
+        client_data: ClientData | Mapping[str, tf.data.Dataset | Callable[[int], tf.data.Dataset]],
+        *,
+        store: StateStore | None = None,
+        process_id: str = "default",
+        clients_per_round: int | None = None,
+        seed: int = 0,
+        initial_weights: Any = None,
+    ) -> None:
+        """Opens the store for the process.
+
+        Args:
+            process: From `fedplug.process.build_weighted_fed_avg`.
+            client_data: Datasets by client id, or functions that make one from the round number, or a
+                `tff.simulation.datasets.ClientData`.
+            store: Default: one in memory. See `fedplug.open_store`.
+            process_id: Under which the store keeps this training; a store can hold several.
+            clients_per_round: How many are sampled, without replacement; default: all.
+            seed: Of the sampling; the clients of a round depend on it and the round number only.
+            initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance those of a trained
+                Keras model; default: those the process makes. Not looked at when the store has a round.
+
+        Raises:
+            ConfigError: There are no clients, or more are to be sampled than there are; or an argument is
+                something else than is described here.
+            StoreMismatchError: The store holds another model or encoder under this process id.
+        """
+        if not isinstance(process, StatefulClientsProcess):
+            raise ConfigError(
+                f"the process is a {type(process).__name__}; a trainer takes those of fedplug.process, such "
+                "as build_weighted_fed_avg(...), whose clients have states; one of TFF runs without a trainer"
+            )
+        if store is not None and not isinstance(store, StateStore):
+            raise ConfigError(f"store is {store!r}; it must be an open one, as of fedplug.open_store(...)")
+        self.process = process
+        self._datasets = by_client(client_data)
+        self._client_ids = sorted(self._datasets)
+        self._clients_per_round = len(self._datasets) if clients_per_round is None else clients_per_round
+        if not self._datasets:
+            raise ConfigError("there are no clients to train with: client_data is empty")
+        if not (_is_whole(self._clients_per_round) and 1 <= self._clients_per_round <= len(self._datasets)):
+            raise ConfigError(
+                f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of "
+                f"clients, {len(self._datasets)}"
+            )
+        if not (_is_whole(seed) and seed >= 0):
+            raise ConfigError(f"seed is {seed!r}; it must be a whole number of at least 0")
+        self._seed = seed
+        self._process_id = process_id
+        self._initial_weights = initial_weights
+        self._states = (MemoryStore() if store is None else store).open_process(process_id, process.signature)
+        self._state_type = process.initialize.type_signature.result.member
+        self._client_state_type = process.initialize_client.type_signature.result
+        self._element_type = process.next.type_signature.parameter[1].member.element
+
+    @property
+    def client_ids(self) -> list[str]:
+        """All clients, sorted."""
+        return list(self._client_ids)
+
+    @property
+    def last_round(self) -> int | None:
+        """The last finished round in the store; None before `initialize`."""
+        return self._states.last_round
+
+    @property
+    def last_metrics(self) -> Any:
+        """The metrics of the last finished round, as JSON values; None before round 1."""
+        return None if self.last_round is None else self._states.metadata.get("metrics")
+
+    @property
+    def program_state_manager(self) -> CommittedRounds:
+        """The store, for loops that keep the server's state with a `tff.program.ProgramStateManager`."""
+        return CommittedRounds(self)
+
+    def initialize(self) -> Any:
+        """The server state of the last finished round, or a new one, committed as round 0.
+
+        Raises:
+            ConfigError: It is called in a `tff.program.FederatedContext`.
+        """
+        _check_context()
+        arrays = self._states.read_server()
+        if arrays is not None:
+            return structures.unflatten(
+                [arrays[path] for path in structures.paths(self._state_type)], self._state_type
+            )
+        state = self.process.initialize()
+        if self._initial_weights is not None:
+            _check_weights(self._initial_weights, self._state_type.global_model_weights)
+            state = self.process.set_model_weights(state, self._initial_weights)
+        self._states.commit(
+            0,
+            client_states={},
+            server_state=_to_arrays(state, self._state_type),
+            metadata={"made_of": self.process.made_of},
+        )
+        return state
+
+    def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
+        """What these clients keep as of the last finished round; of those new to it, the initial state."""
+        known = self._states.read_clients(client_ids)
+        return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
+
+    def sample(self, round_num: int) -> list[str]:
+        """The clients of a round, sorted; a function of seed and round only.
+
+        Raises:
+            ConfigError: ``round_num`` is not a whole number of at least 0.
+        """
+        if not (_is_whole(round_num) and round_num >= 0):
+            raise ConfigError(f"round_num is {round_num!r}; it must be a whole number of at least 0")
+        generator = np.random.default_rng([self._seed, round_num])
+        chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
+        return [self._client_ids[i] for i in sorted(chosen)]
+
+    def select(self, round_num: int) -> Selection:
+        """The sampled clients of a round with their data; as `sample`."""
+        ids = self.sample(round_num)
+        return Selection([ClientDataset(name, self._datasets[name](round_num)) for name in ids], round_num)
+
+    def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
+        """Runs one round and commits it: the server's state and the clients' states, together or not at all.
+
+        Args:
+            state: From `initialize` or the previous `next`.
+            client_data: From `select`, or any clients with their data; each client at most once.
+
+        Returns:
+            A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics.
+
+        Raises:
+            ConfigError: No client, a client twice, something else than a dataset of the process's element
+                type, or what `select` returned for another round; or as `initialize`.
+            StoreError: The state is not that of the last finished round, or the round could not be committed;
+                the store then still holds the previous round.
+        """
+        _check_context()
+        ids = check_clients(client_data)
+        self._check_elements(client_data)
+        round_num = _round_of(state) + 1
+        self._check_round(round_num, client_data)
+        states = list(self.client_states(ids).values())
+        output = self.process.next(state, [client.dataset for client in client_data], states)
+        metrics = _to_json(output["metrics"])
+        self._states.commit(
+            round_num,
+            client_states={
+                client_id: _to_arrays(client_state, self._client_state_type)
+                for client_id, client_state in zip(ids, output["client_states"], strict=True)
+            },
+            server_state=_to_arrays(output["state"], self._state_type),
+            metadata={"metrics": metrics, "made_of": self.process.made_of},
+        )
+        resolve.notify(
+            "fedplug_round_finished",
+            process=self.process,
+            process_id=self._process_id,
+            round_num=round_num,
+            metrics=metrics,
+        )
+        return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
+
+    def run(self, rounds: int, on_round: Callable[[int, Any, Any], None] | None = None) -> Any:
+        """Trains up to round ``rounds``, from the last finished one.
+
+        Args:
+            rounds: The number of the last round; nothing is done where the store is already there.
+            on_round: Called after each commit with the round number, the state and the metrics.
+
+        Returns:
+            The server state of the last round.
+
+        Raises:
+            ConfigError: ``rounds`` is not a whole number of at least 0.
+        """
+        if not (_is_whole(rounds) and rounds >= 0):
+            raise ConfigError(f"rounds is {rounds!r}; it must be a whole number of at least 0")
+        state = self.initialize()
+        assert self.last_round is not None
+        for round_num in range(self.last_round + 1, rounds + 1):
+            output = self.next(state, self.select(round_num))
+            state = output.state
+            if on_round is not None:
+                on_round(round_num, state, output.metrics)
+        return state
+
+    def _check_elements(self, client_data: Sequence[ClientDataset]) -> None:
+        for client_id, dataset in client_data:
+            found = tff.types.tensorflow_to_type(dataset.element_spec)
+            if not self._element_type.is_assignable_from(found):
+                raise ConfigError(
+                    f"the data of client {client_id!r} has elements of type {found}; the process takes "
+                    f"{self._element_type}"
+                )
+
+    def _check_round(self, round_num: int, client_data: Sequence[ClientDataset]) -> None:
+        given, kept = round_num - 1, self._states.last_round
+        if kept is None or kept < given:
+            behind = "no round" if kept is None else f"round {kept}"
+            raise StoreError(
+                f"the given state is of round {given}, and the store is behind it, with {behind}: what "
+                "clients kept of the rounds since is not in it; open the store that this training was kept "
+                "in (one in memory ends with its process), or begin anew from initialize()"
+            )
+        if kept > given:
+            raise StoreError(
+                f"the given state is of round {given}, and the store is ahead of it, with round {kept}: what "
+                "clients keep is of that round, and of no older one; go on from initialize(), which returns "
+                "the state of that round, or give TFF's loop program_state_manager="
+                "trainer.program_state_manager, which cannot differ from the store"
+            )
+        if isinstance(client_data, Selection) and client_data.round_num != round_num:
+            raise ConfigError(
+                f"these clients were selected for round {client_data.round_num}, and the given state leads "
+                f"to round {round_num}; count from last_round + 1, as TFF's loop does when it is given "
+                "program_state_manager=trainer.program_state_manager"
+            )
+
+    def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
+        if arrays is None:
+            return self._first_client_state
+        paths = structures.paths(self._client_state_type)
+        return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
+
+    @functools.cached_property
+    def _first_client_state(self) -> Any:
+        return self.process.initialize_client()
+
+
+def _round_of(state: Any) -> int:
+    try:
+        return int(np.asarray(state.aggregator["round_num"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the given state is a {type(state).__name__}; it must be what initialize() returns, or the "
+            "`state` of what next() returns"
+        ) from error
+
+
+def _check_context() -> None:
+    """Raises where computations return promises of values instead of values."""
+    if isinstance(tff.framework.get_context_stack().current, tff.program.FederatedContext):
+        raise ConfigError(
+            "a trainer does not run in a tff.program.FederatedContext, as tff.learning.programs.train_model "
+            "needs one; use trainer.run(rounds), or tff.simulation.run_training_process(trainer, "
+            "trainer.select, rounds, program_state_manager=trainer.program_state_manager)"
+        )
+
+
+def _check_weights(weights: Any, weights_type: Any) -> None:
+    if not isinstance(weights, tff.learning.models.ModelWeights):
+        raise ConfigError(
+            f"initial_weights is a {type(weights).__name__}; it must be a tff.learning.models.ModelWeights, "
+            "such as ModelWeights.from_model(model) of a Keras model"
+        )
+    for kind in ("trainable", "non_trainable"):
+        arrays = [np.asarray(weight) for weight in getattr(weights, kind)]
+        types = list(getattr(weights_type, kind))
+        for what, found, wanted in (
+            ("shapes", [array.shape for array in arrays], [tuple(tensor.shape) for tensor in types]),
+            ("dtypes", [array.dtype.name for array in arrays], [tensor.dtype.name for tensor in types]),
+        ):
+            if found != wanted:
+                raise ConfigError(
+                    f"the {kind} weights in initial_weights have {what} {found}, and those of the model "
+                    f"{wanted}; give weights of the model that the process was built for"
+                )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:
+    leaves = structures.flatten(value, type_spec)
+    return {path: np.asarray(leaf) for path, leaf in zip(structures.paths(type_spec), leaves, strict=True)}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(member) for member in value]
+    return np.asarray(value).tolist()

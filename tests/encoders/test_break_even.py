@@ -1,0 +1,61 @@
+"""When compression pays: the arithmetic of a report, and the warning of a process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.encoders import LinkReport, ModelEncoder, link_report
+from fedplug.errors import CapabilityWarning, ConfigError
+from fedplug.process import build_aggregation_factory
+from fedplug.process.aggregation import encoded_aggregation
+
+
+def report(speed):
+    """Encoding takes 0.9 s longer and saves 9 MB."""
+    return LinkReport(speed, encode_seconds=1.0, sent_bytes=10**6, plain_seconds=0.1, plain_bytes=10**7)
+
+
+def test_it_pays_below_the_speed_at_which_the_bytes_saved_take_as_long_as_encoding():
+    assert report(1).pays_below == pytest.approx(80)
+    assert [report(speed).pays for speed in (8, 79, 81, 1000)] == [True, True, False, False]
+    assert report(8).seconds == pytest.approx(2)
+    assert report(8).seconds_as_it_is == pytest.approx(10.1)
+
+
+def test_a_report_says_what_was_found():
+    assert str(report(1000)) == (
+        "compression does not pay on a link of 1000 Mbit/s: encoding takes 1e+03 ms here and sending 1000000 "
+        "bytes 8 ms; the 10000000 bytes of the update as it is take 180 ms; it pays below 80 Mbit/s"
+    )
+
+
+def test_an_encoder_is_measured_on_the_model_it_is_for():
+    specs = [tf.TensorSpec([1000], tf.float32), tf.TensorSpec([7], tf.int32)]
+    found = link_report(ModelEncoder(fedplug.encoder("topk(0.01)"), specs), 10)
+    assert found.sent_bytes < 200 < 4000 < found.plain_bytes < 4200
+    assert found.encode_seconds > 0
+    budget = ModelEncoder(fedplug.encoder("budget('topk(0.01)', 500)"), specs)
+    assert link_report(budget, 10).sent_bytes == 500
+
+
+def test_a_process_warns_where_the_link_is_too_fast_to_pay_and_only_there(monkeypatch):
+    monkeypatch.setattr(encoded_aggregation, "link_report", lambda model, speed, lowering: report(speed))
+    value_type, weight_type = tff.TensorType(np.float32, [1000]), tff.TensorType(np.float32)
+
+    def build(speed):
+        text = f"budget('randomk(0.1)', 400, megabits_per_second={speed})"
+        return build_aggregation_factory(text).create(value_type, weight_type)
+
+    build(79)
+    with pytest.warns(CapabilityWarning, match="compression does not pay on a link of 81 Mbit/s"):
+        build(81)
+
+
+@pytest.mark.parametrize("speed", [0, -1, "fast", float("inf")])
+def test_a_speed_that_is_none_is_refused(speed):
+    with pytest.raises(ConfigError, match="budget megabits_per_second is"):
+        fedplug.get_encoder("budget", encoder="topk(0.1)", bytes_per_client=9, megabits_per_second=speed)

@@ -1,0 +1,31 @@
+"""Tensors as bytes: NumPy's little-endian bytes for every dtype, and refusal of what cannot have been one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedplug import wire
+from fedplug.encoders import serialization
+
+
+@pytest.mark.parametrize("name", sorted(wire.DTYPE_CODES))
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 3)])
+def test_bytes_are_those_of_numpy_and_come_back(name: str, shape: tuple[int, ...]) -> None:
+    x = tf.cast(tf.reshape(tf.range(np.prod(shape, dtype=int)) % 2, shape), name)
+    data = serialization.to_bytes(x)
+    assert data.numpy().tobytes() == x.numpy().tobytes()
+    back = serialization.from_bytes(data, x.dtype)
+    assert back.dtype == x.dtype
+    assert back.numpy().tobytes() == x.numpy().tobytes()
+
+
+def test_half_a_number_is_refused() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not whole float32 numbers"):
+        serialization.from_bytes(tf.zeros([7], tf.uint8), tf.float32)
+
+
+def test_a_bool_that_is_neither_true_nor_false_is_refused() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="neither 0 nor 1"):
+        serialization.from_bytes(tf.constant([0, 1, 2], tf.uint8), tf.bool)

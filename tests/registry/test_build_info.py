@@ -1,0 +1,38 @@
+"""Whether compiled code is that of the sources around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedplug.errors import OpLibraryError
+from fedplug.registry import build_info
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout with two sources."""
+    for name in ("a.cc", "b.cc"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(build_info, "_ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_build_of_the_sources_that_are_there_is_taken(checkout):
+    build_info.require_current("the ops", "*.cc", build_info.fingerprint(list(checkout.glob("*.cc"))))
+
+
+@pytest.mark.parametrize("change", ["b.cc", "c.cc"])
+def test_a_build_before_a_change_is_refused_with_the_remedy(checkout, change):
+    before = build_info.fingerprint(list(checkout.glob("*.cc")))
+    (checkout / change).write_text("changed")
+    with pytest.raises(OpLibraryError, match=r"the ops was built from other sources .* run `make setup`"):
+        build_info.require_current("the ops", "*.cc", before)
+
+
+def test_a_build_that_does_not_say_is_refused(checkout):
+    with pytest.raises(OpLibraryError, match="make setup"):
+        build_info.require_current("the ops", "*.cc", None)
+
+
+def test_where_there_are_no_sources_nothing_is_compared(checkout):
+    build_info.require_current("the ops", "*.none", None)
