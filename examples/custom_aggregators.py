@@ -29,7 +29,7 @@ from fedplug.process import (
     Transform,
     TransformFactory,
     build_aggregation_factory,
-    build_linear_sum_factory,
+    build_compressed_sum_factory,
     build_sum_factory,
 )
 
@@ -106,7 +106,7 @@ STACKS: dict[str, Callable[[], Any]] = {
     "mean(fixed point(sum))": lambda: mean_of(TransformFactory(FixedPoint())),
     "mean(fixed point(secure sum))": lambda: mean_of(TransformFactory(FixedPoint(), secure_sum(LARGEST))),
     "mean(randomk(0.5)(secure sum))": lambda: mean_of(
-        build_linear_sum_factory("randomk(0.5)", secure_sum(1e4))
+        build_compressed_sum_factory("randomk(0.5)", secure_sum(1e4))
     ),
     "mean(qsgd(8))": lambda: mean_of(build_sum_factory("qsgd(8)")),
     "zeroing(clipping(mean(qsgd(8))))": lambda: clipped(mean_of(build_sum_factory("qsgd(8)"))),

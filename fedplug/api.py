@@ -14,9 +14,9 @@ from fedplug.registry import expression, resolve
 
 if TYPE_CHECKING:
     from fedplug.aggregators.base import Aggregator
-    from fedplug.encoders.assignment.base import WholeModel
+    from fedplug.encoders.assignment.base import EncoderAssignment
     from fedplug.encoders.base import Encoder
-    from fedplug.registry.component import Part
+    from fedplug.registry.component import Component
     from fedplug.schedules.base import Schedule
 
 __all__ = [
@@ -43,12 +43,12 @@ _MADE_BY = {
 _QUOTED = "write an encoder that is an argument in quotes, as in \"budget('qsgd(4)', 20000)\""
 
 
-def encoder(text: str) -> Encoder | WholeModel:
+def encoder(text: str) -> Encoder | EncoderAssignment:
     """The encoder an expression describes, such as ``"topk(0.01)"`` or ``"topk(0.01) | qsgd(8) | rice"``.
 
     Returns:
-        An `fedplug.encoders.Encoder`, or for rules, budgets and their like a `fedplug.encoders.WholeModel`.
-        Either stands wherever a process takes an encoder; only the former encodes a tensor by itself.
+        An `fedplug.encoders.Encoder`, or for rules, budgets and their like a
+        `fedplug.encoders.EncoderAssignment`. Either stands wherever a process takes an encoder; only the former encodes a tensor by itself.
 
     Raises:
         ConfigError: The expression cannot be read, or an encoder refuses its arguments.
@@ -65,13 +65,13 @@ def stages(text: str) -> list[Any]:
     return [_from_stage("encoder", stage) for stage in expression.parse(text)]
 
 
-def composed(parts: Sequence[Any]) -> Encoder | WholeModel:
+def composed(parts: Sequence[Any]) -> Encoder | EncoderAssignment:
     """The encoder that these stages are together. Raises as `encoder` does."""
     pipeline: Any = resolve.resolve("encoder", "pipeline")
-    return cast("Encoder | WholeModel", pipeline.compose(parts))
+    return cast("Encoder | EncoderAssignment", pipeline.compose(parts))
 
 
-def get_encoder(name: str, **config: Any) -> Encoder | WholeModel:
+def get_encoder(name: str, **config: Any) -> Encoder | EncoderAssignment:
     """The encoder of that name: ``get_encoder("topk", fraction=0.01)``. Returns and raises as `encoder`."""
     return composed([_make("encoder", name, (), config)])
 
@@ -96,7 +96,7 @@ def get_schedule(name: str, **config: Any) -> Schedule:
     return cast("Schedule", _make("schedule", name, (), config))
 
 
-def to_config(part: Part) -> dict[str, Any]:
+def to_config(part: Component) -> dict[str, Any]:
     """A part as JSON values, ``{"kind": "encoder", "name": "topk", "config": part.get_config()}``.
 
     Raises:
@@ -112,7 +112,7 @@ def to_config(part: Part) -> dict[str, Any]:
     )
 
 
-def from_config(config: Mapping[str, Any]) -> Part:
+def from_config(config: Mapping[str, Any]) -> Component:
     """The inverse of `to_config`; equal to the part that was written, and of its class.
 
     Raises:
@@ -139,7 +139,7 @@ def from_config(config: Mapping[str, Any]) -> Part:
         raise ConfigError(
             f"the 'config' of {kind} {name!r} is {arguments!r}; it must map names of arguments to values"
         )
-    return cast("Part", _make(kind, name, (), arguments))
+    return cast("Component", _make(kind, name, (), arguments))
 
 
 def _only_stage(kind: str, text: str) -> expression.Stage:

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.encoders.model import ModelEncoder
-from fedplug.registry.component import Part
+from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Aggregator", "Update"]
@@ -35,7 +35,7 @@ class Update:
         return self._encoder.accumulate(sums, self._buffers, weight)
 
 
-class Aggregator(Part):
+class Aggregator(Component):
     """Combines client updates on the server; functional, and traced into TensorFlow graphs.
 
     For every round: ``zero``, then ``accumulate`` once per client in client order, possibly in several

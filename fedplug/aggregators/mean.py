@@ -50,7 +50,7 @@ class Mean(Aggregator):
     @property
     def capabilities(self) -> Capabilities:
         """Linear; one client with a large update moves it as far as it likes."""
-        return Capabilities(unbiased=True, linear=True, secure_aggregation_safe=True)
+        return Capabilities(unbiased=True, commutes_with_sum=True, secure_aggregation_safe=True)
 
     def get_config(self) -> dict[str, Any]:
         """The weighting."""

@@ -30,7 +30,7 @@ class Sum(Aggregator):
     @property
     def capabilities(self) -> Capabilities:
         """Linear; no mean, so not unbiased for one."""
-        return Capabilities(linear=True, secure_aggregation_safe=True)
+        return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True)
 
     def get_config(self) -> dict[str, Any]:
         """No arguments."""

@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
     """What is checked, with a title: every package that is meant, then every part and example."""
-    from fedplug.registry.specs import PartSpec
+    from fedplug.registry.specs import ComponentSpec
     from fedplug.testing import PluginPackageSuite, run
 
     entries, example = _find(name)
@@ -55,7 +55,7 @@ def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
     for package in dict.fromkeys(entry.distribution for entry in entries if not entry.builtin):
         yield f"package {package}", run(type("Checked", (PluginPackageSuite,), {"distribution": package}))
     for entry in entries:
-        if isinstance(entry.spec, PartSpec) and entry.status == "ok":
+        if isinstance(entry.spec, ComponentSpec) and entry.status == "ok":
             for made_as in (example,) if example else entry.examples:
                 yield f"{entry.kind} {made_as}", _of_part(entry.kind, made_as)
 

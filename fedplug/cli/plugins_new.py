@@ -47,7 +47,7 @@ _KINDS = {
         summary="eight bits per element and one scale per tensor, with error feedback",
         use='encoder = fedplug.encoder("$name")',
     ),
-    "whole_model": _Kind(
+    "assignment": _Kind(
         part="encoder",
         summary="top-k of every tensor, as many entries as the square root of its size",
         use='encoder = fedplug.encoder("$name(2.0)")',

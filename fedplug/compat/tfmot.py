@@ -42,8 +42,8 @@ class StageEncoder(Encoder):
     Tensors among a stage's decode parameters are sent along, as the server has neither the client's state nor
     its random numbers; Python constants are asked for again where they are needed.
 
-    ``commutes_with_sum`` becomes the capability ``linear``, unless decode parameters are sent: those are not
-    the same on all clients, so that such payloads cannot be summed. It is the stage's claim;
+    ``commutes_with_sum`` becomes the capability of that name, unless decode parameters are sent: those are
+    not the same on all clients, so that such payloads cannot be summed. It is the stage's claim;
     `fedplug.testing.EncoderSuite` checks it, as everything else. A stage that draws random numbers from
     TensorFlow's generators does not give equal bits for equal seeds, which the suite finds too.
 
@@ -90,7 +90,7 @@ class StageEncoder(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """``linear`` as the stage says, see the class; client state if the stage has an initial state."""
+        """``commutes_with_sum`` as the stage says; client state if the stage has an initial state."""
         return self._capabilities
 
     def get_config(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class StageEncoder(Encoder):
 
     def _with_summands(self, payload: dict[str, tf.Tensor]) -> Payload:
         """A payload that may be summed counts of how many it is the sum; it is not sent, as it then is 1."""
-        return {**payload, _SUMMANDS: tf.constant(1.0)} if self._capabilities.linear else payload
+        return {**payload, _SUMMANDS: tf.constant(1.0)} if self._capabilities.commutes_with_sum else payload
 
     def _stage(self, spec: tf.TensorSpec) -> Any:
         arguments = {**self._arguments, "spec": spec} if self._takes_spec else self._arguments
@@ -166,7 +166,8 @@ class StageEncoder(Encoder):
             _, decode_params = _params(stage, state)
             sends_params = any(tf.is_tensor(value) for value in decode_params.values())
             return Capabilities(
-                linear=bool(stage.commutes_with_sum) and not sends_params, needs_client_state=bool(state)
+                commutes_with_sum=bool(stage.commutes_with_sum) and not sends_params,
+                needs_client_state=bool(state),
             )
 
     def _layout(self, spec: tf.TensorSpec) -> Mapping[str, tf.TensorSpec]:

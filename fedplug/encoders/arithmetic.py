@@ -13,10 +13,10 @@ from fedplug import ops
 from fedplug.encoders import serialization
 
 __all__ = [
+    "dither",
     "mean_magnitude",
     "noise_seed",
     "normal_numbers",
-    "private_noise",
     "shared_noise",
     "wide_dtype",
     "widened",
@@ -70,7 +70,7 @@ def shared_noise(count: tf.Tensor | int, seed: tf.Tensor | int, round_num: tf.Te
     return _philox(count, seed, round_num, tf.constant(0, tf.int64), tf.float64)
 
 
-def private_noise(values: tf.Tensor, seed: int, round_num: tf.Tensor) -> tf.Tensor:
+def dither(values: tf.Tensor, seed: int, round_num: tf.Tensor) -> tf.Tensor:
     """Uniform numbers in ``[0, 1)`` for rounding ``values``: other values, other numbers.
 
     An encoder is told neither which client nor which tensor it works for; were the numbers the same for all,

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import tensorflow as tf
 
-from fedplug.registry.component import Part
+from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Encoder", "Payload", "State"]
@@ -23,7 +23,7 @@ State = Mapping[str, tf.Tensor]
 """What stays on a client between rounds for one tensor, as named tensors; empty for a stateless encoder."""
 
 
-class Encoder(Part):
+class Encoder(Component):
     """Compresses one tensor at a time; functional, so that a process can hold the state wherever it belongs.
 
     All methods but `get_config` are traced into TensorFlow graphs: they take and return tensors, keep nothing
@@ -64,7 +64,7 @@ class Encoder(Part):
             The payload and the next state, which has the structure, shapes and dtypes of ``state``.
         """
 
-    def encode_together(
+    def grouped_encode(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
     ) -> list[tuple[Payload, State]]:
         """Compresses all tensors of a model that this encoder is for. Default: each by itself.
@@ -103,7 +103,7 @@ class Encoder(Part):
         del rate
         return self
 
-    def least_bytes(self, spec: tf.TensorSpec) -> int:
+    def min_bytes(self, spec: tf.TensorSpec) -> int:
         """What `to_wire` writes at least, whatever the tensor and the rate. Default: 0, which is never wrong.
 
         By this a budget that cannot be kept is refused before anything is sent.

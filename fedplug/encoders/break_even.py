@@ -13,14 +13,14 @@ from fedplug.encoders.arithmetic import normal_numbers
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
 
-__all__ = ["LinkReport", "link_report"]
+__all__ = ["BreakEven", "break_even"]
 
 _REPEATS = 5
 _MEGABIT_BYTES = 1e6 / 8
 
 
 @dataclass(frozen=True)
-class LinkReport:
+class BreakEven:
     """What a client's update takes with an encoder, and as it is.
 
     Attributes:
@@ -75,9 +75,7 @@ class LinkReport:
         )
 
 
-def link_report(
-    model: ModelEncoder, megabits_per_second: float, *, lowering: str | None = None
-) -> LinkReport:
+def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str | None = None) -> BreakEven:
     """Measures the encoder on normally distributed numbers, as the median of a few runs.
 
     A client's processor may be slower than this machine's, and then it pays less.
@@ -90,7 +88,7 @@ def link_report(
     with ops.use_lowering(lowering or "auto"):
         encode_seconds, sent_bytes = _measure(model)
         plain_seconds, plain_bytes = _measure(ModelEncoder(Identity(), model.specs))
-    return LinkReport(
+    return BreakEven(
         megabits_per_second=megabits_per_second,
         encode_seconds=encode_seconds,
         sent_bytes=sent_bytes if model.target_bytes is None else model.target_bytes,

@@ -11,7 +11,7 @@ from fedplug.encoders.base import Payload
 from fedplug.encoders.checks import require
 from fedplug.encoders.entropy_coder import EntropyCoder
 from fedplug.encoders.quantizer import CodedQuantizer, PackedSymbols, Quantizer
-from fedplug.encoders.reading import as_part, part_config
+from fedplug.encoders.reading import as_component, component_config
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.registry.specs import Capabilities
 
@@ -35,14 +35,14 @@ class EntropyCoded(CodedQuantizer):
         """Makes the encoder.
 
         Args:
-            quantizer: One that ends with packed symbols; or what `as_part` reads as one.
+            quantizer: One that ends with packed symbols; or what `as_component` reads as one.
             coder: An entropy coder, or the same for one.
 
         Raises:
             CapabilityError: The quantizer leaves no symbols.
             ConfigError: One of them is something else, or cannot be read.
         """
-        first, second = as_part(quantizer), as_part(coder)
+        first, second = as_component(quantizer), as_component(coder)
         if not isinstance(first, Quantizer) or not isinstance(second, EntropyCoder):
             raise ConfigError(
                 f"entropy_coded takes a quantizer and an entropy coder, not {quantizer!r} and {coder!r}"
@@ -68,7 +68,7 @@ class EntropyCoded(CodedQuantizer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments, by name and configuration."""
-        return {"quantizer": part_config(self._quantizer), "coder": part_config(self._coder)}
+        return {"quantizer": component_config(self._quantizer), "coder": component_config(self._coder)}
 
     def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
         """See the class."""

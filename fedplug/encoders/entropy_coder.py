@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.registry.component import Part
+from fedplug.registry.component import Component
 
 __all__ = ["EntropyCoder"]
 
 
-class EntropyCoder(Part):
+class EntropyCoder(Component):
     """Makes packed symbols shorter, losing nothing. A value, and traced into graphs, like `Encoder`."""
 
     wire_id: ClassVar[str]

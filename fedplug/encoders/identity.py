@@ -24,7 +24,11 @@ class Identity(Encoder):
     def capabilities(self) -> Capabilities:
         """Everything but client state."""
         return Capabilities(
-            unbiased=True, linear=True, lossless=True, secure_aggregation_safe=True, bounded_sensitivity=True
+            unbiased=True,
+            commutes_with_sum=True,
+            lossless=True,
+            secure_aggregation_safe=True,
+            bounded_sensitivity=True,
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -36,7 +40,7 @@ class Identity(Encoder):
         del round_num
         return {"values": x}, state
 
-    def least_bytes(self, spec: tf.TensorSpec) -> int:
+    def min_bytes(self, spec: tf.TensorSpec) -> int:
         """All of them."""
         elements: int = spec.shape.num_elements()
         return elements * int(spec.dtype.size)

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.registry.component import Part
+from fedplug.registry.component import Component
 
 __all__ = ["IndexCoder"]
 
 
-class IndexCoder(Part):
+class IndexCoder(Component):
     """Writes strictly ascending indices as bytes. A value, like `Encoder`, and traced into graphs like it."""
 
     wire_id: ClassVar[str]

@@ -14,7 +14,7 @@ from fedplug import wire
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.arithmetic import mean_magnitude
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.assignment.budget import Budget, measured_nmse
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.identity import Identity
@@ -41,7 +41,7 @@ class ModelEncoder:
 
     def __init__(
         self,
-        encoder: Encoder | WholeModel,
+        encoder: Encoder | EncoderAssignment,
         specs: Sequence[tf.TensorSpec],
         *,
         min_size: int = DEFAULT_MIN_SIZE,
@@ -74,7 +74,7 @@ class ModelEncoder:
         self.encoder = encoder
         self.min_size = min_size
         self.specs = tuple(specs)
-        assigned = encoder.assign(specs) if isinstance(encoder, WholeModel) else [encoder] * len(specs)
+        assigned = encoder.assign(specs) if isinstance(encoder, EncoderAssignment) else [encoder] * len(specs)
         as_it_is = Identity()
         self.encoders = tuple(
             chosen if self._is_encoded(spec) else as_it_is
@@ -82,7 +82,7 @@ class ModelEncoder:
         )
         self._budget = encoder if isinstance(encoder, Budget) else None
         if self._budget is not None:
-            self._budget.require_feasible(self.least_bytes)
+            self._budget.require_feasible(self.min_bytes)
 
     @property
     def target_bytes(self) -> int | None:
@@ -95,10 +95,10 @@ class ModelEncoder:
         return None if self._budget is None else self._budget.megabits_per_second
 
     @property
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """Of a client's buffers, whatever is sent: containers, and what encoders send at least."""
         return sum(
-            _container_bytes(encoder, spec) + encoder.least_bytes(spec)
+            _container_bytes(encoder, spec) + encoder.min_bytes(spec)
             for encoder, spec in zip(self.encoders, self.specs, strict=True)
         )
 
@@ -210,7 +210,7 @@ class ModelEncoder:
         for encoder, places in self._shared():
             mine = [tf.ensure_shape(xs[place], self.specs[place].shape) for place in places]
             adjusted = encoder if rate is None else encoder.at_rate(rate)
-            encoded = adjusted.encode_together(mine, [states[place] for place in places], round_num)
+            encoded = adjusted.grouped_encode(mine, [states[place] for place in places], round_num)
             for place, (payload, next_state) in zip(places, encoded, strict=True):
                 spec = self.specs[place]
                 buffers[place] = framing.frame(encoder.to_wire(payload, spec), encoder.wire_id, spec)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from fedplug import wire
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.entropy_coded import EntropyCoded
@@ -22,7 +22,7 @@ from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.quantizer import Quantizer
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.raw import Raw
-from fedplug.encoders.reading import as_part, part_config
+from fedplug.encoders.reading import as_component, component_config
 from fedplug.encoders.sparse_form import SparseEncoder, SparseForm
 from fedplug.encoders.sparsifier import Selection, Sparsifier
 from fedplug.encoders.sparsifiers.topk import TopK
@@ -73,7 +73,7 @@ class Pipeline(SparseEncoder):
         """
         if isinstance(stages, str | Mapping):
             raise ConfigError(f"the stages of a pipeline are {stages!r}; give a list of them")
-        parts = [as_part(stage) for stage in stages]
+        parts = [as_component(stage) for stage in stages]
         _check_order(parts)
         self._stages = parts
         self._sparsifier: Sparsifier = next(part for part in parts if isinstance(part, Sparsifier))
@@ -88,12 +88,12 @@ class Pipeline(SparseEncoder):
             )
 
     @classmethod
-    def compose(cls, parts: Sequence[Any]) -> Encoder | WholeModel:
+    def compose(cls, parts: Sequence[Any]) -> Encoder | EncoderAssignment:
         """What these stages mean together.
 
         A single encoder is itself, a quantizer and an entropy coder are one, everything else is a pipeline.
         """
-        if len(parts) == 1 and isinstance(parts[0], Encoder | WholeModel):
+        if len(parts) == 1 and isinstance(parts[0], Encoder | EncoderAssignment):
             return parts[0]
         if len(parts) == 2 and isinstance(parts[0], Quantizer) and isinstance(parts[1], EntropyCoder):
             return EntropyCoded(*parts)
@@ -123,7 +123,7 @@ class Pipeline(SparseEncoder):
 
     def get_config(self) -> dict[str, Any]:
         """The stages that were given, by name and configuration."""
-        return {"stages": [part_config(part) for part in self._stages]}
+        return {"stages": [component_config(part) for part in self._stages]}
 
     def init_state(self, spec: tf.TensorSpec) -> State:
         """The sparsifier's."""
@@ -133,17 +133,17 @@ class Pipeline(SparseEncoder):
         """See the class, and `SparseForm` for the payload."""
         return self._as_payload(x, self._sparsifier.select(x, state, round_num), round_num)
 
-    def encode_together(
+    def grouped_encode(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
     ) -> list[tuple[Payload, State]]:
         """What the sparsifier chooses from all of them, each as a payload of its own."""
-        selections = self._sparsifier.select_together(xs, states, round_num)
+        selections = self._sparsifier.grouped_select(xs, states, round_num)
         return [self._as_payload(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
     def _as_payload(self, x: tf.Tensor, chosen: Selection, round_num: tf.Tensor) -> tuple[Payload, State]:
         payload = self._form.payload(chosen.values, chosen.indices, x.shape.num_elements(), round_num)
         lost = chosen.values - self._form.values(payload, x.dtype)
-        return payload, self._sparsifier.give_back(chosen.state, lost, chosen.indices)
+        return payload, self._sparsifier.update_residual(chosen.state, lost, chosen.indices)
 
     @property
     def adjustable(self) -> bool:

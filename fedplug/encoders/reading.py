@@ -12,15 +12,15 @@ from fedplug import api
 from fedplug.encoders.base import Encoder
 from fedplug.errors import ConfigError
 
-__all__ = ["as_part", "as_tensor_encoder", "part_config"]
+__all__ = ["as_component", "as_tensor_encoder", "component_config"]
 
 
-def as_part(value: Any) -> Any:
+def as_component(value: Any) -> Any:
     """The encoder, stage or rules that an argument stands for.
 
     Args:
         value: An expression such as ``"topk(0.01)"``, or ``"rice"`` for a stage; ``{"name": ..., "config":
-            {...}}``, as `part_config` writes it; anything else is returned as it is.
+            {...}}``, as `component_config` writes it; anything else is returned as it is.
 
     Raises:
         ConfigError: It cannot be read, or the part refuses its arguments.
@@ -40,19 +40,19 @@ def as_tensor_encoder(value: Any, what: str) -> Encoder:
     """The same where only an encoder of one tensor will do.
 
     Args:
-        value: As for `as_part`.
+        value: As for `as_component`.
         what: What it is needed for, as in "the encoder of a rule"; for the message.
 
     Raises:
         ConfigError: It is something else, or cannot be read.
         UnknownNameError: No such part.
     """
-    part = as_part(value)
+    part = as_component(value)
     if not isinstance(part, Encoder):
         raise ConfigError(f"{what} is {part!r}; it must be one for a tensor, such as 'topk(0.01)'")
     return part
 
 
-def part_config(part: Any) -> dict[str, Any]:
+def component_config(part: Any) -> dict[str, Any]:
     """A part as JSON values: ``{"name": ..., "config": {...}}``."""
     return {"name": part.name, "config": part.get_config()}

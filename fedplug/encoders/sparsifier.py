@@ -18,7 +18,7 @@ from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.sparse_form import SparseEncoder, SparseForm, scatter_add
-from fedplug.encoders.sparsifiers.sparsity import KeptEntries
+from fedplug.encoders.sparsifiers.sparsity import Sparsity
 
 __all__ = ["CountingSparsifier", "Selection", "Sparsifier"]
 
@@ -42,7 +42,7 @@ class Sparsifier(SparseEncoder):
 
     Alone it sends values as they are and indices through `index_coder`. A state that is kept between rounds
     under the key ``"residual"``, of the tensor's shape, takes what a later stage loses; a sparsifier that
-    keeps it elsewhere overrides `init_state` and `give_back`.
+    keeps it elsewhere overrides `init_state` and `update_residual`.
     """
 
     error_feedback: bool = False
@@ -57,7 +57,7 @@ class Sparsifier(SparseEncoder):
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """Chooses entries of ``x``; arguments as for `encode`."""
 
-    def select_together(
+    def grouped_select(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
     ) -> list[Selection]:
         """Chooses entries of all tensors that share this encoder. Default: of each by itself."""
@@ -75,7 +75,7 @@ class Sparsifier(SparseEncoder):
         """The next state in which ``residual`` waits; nothing without error feedback."""
         return {"residual": residual} if self.error_feedback else {}
 
-    def give_back(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
+    def update_residual(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
         """The next state when a later stage loses something of the values selected.
 
         Args:
@@ -96,11 +96,11 @@ class Sparsifier(SparseEncoder):
         """The selection as a payload; see `SparseForm`."""
         return self.as_payload(self.select(x, state, round_num), x.shape.num_elements(), round_num)
 
-    def encode_together(
+    def grouped_encode(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
     ) -> list[tuple[Payload, State]]:
         """The selections as payloads."""
-        selections = self.select_together(xs, states, round_num)
+        selections = self.grouped_select(xs, states, round_num)
         return [
             self.as_payload(selection, x.shape.num_elements(), round_num)
             for selection, x in zip(selections, xs, strict=True)
@@ -114,7 +114,7 @@ class Sparsifier(SparseEncoder):
 class CountingSparsifier(Sparsifier):
     """A sparsifier that is told how many entries to keep, so that a budget can tell it another number."""
 
-    _kept: KeptEntries
+    _kept: Sparsity
 
     @property
     def adjustable(self) -> bool:

@@ -15,10 +15,10 @@ from fedplug.errors import PluginError, UnknownNameError
 from fedplug.experiment.files import write_whole
 from fedplug.registry import provenance
 
-__all__ = ["MadeOf"]
+__all__ = ["Provenance"]
 
 
-class MadeOf:
+class Provenance:
     """A JSON file with the records of every run by its name."""
 
     def __init__(self, path: Path) -> None:

@@ -25,7 +25,7 @@ from fedplug.experiment.digits import Examples, load_digits
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.files import write_whole
 from fedplug.experiment.metrics_log import MetricsLog
-from fedplug.experiment.provenance import MadeOf
+from fedplug.experiment.provenance import Provenance
 from fedplug.process import StatefulClientsProcess
 from fedplug.process.arguments import as_encoder
 from fedplug.training.trainer import Trainer
@@ -58,9 +58,9 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         StoreError: The folder cannot be written, or its store is damaged.
     """
     folder = runs_dir / config.name
-    made_of = MadeOf(folder / "made_of.json")
+    provenance = Provenance(folder / "made_of.json")
     for run in config.runs:
-        with _naming(run), made_of.naming_what_is_missing(run.name):
+        with _naming(run), provenance.naming_what_is_missing(run.name):
             as_encoder(run.encoder)
             as_encoder(run.broadcast_encoder or "identity")
             fedplug.aggregator(run.aggregator)
@@ -73,7 +73,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         # The store first: it may be unknown, or in use by another run of this folder.
         with fedplug.open_store(_store_url(config.store, folder)) as store:
             _claim(folder, config)
-            made_of.write({name: process.made_of for name, process in processes.items()})
+            provenance.write({name: process.provenance for name, process in processes.items()})
             record_environment(folder / "environment.json", environment())
             log = MetricsLog(folder / "metrics.jsonl")
             trainings = [

@@ -19,24 +19,24 @@ from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_deco
 from fedplug.ops.sign import SignCode, sign_residual
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
-from fedplug.ops.topk import TopK, TopKOfAll, topk_residual, topk_residual_of_all
+from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
 from fedplug.ops.topk_update import (
+    GroupedTopKUpdate,
     TopKUpdate,
-    TopKUpdateMany,
+    grouped_topk_residual_update,
     topk_residual_update,
-    topk_residual_update_many,
 )
 from fedplug.ops.value_code import ValueForm, decode_values, encode_values
 
 __all__ = [
     "AboveThreshold",
+    "GroupedTopK",
+    "GroupedTopKUpdate",
     "IndexForm",
     "Lowering",
     "SignCode",
     "TopK",
-    "TopKOfAll",
     "TopKUpdate",
-    "TopKUpdateMany",
     "ValueForm",
     "available",
     "crc32",
@@ -48,6 +48,8 @@ __all__ = [
     "encode_symbols",
     "encode_values",
     "frame",
+    "grouped_topk_residual",
+    "grouped_topk_residual_update",
     "op_library",
     "resolve_lowering",
     "scatter_decode",
@@ -56,9 +58,7 @@ __all__ = [
     "sign_residual",
     "threshold_residual",
     "topk_residual",
-    "topk_residual_of_all",
     "topk_residual_update",
-    "topk_residual_update_many",
     "unframe",
     "use_lowering",
 ]

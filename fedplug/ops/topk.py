@@ -23,7 +23,7 @@ from fedplug.ops._checks import (
 )
 from fedplug.ops.lowering import resolve_lowering
 
-__all__ = ["TopK", "TopKOfAll", "topk_residual", "topk_residual_of_all"]
+__all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
 
 tf.no_gradient("Fedplug>TopKResidual")
 tf.no_gradient("Fedplug>TopKResidualOfAll")
@@ -45,8 +45,8 @@ class TopK(NamedTuple):
     nonfinite: tf.Tensor
 
 
-class TopKOfAll(NamedTuple):
-    """What `topk_residual_of_all` returns.
+class GroupedTopK(NamedTuple):
+    """What `grouped_topk_residual` returns.
 
     Attributes:
         values: The entries taken, tensor after tensor, with their sign. ``[min(k, n)]``, the dtype of the
@@ -109,14 +109,14 @@ def topk_residual(
     return _twin(delta, residual, k, on_nonfinite)
 
 
-def topk_residual_of_all(
+def grouped_topk_residual(
     deltas: Sequence[Any],
     residuals: Sequence[Any],
     k: Any,
     *,
     on_nonfinite: str = "error",
     lowering: str | None = None,
-) -> TopKOfAll:
+) -> GroupedTopK:
     """Does what `topk_residual` does for a list of tensors laid end to end, which the compiled op never are.
 
     Exactly ``min(k, n)`` of all n entries leave, those of largest magnitude; ties go to the lower tensor,
@@ -156,11 +156,11 @@ def topk_residual_of_all(
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
         op = _loader.library().fedplug_top_k_residual_of_all
-        return TopKOfAll(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
+        return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
     return _twin_of_all(deltas, residuals, k, on_nonfinite)
 
 
-def _twin_of_all(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> TopKOfAll:
+def _twin_of_all(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> GroupedTopK:
     checks = [
         require(same_shape(delta, residual), "a delta and its residual must have the same shape")
         for delta, residual in zip(deltas, residuals, strict=True)
@@ -176,7 +176,7 @@ def _twin_of_all(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> TopK
         part = tf.reshape(part, tf.shape(delta))
         part.set_shape(delta.shape)
         rest.append(part)
-    return TopKOfAll(
+    return GroupedTopK(
         values=chosen.values,
         indices=chosen.indices - tf.cast(begins, tf.int32),
         row_splits=tf.cast(row_splits, tf.int64),

@@ -15,9 +15,9 @@ from fedplug.errors import ArgumentError
 from fedplug.ops import _loader
 from fedplug.ops._checks import after, as_int64, require_equal_shapes, require_policy, require_variable
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.topk import topk_residual, topk_residual_of_all
+from fedplug.ops.topk import grouped_topk_residual, topk_residual
 
-__all__ = ["TopKUpdate", "TopKUpdateMany", "topk_residual_update", "topk_residual_update_many"]
+__all__ = ["GroupedTopKUpdate", "TopKUpdate", "grouped_topk_residual_update", "topk_residual_update"]
 
 tf.no_gradient("Fedplug>ResourceTopKResidual")
 
@@ -36,8 +36,8 @@ class TopKUpdate(NamedTuple):
     nonfinite: tf.Tensor
 
 
-class TopKUpdateMany(NamedTuple):
-    """What `topk_residual_update_many` returns.
+class GroupedTopKUpdate(NamedTuple):
+    """What `grouped_topk_residual_update` returns.
 
     Attributes:
         values: The m entries taken, tensor after tensor, with their sign. ``[m]``, the dtype of the
@@ -96,14 +96,14 @@ def topk_residual_update(
     return TopKUpdate(*(after(assigned, x) for x in (taken.values, taken.indices, taken.nonfinite)))
 
 
-def topk_residual_update_many(
+def grouped_topk_residual_update(
     residuals: Sequence[tf.Variable],
     deltas: Sequence[Any],
     k: Any,
     *,
     on_nonfinite: str = "error",
     lowering: str | None = None,
-) -> TopKUpdateMany:
+) -> GroupedTopKUpdate:
     """Does what `topk_residual_update` does for a whole model: a list of variables, never laid end to end.
 
     The list is one update: after an error all variables are what they were.
@@ -138,7 +138,7 @@ def topk_residual_update_many(
         )
     if resolve_lowering(lowering) == "fused":
         op = _loader.library().fedplug_resource_top_k_residual
-        return TopKUpdateMany(*op([r.handle for r in residuals], deltas, k, on_nonfinite=on_nonfinite))
+        return GroupedTopKUpdate(*op([r.handle for r in residuals], deltas, k, on_nonfinite=on_nonfinite))
     return _twin_of_many(residuals, deltas, k, on_nonfinite)
 
 
@@ -164,11 +164,11 @@ def _deltas_of(residuals: Sequence[tf.Variable], deltas: Sequence[Any], names: l
     return deltas
 
 
-def _twin_of_many(residuals: Any, deltas: Any, k: Any, on_nonfinite: str) -> TopKUpdateMany:
+def _twin_of_many(residuals: Any, deltas: Any, k: Any, on_nonfinite: str) -> GroupedTopKUpdate:
     before = [residual.read_value() for residual in residuals]
     policy = {"on_nonfinite": on_nonfinite, "lowering": "reference"}
     if k.shape.rank == 0:
-        taken = topk_residual_of_all(deltas, before, k, **policy)
+        taken = grouped_topk_residual(deltas, before, k, **policy)
         rest = taken.residuals
         found = taken.values, taken.indices, taken.row_splits, taken.nonfinite
     else:
@@ -184,7 +184,7 @@ def _twin_of_many(residuals: Any, deltas: Any, k: Any, on_nonfinite: str) -> Top
             tf.add_n([taken.nonfinite for taken in each]),
         )
     assigned = _assign(residuals, rest)
-    return TopKUpdateMany(*(after(assigned, x) for x in found))
+    return GroupedTopKUpdate(*(after(assigned, x) for x in found))
 
 
 def _assign(variables: Sequence[tf.Variable], values: Sequence[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ Types are written as in TFF. Must not import `fedplug.runtime` or `fedplug.store
 
 from __future__ import annotations
 
-from fedplug.process.aggregation.compressed_sum import build_linear_sum_factory
+from fedplug.process.aggregation.compressed_sum import build_compressed_sum_factory
 from fedplug.process.aggregation.factory import EncodedAggregationFactory, build_aggregation_factory
 from fedplug.process.aggregation.sum_factory import EncodedSumFactory, build_sum_factory
 from fedplug.process.aggregation.transform import Transform, TransformFactory
@@ -26,9 +26,9 @@ __all__ = [
     "TransformFactory",
     "assemble_process",
     "build_aggregation_factory",
+    "build_compressed_sum_factory",
     "build_distributor",
     "build_encoded_distributor",
-    "build_linear_sum_factory",
     "build_local_variables_fed_avg",
     "build_sum_factory",
     "build_weighted_fed_avg",

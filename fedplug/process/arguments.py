@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
 from fedplug.aggregators.mean import Mean
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.assignment.rules import Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
@@ -22,11 +22,11 @@ from fedplug.errors import ConfigError
 __all__ = ["AnyEncoder", "as_aggregator", "as_encoder", "check_model", "check_optimizers"]
 
 
-AnyEncoder = Encoder | WholeModel | str | Mapping[str, Any] | Sequence[Any]
+AnyEncoder = Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any]
 """An encoder, an expression, or rules: encoders by patterns of names, or a list; see `Rules`."""
 
 
-def as_encoder(encoder: AnyEncoder | None) -> Encoder | WholeModel:
+def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
     """The encoder that is meant; None is the one that sends everything.
 
     Raises:
@@ -40,7 +40,7 @@ def as_encoder(encoder: AnyEncoder | None) -> Encoder | WholeModel:
         return parse_encoder(encoder)
     if isinstance(encoder, Mapping | list | tuple):
         return Rules(encoder)
-    if not isinstance(encoder, Encoder | WholeModel):
+    if not isinstance(encoder, Encoder | EncoderAssignment):
         raise ConfigError(
             "encoder must be an Encoder, an expression such as 'topk(0.01)', or rules such as "
             f"{{'*/bias': 'identity', '*': 'topk(0.01)'}}, found {encoder!r}"

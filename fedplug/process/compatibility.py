@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fedplug.aggregators.base import Aggregator
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.quantizer import Quantizer
 from fedplug.errors import CapabilityError, CapabilityWarning
 
-__all__ = ["RULES", "Conflict", "Rule", "Stack", "check"]
+__all__ = ["RULES", "Configuration", "Conflict", "Rule", "check"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:
+class Configuration:
     """What a process is to be made of, as far as the rules are concerned.
 
     Attributes:
@@ -32,14 +32,14 @@ class Stack:
         private: Whether noise is added that hides one client whose update was clipped.
     """
 
-    encoders: tuple[tuple[Encoder | WholeModel, frozenset[str]], ...]
+    encoders: tuple[tuple[Encoder | EncoderAssignment, frozenset[str]], ...]
     aggregator: Aggregator
     keeps_client_state: bool
     secure_sum: bool = False
     private: bool = False
 
     @classmethod
-    def of(cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool) -> Stack:
+    def of(cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool) -> Configuration:
         """The stack in which every tensor of a model has its encoder."""
         dtypes: dict[Encoder, set[str]] = {}
         for encoder, spec in zip(model.encoders, model.specs, strict=True):
@@ -80,32 +80,32 @@ class Rule:
     """
 
     name: str
-    conflicts: Callable[[Stack], Iterator[Conflict]]
+    conflicts: Callable[[Configuration], Iterator[Conflict]]
     warns: bool = False
 
 
-def check(stack: Stack, *, warn: bool = True) -> None:
-    """Holds a stack against all `RULES`.
+def check(configuration: Configuration, *, warn: bool = True) -> None:
+    """Holds a configuration against all `RULES`.
 
     Args:
-        stack: What a process is to be made of.
+        configuration: What a process is to be made of.
         warn: Whether rules that only warn are looked at.
 
     Raises:
         CapabilityError: A rule is broken; the message names it, the two parts, and one that would work.
     """
     for rule in RULES:
-        for conflict in rule.conflicts(stack) if warn or not rule.warns else ():
+        for conflict in rule.conflicts(configuration) if warn or not rule.warns else ():
             message = conflict.message(rule.name)
             if not rule.warns:
                 raise CapabilityError(message)
             warnings.warn(message, CapabilityWarning, stacklevel=4)
 
 
-def _client_state(stack: Stack) -> Iterator[Conflict]:
+def _client_state(configuration: Configuration) -> Iterator[Conflict]:
     """What an encoder keeps on the client must have a place to be kept."""
-    for encoder, _ in stack.encoders:
-        if encoder.capabilities.needs_client_state and not stack.keeps_client_state:
+    for encoder, _ in configuration.encoders:
+        if encoder.capabilities.needs_client_state and not configuration.keeps_client_state:
             yield Conflict(
                 parts=(repr(encoder), "a TFF aggregation process"),
                 reason="it keeps state on each client, and there is no place for it; build the whole process "
@@ -114,29 +114,29 @@ def _client_state(stack: Stack) -> Iterator[Conflict]:
             )
 
 
-def _secure_sum(stack: Stack) -> Iterator[Conflict]:
+def _secure_sum(configuration: Configuration) -> Iterator[Conflict]:
     """Where only sums are seen, parts must need no more than sums."""
-    if not stack.secure_sum:
+    if not configuration.secure_sum:
         return
-    for encoder, _ in stack.encoders:
+    for encoder, _ in configuration.encoders:
         if not encoder.capabilities.secure_aggregation_safe:
             yield Conflict(
                 parts=(repr(encoder), "a secure sum"),
                 reason="what it sends is not made to be added up unseen",
                 instead="randomk(0.01)",
             )
-    if not stack.aggregator.capabilities.secure_aggregation_safe:
+    if not configuration.aggregator.capabilities.secure_aggregation_safe:
         yield Conflict(
-            parts=(repr(stack.aggregator), "a secure sum"),
+            parts=(repr(configuration.aggregator), "a secure sum"),
             reason="it has to look at every client's update",
             instead="mean",
         )
 
 
-def _sensitivity(stack: Stack) -> Iterator[Conflict]:
+def _sensitivity(configuration: Configuration) -> Iterator[Conflict]:
     """Noise that hides a clipped update does not hide one that grew after it was clipped."""
-    for encoder, _ in stack.encoders:
-        if stack.private and not encoder.capabilities.bounded_sensitivity:
+    for encoder, _ in configuration.encoders:
+        if configuration.private and not encoder.capabilities.bounded_sensitivity:
             yield Conflict(
                 parts=(repr(encoder), "differential privacy"),
                 reason="what is decoded may be larger than the clipped update it was made of",
@@ -144,9 +144,9 @@ def _sensitivity(stack: Stack) -> Iterator[Conflict]:
             )
 
 
-def _dtype(stack: Stack) -> Iterator[Conflict]:
+def _dtype(configuration: Configuration) -> Iterator[Conflict]:
     """A tensor's encoder and the aggregator take its dtype."""
-    for encoder, dtypes in stack.encoders:
+    for encoder, dtypes in configuration.encoders:
         taken = encoder.capabilities.dtypes
         for name in sorted(dtypes.difference(taken)):
             yield Conflict(
@@ -154,32 +154,36 @@ def _dtype(stack: Stack) -> Iterator[Conflict]:
                 reason=f"it takes {', '.join(taken)}",
                 instead="identity",
             )
-        taken = stack.aggregator.capabilities.dtypes
+        taken = configuration.aggregator.capabilities.dtypes
         for name in sorted(dtypes.difference(taken)):
             yield Conflict(
-                parts=(repr(stack.aggregator), f"a {name} tensor"),
+                parts=(repr(configuration.aggregator), f"a {name} tensor"),
                 reason=f"it takes {', '.join(taken)}",
                 instead="mean",
             )
 
 
-def _bias(stack: Stack) -> Iterator[Conflict]:
+def _bias(configuration: Configuration) -> Iterator[Conflict]:
     """A mean keeps what every client leaves out of its update, round after round.
 
     A quantizer without error feedback that rounds to the nearest is not meant: what it loses is small.
     """
-    for encoder, _ in stack.encoders:
+    for encoder, _ in configuration.encoders:
         promises = encoder.capabilities
         harmless = promises.unbiased or promises.needs_client_state or isinstance(encoder, Quantizer)
-        if stack.aggregator.capabilities.linear and not harmless and not isinstance(encoder, WholeModel):
+        if (
+            configuration.aggregator.capabilities.commutes_with_sum
+            and not harmless
+            and not isinstance(encoder, EncoderAssignment)
+        ):
             yield Conflict(
-                parts=(repr(encoder), repr(stack.aggregator)),
+                parts=(repr(encoder), repr(configuration.aggregator)),
                 reason="it is biased, and what it leaves out is lost to the mean in every round",
-                instead="topk(0.01)" if stack.keeps_client_state else "qsgd(8)",
+                instead="topk(0.01)" if configuration.keeps_client_state else "qsgd(8)",
             )
 
 
-def _without_error_feedback(encoder: Encoder | WholeModel) -> str:
+def _without_error_feedback(encoder: Encoder | EncoderAssignment) -> str:
     """The same encoder if it can do without state, else one that can."""
     config = encoder.get_config()
     if config.get("error_feedback"):

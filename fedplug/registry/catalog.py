@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedplug.errors import PluginError, UnknownNameError
-from fedplug.registry.specs import PartSpec, Spec
+from fedplug.registry.specs import ComponentSpec, Spec
 
 __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "settle_clashes"]
 
@@ -60,7 +60,7 @@ class Entry:
     @property
     def examples(self) -> tuple[str, ...]:
         """How the part is made to be shown and tested: what its spec says, else without arguments."""
-        if isinstance(self.spec, PartSpec) and self.spec.examples:
+        if isinstance(self.spec, ComponentSpec) and self.spec.examples:
             return self.spec.examples
         return (f"{self.name}://",) if self.kind == "store" else (self.name,)
 

@@ -9,10 +9,10 @@ import abc
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-__all__ = ["Part"]
+__all__ = ["Component"]
 
 
-class Part(abc.ABC):
+class Component(abc.ABC):
     """A value: immutable, made from its configuration, equal to every other made from the same."""
 
     name: ClassVar[str]

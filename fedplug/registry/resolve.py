@@ -13,7 +13,7 @@ from fedplug.errors import PluginError, UnknownNameError
 from fedplug.registry.catalog import Catalog, Entry
 from fedplug.registry.entry_points import API, GROUP, install_command, own_version
 from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
-from fedplug.registry.specs import PartSpec
+from fedplug.registry.specs import ComponentSpec
 
 __all__ = [
     "ALLOW_VARIABLE",
@@ -50,7 +50,7 @@ def find(kind: str, name: str) -> Entry:
 def resolve(kind: str, name: str) -> type[Any]:
     """The class of a part. Arguments and errors as for `find`."""
     entry = find(kind, name)
-    if not isinstance(entry.spec, PartSpec):
+    if not isinstance(entry.spec, ComponentSpec):
         raise PluginError(f"{kind} {name!r} of {entry.origin} has no class that could be made")
     try:
         return entry.spec.resolve()

@@ -19,10 +19,10 @@ __all__ = [
     "FLOATS",
     "AggregatorSpec",
     "Capabilities",
+    "ComponentSpec",
     "EncoderSpec",
     "ObserverSpec",
     "OpLibrarySpec",
-    "PartSpec",
     "ScheduleSpec",
     "Spec",
     "StoreSpec",
@@ -45,8 +45,8 @@ class Capabilities:
 
     Attributes:
         unbiased: The expectation of ``decode(encode(x))`` over seeds is ``x``.
-        linear: ``decode`` commutes with a sum of payloads of one round: their tensors of floats are added,
-            and all others (seeds, rounds, places) are the same for every client.
+        commutes_with_sum: ``decode`` commutes with a sum of payloads of one round: their tensors of floats
+            are added, and all others (seeds, rounds, places) are the same for every client.
         lossless: ``decode(encode(x))`` is ``x``, bit for bit.
         needs_client_state: ``encode`` reads what it wrote on the same client in an earlier round.
         needs_seed: The payload depends on random numbers, drawn from the configured seed and the round.
@@ -60,7 +60,7 @@ class Capabilities:
     """
 
     unbiased: bool = False
-    linear: bool = False
+    commutes_with_sum: bool = False
     lossless: bool = False
     needs_client_state: bool = False
     needs_seed: bool = False
@@ -69,8 +69,10 @@ class Capabilities:
     dtypes: tuple[str, ...] = FLOATS
 
     def __post_init__(self) -> None:
-        if self.secure_aggregation_safe and not self.linear:
-            raise PluginError("capabilities: what is secure_aggregation_safe is linear; declare that, too")
+        if self.secure_aggregation_safe and not self.commutes_with_sum:
+            raise PluginError(
+                "capabilities: what is secure_aggregation_safe must declare commutes_with_sum, too"
+            )
         if not isinstance(self.dtypes, tuple) or not set(self.dtypes) <= set(FLOATS) or not self.dtypes:
             raise PluginError(f"capabilities: dtypes is {self.dtypes!r}; it must be some of {FLOATS!r}")
 
@@ -112,7 +114,7 @@ class Spec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartSpec(Spec):
+class ComponentSpec(Spec):
     """A part that can be asked for by name.
 
     Attributes:
@@ -147,22 +149,22 @@ class PartSpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderSpec(PartSpec):
+class EncoderSpec(ComponentSpec):
     """An encoder (`fedplug.encoders.base.Encoder`), or a pipeline's `EntropyCoder` or `IndexCoder`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AggregatorSpec(PartSpec):
+class AggregatorSpec(ComponentSpec):
     """An aggregator (see `fedplug.aggregators.base.Aggregator`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreSpec(PartSpec):
+class StoreSpec(ComponentSpec):
     """A client-state store (see `fedplug.stores.base.StateStore`); ``name`` is the scheme of its URL."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleSpec(PartSpec):
+class ScheduleSpec(ComponentSpec):
     """A schedule (see `fedplug.schedules.base.Schedule`)."""
 
 

@@ -9,7 +9,7 @@ import abc
 
 import tensorflow as tf
 
-from fedplug.registry.component import Part
+from fedplug.registry.component import Component
 
 __all__ = ["MAX_ROUNDS", "Schedule"]
 
@@ -17,7 +17,7 @@ MAX_ROUNDS = 100_000
 """The latest round from which a schedule may stay constant: its values go into the graph as a table."""
 
 
-class Schedule(Part):
+class Schedule(Component):
     """A number that depends on the round and on nothing else.
 
     So a restarted run goes on with the values it would have had, and every client has the same one. An author

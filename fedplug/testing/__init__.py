@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedplug.testing.aggregator import AggregatorSuite
-    from fedplug.testing.assignment import WholeModelSuite
+    from fedplug.testing.assignment import AssignmentSuite
     from fedplug.testing.encoder import EncoderSuite
     from fedplug.testing.expect import ConformanceError
     from fedplug.testing.package import PluginPackageSuite
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AggregatorSuite",
+    "AssignmentSuite",
     "ConformanceError",
     "EncoderSuite",
     "NotApplicable",
@@ -29,7 +30,6 @@ __all__ = [
     "ScheduleSuite",
     "StateStoreSuite",
     "Suite",
-    "WholeModelSuite",
     "run",
 ]
 
@@ -43,7 +43,7 @@ _MODULES = {
     "ScheduleSuite": "schedule",
     "StateStoreSuite": "store",
     "Suite": "suite",
-    "WholeModelSuite": "whole_model",
+    "AssignmentSuite": "assignment",
     "run": "suite",
 }
 

@@ -152,7 +152,7 @@ class AggregatorSuite(Suite, abc.ABC):
 
     @after(_DETERMINISM)
     def test_linear_means_that_the_result_for_a_sum_is_the_sum_of_results(self) -> None:
-        aggregator = self._declaring("linear")
+        aggregator = self._declaring("commutes_with_sum")
         ones, others = ([_update(client + shift) for client in range(_CLIENTS)] for shift in (0, 100))
         sums = [
             [a + b for a, b in zip(one, other, strict=True)] for one, other in zip(ones, others, strict=True)

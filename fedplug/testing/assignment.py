@@ -14,13 +14,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.model import ModelEncoder
 from fedplug.testing import expect, tensors
 from fedplug.testing.suite import NotApplicable, Suite, after
 
-__all__ = ["WholeModelSuite"]
+__all__ = ["AssignmentSuite"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ASSIGNS = "test_it_assigns_an_encoder_to_every_tensor"
@@ -37,13 +37,13 @@ class _Sent(NamedTuple):
     states: Sequence[State]
 
 
-class WholeModelSuite(Suite, abc.ABC):
-    """What `fedplug.encoders.assignment.base.WholeModel` promises.
+class AssignmentSuite(Suite, abc.ABC):
+    """What `fedplug.encoders.assignment.base.EncoderAssignment` promises.
 
     An author writes, in a test module::
 
-        class TestByDepth(fedplug.testing.WholeModelSuite):
-            def make_whole_model(self):
+        class TestByDepth(fedplug.testing.AssignmentSuite):
+            def make_assignment(self):
                 return ByDepth(0.1)
 
     and overrides `specs` where it is for models of certain names, shapes or dtypes only.
@@ -58,18 +58,18 @@ class WholeModelSuite(Suite, abc.ABC):
     """Of the model it is tried with."""
 
     @abc.abstractmethod
-    def make_whole_model(self) -> WholeModel:
+    def make_assignment(self) -> EncoderAssignment:
         """A new one, every time with the same configuration."""
 
     def test_it_has_a_name_for_the_registry(self) -> None:
-        name = self.make_whole_model().name
+        name = self.make_assignment().name
         expect.that(
             isinstance(name, str) and _NAME.fullmatch(name),
             f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
         )
 
     def test_its_config_survives_json_and_makes_an_equal_one(self) -> None:
-        whole = self.make_whole_model()
+        whole = self.make_assignment()
         config = whole.get_config()
         text = json.dumps(config)
         read = json.loads(text)
@@ -78,7 +78,7 @@ class WholeModelSuite(Suite, abc.ABC):
         expect.that(again == whole, f"from_config({text}) makes {again!r}, which is not {whole!r}")
 
     def test_it_assigns_an_encoder_to_every_tensor(self) -> None:
-        assigned = self.make_whole_model().assign(self.specs)
+        assigned = self.make_assignment().assign(self.specs)
         expect.that(
             len(assigned) == len(self.specs),
             f"assign() gives {len(assigned)} encoders for {len(self.specs)} tensors",
@@ -88,7 +88,7 @@ class WholeModelSuite(Suite, abc.ABC):
 
     @after(_ASSIGNS)
     def test_equal_ones_assign_equal_encoders(self) -> None:
-        one, other = (self.make_whole_model().assign(self.specs) for _ in range(2))
+        one, other = (self.make_assignment().assign(self.specs) for _ in range(2))
         expect.that(one == other, f"the same model gets {one!r} the first time and {other!r} the second")
 
     @after(_ASSIGNS)
@@ -112,15 +112,15 @@ class WholeModelSuite(Suite, abc.ABC):
 
     @after(_ASSIGNS)
     def test_its_encoders_keep_no_state_unless_it_declares_that_it_needs_some(self) -> None:
-        if self.make_whole_model().capabilities.needs_client_state:
+        if self.make_assignment().capabilities.needs_client_state:
             raise NotApplicable("it declares needs_client_state")
-        for encoder, spec in zip(self.make_whole_model().assign(self.specs), self.specs, strict=True):
+        for encoder, spec in zip(self.make_assignment().assign(self.specs), self.specs, strict=True):
             state = encoder.init_state(spec)
             expect.that(not state, f"needs_client_state is False, and {spec.name!r} has {sorted(state)}")
 
     @after(_ASSIGNS, _RECEIVED)
     def test_what_it_declares_lossless_comes_back(self) -> None:
-        if not self.make_whole_model().capabilities.lossless:
+        if not self.make_assignment().capabilities.lossless:
             raise NotApplicable("it does not declare lossless")
         for sent in self._rounds():
             decoded = sent.model.decode(sent.buffers)
@@ -129,7 +129,7 @@ class WholeModelSuite(Suite, abc.ABC):
 
     def _rounds(self, rounds: int = 2) -> Iterator[_Sent]:
         """What one client sends in its first rounds."""
-        model = ModelEncoder(self.make_whole_model(), self.specs, min_size=0)
+        model = ModelEncoder(self.make_assignment(), self.specs, min_size=0)
         states = model.init_state()
         for number in range(rounds):
             xs = [

@@ -23,7 +23,7 @@ _BASES = {
         "fedplug.encoders.base:Encoder",
         "fedplug.encoders.entropy_coder:EntropyCoder",
         "fedplug.encoders.index_coder:IndexCoder",
-        "fedplug.encoders.assignment.base:WholeModel",
+        "fedplug.encoders.assignment.base:EncoderAssignment",
     ),
     "aggregator": ("fedplug.aggregators.base:Aggregator",),
     "schedule": ("fedplug.schedules.base:Schedule",),
@@ -63,14 +63,12 @@ def made(kind: str, example: str) -> Iterator[Any]:
 def suite(kind: str, example: str) -> type[Suite]:
     """The suite for a part, with every attribute as it is by default."""
     if kind == "encoder":
-        from fedplug.encoders.assignment.base import WholeModel
-        from fedplug.testing.assignment import WholeModelSuite
+        from fedplug.encoders.assignment.base import EncoderAssignment
+        from fedplug.testing.assignment import AssignmentSuite
         from fedplug.testing.encoder import EncoderSuite
 
-        if isinstance(api.encoder(example), WholeModel):
-            return type(
-                "Checked", (WholeModelSuite,), {"make_whole_model": lambda self: api.encoder(example)}
-            )
+        if isinstance(api.encoder(example), EncoderAssignment):
+            return type("Checked", (AssignmentSuite,), {"make_assignment": lambda self: api.encoder(example)})
         return type("Checked", (EncoderSuite,), {"make_encoder": lambda self: api.encoder(example)})
     if kind == "aggregator":
         from fedplug.testing.aggregator import AggregatorSuite

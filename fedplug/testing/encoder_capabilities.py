@@ -92,7 +92,7 @@ class CapabilityChecks(EncoderSubject):
             expect.same_bits(f"decode(encode({step.case.what}))", decoded, step.case.x)
 
     def test_linear_means_that_payloads_may_be_summed(self) -> None:
-        encoder = self._declaring("linear")
+        encoder = self._declaring("commutes_with_sum")
         for spec in self.specs():
             payloads = [self._payload(encoder, spec, seed) for seed in (1, 2)]
             what = f"two payloads of {tensors.name_of(spec)}"

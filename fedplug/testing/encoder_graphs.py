@@ -111,6 +111,6 @@ def _in_tff(model: ModelEncoder, update: list[tf.Tensor]) -> Any:
     with tff.framework.get_context_stack().install(runtime.create_sync_execution_context()):
         aggregation = build_encoded_aggregation(value_type, model, Mean(), lowering)
         values = [np.asarray(x) for x in update]
-        told = aggregation.instruct(aggregation.init_server())
+        told = aggregation.server_message(aggregation.init_server())
         instructions = {"round_num": np.int32(3), "control": told["control"]}
         return aggregation.encode(values, np.float32(1), aggregation.init_client(), instructions)

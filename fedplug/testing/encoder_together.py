@@ -24,7 +24,7 @@ _RECEIVED = "test_tensors_encoded_together_are_received_one_by_one"
 
 
 class TogetherChecks(CapabilityChecks):
-    """See `Encoder.encode_together`; they apply where it is overridden, with every shape twice."""
+    """See `Encoder.grouped_encode`; they apply where it is overridden, with every shape twice."""
 
     @after("test_equal_encoders_give_equal_bits")
     def test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone(self) -> None:
@@ -32,7 +32,7 @@ class TogetherChecks(CapabilityChecks):
         for spec in self._model():
             x, state, number = tensors.tensor("normal", spec), encoder.init_state(spec), tf.constant(0)
             want = encoder.encode(x, state, number)
-            (got,) = encoder.encode_together([x], [state], number)
+            (got,) = encoder.grouped_encode([x], [state], number)
             for part, mine, alone in zip(("payload", "state"), got, want, strict=True):
                 what = f"{part} of {tensors.name_of(spec)}, encoded together with no other tensor"
                 expect.same_tensors(what, mine, alone)
@@ -77,7 +77,7 @@ class TogetherChecks(CapabilityChecks):
 
     def _overriding(self) -> Encoder:
         encoder = self.make_encoder()
-        if type(encoder).encode_together is Encoder.encode_together:
+        if type(encoder).grouped_encode is Encoder.grouped_encode:
             raise NotApplicable("it encodes every tensor of a model by itself")
         return encoder
 
@@ -99,10 +99,10 @@ class TogetherChecks(CapabilityChecks):
                 )
                 for place, spec in enumerate(specs)
             ]
-            encoded = encoder.encode_together([case.x for case in cases], states, tf.constant(number))
+            encoded = encoder.grouped_encode([case.x for case in cases], states, tf.constant(number))
             expect.that(
                 len(encoded) == len(specs),
-                f"encode_together() returns {len(encoded)} payloads with states for {len(specs)} tensors",
+                f"grouped_encode() returns {len(encoded)} payloads with states for {len(specs)} tensors",
             )
             for case, state, (payload, next_state) in zip(cases, states, encoded, strict=True):
                 steps.append(Step(case, state, payload, next_state))

@@ -17,7 +17,7 @@ from typing import ClassVar
 from fedplug.errors import FedplugError
 from fedplug.registry import resolve
 from fedplug.registry.catalog import Entry
-from fedplug.registry.specs import PartSpec
+from fedplug.registry.specs import ComponentSpec
 from fedplug.testing import components, expect
 from fedplug.testing.suite import Suite, after
 
@@ -139,10 +139,10 @@ class PluginPackageSuite(Suite, abc.ABC):
         wanted = _normalized(self.distribution)
         return (entry for entry in resolve.load().entries if _normalized(entry.distribution) == wanted)
 
-    def _parts(self) -> Iterator[tuple[Entry, PartSpec]]:
+    def _parts(self) -> Iterator[tuple[Entry, ComponentSpec]]:
         """The entries that have a class."""
         for entry in self._entries():
-            if isinstance(entry.spec, PartSpec):
+            if isinstance(entry.spec, ComponentSpec):
                 yield entry, entry.spec
 
 

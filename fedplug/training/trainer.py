@@ -134,7 +134,7 @@ class Trainer:
             0,
             client_states={},
             server_state=_to_arrays(state, self._state_type),
-            metadata={"made_of": self.process.made_of},
+            metadata={"made_of": self.process.provenance},
         )
         return state
 
@@ -191,7 +191,7 @@ class Trainer:
                 for client_id, client_state in zip(ids, output["client_states"], strict=True)
             },
             server_state=_to_arrays(output["state"], self._state_type),
-            metadata={"metrics": metrics, "made_of": self.process.made_of},
+            metadata={"metrics": metrics, "made_of": self.process.provenance},
         )
         resolve.notify(
             "fedplug_round_finished",

@@ -114,7 +114,7 @@ class ClippedMean(Mean):
 
     @property
     def capabilities(self):
-        return Capabilities(secure_aggregation_safe=True, linear=True, bounded_sensitivity=True)
+        return Capabilities(secure_aggregation_safe=True, commutes_with_sum=True, bounded_sensitivity=True)
 
     def accumulate(self, accumulator, update, weight):
         decoded = update.decode()

@@ -258,7 +258,7 @@ class NotLinear(Grid):
 
     @property
     def capabilities(self):
-        return Capabilities(unbiased=True, needs_seed=True, linear=True)
+        return Capabilities(unbiased=True, needs_seed=True, commutes_with_sum=True)
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -284,7 +284,7 @@ class TellsWhetherThereIsAny(Whole):
 
     @property
     def capabilities(self):
-        return Capabilities(linear=True, secure_aggregation_safe=True)
+        return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True)
 
     def init_state(self, spec):
         return {}
@@ -438,9 +438,9 @@ class Loudest(Whole):
     wire_id: ClassVar[str] = "loudest/1"
 
     def encode(self, x, state, round_num):
-        return Loudest.encode_together(self, [x], [state], round_num)[0]
+        return Loudest.grouped_encode(self, [x], [state], round_num)[0]
 
-    def encode_together(self, xs, states, round_num):
+    def grouped_encode(self, xs, states, round_num):
         sums = [x + state["residual"] for x, state in zip(xs, states, strict=True)]
         largest = tf.reduce_max(tf.abs(tf.concat([tf.zeros([1], xs[0].dtype), *map(flat, sums)], axis=0)))
         values = [tf.where(tf.abs(a) < largest / 2, tf.zeros_like(a), a) for a in sums]
@@ -461,15 +461,15 @@ class AnotherTogether(Loudest):
 class AllInOne(Loudest):
     """Sends one payload for all tensors."""
 
-    def encode_together(self, xs, states, round_num):
-        return super().encode_together(xs, states, round_num)[:1]
+    def grouped_encode(self, xs, states, round_num):
+        return super().grouped_encode(xs, states, round_num)[:1]
 
 
 class ForgetsAmongOthers(Loudest):
     """Keeps half of the residual of a tensor that is not alone."""
 
-    def encode_together(self, xs, states, round_num):
-        encoded = super().encode_together(xs, states, round_num)
+    def grouped_encode(self, xs, states, round_num):
+        encoded = super().grouped_encode(xs, states, round_num)
         if len(xs) == 1:
             return encoded
         return [(payload, {"residual": state["residual"] / 2}) for payload, state in encoded]
@@ -478,9 +478,9 @@ class ForgetsAmongOthers(Loudest):
 class TogetherOnlyEagerly(Loudest):
     """Looks at each tensor by itself while it is traced."""
 
-    def encode_together(self, xs, states, round_num):
+    def grouped_encode(self, xs, states, round_num):
         if tf.executing_eagerly():
-            return super().encode_together(xs, states, round_num)
+            return super().grouped_encode(xs, states, round_num)
         return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
 

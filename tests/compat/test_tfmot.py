@@ -97,8 +97,8 @@ def test_state_parameters_and_sizes_by_the_data_travel_with_the_payload():
 
 def test_a_sum_is_not_promised_where_each_client_decodes_with_parameters_of_its_own():
     assert stages.ScalesByAState.commutes_with_sum
-    assert not StageEncoder(stages.ScalesByAState).capabilities.linear
-    assert StageEncoder(stages.KeepsTheHead).capabilities.linear
+    assert not StageEncoder(stages.ScalesByAState).capabilities.commutes_with_sum
+    assert StageEncoder(stages.KeepsTheHead).capabilities.commutes_with_sum
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
-from fedplug.encoders import LinkReport, ModelEncoder, link_report
+from fedplug.encoders import BreakEven, ModelEncoder, break_even
 from fedplug.errors import CapabilityWarning, ConfigError
 from fedplug.process import build_aggregation_factory
 from fedplug.process.aggregation import encoded_aggregation
@@ -16,7 +16,7 @@ from fedplug.process.aggregation import encoded_aggregation
 
 def report(speed):
     """Encoding takes 0.9 s longer and saves 9 MB."""
-    return LinkReport(speed, encode_seconds=1.0, sent_bytes=10**6, plain_seconds=0.1, plain_bytes=10**7)
+    return BreakEven(speed, encode_seconds=1.0, sent_bytes=10**6, plain_seconds=0.1, plain_bytes=10**7)
 
 
 def test_it_pays_below_the_speed_at_which_the_bytes_saved_take_as_long_as_encoding():
@@ -35,15 +35,15 @@ def test_a_report_says_what_was_found():
 
 def test_an_encoder_is_measured_on_the_model_it_is_for():
     specs = [tf.TensorSpec([1000], tf.float32), tf.TensorSpec([7], tf.int32)]
-    found = link_report(ModelEncoder(fedplug.encoder("topk(0.01)"), specs), 10)
+    found = break_even(ModelEncoder(fedplug.encoder("topk(0.01)"), specs), 10)
     assert found.sent_bytes < 200 < 4000 < found.plain_bytes < 4200
     assert found.encode_seconds > 0
     budget = ModelEncoder(fedplug.encoder("budget('topk(0.01)', 500)"), specs)
-    assert link_report(budget, 10).sent_bytes == 500
+    assert break_even(budget, 10).sent_bytes == 500
 
 
 def test_a_process_warns_where_the_link_is_too_fast_to_pay_and_only_there(monkeypatch):
-    monkeypatch.setattr(encoded_aggregation, "link_report", lambda model, speed, lowering: report(speed))
+    monkeypatch.setattr(encoded_aggregation, "break_even", lambda model, speed, lowering: report(speed))
     value_type, weight_type = tff.TensorType(np.float32, [1000]), tff.TensorType(np.float32)
 
     def build(speed):

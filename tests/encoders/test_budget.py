@@ -53,7 +53,7 @@ def test_the_rate_multiplies_bits_from_two_to_eight():
     extra_bits = [0, 0, 0.4, 2, 4, 6, 6]
     for length, extra in zip(lengths, extra_bits, strict=True):
         assert length - lengths[0] == pytest.approx(1000 * extra / 8, abs=6)
-    assert lengths[0] + len(buffers[1]) == model.least_bytes
+    assert lengths[0] + len(buffers[1]) == model.min_bytes
 
 
 def test_tensors_that_share_an_encoder_still_share_it_under_a_budget():
@@ -79,7 +79,7 @@ def test_an_error_that_is_adjusted_by_bits_alone_takes_a_smaller_step():
 
 
 def test_a_budget_for_less_than_two_bits_is_refused():
-    least = model_of(Budget("qsgd(4)", 1000)).least_bytes
+    least = model_of(Budget("qsgd(4)", 1000)).min_bytes
     assert 250 < least < 400
     with pytest.raises(ConfigError, match=f"the fewest bits of the others take {least} bytes"):
         model_of(Budget("qsgd(4)", 250))
@@ -95,7 +95,7 @@ def test_fixed_are_containers_and_what_goes_as_it_is():
     model = model_of(Budget(TopK(count=1), 1000))
     xs = [tf.zeros(spec.shape) for spec in SPECS]
     buffers, _ = model.encode(xs, model.init_state(), ROUND)
-    assert sum(map(len, buffers)) == model.least_bytes + int(model.adjustable_bytes(buffers))
+    assert sum(map(len, buffers)) == model.min_bytes + int(model.adjustable_bytes(buffers))
     assert 4 + 4 + 1 <= int(model.adjustable_bytes(buffers)) < 12  # count, value, index code
 
 

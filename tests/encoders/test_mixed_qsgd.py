@@ -73,7 +73,7 @@ def sent(encoder, xs, rate=None):
     """The bytes of each body, and the error of all."""
     model = ModelEncoder(encoder, [tf.TensorSpec(x.shape, x.dtype) for x in xs], min_size=0)
     adjusted = encoder if rate is None else encoder.at_rate(tf.constant(rate))
-    encoded = adjusted.encode_together(xs, [{}] * len(xs), ROUND)
+    encoded = adjusted.grouped_encode(xs, [{}] * len(xs), ROUND)
     bodies = [encoder.to_wire(payload, spec) for (payload, _), spec in zip(encoded, model.specs, strict=True)]
     decoded = [
         encoder.decode(encoder.from_wire(body, spec), spec)

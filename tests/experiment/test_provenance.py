@@ -5,41 +5,41 @@ from __future__ import annotations
 import pytest
 
 from fedplug.errors import PluginError, StoreError, UnknownNameError
-from fedplug.experiment.provenance import MadeOf
+from fedplug.experiment.provenance import Provenance
 
 GONE = {"kind": "encoder", "name": "gone", "distribution": "gone-codec", "version": "1.2"}
 HERE = {"kind": "encoder", "name": "topk", "distribution": "fedplug", "version": "0.1.0"}
 
 
-def look_up(made_of, run):
-    with made_of.naming_what_is_missing(run):
+def look_up(provenance, run):
+    with provenance.naming_what_is_missing(run):
         raise UnknownNameError("encoder", "gone", ["topk"])
 
 
 def test_a_part_that_is_gone_is_named_with_what_to_install(tmp_path):
-    made_of = MadeOf(tmp_path / "made_of.json")
-    made_of.write({"sparse": [HERE, GONE], "dense": [HERE]})
-    with pytest.raises(PluginError, match=r"unknown encoder.*pip install gone-codec==1\.2.*made_of\.json"):
-        look_up(made_of, "sparse")
+    provenance = Provenance(tmp_path / "made_of.json")
+    provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
+    with pytest.raises(PluginError, match=r"unknown encoder.*pip install gone-codec==1\.2.*provenance\.json"):
+        look_up(provenance, "sparse")
 
 
 @pytest.mark.parametrize("run", ["dense", "another"])
 def test_a_name_that_never_was_there_is_the_error_it_is(tmp_path, run):
-    made_of = MadeOf(tmp_path / "made_of.json")
-    made_of.write({"sparse": [HERE, GONE], "dense": [HERE]})
+    provenance = Provenance(tmp_path / "made_of.json")
+    provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
     with pytest.raises(UnknownNameError, match="known: topk"):
-        look_up(made_of, run)
+        look_up(provenance, run)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
 def test_a_folder_without_such_a_file_is_no_problem(tmp_path, text):
     (tmp_path / "made_of.json").write_text(text)
     with pytest.raises(UnknownNameError):
-        look_up(MadeOf(tmp_path / "made_of.json"), "sparse")
+        look_up(Provenance(tmp_path / "made_of.json"), "sparse")
     with pytest.raises(UnknownNameError):
-        look_up(MadeOf(tmp_path / "nothing.json"), "sparse")
+        look_up(Provenance(tmp_path / "nothing.json"), "sparse")
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
     with pytest.raises(StoreError, match="cannot write"):
-        MadeOf(tmp_path / "missing" / "made_of.json").write({})
+        Provenance(tmp_path / "missing" / "made_of.json").write({})

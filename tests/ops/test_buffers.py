@@ -32,7 +32,7 @@ def topk(delta, residual):
 
 
 def topk_of_all(delta, residual):
-    return ops.topk_residual_of_all([delta], [residual], 10, lowering="fused").residuals[0]
+    return ops.grouped_topk_residual([delta], [residual], 10, lowering="fused").residuals[0]
 
 
 def scatter(values, accumulator):

@@ -1,4 +1,4 @@
-"""`fedplug.ops.topk_residual_of_all`: a list of tensors is the selection from them laid end to end."""
+"""`fedplug.ops.grouped_topk_residual`: a list of tensors is the selection from them laid end to end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_op_and_twin_agree_bit_for_bit(agree, as_dtype, on_nonfinite, sizes, k, 
     if bad and sizes[-1]:
         tensors[-1][0][-1] = np.nan
     deltas, residuals = zip(*tensors, strict=True)
-    agree(ops.topk_residual_of_all, deltas, residuals, k, on_nonfinite=on_nonfinite)
+    agree(ops.grouped_topk_residual, deltas, residuals, k, on_nonfinite=on_nonfinite)
 
 
 @settings(deadline=None, max_examples=40)
@@ -36,7 +36,7 @@ def test_op_and_twin_agree_bit_for_bit(agree, as_dtype, on_nonfinite, sizes, k, 
 def test_it_is_the_selection_from_the_tensors_laid_end_to_end(as_dtype, lowering, sizes, k, seed):
     deltas, residuals = zip(*tensors_of(as_dtype, sizes, seed), strict=True)
     flat = ops.topk_residual(np.concatenate(deltas), np.concatenate(residuals), k, lowering=lowering)
-    got = ops.topk_residual_of_all(deltas, residuals, k, lowering=lowering)
+    got = ops.grouped_topk_residual(deltas, residuals, k, lowering=lowering)
     begins = np.cumsum([0, *sizes])
     places = [
         got.indices[a:b] + begin
@@ -50,7 +50,7 @@ def test_it_is_the_selection_from_the_tensors_laid_end_to_end(as_dtype, lowering
 def test_shapes_are_kept_and_known(lowering):
     specs = [tf.TensorSpec([3, 4], tf.float32), tf.TensorSpec([], tf.float32), tf.TensorSpec([0], tf.float32)]
     graph = tf.function(
-        lambda *d: ops.topk_residual_of_all(d, d, 5, lowering=lowering), autograph=False
+        lambda *d: ops.grouped_topk_residual(d, d, 5, lowering=lowering), autograph=False
     ).get_concrete_function(*specs)
     assert [r.shape for r in graph.structured_outputs.residuals] == [spec.shape for spec in specs]
     got = graph(tf.ones([3, 4]), tf.ones([]), tf.ones([0]))
@@ -61,34 +61,34 @@ def test_shapes_are_kept_and_known(lowering):
 def test_what_is_not_finite_in_one_tensor_is_refused_or_dropped(lowering):
     deltas, residuals = [tf.constant([1.0, 2.0]), tf.constant([np.inf, 3.0])], [tf.zeros(2), tf.zeros(2)]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"NaN or infinite"):
-        ops.topk_residual_of_all(deltas, residuals, 1, lowering=lowering)
-    got = ops.topk_residual_of_all(deltas, residuals, 2, on_nonfinite="drop", lowering=lowering)
+        ops.grouped_topk_residual(deltas, residuals, 1, lowering=lowering)
+    got = ops.grouped_topk_residual(deltas, residuals, 2, on_nonfinite="drop", lowering=lowering)
     assert (int(got.nonfinite), got.values.numpy().tolist()) == (1, [2.0, 3.0])
 
 
 def test_arguments_that_do_not_fit_are_refused(lowering):
     one, two = tf.zeros(1), tf.zeros(2)
     with pytest.raises(ArgumentError, match="0 deltas and 0 residuals"):
-        ops.topk_residual_of_all([], [], 1, lowering=lowering)
+        ops.grouped_topk_residual([], [], 1, lowering=lowering)
     with pytest.raises(ArgumentError, match="2 deltas and 1 residuals"):
-        ops.topk_residual_of_all([one, two], [one], 1, lowering=lowering)
+        ops.grouped_topk_residual([one, two], [one], 1, lowering=lowering)
     with pytest.raises(ValueError, match=r"delta 1 has shape .* but residual 1 has"):
-        ops.topk_residual_of_all([one, two], [one, one], 1, lowering=lowering)
+        ops.grouped_topk_residual([one, two], [one, one], 1, lowering=lowering)
     with pytest.raises(TypeError, match="of one dtype, not float32 and float64"):
-        ops.topk_residual_of_all(
+        ops.grouped_topk_residual(
             [one, tf.zeros(1, tf.float64)], [one, tf.zeros(1, tf.float64)], 1, lowering=lowering
         )
     with pytest.raises(tf.errors.InvalidArgumentError, match="k must be 0 or more"):
-        ops.topk_residual_of_all([one], [one], -1, lowering=lowering)
+        ops.grouped_topk_residual([one], [one], -1, lowering=lowering)
     with pytest.raises(UnknownNameError, match="did you mean 'drop'"):
-        ops.topk_residual_of_all([one], [one], 1, on_nonfinite="dropp", lowering=lowering)
+        ops.grouped_topk_residual([one], [one], 1, on_nonfinite="dropp", lowering=lowering)
 
 
 def test_the_residuals_that_are_used_again_keep_their_values(lowering):
     @tf.function(autograph=False)
     def step(x):
         residuals = [x * 2.0, x + 1.0]
-        got = ops.topk_residual_of_all([x, x], residuals, 3, lowering=lowering)
+        got = ops.grouped_topk_residual([x, x], residuals, 3, lowering=lowering)
         return residuals, got.residuals
 
     before, _ = step(tf.constant([1.0, 2.0]))

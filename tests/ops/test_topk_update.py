@@ -49,9 +49,9 @@ def test_it_gives_what_the_functional_op_gives(as_dtype, lowering, size, k, seed
 @given(sizes=SIZES, k=st.integers(0, 40), seed=st.integers(0, 99))
 def test_one_k_for_a_list_gives_what_the_functional_op_gives(as_dtype, lowering, sizes, k, seed):
     deltas, before = tensors_of(as_dtype, sizes, seed)
-    expected = ops.topk_residual_of_all(deltas, before, k, lowering=lowering)
+    expected = ops.grouped_topk_residual(deltas, before, k, lowering=lowering)
     residuals = [tf.Variable(b) for b in before]
-    got = ops.topk_residual_update_many(residuals, deltas, k, lowering=lowering)
+    got = ops.grouped_topk_residual_update(residuals, deltas, k, lowering=lowering)
     assert bits(got) == bits([*expected[:3], expected.nonfinite])
     assert bits([r.read_value() for r in residuals]) == bits(expected.residuals)
 
@@ -63,7 +63,7 @@ def test_a_k_each_gives_what_the_functional_op_gives_for_each(as_dtype, lowering
     ks = np.random.default_rng(seed).integers(0, 14, len(sizes))
     each = [ops.topk_residual(d, b, k) for d, b, k in zip(deltas, before, ks, strict=True)]
     residuals = [tf.Variable(b) for b in before]
-    got = ops.topk_residual_update_many(residuals, deltas, ks, lowering=lowering)
+    got = ops.grouped_topk_residual_update(residuals, deltas, ks, lowering=lowering)
     assert bits(got.values) == bits(tf.concat([e.values for e in each], 0))
     assert bits(got.indices) == bits(tf.concat([e.indices for e in each], 0))
     np.testing.assert_array_equal(got.row_splits, np.cumsum([0, *(len(e.values) for e in each)]))
@@ -79,10 +79,10 @@ def test_an_update_that_is_refused_changes_no_variable(lowering, k):
 
     @tf.function
     def update():
-        return ops.topk_residual_update_many(residuals, deltas, k, lowering=lowering)
+        return ops.grouped_topk_residual_update(residuals, deltas, k, lowering=lowering)
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
-        ops.topk_residual_update_many(residuals, deltas, k, lowering=lowering)
+        ops.grouped_topk_residual_update(residuals, deltas, k, lowering=lowering)
     with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
         update()
     assert bits([r.read_value() for r in residuals]) == before
@@ -92,7 +92,7 @@ def test_an_update_that_is_refused_changes_no_variable(lowering, k):
 def test_sums_that_are_dropped_are_counted_and_leave_no_residual(lowering):
     residuals = [tf.Variable([1.0, np.nan]), tf.Variable([np.inf])]
     deltas = [tf.zeros(2), tf.zeros(1)]
-    got = ops.topk_residual_update_many(residuals, deltas, [0, 0], on_nonfinite="drop", lowering=lowering)
+    got = ops.grouped_topk_residual_update(residuals, deltas, [0, 0], on_nonfinite="drop", lowering=lowering)
     assert int(got.nonfinite) == 2
     assert [r.numpy().tolist() for r in residuals] == [[1, 0], [0]]
 
@@ -102,7 +102,7 @@ def test_the_op_writes_into_the_buffer_of_the_variable(on_nonfinite):
     residuals = [tf.Variable(tf.random.normal([size])) for size in (300_000, 1000)]
     before = [address(r) for r in residuals]
     for k in (10, [1, 1]):
-        ops.topk_residual_update_many(
+        ops.grouped_topk_residual_update(
             residuals,
             [tf.ones(r.shape) for r in residuals],
             k,
@@ -156,7 +156,7 @@ def test_threads_that_update_one_variable_take_turns():
 
     def turn(i):
         order = residuals if i % 2 else residuals[::-1]  # locks in one order all the same
-        return ops.topk_residual_update_many(order, [delta, delta], [1, 1], lowering="fused").values
+        return ops.grouped_topk_residual_update(order, [delta, delta], [1, 1], lowering="fused").values
 
     with ThreadPoolExecutor(4) as pool:
         taken = [tf.reduce_sum(values, keepdims=True) for values in pool.map(turn, range(turns))]
@@ -189,7 +189,7 @@ def test_static_shapes_are_known_as_far_as_they_can_be(lowering):
 
     def outputs(k):
         update = tf.function(
-            lambda: ops.topk_residual_update_many(residuals, [tf.zeros([4, 5]), 0.0], k, lowering=lowering)
+            lambda: ops.grouped_topk_residual_update(residuals, [tf.zeros([4, 5]), 0.0], k, lowering=lowering)
         )
         return update.get_concrete_function().structured_outputs
 
@@ -203,7 +203,7 @@ def test_arguments_that_do_not_fit_are_refused(lowering):
     one, two = tf.Variable(tf.zeros(1)), tf.Variable(tf.zeros(2))
 
     def many(residuals, deltas, k=1):
-        return ops.topk_residual_update_many(residuals, deltas, k, lowering=lowering)
+        return ops.grouped_topk_residual_update(residuals, deltas, k, lowering=lowering)
 
     with pytest.raises(ArgumentError, match="0 residuals and 0 deltas"):
         many([], [])

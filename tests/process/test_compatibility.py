@@ -13,7 +13,7 @@ from fedplug.aggregators import Mean
 from fedplug.encoders import Identity, ModelEncoder, TopK
 from fedplug.errors import CapabilityError, CapabilityWarning
 from fedplug.process import build_sum_factory
-from fedplug.process.compatibility import RULES, Stack, check
+from fedplug.process.compatibility import RULES, Configuration, check
 from fedplug.registry.specs import Capabilities
 
 
@@ -35,7 +35,7 @@ class OnlyDoubles(Identity):
 
 def stack(encoder, aggregator=None, *, dtypes=("float32",), keeps_client_state=True, **facts):
     part = fedplug.encoder(encoder) if isinstance(encoder, str) else encoder
-    return Stack(
+    return Configuration(
         encoders=((part, frozenset(dtypes)),),
         aggregator=aggregator or Mean(),
         keeps_client_state=keeps_client_state,
@@ -43,8 +43,8 @@ def stack(encoder, aggregator=None, *, dtypes=("float32",), keeps_client_state=T
     )
 
 
-def conflicts(stack):
-    return {rule.name: conflict for rule in RULES for conflict in rule.conflicts(stack)}
+def conflicts(configuration):
+    return {rule.name: conflict for rule in RULES for conflict in rule.conflicts(configuration)}
 
 
 BROKEN = {
@@ -123,7 +123,7 @@ def test_the_stack_of_a_model_has_every_encoder_with_the_dtypes_it_gets():
         tf.TensorSpec([3], tf.bfloat16),
         tf.TensorSpec([100], tf.int32),
     ]
-    found = dict(Stack.of(ModelEncoder(TopK(0.1), specs), Mean(), keeps_client_state=True).encoders)
+    found = dict(Configuration.of(ModelEncoder(TopK(0.1), specs), Mean(), keeps_client_state=True).encoders)
     assert found == {TopK(0.1): {"float32", "float64"}, Identity(): {"bfloat16"}}
 
 

@@ -14,7 +14,7 @@ from fedplug.process import (
     Transform,
     TransformFactory,
     build_aggregation_factory,
-    build_linear_sum_factory,
+    build_compressed_sum_factory,
     build_sum_factory,
 )
 from fedplug.runtime import use_runtime
@@ -132,7 +132,7 @@ def test_encoded_sums_go_under_the_differential_privacy_of_tff() -> None:
 
 def test_a_linear_encoder_is_decoded_once_after_a_secure_sum_with_other_entries_each_round() -> None:
     secure = tff.aggregators.SecureSumFactory(upper_bound_threshold=1e3, lower_bound_threshold=-1e3)
-    process = build_linear_sum_factory("randomk(0.5)", secure).create(VALUE)
+    process = build_compressed_sum_factory("randomk(0.5)", secure).create(VALUE)
     state, results = process.initialize(), []
     for _ in range(2):
         output = process.next(state, VALUES)
@@ -148,7 +148,7 @@ def test_a_linear_encoder_is_decoded_once_after_a_secure_sum_with_other_entries_
 
 def test_top_k_under_a_secure_sum_is_refused() -> None:
     with pytest.raises(CapabilityError, match=r"secure sum.*use randomk"):
-        build_linear_sum_factory("topk(0.1, error_feedback=False)")
+        build_compressed_sum_factory("topk(0.1, error_feedback=False)")
 
 
 def test_a_weighted_inner_factory_is_refused_with_where_weights_belong() -> None:

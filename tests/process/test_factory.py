@@ -74,7 +74,7 @@ def test_merged_accumulators_are_those_of_all_clients() -> None:
     budget = fedplug.get_encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports what its error is made of
     encoder = model_encoder(budget, value_type, min_size=0)
     parts = build_encoded_aggregation(value_type, encoder, Mean(), "reference")
-    instructions = parts.instruct(parts.init_server())
+    instructions = parts.server_message(parts.init_server())
 
     def accumulated(clients):
         total = parts.zero()

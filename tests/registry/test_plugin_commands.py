@@ -68,7 +68,7 @@ def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
 
 def test_show_tells_what_an_aggregator_promises(capsys):
     assert main(["plugins", "show", "mean"]) == 0
-    assert re.search(r"^mean +- +- +unbiased, linear, ", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^mean +- +- +unbiased, commutes_with_sum, ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_show_tells_the_arguments_of_a_schedule(capsys):

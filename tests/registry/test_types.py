@@ -6,22 +6,22 @@ from typing import assert_type
 
 import fedplug
 from fedplug.aggregators import Aggregator
-from fedplug.encoders import Encoder, WholeModel
+from fedplug.encoders import Encoder, EncoderAssignment
 from fedplug.process.arguments import AnyEncoder
-from fedplug.registry.component import Part
+from fedplug.registry.component import Component
 from fedplug.schedules import Schedule
 
 
 def test_an_encoder_by_name_is_for_a_tensor_or_for_a_whole_model() -> None:
     for made in (fedplug.encoder("topk(0.5)"), fedplug.get_encoder("topk", fraction=0.5)):
-        assert_type(made, Encoder | WholeModel)
+        assert_type(made, Encoder | EncoderAssignment)
         assert isinstance(made, Encoder)
         assert_type(made.wire_id, str)
     for made in (
         fedplug.encoder("budget('topk(0.5)', 900)"),
         fedplug.get_encoder("rules", rules={"*": "sign"}),
     ):
-        assert isinstance(made, WholeModel)
+        assert isinstance(made, EncoderAssignment)
 
 
 def test_either_can_be_handed_to_a_process_as_it_is() -> None:
@@ -37,5 +37,5 @@ def test_other_parts_by_name_are_of_their_kind() -> None:
 def test_a_part_read_from_a_config_has_the_class_of_the_one_that_was_written() -> None:
     for text in ("topk(0.5)", "rules({'*': 'sign'})"):
         part = fedplug.encoder(text)
-        again = assert_type(fedplug.from_config(fedplug.to_config(part)), Part)
+        again = assert_type(fedplug.from_config(fedplug.to_config(part)), Component)
         assert type(again) is type(part)

@@ -11,11 +11,11 @@ import pytest
 
 from fedplug.cli import main
 from fedplug.registry import resolve
-from fedplug.registry.specs import PartSpec
+from fedplug.registry.specs import ComponentSpec
 
 NAMES = {
     "encoder": "acme_x",
-    "whole_model": "acme_m",
+    "assignment": "acme_m",
     "aggregator": "acme_a",
     "schedule": "acme_s",
     "store": "acme_db",
@@ -75,8 +75,8 @@ def test_so_does_one_of_any_other_kind(kind, new_plugins, monkeypatch, capsys):
 
 
 def test_every_kind_of_part_can_be_written():
-    kinds = {kind for kind, (_, spec) in resolve.KINDS.items() if issubclass(spec, PartSpec)}
-    assert set(NAMES) == kinds | {"whole_model"}
+    kinds = {kind for kind, (_, spec) in resolve.KINDS.items() if issubclass(spec, ComponentSpec)}
+    assert set(NAMES) == kinds | {"assignment"}
 
 
 def test_the_tests_of_a_new_plugin_pass(new_plugins):

@@ -256,7 +256,7 @@ def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observ
     assert told[-1]["metrics"] == trainer.last_metrics
     kept = trainer._states.metadata["made_of"]
     assert [(part["kind"], part["name"]) for part in kept] == [("encoder", "topk"), ("aggregator", "mean")]
-    assert kept == process.made_of
+    assert kept == process.provenance
 
 
 def test_a_failed_commit_leaves_the_previous_round_and_can_be_tried_again(

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 
 from fedplug.encoders.base import Encoder
-from fedplug.registry.component import Part
+from fedplug.registry.component import Component
 from fedplug.registry.specs import FLOATS, Capabilities
 
-__all__ = ["WholeModel", "together"]
+__all__ = ["EncoderAssignment", "together"]
 
 
-class WholeModel(Part):
+class EncoderAssignment(Component):
     """Stands wherever an encoder does, and says which encoder each tensor of a model gets."""
 
     @property
@@ -29,7 +29,7 @@ class WholeModel(Part):
     def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
         """The encoder of each tensor.
 
-        Tensors that have the same object are encoded together, see `Encoder.encode_together`.
+        Tensors that have the same object are encoded together, see `Encoder.grouped_encode`.
 
         Args:
             specs: Of the model's tensors, in order; their names are those of `fedplug.process`.
@@ -44,7 +44,7 @@ def together(capabilities: Iterable[Capabilities]) -> Capabilities:
     each = list(capabilities)
     return Capabilities(
         unbiased=all(c.unbiased for c in each),
-        linear=all(c.linear for c in each),
+        commutes_with_sum=all(c.commutes_with_sum for c in each),
         lossless=all(c.lossless for c in each),
         needs_client_state=any(c.needs_client_state for c in each),
         needs_seed=any(c.needs_seed for c in each),

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, TypeGuard
 import tensorflow as tf
 
 from fedplug.encoders.arguments import check_number, check_whole
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.assignment.rules import Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.quantizer import Quantizer
-from fedplug.encoders.reading import as_part, part_config
+from fedplug.encoders.reading import as_component, component_config
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.registry.specs import Capabilities
 
@@ -24,7 +24,7 @@ _ERROR_EXPONENT = 1 / 12
 _TINY = 1e-9
 
 
-class Budget(WholeModel):
+class Budget(EncoderAssignment):
     """Sends as much as a number of bytes or an error allows, whatever the data are like.
 
     The encoder's own fractions, counts and bits are where it begins, and how they stand to each other stays
@@ -58,7 +58,7 @@ class Budget(WholeModel):
 
     def __init__(
         self,
-        encoder: Encoder | WholeModel | str | Mapping[str, Any] | Sequence[Any],
+        encoder: Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any],
         bytes_per_client: int | None = None,
         *,
         nmse: float | None = None,
@@ -72,14 +72,14 @@ class Budget(WholeModel):
             bytes_per_client: That a client sends in a round, on average: all buffers of its update.
             nmse: The normalised mean squared error of what is sent, above 0 and below 1.
             megabits_per_second: Of the link from a client to the server; given that, a process that is built
-                with this budget warns where compressing takes longer than it saves, see `link_report`.
+                with this budget warns where compressing takes longer than it saves, see `break_even`.
 
         Raises:
             CapabilityError: It is one encoder, and that has nothing to adjust.
             ConfigError: Neither or both are given, or something is out of range.
         """
-        inner = Rules(encoder) if _are_rules(encoder) else as_part(encoder)
-        if not isinstance(inner, Encoder | WholeModel) or isinstance(inner, Budget):
+        inner = Rules(encoder) if _are_rules(encoder) else as_component(encoder)
+        if not isinstance(inner, Encoder | EncoderAssignment) or isinstance(inner, Budget):
             raise ConfigError(f"a budget is for an encoder or rules, such as 'topk(0.01)', not for {inner!r}")
         if (bytes_per_client is None) == (nmse is None):
             raise ConfigError(
@@ -95,7 +95,7 @@ class Budget(WholeModel):
             )
         if isinstance(inner, Encoder):
             _require_adjustable([inner.for_budget()])
-        self.encoder: Encoder | WholeModel = inner
+        self.encoder: Encoder | EncoderAssignment = inner
         self.bytes_per_client = bytes_per_client
         self.nmse = nmse
         self.megabits_per_second = megabits_per_second
@@ -113,7 +113,7 @@ class Budget(WholeModel):
             "megabits_per_second": self.megabits_per_second,
         }
         return {
-            "encoder": part_config(self.encoder),
+            "encoder": component_config(self.encoder),
             **{key: value for key, value in given.items() if value is not None},
         }
 
@@ -127,16 +127,16 @@ class Budget(WholeModel):
         _require_adjustable(encoders)
         return encoders
 
-    def require_feasible(self, least_bytes: int) -> None:
+    def require_feasible(self, min_bytes: int) -> None:
         """Refuses a model of which more has to be sent than the budget allows.
 
         Raises:
             ConfigError: It is so; the message says how much.
         """
-        if self.bytes_per_client is not None and self.bytes_per_client <= least_bytes:
+        if self.bytes_per_client is not None and self.bytes_per_client <= min_bytes:
             raise ConfigError(
                 f"a budget of {self.bytes_per_client} bytes leaves nothing to adjust: headers, tensors that "
-                f"are sent as they are, and the fewest bits of the others take {least_bytes} bytes"
+                f"are sent as they are, and the fewest bits of the others take {min_bytes} bytes"
             )
 
     def next_rate(
@@ -162,7 +162,7 @@ class Budget(WholeModel):
 
 
 def _are_rules(encoder: object) -> TypeGuard[Mapping[str, Any] | Sequence[Any]]:
-    """A mapping with a name is what `part_config` writes of a part."""
+    """A mapping with a name is what `component_config` writes of a part."""
     return isinstance(encoder, list | tuple) or (isinstance(encoder, Mapping) and "name" not in encoder)
 
 

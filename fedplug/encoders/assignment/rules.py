@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.assignment.base import WholeModel, together
+from fedplug.encoders.assignment.base import EncoderAssignment, together
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
-from fedplug.encoders.reading import as_tensor_encoder, part_config
+from fedplug.encoders.reading import as_tensor_encoder, component_config
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.registry.specs import FLOATS, Capabilities
 
@@ -70,7 +70,7 @@ class Rule:
 
     def get_config(self) -> dict[str, Any]:
         """The attributes that are not the default, as JSON values."""
-        config: dict[str, Any] = {"encoder": part_config(self.encoder), "match": self.match}
+        config: dict[str, Any] = {"encoder": component_config(self.encoder), "match": self.match}
         if self.min_elements:
             config["min_elements"] = self.min_elements
         if self.max_elements is not None:
@@ -80,7 +80,7 @@ class Rule:
         return config
 
 
-class Rules(WholeModel):
+class Rules(EncoderAssignment):
     """The first rule that applies to a tensor says how it is encoded; without one it goes as it is.
 
     ``{"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.01)"}`` are three rules by name; as a

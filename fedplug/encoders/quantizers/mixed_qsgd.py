@@ -84,13 +84,13 @@ class MixedQSGD(CodedQuantizer):
         adjusted._rate = rate
         return adjusted
 
-    def least_bytes(self, spec: tf.TensorSpec) -> int:
+    def min_bytes(self, spec: tf.TensorSpec) -> int:
         """Of two bits for every element."""
         elements: int = spec.shape.num_elements()
         parts = (self._qsgd.code_bytes(count, LEAST_BITS, spec.dtype) for count in (0, elements))
         return _HEADER_BYTES + sum(map(int, parts))
 
-    def encode_together(
+    def grouped_encode(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
     ) -> list[tuple[Payload, State]]:
         """The bits of them all are shared out."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from fedplug.encoders import bit_packing, serialization
 from fedplug.encoders.arguments import check_seed
-from fedplug.encoders.arithmetic import private_noise, widened
+from fedplug.encoders.arithmetic import dither, widened
 from fedplug.encoders.base import Encoder, Payload
 from fedplug.encoders.checks import require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
@@ -35,7 +35,7 @@ class QSGD(CompiledQuantizer):
     With the block's largest magnitude as ``scale`` and ``y = L x / scale``, the level is ``floor(y)`` or
     ``floor(y) + 1``, the latter with probability ``y - floor(y)``, so that the expectation is ``x`` and the
     error below ``scale / L``. The random numbers follow from seed, round and values (see
-    `fedplug.encoders.arithmetic.private_noise`): equal calls give equal bits.
+    `fedplug.encoders.arithmetic.dither`): equal calls give equal bits.
 
     Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
     Quantization and Encoding", NIPS 2017 (arXiv 1610.02132), section 3, with the buckets and the scaling by
@@ -141,7 +141,7 @@ class QSGD(CompiledQuantizer):
         relative, scales = block_scaling.relative_to_scales(widened(values), self._block_size)
         exact = relative * tf.cast(_highest(self._bits), relative.dtype)
         below = tf.floor(exact)
-        noise = tf.cast(private_noise(values, self.seed, round_num), exact.dtype)
+        noise = tf.cast(dither(values, self.seed, round_num), exact.dtype)
         levels = below + tf.cast(noise < exact - below, exact.dtype)
         return {"levels": tf.cast(levels, tf.int8), "scales": tf.cast(scales, values.dtype)}
 

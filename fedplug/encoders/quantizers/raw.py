@@ -25,7 +25,11 @@ class Raw(Quantizer):
     def capabilities(self) -> Capabilities:
         """Nothing is lost."""
         return Capabilities(
-            unbiased=True, linear=True, lossless=True, secure_aggregation_safe=True, bounded_sensitivity=True
+            unbiased=True,
+            commutes_with_sum=True,
+            lossless=True,
+            secure_aggregation_safe=True,
+            bounded_sensitivity=True,
         )
 
     def get_config(self) -> dict[str, Any]:

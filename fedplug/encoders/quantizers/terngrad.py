@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from fedplug.encoders import serialization
 from fedplug.encoders.arguments import check_seed
-from fedplug.encoders.arithmetic import private_noise, widened
+from fedplug.encoders.arithmetic import dither, widened
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
 from fedplug.encoders.quantizer import PackedSymbols
@@ -26,7 +26,7 @@ _WHAT = "the bytes of a terngrad payload"
 class TernGrad(CompiledQuantizer):
     """``sign(x)`` with probability ``|x| / scale``, else zero; ``scale`` is the tensor's largest magnitude.
 
-    The random numbers follow from seed, round and values (see `fedplug.encoders.arithmetic.private_noise`):
+    The random numbers follow from seed, round and values (see `fedplug.encoders.arithmetic.dither`):
     equal calls give equal bits. Gradient clipping, which the paper adds and which is biased, is left out.
 
     Source: Wen, Xu, Yan, Wu, Wang, Chen, Li, "TernGrad: Ternary Gradients to Reduce Communication in
@@ -77,7 +77,7 @@ class TernGrad(CompiledQuantizer):
         """``{"signs": int8[n] in [-1, 1], "scale": dtype scalar}``."""
         wide = widened(values)
         scale = tf.reduce_max(tf.concat([tf.abs(wide), tf.zeros([1], wide.dtype)], axis=0))
-        noise = tf.cast(private_noise(values, self.seed, round_num), wide.dtype)
+        noise = tf.cast(dither(values, self.seed, round_num), wide.dtype)
         chosen = noise < tf.math.divide_no_nan(tf.abs(wide), scale)
         signs = tf.where(chosen, tf.sign(wide), tf.zeros_like(wide))
         return {"signs": tf.cast(signs, tf.int8), "scale": tf.cast(scale, values.dtype)}

@@ -13,7 +13,7 @@ from fedplug.encoders.base import State
 from fedplug.encoders.sparse_form import scatter_add
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.encoders.sparsifiers.randomk import draw
-from fedplug.encoders.sparsifiers.sparsity import KeptEntries
+from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 
@@ -65,7 +65,7 @@ class ApproxTopK(CountingSparsifier):
         Raises:
             ConfigError: One of them is out of range.
         """
-        self._kept = KeptEntries("approx_topk", fraction, None)
+        self._kept = Sparsity("approx_topk", fraction, None)
         check_share("approx_topk sample", sample)
         check_seed("approx_topk", seed)
         check_error_feedback("approx_topk", error_feedback)

@@ -11,7 +11,7 @@ from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.base import State
 from fedplug.encoders.sparse_form import scatter_add
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
-from fedplug.encoders.sparsifiers.sparsity import KeptEntries
+from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Exponential, Schedule
@@ -53,13 +53,13 @@ class DGC(CountingSparsifier):
         Raises:
             ConfigError: One of them is out of range.
         """
-        plain = KeptEntries("dgc", fraction, None)
+        plain = Sparsity("dgc", fraction, None)
         check_number("dgc momentum", momentum, lambda part: 0 <= part < 1, "of at least 0 and below 1")
         check_whole("dgc warmup_rounds", warmup_rounds, 0)
         if warmup_rounds and not isinstance(plain.fraction, int | float):
             raise ConfigError("dgc has both warmup_rounds and a schedule; put the warm-up into the schedule")
         self._plain = plain
-        self._kept = KeptEntries("dgc", _warmup(plain.fraction, warmup_rounds), None)
+        self._kept = Sparsity("dgc", _warmup(plain.fraction, warmup_rounds), None)
         self._momentum = momentum
         self._warmup_rounds = warmup_rounds
 
@@ -95,7 +95,7 @@ class DGC(CountingSparsifier):
         next_state = {"momentum": tf.reshape(flat, x.shape), "unsent": chosen.residual}
         return Selection(chosen.values, chosen.indices, next_state)
 
-    def give_back(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
+    def update_residual(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
         """What a later stage loses is unsent; it does not gather momentum."""
         return {**state, "unsent": scatter_add(state["unsent"], lost, indices)}
 

@@ -17,7 +17,7 @@ from fedplug.encoders.base import State
 from fedplug.encoders.checks import of_length, require
 from fedplug.encoders.index_coder import IndexCoder
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
-from fedplug.encoders.sparsifiers.sparsity import KeptEntries
+from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 
@@ -69,7 +69,7 @@ class RandomK(CountingSparsifier):
         Raises:
             ConfigError: Neither or both are given, or something is out of range.
         """
-        self._kept = KeptEntries("randomk", fraction, count)
+        self._kept = Sparsity("randomk", fraction, count)
         check_seed("randomk", seed)
         check_error_feedback("randomk", error_feedback)
         self._seed = seed
@@ -80,7 +80,7 @@ class RandomK(CountingSparsifier):
         """Unbiased without error feedback; state with it. All clients send the same entries of a round."""
         return Capabilities(
             unbiased=not self.error_feedback,
-            linear=True,
+            commutes_with_sum=True,
             needs_client_state=self.error_feedback,
             needs_seed=True,
             secure_aggregation_safe=True,

@@ -14,11 +14,11 @@ from fedplug.encoders.arguments import check_share, check_whole
 from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
-__all__ = ["KeptEntries"]
+__all__ = ["Sparsity"]
 
 
 @dataclass(frozen=True)
-class KeptEntries:
+class Sparsity:
     """A fraction of the elements, which may change with the round, or a count.
 
     Attributes:
@@ -65,7 +65,7 @@ class KeptEntries:
         fraction = self.fraction
         return {"fraction": schedule_config(fraction) if isinstance(fraction, Schedule) else fraction}
 
-    def at_rate(self, rate: tf.Tensor) -> KeptEntries:
+    def at_rate(self, rate: tf.Tensor) -> Sparsity:
         """As many times ``rate``."""
         return dataclasses.replace(self, rate=rate)
 

@@ -16,7 +16,7 @@ from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.base import Payload, State
 from fedplug.encoders.checks import require
 from fedplug.encoders.sparsifier import CountingSparsifier, Selection
-from fedplug.encoders.sparsifiers.sparsity import KeptEntries
+from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
@@ -72,7 +72,7 @@ class TopK(CountingSparsifier):
         Raises:
             ConfigError: Neither or both are given, or something is out of range.
         """
-        self._kept = KeptEntries("topk", fraction, count)
+        self._kept = Sparsity("topk", fraction, count)
         check_error_feedback("topk", error_feedback)
         if scope not in _SCOPES:
             raise ConfigError(f"topk scope is {scope!r}; it must be one of {', '.join(_SCOPES)}")
@@ -101,12 +101,12 @@ class TopK(CountingSparsifier):
         chosen = ops.topk_residual(x, self.residual_of(x, state), k)
         return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))
 
-    def select_together(
+    def grouped_select(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
     ) -> list[Selection]:
         """From each tensor by itself, or with ``scope="model"`` from all of them."""
         if self._scope == "tensor":
-            return super().select_together(xs, states, round_num)
+            return super().grouped_select(xs, states, round_num)
         dtypes = sorted({x.dtype.name for x in xs})
         if len(dtypes) > 1:
             raise ConfigError(
@@ -115,7 +115,7 @@ class TopK(CountingSparsifier):
             )
         k = self._kept.of_size(sum(x.shape.num_elements() for x in xs), round_num)
         residuals = [self.residual_of(x, state) for x, state in zip(xs, states, strict=True)]
-        chosen = ops.topk_residual_of_all(xs, residuals, k)
+        chosen = ops.grouped_topk_residual(xs, residuals, k)
         begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]
         return [
             Selection(

@@ -21,7 +21,7 @@ from fedplug.process import compatibility, structures
 from fedplug.process.aggregation.transform import Transform, TransformFactory
 from fedplug.process.arguments import as_encoder
 
-__all__ = ["build_linear_sum_factory"]
+__all__ = ["build_compressed_sum_factory"]
 
 
 class _Encoded(Transform):
@@ -73,7 +73,7 @@ class _LinearSumFactory(tff.aggregators.UnweightedAggregationFactory):
         return TransformFactory(_Encoded(self._encoder, value_type), self._inner).create(value_type)
 
 
-def build_linear_sum_factory(encoder: Encoder | str, inner: Any = None) -> Any:
+def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> Any:
     """A `tff.aggregators.UnweightedAggregationFactory` that sums payloads by another one, then decodes once.
 
     Args:
@@ -92,7 +92,7 @@ def build_linear_sum_factory(encoder: Encoder | str, inner: Any = None) -> Any:
             f"{chosen!r} is for a whole model; a sum of payloads takes one encoder for all tensors"
         )
     compatibility.check(
-        compatibility.Stack(
+        compatibility.Configuration(
             encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, secure_sum=True
         ),
         warn=False,

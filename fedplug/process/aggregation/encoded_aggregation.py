@@ -16,9 +16,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator, Update
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.break_even import link_report
+from fedplug.encoders.break_even import break_even
 from fedplug.encoders.model import ModelEncoder
 from fedplug.errors import CapabilityWarning, ConfigError
 from fedplug.process import structures, tracing
@@ -47,7 +47,7 @@ class EncodedAggregation(NamedTuple):
             and the server's instructions. An update with a non-finite value, or whose weight is not positive,
             is not sent: its buffers are empty and the client's state is returned unchanged.
         init_server: ``( -> S)``
-        instruct: ``(S -> I)``, what the clients of a round are told, ``<round_num=int32,control=K>``.
+        server_message: ``(S -> I)``, what the clients of a round are told, ``<round_num=int32,control=K>``.
         zero: ``( -> A)``
         accumulate: ``(<A,message> -> A)``
         merge: ``(<A,A> -> A)``
@@ -57,13 +57,13 @@ class EncodedAggregation(NamedTuple):
     init_client: Any
     encode: Any
     init_server: Any
-    instruct: Any
+    server_message: Any
     zero: Any
     accumulate: Any
     merge: Any
     finish: Any
 
-    def total(self, messages: Any) -> Any:
+    def aggregate(self, messages: Any) -> Any:
         """``{message}@CLIENTS -> A@SERVER``; to be called in a `tff.federated_computation`."""
 
         @tff.tensorflow.computation(self.zero.type_signature.result)
@@ -74,7 +74,7 @@ class EncodedAggregation(NamedTuple):
 
 
 def model_encoder(
-    encoder: Encoder | WholeModel, value_type: Any, min_size: int, names: Sequence[str] | None = None
+    encoder: Encoder | EncoderAssignment, value_type: Any, min_size: int, names: Sequence[str] | None = None
 ) -> ModelEncoder:
     """An encoder for values of a TFF type.
 
@@ -150,7 +150,7 @@ def build_encoded_aggregation(
             "inner": aggregator.init_state(specs),
         }
 
-    def instruct(state: Any) -> Any:
+    def instructions(state: Any) -> Any:
         return {"round_num": state["round_num"], "control": state["control"]}
 
     def zero() -> Any:
@@ -209,13 +209,13 @@ def build_encoded_aggregation(
     client_init = trace(init_client)
     server_init = trace(init_server)
     server_state_type = server_init.type_signature.result
-    server_instruct = trace(instruct, server_state_type)
+    server_message = trace(instructions, server_state_type)
     client_encode = trace(
         encode,
         value_type,
         tff.TensorType(np.float32),
         client_init.type_signature.result,
-        server_instruct.type_signature.result,
+        server_message.type_signature.result,
     )
     server_zero = trace(zero)
     accumulator_type = server_zero.type_signature.result
@@ -231,7 +231,7 @@ def build_encoded_aggregation(
         init_client=client_init,
         encode=client_encode,
         init_server=server_init,
-        instruct=server_instruct,
+        server_message=server_message,
         zero=server_zero,
         accumulate=trace(accumulate, accumulator_type, message_type),
         merge=trace(merge, accumulator_type, accumulator_type),
@@ -241,7 +241,7 @@ def build_encoded_aggregation(
 
 def _warn_if_it_does_not_pay(encoder: ModelEncoder, lowering: str) -> None:
     if encoder.megabits_per_second is not None:
-        report = link_report(encoder, encoder.megabits_per_second, lowering=lowering)
+        report = break_even(encoder, encoder.megabits_per_second, lowering=lowering)
         if not report.pays:
             warnings.warn(str(report), CapabilityWarning, stacklevel=4)
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
-from fedplug.encoders.assignment.base import WholeModel
+from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.process import compatibility
@@ -30,7 +30,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
 
     def __init__(
         self,
-        encoder: Encoder | WholeModel,
+        encoder: Encoder | EncoderAssignment,
         aggregator: Aggregator,
         *,
         lowering: str,
@@ -57,10 +57,12 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
                 f"the weight must be a float32 scalar, as TFF's client weights are; got {weight_type}"
             )
         encoder = model_encoder(self._encoder, value_type, self._min_size, self._names)
-        compatibility.check(compatibility.Stack.of(encoder, self._aggregator, keeps_client_state=False))
+        compatibility.check(
+            compatibility.Configuration.of(encoder, self._aggregator, keeps_client_state=False)
+        )
         parts = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
 
-        @tff.tensorflow.computation(value_type, np.float32, parts.instruct.type_signature.result)
+        @tff.tensorflow.computation(value_type, np.float32, parts.server_message.type_signature.result)
         def encode(value: Any, weight: Any, instructions: Any) -> Any:
             return parts.encode(value, weight, parts.init_client(), instructions)["message"]
 
@@ -74,9 +76,9 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
             tff.FederatedType(weight_type, tff.CLIENTS),
         )
         def next_fn(state: Any, value: Any, weight: Any) -> Any:
-            instructions = tff.federated_broadcast(tff.federated_map(parts.instruct, state))
+            instructions = tff.federated_broadcast(tff.federated_map(parts.server_message, state))
             messages = tff.federated_map(encode, (value, weight, instructions))
-            total = parts.total(messages)
+            total = parts.aggregate(messages)
             output = tff.federated_map(parts.finish, (total, state))
             return tff.templates.MeasuredProcessOutput(output.state, output.value, output.measurements)
 
@@ -111,7 +113,7 @@ def build_aggregation_factory(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
     chosen, chosen_aggregator = as_encoder(encoder), as_aggregator(aggregator)
-    stack = compatibility.Stack(
+    stack = compatibility.Configuration(
         encoders=((chosen, frozenset()),), aggregator=chosen_aggregator, keeps_client_state=False
     )
     compatibility.check(stack, warn=False)  # the factory itself warns, when it knows the tensors

@@ -70,7 +70,7 @@ def build_sum_factory(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
     chosen = as_encoder(encoder)
-    stack = compatibility.Stack(
+    stack = compatibility.Configuration(
         encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, private=private
     )
     compatibility.check(stack, warn=False)

@@ -81,7 +81,7 @@ def constrain_weights(
         signature=process.signature,
         dense_bytes=process.dense_bytes,
         lowering=process.lowering,
-        made_of=process.made_of,
+        provenance=process.provenance,
     )
 
 

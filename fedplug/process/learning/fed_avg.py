@@ -107,7 +107,7 @@ def build_weighted_fed_avg(
     update_type = learning.update_type
     names = variable_names(model_fn)
     model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
-    compatibility.check(compatibility.Stack.of(model, chosen_aggregator, keeps_client_state=True))
+    compatibility.check(compatibility.Configuration.of(model, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
     downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
     initialize = build_initialize(
@@ -160,7 +160,7 @@ def _build_next(
     has_data = build_has_data(learning.data_type)
 
     @tff.tensorflow.computation(
-        learning.client_result_type, np.bool_, encoder_state_type, parts.instruct.type_signature.result
+        learning.client_result_type, np.bool_, encoder_state_type, parts.server_message.type_signature.result
     )
     def encode(result: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
         weight = weight_to_encode(result.update_weight, with_data)
@@ -175,7 +175,7 @@ def _build_next(
         distributed = downlink.send(state, client_states)
         encoder_states = client_states["encoder"] if downlink.encoder else client_states
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
-        instructions = tff.federated_map(parts.instruct, state.aggregator)
+        instructions = tff.federated_map(parts.server_message, state.aggregator)
         encoded = tff.federated_map(
             encode,
             (
@@ -185,7 +185,7 @@ def _build_next(
                 tff.federated_broadcast(instructions),
             ),
         )
-        total = parts.total(encoded.message)
+        total = parts.aggregate(encoded.message)
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = learning.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_client_states = encoded.state

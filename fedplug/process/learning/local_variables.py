@@ -101,7 +101,7 @@ def build_local_variables_fed_avg(
     model = ModelWithLocals(model_fn, loss_fn)
     trainable_type = model.global_type.trainable
     encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names.trainable)
-    compatibility.check(compatibility.Stack.of(encoding, chosen_aggregator, keeps_client_state=True))
+    compatibility.check(compatibility.Configuration.of(encoding, chosen_aggregator, keeps_client_state=True))
     parts = build_encoded_aggregation(trainable_type, encoding, chosen_aggregator, chosen_lowering)
     train = build_train(
         model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples
@@ -159,7 +159,7 @@ def _build_next(
     client_state_type: Any,
 ) -> Any:
     @tff.tensorflow.computation(
-        model.global_type, model.data_type, client_state_type, parts.instruct.type_signature.result
+        model.global_type, model.data_type, client_state_type, parts.server_message.type_signature.result
     )
     def work(weights: Any, dataset: Any, client_state: Any, instructions: Any) -> Any:
         trained = train(weights, client_state["local"], dataset)
@@ -189,7 +189,7 @@ def _build_next(
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
         distributed = downlink.send(state, client_states)
-        instructions = tff.federated_map(parts.instruct, state.aggregator)
+        instructions = tff.federated_map(parts.server_message, state.aggregator)
         done = tff.federated_map(
             work,
             (
@@ -199,7 +199,7 @@ def _build_next(
                 tff.federated_broadcast(instructions),
             ),
         )
-        total = parts.total(done.message)
+        total = parts.aggregate(done.message)
         aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         loss, num_examples = tff.federated_sum(done.loss), tff.federated_sum(done.num_examples)

@@ -28,7 +28,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         signature: What a store compares before it lends its states to this process; JSON values only.
         dense_bytes: Of one model update as it is, without any encoding or header.
         lowering: ``"fused"`` or ``"reference"``.
-        made_of: The parts with the distribution and version each came from, see
+        provenance: The parts with the distribution and version each came from, see
             `fedplug.registry.provenance`.
     """
 
@@ -43,7 +43,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         signature: dict[str, Any],
         dense_bytes: int,
         lowering: str,
-        made_of: list[dict[str, str]],
+        provenance: list[dict[str, str]],
     ) -> None:
         super().__init__(initialize, next_fn, next_is_multi_arg=True)
         self.initialize_client = initialize_client
@@ -52,7 +52,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         self.signature = signature
         self.dense_bytes = dense_bytes
         self.lowering = lowering
-        self.made_of = made_of
+        self.provenance = provenance
 
 
 def assemble_process(
@@ -91,7 +91,7 @@ def assemble_process(
         return with_model_weights(state, weights)
 
     encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
-    made_of = [
+    records = [
         *(
             record
             for each in encoders
@@ -107,7 +107,7 @@ def assemble_process(
         "update": str(update_type),
         "server_state": str(state_type),
         "client_state": str(initialize_client.type_signature.result),
-        "distributions": provenance.distributions(made_of),
+        "distributions": provenance.distributions(records),
     }
     process = StatefulClientsProcess(
         initialize,
@@ -118,7 +118,7 @@ def assemble_process(
         signature=signature,
         dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
         lowering=lowering,
-        made_of=made_of,
+        provenance=records,
     )
     resolve.notify("fedplug_process_built", process=process)
     return process

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 from fedplug.errors import ComputationError
 from fedplug.runtime.graphs.tensorflow_graphs import naming_missing_ops
 from fedplug.runtime.inprocess.clients import ClientPool
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import computation_name, plan
 from fedplug.runtime.inprocess.values import ingest, materialize
 from fedplug.runtime.tff_internals import Executor, ExecutorValue, computation_pb2
@@ -42,7 +42,7 @@ class Program:
 
     type_signature: tff.FunctionType
     name: str
-    make: Callable[[dict[str, Any], Round], Any]
+    make: Callable[[dict[str, Any], Invocation], Any]
 
 
 def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
@@ -149,14 +149,14 @@ class _InProcessExecutor(Executor):
     async def create_call(self, comp: ExecutorValue, arg: ExecutorValue | None = None) -> _Value:
         program = comp.reference
         argument = None if arg is None else arg.reference
-        round_ = Round(program.name, self._num_clients, self._pool)
+        invocation = Invocation(program.name, self._num_clients, self._pool)
         work = asyncio.get_running_loop().run_in_executor(
-            self._rounds, functools.partial(_run, program, argument, round_)
+            self._rounds, functools.partial(_run, program, argument, invocation)
         )
         try:
             value = await asyncio.shield(work)
         except asyncio.CancelledError:
-            round_.cancellation.cancel()
+            invocation.cancellation.cancel()
             await asyncio.wait([work])
             raise
         return self._embed(value, program.type_signature.result)
@@ -173,13 +173,13 @@ class _InProcessExecutor(Executor):
         return _Value(value, type_signature, lambda v, kind: self._hand_out(v, kind, self._num_clients))
 
 
-def _run(program: Program, argument: Any, round_: Round) -> Any:
+def _run(program: Program, argument: Any, invocation: Invocation) -> Any:
     """Runs one call in the current thread."""
     try:
-        function = program.make({}, round_)
+        function = program.make({}, invocation)
         if program.type_signature.parameter is not None:
-            return function(_as_called(argument), round_)
-        return function(None, round_) if callable(function) else function
+            return function(_as_called(argument), invocation)
+        return function(None, invocation) if callable(function) else function
     except tf.errors.OpError as error:
         raise ComputationError(
             f"{program.name} failed: {type(error).__name__}: {error.message}", client=None
@@ -189,7 +189,7 @@ def _run(program: Program, argument: Any, round_: Round) -> Any:
 def _as_called(argument: Any) -> Any:
     """Lets a program that is an argument be called like every other function."""
     if isinstance(argument, Program):
-        return lambda value, round_: argument.make({}, round_)(value, round_)
+        return lambda value, invocation: argument.make({}, invocation)(value, invocation)
     if type(argument) is tuple:
         return tuple(_as_called(part) for part in argument)
     return argument

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.values import (
     add,
     dataset_from_variant,
@@ -26,48 +26,50 @@ from fedplug.runtime.inprocess.values import (
 
 __all__ = ["INTRINSICS", "Intrinsic"]
 
-Intrinsic = Callable[[Any, tff.FunctionType, Round], Any]
+Intrinsic = Callable[[Any, tff.FunctionType, Invocation], Any]
 
 
-def federated_map(argument: Any, signature: tff.FunctionType, round_: Round) -> Any:
+def federated_map(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`<(T -> U), {T}@CLIENTS> -> {U}@CLIENTS`, and the same of what the server or all clients have."""
     function, value = argument
-    return function(value, round_)
+    return function(value, invocation)
 
 
-def federated_eval(argument: Any, signature: tff.FunctionType, round_: Round) -> Any:
+def federated_eval(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`(-> T) -> {T}@CLIENTS`, `(-> T) -> T@SERVER`: by every client for itself, as it may draw numbers."""
-    return argument(None, round_)
+    return argument(None, invocation)
 
 
-def federated_value(argument: Any, signature: tff.FunctionType, round_: Round) -> Any:
+def federated_value(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`T -> T@CLIENTS`, `T -> T@SERVER`, `T@SERVER -> T@CLIENTS`, structs of values: by reference."""
     return argument
 
 
-def federated_select(argument: Any, signature: tff.FunctionType, round_: Round) -> Any:
+def federated_select(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`<{int32[n]}@CLIENTS, int32@SERVER, T@SERVER, (<T,int32> -> U)> -> {U*}@CLIENTS`."""
     keys, _, state, select = argument
-    slices = [select((state, key), round_) for key in tf.unstack(keys)]
+    slices = [select((state, key), invocation) for key in tf.unstack(keys)]
     return dataset_of_elements(slices, signature.result.member.element)
 
 
-def sequence_map(argument: Any, signature: tff.FunctionType, round_: Round) -> Any:
+def sequence_map(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`<(T -> U), T*> -> U*`."""
     function, sequence = argument
-    mapped = [function(element, round_) for element in _elements(sequence, signature.parameter[1].element)]
+    mapped = [
+        function(element, invocation) for element in _elements(sequence, signature.parameter[1].element)
+    ]
     return dataset_of_elements(mapped, signature.result.element)
 
 
-def sequence_reduce(argument: Any, signature: tff.FunctionType, round_: Round) -> Any:
+def sequence_reduce(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`<T*, U, (<U,T> -> U)> -> U`."""
     sequence, accumulator, operator = argument
     for element in _elements(sequence, signature.parameter[0].element):
-        accumulator = operator((accumulator, element), round_)
+        accumulator = operator((accumulator, element), invocation)
     return accumulator
 
 
-def sequence_sum(argument: Any, signature: tff.FunctionType, round_: Round) -> Any:
+def sequence_sum(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`T* -> T`."""
     total = None
     for element in _elements(argument, signature.parameter.element):

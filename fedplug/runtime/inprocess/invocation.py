@@ -15,10 +15,10 @@ from fedplug.errors import ComputationError
 from fedplug.runtime.graphs.tensorflow_graphs import Cancellation
 from fedplug.runtime.inprocess.clients import ClientPool
 
-__all__ = ["Round"]
+__all__ = ["Invocation"]
 
 
-class Round:
+class Invocation:
     """The state of one call.
 
     Attributes:
@@ -35,7 +35,7 @@ class Round:
         self.client: int | None = None
         self._pool = pool
 
-    def of(self, client: int) -> Round:
+    def of(self, client: int) -> Invocation:
         """Returns the part of one client."""
         part = copy.copy(self)
         part.client = client

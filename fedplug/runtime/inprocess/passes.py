@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.reductions import Reduction
 from fedplug.runtime.inprocess.values import Clients, holds_clients, of_client
 
@@ -27,7 +27,7 @@ class Step:
 
     names: tuple[str, ...]
     uses: frozenset[str]
-    run: Callable[[Names, Round], Sequence[Any]]
+    run: Callable[[Names, Invocation], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class ReductionStep:
 
     names: tuple[str]
     uses: frozenset[str]
-    make: Callable[[Names, Round], Reduction]
-    value: Callable[[Names, Round], Any]
+    make: Callable[[Names, Invocation], Reduction]
+    value: Callable[[Names, Invocation], Any]
     intrinsic: str
 
 
@@ -65,10 +65,10 @@ class Steps:
             self._used_up.insert(0, [name for name in {*step.uses, *step.names} if name not in needed])
             needed |= step.uses
 
-    def run(self, names: Names, round_: Round) -> None:
+    def run(self, names: Names, invocation: Invocation) -> None:
         """Adds the values to `names`, and removes from it those that are used up."""
         for step, used_up in zip(self._steps, self._used_up, strict=True):
-            names.update(zip(step.names, step.run(names, round_), strict=True))
+            names.update(zip(step.names, step.run(names, invocation), strict=True))
             for name in used_up:
                 names.pop(name, None)
 
@@ -120,15 +120,15 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
     of_one = Steps(clients, {*kept, *(name for step in reductions for name in step.uses)})
     uses = frozenset[str]().union(*(step.uses for step in steps))
 
-    def run(names: Names, round_: Round) -> Sequence[Any]:
+    def run(names: Names, invocation: Invocation) -> Sequence[Any]:
         theirs = {name: names[name] for name in uses & names.keys() if holds_clients(names[name])}
         common = {name: names[name] for name in uses & names.keys() - theirs.keys()}
-        made = [step.make(names, round_) for step in reductions]
+        made = [step.make(names, invocation) for step in reductions]
         totals = [reduction.zero for reduction in made]
         columns = [Clients() for _ in kept]
 
         def work(client: int) -> tuple[list[Any], list[Any]]:
-            mine = round_.of(client)
+            mine = invocation.of(client)
             values = common | {name: of_client(value, client) for name, value in theirs.items()}
             of_one.run(values, mine)
             return [step.value(values, mine) for step in reductions], [values[name] for name in kept]
@@ -139,11 +139,11 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
                 try:
                     totals[position] = reduction.add(totals[position], contributed[position])
                 except Exception as error:
-                    raise round_.of(client).failure(step.intrinsic, error) from error
+                    raise invocation.of(client).failure(step.intrinsic, error) from error
             for column, value in zip(columns, keep, strict=True):
                 column.append(value)
 
-        round_.each(round_.num_clients, work, take)
+        invocation.each(invocation.num_clients, work, take)
         return [*columns, *(r.report(total) for r, total in zip(made, totals, strict=True))]
 
     names = (*kept, *(name for step in reductions for name in step.names))

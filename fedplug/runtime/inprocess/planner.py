@@ -1,6 +1,6 @@
 """Turns a compiled computation into a plan: nested Python closures that are built once and run every round.
 
-A plan knows nothing of one particular call; what it needs of it comes in the `Round`. Must not know how
+A plan knows nothing of one particular call; what it needs of it comes in the `Invocation`. Must not know how
 values are given by callers, nor what an intrinsic does.
 """
 
@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 from fedplug.errors import LoweringError
 from fedplug.runtime.graphs.tensorflow_graphs import Shape, load
 from fedplug.runtime.inprocess.intrinsics import INTRINSICS
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.normal_form import parts_of, with_named_arguments
 from fedplug.runtime.inprocess.passes import ClientStep, Names, ReductionStep, Step, in_passes
 from fedplug.runtime.inprocess.reductions import REDUCTIONS
@@ -25,14 +25,14 @@ from fedplug.runtime.inprocess.values import flatten, unflatten
 
 __all__ = ["Plan", "computation_name", "plan"]
 
-Function = Callable[[Any, Round], Any]
+Function = Callable[[Any, Invocation], Any]
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a building block does: `run(names, round)` returns its value; `uses` are the names it looks up."""
 
-    run: Callable[[Names, Round], Any]
+    run: Callable[[Names, Invocation], Any]
     uses: frozenset[str] = frozenset()
 
 
@@ -76,16 +76,16 @@ def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
     function = load(proto, list(_shapes(result)))
     if isinstance(result, tff.StructType):
 
-        def call(argument: Any, round_: Round) -> Any:
+        def call(argument: Any, invocation: Invocation) -> Any:
             leaves = [] if argument is None else flatten(argument)
-            return unflatten(result, iter(function(leaves, round_.cancellation)))
+            return unflatten(result, iter(function(leaves, invocation.cancellation)))
 
     else:
 
-        def call(argument: Any, round_: Round) -> Any:
-            return function([] if argument is None else flatten(argument), round_.cancellation)[0]
+        def call(argument: Any, invocation: Invocation) -> Any:
+            return function([] if argument is None else flatten(argument), invocation.cancellation)[0]
 
-    return Plan(lambda names, round_: call)
+    return Plan(lambda names, invocation: call)
 
 
 def _shapes(type_spec: tff.Type) -> Iterator[Shape]:
@@ -106,10 +106,10 @@ def _intrinsic(block: tff.framework.Intrinsic) -> Plan:
         return _as_block(block)
     intrinsic, signature = INTRINSICS[block.uri], block.type_signature
 
-    def call(argument: Any, round_: Round) -> Any:
-        return intrinsic(argument, signature, round_)
+    def call(argument: Any, invocation: Invocation) -> Any:
+        return intrinsic(argument, signature, invocation)
 
-    return Plan(lambda names, round_: call)
+    return Plan(lambda names, invocation: call)
 
 
 def _belongs_to_clients(intrinsic: tff.framework.Intrinsic) -> bool:
@@ -132,12 +132,12 @@ def _lambda(block: tff.framework.Lambda) -> Plan:
     body, parameter = plan(block.result), block.parameter_name
     uses = body.uses - {parameter}
 
-    def make(names: Names, round_: Round) -> Function:
+    def make(names: Names, invocation: Invocation) -> Function:
         # Only what the body looks up: a closure must not keep the rest of a round's values alive.
         kept = {name: names[name] for name in uses}
 
-        def call(argument: Any, round_: Round) -> Any:
-            return body.run({**kept, parameter: argument} if parameter else kept, round_)
+        def call(argument: Any, invocation: Invocation) -> Any:
+            return body.run({**kept, parameter: argument} if parameter else kept, invocation)
 
         return call
 
@@ -160,10 +160,10 @@ def _block(block: tff.framework.Block) -> Plan:
     ordered = in_passes(steps, result.uses)
     uses = looked_up.union(result.uses).difference(*(step.names for step in steps))
 
-    def run(names: Names, round_: Round) -> Any:
+    def run(names: Names, invocation: Invocation) -> Any:
         scope = {name: names[name] for name in uses}
-        ordered.run(scope, round_)
-        return result.run(scope, round_)
+        ordered.run(scope, invocation)
+        return result.run(scope, invocation)
 
     return Plan(run, frozenset(uses))
 
@@ -173,16 +173,16 @@ def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | Re
     function = value.function if isinstance(value, tff.framework.Call) else None
     if not isinstance(function, tff.framework.Intrinsic) or not _belongs_to_clients(function):
         whole = plan(value)
-        return Step((name,), whole.uses, lambda names, round_: [whole.run(names, round_)])
+        return Step((name,), whole.uses, lambda names, invocation: [whole.run(names, invocation)])
     if function.uri in REDUCTIONS:
         return _reduction(name, function, value.argument)
     argument, intrinsic, signature = plan(value.argument), INTRINSICS[function.uri], function.type_signature
 
-    def of_client(names: Names, round_: Round) -> Sequence[Any]:
+    def of_client(names: Names, invocation: Invocation) -> Sequence[Any]:
         try:
-            return [intrinsic(argument.run(names, round_), signature, round_)]
+            return [intrinsic(argument.run(names, invocation), signature, invocation)]
         except Exception as error:
-            raise round_.failure(function.uri, error) from error
+            raise invocation.failure(function.uri, error) from error
 
     return ClientStep((name,), argument.uses, of_client)
 
@@ -199,7 +199,9 @@ def _reduction(
     return ReductionStep(
         names=(name,),
         uses=value.uses.union(*(other.uses for other in others)),
-        make=lambda names, round_: make([other.run(names, round_) for other in others], signature, round_),
+        make=lambda names, invocation: make(
+            [other.run(names, invocation) for other in others], signature, invocation
+        ),
         value=value.run,
         intrinsic=intrinsic.uri,
     )
@@ -208,10 +210,14 @@ def _reduction(
 def _call(block: tff.framework.Call) -> Plan:
     function = plan(block.function)
     if block.argument is None:
-        return Plan(lambda names, round_: function.run(names, round_)(None, round_), function.uses)
+        return Plan(
+            lambda names, invocation: function.run(names, invocation)(None, invocation), function.uses
+        )
     argument = plan(block.argument)
     return Plan(
-        lambda names, round_: function.run(names, round_)(argument.run(names, round_), round_),
+        lambda names, invocation: function.run(names, invocation)(
+            argument.run(names, invocation), invocation
+        ),
         function.uses | argument.uses,
     )
 
@@ -219,26 +225,26 @@ def _call(block: tff.framework.Call) -> Plan:
 def _struct(block: tff.framework.Struct) -> Plan:
     parts = [plan(part) for _, part in tff.structure.iter_elements(block)]
     uses = frozenset[str]().union(*(part.uses for part in parts))
-    return Plan(lambda names, round_: tuple(part.run(names, round_) for part in parts), uses)
+    return Plan(lambda names, invocation: tuple(part.run(names, invocation) for part in parts), uses)
 
 
 def _selection(block: tff.framework.Selection) -> Plan:
     source, index = plan(block.source), block.as_index()
-    return Plan(lambda names, round_: source.run(names, round_)[index], source.uses)
+    return Plan(lambda names, invocation: source.run(names, invocation)[index], source.uses)
 
 
 def _reference(block: tff.framework.Reference) -> Plan:
     name = block.name
-    return Plan(lambda names, round_: names[name], frozenset([name]))
+    return Plan(lambda names, invocation: names[name], frozenset([name]))
 
 
 def _literal(block: tff.framework.Literal) -> Plan:
     value = tf.constant(block.value, block.type_signature.dtype)
-    return Plan(lambda names, round_: value)
+    return Plan(lambda names, invocation: value)
 
 
 def _placement(block: tff.framework.Placement) -> Plan:
-    return Plan(lambda names, round_: block.uri)
+    return Plan(lambda names, invocation: block.uri)
 
 
 def _data(block: tff.framework.Data) -> Plan:

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.values import add, flatten, unflatten, zeros
 
 __all__ = ["REDUCTIONS", "MakeReduction", "Reduction"]
@@ -29,30 +29,36 @@ class Reduction:
 
 
 # Of the intrinsic's arguments after the clients' value, its type, and the round.
-MakeReduction = Callable[[list[Any], tff.FunctionType, Round], Reduction]
+MakeReduction = Callable[[list[Any], tff.FunctionType, Invocation], Reduction]
 
 
-def federated_aggregate(arguments: list[Any], signature: tff.FunctionType, round_: Round) -> Reduction:
+def federated_aggregate(
+    arguments: list[Any], signature: tff.FunctionType, invocation: Invocation
+) -> Reduction:
     """`<{T}@CLIENTS, U, (<U,T> -> U), (<U,U> -> U), (U -> R)> -> R@SERVER`."""
     zero, accumulate, _, report = arguments
     return Reduction(
-        zero, lambda total, value: accumulate((total, value), round_), lambda total: report(total, round_)
+        zero,
+        lambda total, value: accumulate((total, value), invocation),
+        lambda total: report(total, invocation),
     )
 
 
-def federated_sum(arguments: list[Any], signature: tff.FunctionType, round_: Round) -> Reduction:
+def federated_sum(arguments: list[Any], signature: tff.FunctionType, invocation: Invocation) -> Reduction:
     """`{T}@CLIENTS -> T@SERVER`."""
     return _sum(signature)
 
 
-def federated_secure_sum(arguments: list[Any], signature: tff.FunctionType, round_: Round) -> Reduction:
+def federated_secure_sum(
+    arguments: list[Any], signature: tff.FunctionType, invocation: Invocation
+) -> Reduction:
     """`<{V}@CLIENTS, M> -> V@SERVER`: a plain sum, the bound enforced. A simulation, not cryptography."""
     (bound,) = arguments
     return _bounded_sum(flatten(bound), signature)
 
 
 def federated_secure_sum_bitwidth(
-    arguments: list[Any], signature: tff.FunctionType, round_: Round
+    arguments: list[Any], signature: tff.FunctionType, invocation: Invocation
 ) -> Reduction:
     """`<{V}@CLIENTS, B> -> V@SERVER`: a plain sum of values below 2^B. A simulation, not cryptography."""
     (bits,) = arguments
@@ -63,7 +69,7 @@ def federated_secure_sum_bitwidth(
 
 
 def federated_secure_modular_sum(
-    arguments: list[Any], signature: tff.FunctionType, round_: Round
+    arguments: list[Any], signature: tff.FunctionType, invocation: Invocation
 ) -> Reduction:
     """`<{V}@CLIENTS, M> -> V@SERVER`: a plain sum, modulo M. A simulation, not cryptography."""
     (modulus,) = arguments

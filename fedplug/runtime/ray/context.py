@@ -21,7 +21,7 @@ from fedplug.runtime.inprocess.context import (
     create_round_threads,
 )
 from fedplug.runtime.inprocess.executor import InProcessExecutorFactory, Program
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import computation_name, plan
 from fedplug.runtime.inprocess.values import materialize
 from fedplug.runtime.ray.building_blocks import Block
@@ -128,17 +128,19 @@ class RayContext(InProcessSyncContext):
         make = self._whole(compiled, computation.type_signature) if staged is None else self._spread(staged)
         return Program(computation.type_signature, computation_name(computation), make)
 
-    def _spread(self, staged: Staged) -> Callable[[dict[str, Any], Round], Any]:
-        return lambda names, round_: functools.partial(self._cluster.run, staged)
+    def _spread(self, staged: Staged) -> Callable[[dict[str, Any], Invocation], Any]:
+        return lambda names, invocation: functools.partial(self._cluster.run, staged)
 
-    def _whole(self, block: Block, signature: tff.FunctionType) -> Callable[[dict[str, Any], Round], Any]:
+    def _whole(
+        self, block: Block, signature: tff.FunctionType
+    ) -> Callable[[dict[str, Any], Invocation], Any]:
         whole = plan(block)
 
-        def make(names: dict[str, Any], round_: Round) -> Any:
-            function = whole.run(names, round_)
+        def make(names: dict[str, Any], invocation: Invocation) -> Any:
+            function = whole.run(names, invocation)
             if not callable(function):
                 return function
-            return lambda argument, round_: function(here(argument, signature.parameter), round_)
+            return lambda argument, invocation: function(here(argument, signature.parameter), invocation)
 
         return make
 

@@ -15,7 +15,7 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
 from fedplug.runtime.ray.dispatch import Task, Workers
 from fedplug.runtime.ray.serialization import expand, from_portable, to_portable
@@ -72,7 +72,7 @@ class Cluster:
         self._skip_lost = skip_lost
         self._programs: WeakKeyDictionary[Stage, _Programs] = WeakKeyDictionary()
 
-    def run(self, staged: Staged, argument: Any, round_: Round) -> Any:
+    def run(self, staged: Staged, argument: Any, invocation: Invocation) -> Any:
         """Runs a computation; values that differ from client to client come as `ClientValues`.
 
         Raises:
@@ -82,13 +82,13 @@ class Cluster:
         lost: set[int] = set()
         while True:
             try:
-                return self._run(staged, argument, round_, lost)
+                return self._run(staged, argument, invocation, lost)
             except _ClientsLostError as late:  # as if they had not taken part
                 lost |= late.slices
 
-    def _run(self, staged: Staged, argument: Any, round_: Round, lost: set[int]) -> Any:
+    def _run(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> Any:
         names = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
-        size, count = self._clients_per_slice, round_.num_clients
+        size, count = self._clients_per_slice, invocation.num_clients
         # Without clients there is one slice, which is empty: aggregations have a result all the same.
         slices = {
             number: range(first, min(first + size, count))
@@ -98,13 +98,13 @@ class Cluster:
         before: dict[int, Task] = {}
         for step in staged.steps:
             if isinstance(step, DriverStep):
-                names[step.name] = step.plan.run(names, round_)
+                names[step.name] = step.plan.run(names, invocation)
             else:
-                before = self._stage(step, names, slices, before, round_)
+                before = self._stage(step, names, slices, before, invocation)
         for name, value in names.items():
             if isinstance(value, ClientValues):
                 names[name] = ClientValues(v.handle() if isinstance(v, _Kept) else v for v in value)
-        return staged.result.run(names, round_)
+        return staged.result.run(names, invocation)
 
     def _stage(
         self,
@@ -112,7 +112,7 @@ class Cluster:
         names: dict[str, Any],
         slices: dict[int, range],
         before: dict[int, Task],
-        round_: Round,
+        invocation: Invocation,
     ) -> dict[int, Task]:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
         given = tuple(to_portable(names[name], kind) for name, kind in stage.inputs)
@@ -122,24 +122,26 @@ class Cluster:
         for number, clients in slices.items():
             values = [[names[name][client] for client in clients] for name, _ in stage.clients]
             tasks[number] = Task(
-                label=_label(clients, round_),
-                submit=self._submit_slice(program, inputs, clients, values, len(stage.keeps), round_),
+                label=_label(clients, invocation),
+                submit=self._submit_slice(program, inputs, clients, values, len(stage.keeps), invocation),
                 needs=[before[number]] if number in before else [],
                 may_be_lost=self._skip_lost,
             )
-        merges = self._merges(stage, list(tasks.values()), round_)
-        self.workers.run(_in_order(list(tasks.values()), merges), _check(round_))
+        merges = self._merges(stage, list(tasks.values()), invocation)
+        self.workers.run(_in_order(list(tasks.values()), merges), _check(invocation))
 
         lost = {number for number, task in tasks.items() if task.lost}
         if len(lost) == len(slices):
-            raise WorkerError(f"all clients of {round_.name} were lost: their workers died or took too long")
+            raise WorkerError(
+                f"all clients of {invocation.name} were lost: their workers died or took too long"
+            )
         if lost and before:
             raise _ClientsLostError(lost)
         for number in lost:
             del slices[number]
         for position, (name, kind) in enumerate(stage.keeps):
             column: list[ClientHandle | _Kept] = [
-                ClientHandle(None, kind.member, client) for client in range(round_.num_clients)
+                ClientHandle(None, kind.member, client) for client in range(invocation.num_clients)
             ]
             for number, clients in slices.items():
                 for index, client in enumerate(clients):
@@ -147,7 +149,7 @@ class Cluster:
                     column[client] = _Kept(tasks[number], place, kind.member, client)
             names[name] = ClientValues(column)
         if stage.accumulators:
-            total = self._read(merges[-1] if merges else next(iter(tasks.values())), round_)
+            total = self._read(merges[-1] if merges else next(iter(tasks.values())), invocation)
             for (name, kind), value in zip(stage.accumulators, total, strict=True):
                 names[name] = from_portable(value, kind)
         return tasks
@@ -159,7 +161,7 @@ class Cluster:
         clients: range,
         values: list[list[Any]],
         keeps: int,
-        round_: Round,
+        invocation: Invocation,
     ) -> Callable[[Any, int], Sequence[ray.ObjectRef[Any]]]:
         def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
             references: list[ray.ObjectRef[Any]] = []
@@ -173,13 +175,13 @@ class Cluster:
                 return Fetched(len(references) - 1)
 
             columns = tuple([portable(value) for value in column] for column in values)
-            part = Slice(round_.name, clients.start, len(clients), round_.num_clients, columns)
+            part = Slice(invocation.name, clients.start, len(clients), invocation.num_clients, columns)
             options = actor.run.options(num_returns=2 + keeps * len(clients))
             return list(options.remote(number, program, inputs, part, *references))
 
         return submit
 
-    def _merges(self, stage: Stage, tasks: list[Task], round_: Round) -> list[Task]:
+    def _merges(self, stage: Stage, tasks: list[Task], invocation: Invocation) -> list[Task]:
         """Returns the tasks that merge the accumulators, the last one into one."""
         if not stage.accumulators:
             return []
@@ -190,7 +192,7 @@ class Cluster:
                 totals = [need.result for need in needs if not need.lost]
                 return list(actor.merge.options(num_returns=2).remote(number, program, *totals))
 
-            return Task(f"a merge of accumulators of {round_.name}", submit, needs, consumes=True)
+            return Task(f"a merge of accumulators of {invocation.name}", submit, needs, consumes=True)
 
         merges: list[Task] = []
         while len(tasks) > 1:
@@ -198,7 +200,7 @@ class Cluster:
             merges += tasks
         return merges
 
-    def _read(self, task: Task, round_: Round) -> Any:
+    def _read(self, task: Task, invocation: Invocation) -> Any:
         """Fetches the result of a task."""
         while True:
             try:
@@ -211,7 +213,7 @@ class Cluster:
                     raise WorkerError(
                         f"{task.label}: its result was lost, or took too long to fetch, {task.tries} times"
                     ) from error
-                self.workers.run([task], _check(round_))
+                self.workers.run([task], _check(invocation))
 
     def _shared(self, stage: Stage) -> _Programs:
         """The stage's programs; they leave the cluster with the computation that the stage is cut from."""
@@ -231,11 +233,13 @@ def _at(argument: Any, path: tuple[int, ...]) -> Any:
     return argument
 
 
-def _label(clients: range, round_: Round) -> str:
+def _label(clients: range, invocation: Invocation) -> str:
     which = (
-        f"clients {clients.start} to {clients.stop - 1} of {round_.num_clients}" if clients else "no client"
+        f"clients {clients.start} to {clients.stop - 1} of {invocation.num_clients}"
+        if clients
+        else "no client"
     )
-    return f"{which} (counted from 0) of {round_.name}"
+    return f"{which} (counted from 0) of {invocation.name}"
 
 
 def _in_order(slices: list[Task], merges: list[Task]) -> list[Task]:
@@ -246,9 +250,9 @@ def _in_order(slices: list[Task], merges: list[Task]) -> list[Task]:
     return sorted(places, key=lambda task: (places[task], task.consumes))
 
 
-def _check(round_: Round) -> Callable[[], None]:
+def _check(invocation: Invocation) -> Callable[[], None]:
     def check() -> None:
-        with round_.cancellation.call():  # raises, if the round was cancelled
+        with invocation.cancellation.call():  # raises, if the round was cancelled
             pass
 
     return check

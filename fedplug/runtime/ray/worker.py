@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
 from fedplug.runtime.inprocess.clients import ClientPool
-from fedplug.runtime.inprocess.invocation import Round
+from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import plan
 from fedplug.runtime.inprocess.values import Clients, ingest
 from fedplug.runtime.message_depth import allow_deep_messages
@@ -90,7 +90,7 @@ class Worker:
         self._programs: dict[str, tuple[Any, tff.FunctionType]] = {}
         self._inputs: dict[str, tuple[Any, ...]] = {}
         self._changing = threading.Lock()
-        self._running: dict[int, Round] = {}
+        self._running: dict[int, Invocation] = {}
         self._stopped: set[int] = set()
 
     def ready(self) -> None:
@@ -115,13 +115,13 @@ class Worker:
         function, signature = self._program(program)
         kinds = [kind for _, kind in tff.structure.iter_elements(signature.parameter)]
         given = self._given(inputs, kinds)
-        round_ = Round(part.computation, part.count, self._pool)
-        with self._may_be_stopped(task, round_), _in_the_round(part):
+        invocation = Invocation(part.computation, part.count, self._pool)
+        with self._may_be_stopped(task, invocation), _in_the_round(part):
             clients = tuple(
                 Clients(_value(value, kind.member, fetched) for value in column)
                 for column, kind in zip(part.values, kinds[len(given) :], strict=True)
             )
-            totals, *keeps = function((*given, *clients), round_)
+            totals, *keeps = function((*given, *clients), invocation)
         totals_kind, *keep_kinds = [kind for _, kind in tff.structure.iter_elements(signature.result)]
         kept = [
             to_portable(value, kind)
@@ -139,11 +139,11 @@ class Worker:
             *totals: The accumulators.
         """
         function, signature = self._program(program)
-        round_ = Round("the merge of accumulators", 0, self._pool)
-        with self._may_be_stopped(task, round_):
+        invocation = Invocation("the merge of accumulators", 0, self._pool)
+        with self._may_be_stopped(task, invocation):
             total, *rest = [from_portable(expand(total), signature.result) for total in totals]
             for other in rest:
-                total = function((total, other), round_)
+                total = function((total, other), invocation)
         return None, shrink(to_portable(total, signature.result))
 
     def stop(self, task: int) -> None:
@@ -168,7 +168,7 @@ class Worker:
             _loader.library()
         proto = computation_pb2.Computation.FromString(serialized)
         block = tff.framework.ComputationBuildingBlock.from_proto(proto)
-        return plan(block).run({}, Round("", 0, self._pool)), block.type_signature
+        return plan(block).run({}, Invocation("", 0, self._pool)), block.type_signature
 
     def _given(self, inputs: Shared, kinds: list[tff.Type]) -> tuple[Any, ...]:
         if inputs.name not in self._inputs:
@@ -182,12 +182,12 @@ class Worker:
         return self._inputs[inputs.name]
 
     @contextmanager
-    def _may_be_stopped(self, task: int, round_: Round) -> Iterator[None]:
+    def _may_be_stopped(self, task: int, invocation: Invocation) -> Iterator[None]:
         with self._changing:
-            self._running[task] = round_
+            self._running[task] = invocation
             self._stopped = {number for number in self._stopped if number >= task}  # others have ended
             if task in self._stopped:
-                round_.cancellation.cancel()
+                invocation.cancellation.cancel()
         try:
             yield
         finally:

@@ -133,7 +133,7 @@ def build_adaptive_fed_avg(
     )
     names = [*variable_names(model_fn).trainable, "report"]
     model = model_encoder(as_encoder(encoder), value_type, min_size, names)
-    compatibility.check(compatibility.Stack.of(model, aggregator, keeps_client_state=True))
+    compatibility.check(compatibility.Configuration.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)
     parts = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
     report = _build_report(learning, aggregator, temperature)
@@ -214,7 +214,7 @@ def _build_next(
         learning.weights_type,
         np.bool_,
         client_state_type,
-        parts.instruct.type_signature.result,
+        parts.server_message.type_signature.result,
     )
     def encode(result: Any, weights: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
         weight = weight_to_encode(result.update_weight, with_data)
@@ -249,7 +249,7 @@ def _build_next(
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
         distributed = distributor.next(state.distributor, state.global_model_weights)
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
-        instructions = tff.federated_broadcast(tff.federated_map(parts.instruct, state.aggregator))
+        instructions = tff.federated_broadcast(tff.federated_map(parts.server_message, state.aggregator))
         encoded = tff.federated_map(
             encode,
             (
@@ -260,7 +260,7 @@ def _build_next(
                 instructions,
             ),
         )
-        total = parts.total(encoded.message)
+        total = parts.aggregate(encoded.message)
         chosen = tff.federated_map(choose, (state.aggregator, trained.measurements.train.loss))
         aggregated = tff.federated_map(finish, (total, chosen))
         finalized = learning.finalizer.next(

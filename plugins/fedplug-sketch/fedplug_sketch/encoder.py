@@ -69,7 +69,7 @@ class CountSketch(Encoder):
         """Unbiased and linear with one row; the same size and places for all clients."""
         one_row = self._rows == 1
         return Capabilities(
-            unbiased=one_row, linear=one_row, needs_seed=True, secure_aggregation_safe=one_row
+            unbiased=one_row, commutes_with_sum=one_row, needs_seed=True, secure_aggregation_safe=one_row
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 from typing import ClassVar
 
-from fedplug.encoders import Identity, TopK, WholeModel
+from fedplug.encoders import EncoderAssignment, Identity, TopK
 from fedplug.registry.specs import Capabilities
 
 
-class Alternating(WholeModel):
+class Alternating(EncoderAssignment):
     """Every second tensor loses something. Without a flaw."""
 
     name: ClassVar[str] = "alternating"
@@ -31,14 +31,14 @@ class Alternating(WholeModel):
         return [TopK(self.fraction) if place % 2 else Identity() for place, _ in enumerate(specs)]
 
 
-class Plain(WholeModel):
+class Plain(EncoderAssignment):
     """Everything as it is. Without a flaw."""
 
     name: ClassVar[str] = "plain"
 
     @property
     def capabilities(self):
-        return Capabilities(unbiased=True, linear=True, lossless=True)
+        return Capabilities(unbiased=True, commutes_with_sum=True, lossless=True)
 
     def get_config(self):
         return {}
@@ -85,8 +85,8 @@ class HidesState(Alternating):
 class Backwards(Identity):
     """Gives the payload of each tensor to another one."""
 
-    def encode_together(self, xs, states, round_num):
-        return super().encode_together(xs, states, round_num)[::-1]
+    def grouped_encode(self, xs, states, round_num):
+        return super().grouped_encode(xs, states, round_num)[::-1]
 
 
 class MixesTensorsUp(Plain):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 import fedplug
-from fedplug.testing import WholeModelSuite, components
+from fedplug.testing import AssignmentSuite, components
 
-BAD_PLUGINS = "whole_models"
+BAD_PLUGINS = "assignments"
 
 
 def suite_of(make):
-    class Suite(WholeModelSuite):
-        def make_whole_model(self):
+    class Suite(AssignmentSuite):
+        def make_assignment(self):
             return make()
 
     return Suite
@@ -29,7 +29,7 @@ def test_a_bad_one_fails_exactly_the_check_it_was_made_for(check, bad, failures)
 
 
 def test_there_is_a_bad_one_for_every_check(bad_plugins):
-    assert {check for check, _ in bad_plugins(BAD_PLUGINS).BAD} == set(WholeModelSuite.checks())
+    assert {check for check, _ in bad_plugins(BAD_PLUGINS).BAD} == set(AssignmentSuite.checks())
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_those_that_come_with_fedplug_pass_every_check(text, failures):
 
 @pytest.mark.parametrize("text", ["rules({'*': 'topk(0.3)'})", "budget('topk(0.3)', 2000)"])
 def test_the_check_command_finds_their_suite(text):
-    assert issubclass(components.suite("encoder", text), WholeModelSuite)
+    assert issubclass(components.suite("encoder", text), AssignmentSuite)
