@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from fedplug.ops import _loader
-from fedplug.ops._checks import require_equal_shapes, require_floating
+from fedplug.ops._arguments import require_equal_shapes, require_floating
 
 __all__ = ["SignCode", "sign_residual"]
 

@@ -1,4 +1,4 @@
-"""Numbers as bits, and bits as bytes, in plain TensorFlow. Must not know what the numbers mean.
+"""Numbers as bits, and bits as bytes, in stock TensorFlow ops.
 
 Packed numbers follow one another without gaps, the first in the lowest bits; bits that are not needed are 0.
 Eight numbers of b bits, up to eight, are exactly b bytes, and fit one 64-bit integer: the unit `pack` and
@@ -19,21 +19,19 @@ def packed_size(count: Any, bits: Any) -> Any:
     return count // 8 * bits + (count % 8 * bits + 7) // 8  # never larger than the result: no overflow
 
 
-def pack(codes: tf.Tensor, bits: int) -> tf.Tensor:
+def pack(codes: tf.Tensor, bits: Any) -> tf.Tensor:
     """Numbers below ``2^bits``, a uint8 vector ``[n]``, as a uint8 vector ``[packed_size(n, bits)]``.
 
-    ``bits`` is 1 to 8.
+    ``bits`` is 1 to 8, a number or an int64 scalar.
     """
-    if bits == 8:
-        return codes
-    count = tf.size(codes)
+    count = tf.size(codes, tf.int64)
     groups = tf.reshape(tf.pad(codes, [[0, -count % 8]]), [-1, 8])
     words = tf.reduce_sum(tf.bitwise.left_shift(tf.cast(groups, tf.int64), _places(bits)), axis=1)
     filled = tf.reshape(tf.bitcast(words, tf.uint8)[:, :bits], [-1])
     return filled[: packed_size(count, bits)]
 
 
-def unpack(data: tf.Tensor, bits: int) -> tf.Tensor:
+def unpack(data: tf.Tensor, bits: Any) -> tf.Tensor:
     """All numbers that are in the bytes, those of the bits that are not needed included.
 
     Args:
@@ -41,13 +39,11 @@ def unpack(data: tf.Tensor, bits: int) -> tf.Tensor:
         bits: Of each number, 1 to 8.
 
     Returns:
-        uint8 vector of ``8 * ceil(size(data) / bits)`` numbers, of ``size(data)`` where ``bits`` is 8.
+        uint8 vector of ``8 * ceil(size(data) / bits)`` numbers.
     """
-    if bits == 8:
-        return data
-    groups = tf.reshape(tf.pad(data, [[0, -tf.size(data) % bits]]), [-1, bits])
+    groups = tf.reshape(tf.pad(data, [[0, -tf.size(data, tf.int64) % bits]]), [-1, bits])
     words = tf.bitcast(tf.pad(groups, [[0, 0], [0, 8 - bits]]), tf.int64)
-    codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (2**bits - 1)
+    codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64)) - 1)
     return tf.reshape(tf.cast(codes, tf.uint8), [-1])
 
 
@@ -64,5 +60,5 @@ def numbers(bits: Any, count: Any, width: Any) -> Any:
     return tf.reduce_sum(tf.bitwise.left_shift(rows, places), 1)
 
 
-def _places(bits: int) -> tf.Tensor:
+def _places(bits: Any) -> tf.Tensor:
     return tf.range(0, 8 * bits, bits, dtype=tf.int64)

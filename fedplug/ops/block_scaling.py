@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from fedplug.encoders import serialization
-from fedplug.encoders.checks import require
-from fedplug.errors import ConfigError
+from fedplug.ops.checks import require
+from fedplug.ops.serialization import from_bytes
 
 __all__ = [
     "block_count",
-    "check_block_size",
-    "evenly_spaced",
     "largest",
     "relative_to_scales",
     "scales_from_bytes",
     "times_scales",
 ]
-
-_LARGEST = 2**20
-
-
-def check_block_size(encoder: str, size: int) -> None:
-    """Raises ConfigError unless ``size`` is a power of two from 1 to 2^20."""
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST or size & (size - 1):
-        raise ConfigError(f"{encoder} block_size is {size!r}; it must be a power of two, at most {_LARGEST}")
-
 
 def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:
     """How many blocks ``count`` values fill, the last one perhaps in part."""
@@ -50,16 +38,6 @@ def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tens
     return tf.reshape(relative, [-1])[: tf.size(values)], scales
 
 
-def evenly_spaced(levels: tf.Tensor, highest: int, dtype: tf.DType) -> tf.Tensor:
-    """``levels / highest`` for int8 levels in ``[-highest, highest]``.
-
-    Looked up, as in a graph TensorFlow turns a division by a constant into a multiplication, which rounds
-    another way than the division it is when run eagerly.
-    """
-    exact = tf.constant([level / highest for level in range(-highest, highest + 1)], dtype)
-    return tf.gather(exact, tf.cast(levels, tf.int32) + highest)
-
-
 def times_scales(relative: tf.Tensor, scales: tf.Tensor, size: int) -> tf.Tensor:
     """The inverse of `relative_to_scales`; both arguments of one dtype."""
     rows = _rows(relative, size) * scales[:, tf.newaxis]
@@ -67,11 +45,11 @@ def times_scales(relative: tf.Tensor, scales: tf.Tensor, size: int) -> tf.Tensor
 
 
 def scales_from_bytes(data: tf.Tensor, dtype: tf.DType, what: str) -> tf.Tensor:
-    """Scales that were written by `serialization.to_bytes`; refuses those that are negative or not finite.
+    """Scales that were written by `to_bytes`; refuses those that are negative or not finite.
 
     -0 counts as negative, or zeros would have two codes.
     """
-    scales = serialization.from_bytes(data, dtype)
+    scales = from_bytes(data, dtype)
     positive = data[dtype.size - 1 :: dtype.size] < 0x80  # the highest bit of the last byte is the sign
     valid = tf.reduce_all(tf.math.is_finite(scales)) & tf.reduce_all(positive)
     with require(valid, f"a scale of {what} is not valid"):

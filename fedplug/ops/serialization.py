@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from fedplug.encoders.checks import require
+from fedplug.ops.checks import require
 
 __all__ = ["from_bytes", "to_bytes"]
 

@@ -1,7 +1,4 @@
-"""Refusing hostile payloads inside a graph, where an exception cannot be raised.
-
-Knows TensorFlow; must not know any encoder.
-"""
+"""Refusing hostile payloads inside a graph, where an exception cannot be raised."""
 
 from __future__ import annotations
 
@@ -37,5 +34,6 @@ def of_length(data: tf.Tensor, length: tf.Tensor | int, what: str) -> tf.Tensor:
     message = f"{what} have the wrong length"
     if isinstance(length, int):
         message += f"; there must be {length}"
-    with require(tf.size(data) == length, message):
+    fits = tf.equal(tf.size(data, tf.int64), tf.cast(length, tf.int64))
+    with require(fits, message):
         return tf.identity(data)

@@ -1,6 +1,6 @@
-"""The codes of csrc/core/index_code.h in plain TensorFlow: the twins of the ops in `fedplug.ops.index_code`.
+"""The codes of csrc/core/index_code.h in stock TensorFlow ops: the reference of `fedplug.ops.index_code`.
 
-All positions are computed at once; no loop runs over indices or bytes. Must not know the ops.
+All positions are computed at once; no loop runs over indices or bytes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._checks import after, require
-from fedplug.ops.bits import bits_of, numbers, pack, packed_size, unpack
+from fedplug.ops._arguments import after, require
+from fedplug.ops._reference.bits import bits_of, numbers, pack, packed_size, unpack
 
 __all__ = ["decode", "encode"]
 

@@ -1,7 +1,6 @@
-"""The code of csrc/core/symbol_code.h in plain TensorFlow: the twins of the ops in `fedplug.ops.symbol_code`.
+"""The code of csrc/core/symbol_code.h in stock TensorFlow ops: the reference of `fedplug.ops.symbol_code`.
 
-One loop runs over groups of symbols, one for each lane; everything else is computed at once. Must not know
-the ops.
+One loop runs over groups of symbols, one for each lane; everything else is computed at once.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops import _index_code_twins
-from fedplug.ops._checks import after, require
-from fedplug.ops.bits import pack, packed_size, unpack
+from fedplug.ops._reference import index_code
+from fedplug.ops._arguments import after, require
+from fedplug.ops._reference.bits import pack, packed_size, unpack
 
 __all__ = ["decode", "encode"]
 
@@ -25,9 +24,9 @@ _STATE_BYTES = 4
 _WORD_BYTES = 2
 
 
-def encode(packed: Any, count: Any, bits: int) -> tf.Tensor:
+def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
     """See `fedplug.ops.encode_symbols`."""
-    count = after([_count_check(count)], count)
+    count, bits = after([_count_check(count)], count), after([_bits_check(bits)], bits)
     symbols = unpack(after([_packed_check(packed, count, bits)], packed), bits)
     symbols = after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
     as_they_are = tf.concat([tf.zeros([1], tf.uint8), packed], 0)
@@ -39,9 +38,9 @@ def encode(packed: Any, count: Any, bits: int) -> tf.Tensor:
     return tf.cond(count > 0, shorter, lambda: as_they_are)
 
 
-def decode(code: Any, count: Any, bits: int) -> tf.Tensor:
+def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
     """See `fedplug.ops.decode_symbols`."""
-    count = after([_count_check(count)], count)
+    count, bits = after([_count_check(count)], count), after([_bits_check(bits)], bits)
     code = after([require(tf.size(code) >= 1, "symbol code: it is empty")], code)
     table_bytes = tf.reduce_sum(tf.cast(code[:1], tf.int64))
     return tf.cond(
@@ -51,15 +50,15 @@ def decode(code: Any, count: Any, bits: int) -> tf.Tensor:
     )
 
 
-def _as_it_is(packed: Any, count: Any, bits: int) -> Any:
+def _as_it_is(packed: Any, count: Any, bits: Any) -> Any:
     unused = unpack(after([_packed_check(packed, count, bits)], packed), bits)[count:]
     return after([_unused_check(unused)], packed)
 
 
-def _encode_by_rans(symbols: Any, count: Any, bits: int) -> Any:
+def _encode_by_rans(symbols: Any, count: Any, bits: Any) -> Any:
     frequencies = _frequencies(symbols, count, bits)
     bars = tf.cumsum(frequencies + 1)[:-1] - 1
-    table = _index_code_twins.encode(tf.cast(bars, tf.int32), _places(bits), "rice")
+    table = index_code.encode(tf.cast(bars, tf.int32), _places(bits), "rice")
 
     lanes = _lanes(count)
     groups = (count + lanes - 1) // lanes
@@ -89,17 +88,17 @@ def _encode_by_rans(symbols: Any, count: Any, bits: int) -> Any:
     return tf.concat([header, table, _to_bytes(states, _STATE_BYTES), _to_bytes(words, _WORD_BYTES)], 0)
 
 
-def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: int) -> Any:
+def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
     lanes = _lanes(count)
     words_at = table_bytes + _STATE_BYTES * lanes
     rest = tf.size(body, tf.int64) - words_at
     fits = (count > 0) & (rest >= 0) & tf.equal(rest % _WORD_BYTES, 0)
     body = after([require(fits, "symbol code: these are not frequencies, states and words")], body)
-    bar_count = tf.constant(2**bits - 1, tf.int64)
-    bars = _index_code_twins.decode(body[:table_bytes], bar_count, _places(bits), "rice")
+    bar_count = _symbol_count(bits) - 1
+    bars = index_code.decode(body[:table_bytes], bar_count, _places(bits), "rice")
     ends = tf.concat([tf.cast(bars, tf.int64) - tf.range(bar_count), [_SCALE]], 0)
     starts = tf.concat([[0], ends[:-1]], 0)
-    symbol_at = tf.repeat(tf.range(2**bits), ends - starts)
+    symbol_at = tf.repeat(tf.range(_symbol_count(bits)), ends - starts)
     frequency_at = tf.gather(ends - starts, symbol_at)
     place_at = tf.range(_SCALE, dtype=tf.int64) - tf.gather(starts, symbol_at)
 
@@ -133,9 +132,9 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: int) -> Any:
     return pack(tf.cast(decoded, tf.uint8), bits)
 
 
-def _frequencies(symbols: Any, count: Any, bits: int) -> Any:
+def _frequencies(symbols: Any, count: Any, bits: Any) -> Any:
     """Of every symbol, in parts of 4096, as csrc/core/symbol_frequencies.h says; ``[2^bits]`` int64."""
-    counts = tf.math.unsorted_segment_sum(tf.ones_like(symbols, tf.int64), symbols, 2**bits)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(symbols, tf.int64), symbols, _symbol_count(bits))
     different = tf.math.count_nonzero(counts)
     rare = (counts > 0) & (counts * (_SCALE - different) < count)
     sharing = tf.cumsum(tf.where(rare, tf.zeros_like(counts), counts))
@@ -143,13 +142,17 @@ def _frequencies(symbols: Any, count: Any, bits: int) -> Any:
     return ends - tf.concat([[0], ends[:-1]], 0) + tf.cast(rare, tf.int64)
 
 
+def _symbol_count(bits: Any) -> Any:
+    return tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64))
+
+
 def _lanes(count: Any) -> Any:
     return tf.where(count < _MANY_SYMBOLS, tf.constant(4, tf.int64), tf.constant(32, tf.int64))
 
 
-def _places(bits: int) -> Any:
+def _places(bits: Any) -> Any:
     """Of stars and bars together."""
-    return tf.constant(_SCALE + 2**bits - 1, tf.int64)
+    return _SCALE + _symbol_count(bits) - 1
 
 
 def _array(groups: Any) -> Any:
@@ -167,7 +170,11 @@ def _from_bytes(data: Any, width: int) -> Any:
     return tf.bitcast(tf.pad(rows, [[0, 0], [0, 8 - width]]), tf.int64)
 
 
-def _packed_check(packed: Any, count: Any, bits: int) -> Any:
+def _bits_check(bits: Any) -> Any:
+    return require((bits >= 1) & (bits <= 8), "a symbol has 1 to 8 bits, not", bits)
+
+
+def _packed_check(packed: Any, count: Any, bits: Any) -> Any:
     wanted = packed_size(count, bits)
     return require(
         tf.equal(tf.size(packed, tf.int64), wanted), "packed symbols of this count take", wanted, "bytes"
