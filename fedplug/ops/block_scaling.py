@@ -1,7 +1,4 @@
-"""A vector in blocks of equal size, each with the largest magnitude in it as its scale.
-
-Knows TensorFlow; must not know what is done with blocks and scales.
-"""
+"""A vector in blocks of equal size, each with the largest magnitude in it as its scale."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from fedplug.ops.serialization import from_bytes
 
 __all__ = [
     "block_count",
-    "largest",
+    "block_scales",
     "relative_to_scales",
     "scales_from_bytes",
     "times_scales",
@@ -23,7 +20,7 @@ def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:
     return (count + size - 1) // size
 
 
-def largest(values: tf.Tensor, size: int) -> tf.Tensor:
+def block_scales(values: tf.Tensor, size: int) -> tf.Tensor:
     """The scales of values ``[n]``: the largest magnitude of each block; ``[block_count(n)]``."""
     return tf.reduce_max(tf.abs(_rows(values, size)), axis=1)
 
@@ -33,7 +30,7 @@ def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tens
 
     In a block of zeros both are zero.
     """
-    rows, scales = _rows(values, size), largest(values, size)
+    rows, scales = _rows(values, size), block_scales(values, size)
     relative = tf.math.divide_no_nan(rows, scales[:, tf.newaxis])
     return tf.reshape(relative, [-1])[: tf.size(values)], scales
 

@@ -28,7 +28,7 @@ def scatter_decode_add(
     accumulator: Any,
     values: Any,
     indices: Any,
-    row_splits: Any,
+    row_splits: Any = None,
     weights: Any = None,
     *,
     lowering: str | None = None,
@@ -48,7 +48,8 @@ def scatter_decode_add(
         values: Of all payloads, one after the other; shape ``[e]``, the dtype of ``accumulator``.
         indices: Their places in the flattened accumulator, strictly ascending within a payload; ``[e]``,
             int32.
-        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``.
+        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``. Default: it is
+            one payload.
         weights: The factor of each payload; ``[p]``, the dtype of ``accumulator``; default: all 1.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
@@ -76,7 +77,7 @@ def scatter_decode_update(
     accumulator: tf.Variable,
     values: Any,
     indices: Any,
-    row_splits: Any,
+    row_splits: Any = None,
     weights: Any = None,
     *,
     lowering: str | None = None,
@@ -118,7 +119,7 @@ def scatter_decode(
     size: Any,
     values: Any,
     indices: Any,
-    row_splits: Any,
+    row_splits: Any = None,
     weights: Any = None,
     *,
     lowering: str | None = None,
@@ -159,6 +160,8 @@ def scatter_decode(
 def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
     """Values, indices, row splits and weights as tensors whose static shapes fit together."""
     indices = tf.convert_to_tensor(indices, tf.int32)
+    if row_splits is None:
+        row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
     row_splits = as_int64(row_splits)
     require_vectors(values=values, indices=indices, row_splits=row_splits)
     require_equal_shapes(values=values, indices=indices)

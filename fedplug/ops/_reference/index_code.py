@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops._arguments import after, require
-from fedplug.ops._reference.bits import bits_of, numbers, pack, packed_size, unpack
+from fedplug.ops.packing import bits_of, numbers, pack, packed_size, unpack_all
 
 __all__ = ["decode", "encode"]
 
@@ -45,7 +45,7 @@ def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
     b = tf.reduce_sum(tf.cast(code[:1], tf.int64))
     low_bytes = packed_size(count, b)
     body = after(_header_checks(code, count, b, low_bytes), code[1:])
-    low_bits, unary_bits = unpack(body[:low_bytes], 1), unpack(body[low_bytes:], 1)
+    low_bits, unary_bits = unpack_all(body[:low_bytes], 1), unpack_all(body[low_bytes:], 1)
     ones = tf.where(tf.equal(unary_bits, 1))[:, 0]
     ones = after(_body_checks(low_bits[count * b :], unary_bits, ones, count), ones)
     low = numbers(low_bits[: count * b], count, b)
@@ -67,7 +67,7 @@ def _encode_bitpack(indices: Any, size: Any) -> tf.Tensor:
 
 def _decode_bitpack(code: Any, count: Any, size: Any) -> tf.Tensor:
     width = _width(size)
-    bits = unpack(after([_length_check(code, packed_size(count, width))], code), 1)
+    bits = unpack_all(after([_length_check(code, packed_size(count, width))], code), 1)
     indices = numbers(bits[: count * width], count, width)
     checks = [
         require(tf.reduce_all(tf.equal(bits[count * width :], 0)), "index code: unused bits are set"),
@@ -82,7 +82,7 @@ def _encode_bitmap(indices: Any, size: Any) -> tf.Tensor:
 
 
 def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
-    bits = unpack(after([_length_check(code, packed_size(size, 1))], code), 1)
+    bits = unpack_all(after([_length_check(code, packed_size(size, 1))], code), 1)
     indices = tf.where(tf.equal(bits, 1))[:, 0]
     found = tf.size(indices, tf.int64)
     checks = [

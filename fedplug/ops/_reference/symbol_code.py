@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import index_code
 from fedplug.ops._arguments import after, require
-from fedplug.ops._reference.bits import pack, packed_size, unpack
+from fedplug.ops.packing import pack, packed_size, unpack_all
 
 __all__ = ["decode", "encode"]
 
@@ -27,7 +27,7 @@ _WORD_BYTES = 2
 def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
     """See `fedplug.ops.encode_symbols`."""
     count, bits = after([_count_check(count)], count), after([_bits_check(bits)], bits)
-    symbols = unpack(after([_packed_check(packed, count, bits)], packed), bits)
+    symbols = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)
     symbols = after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
     as_they_are = tf.concat([tf.zeros([1], tf.uint8), packed], 0)
 
@@ -51,7 +51,7 @@ def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
 
 
 def _as_it_is(packed: Any, count: Any, bits: Any) -> Any:
-    unused = unpack(after([_packed_check(packed, count, bits)], packed), bits)[count:]
+    unused = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)[count:]
     return after([_unused_check(unused)], packed)
 
 

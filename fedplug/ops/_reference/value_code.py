@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops import block_scaling as blocks
-from fedplug.ops._reference.bits import pack, packed_size, unpack
+from fedplug.ops.packing import pack, unpack
 from fedplug.ops.checks import of_length, require
 from fedplug.ops.floats import widened
 from fedplug.ops.mean_magnitude import mean_magnitude
@@ -110,7 +110,7 @@ def _decode_qsgd(code: Any, count: Any, bits: Any, dtype: tf.DType, block_size: 
     same = tf.reduce_all(code[: header.shape[0]] == header)
     with require(same, f"a qsgd payload was not made with these bits and block_size={block_size}"):
         scales = blocks.scales_from_bytes(code[header.shape[0] : codes_at], dtype, "a qsgd payload")
-    codes = tf.cast(_unpacked(code[codes_at:], count, bits, "the codes of a qsgd payload"), tf.int64)
+    codes = tf.cast(unpack(code[codes_at:], count, bits, "the codes of a qsgd payload"), tf.int64)
     levels = codes - _highest(bits)
     known = tf.reduce_all(levels <= _highest(bits))
     with require(known, "the codes of a qsgd payload hold a level that does not exist"):
@@ -181,11 +181,5 @@ def _decode_sign(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
     with require(tf.size(code) >= dtype.size, "a sign payload is too short to hold its scale"):
         code = tf.identity(code)
     (scale,) = tf.unstack(blocks.scales_from_bytes(code[: dtype.size], dtype, "a sign payload"), num=1)
-    bits = _unpacked(code[dtype.size :], count, 1, "the bits of a sign payload")
+    bits = unpack(code[dtype.size :], count, 1, "the bits of a sign payload")
     return tf.where(bits == 1, scale, -scale)
-
-
-def _unpacked(data: Any, count: Any, bits: Any, what: str) -> tf.Tensor:
-    codes = unpack(of_length(data, packed_size(count, bits), what), bits)
-    with require(tf.reduce_all(codes[count:] == 0), f"{what} have unused bits that are set"):
-        return tf.identity(codes[:count])

@@ -11,7 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["bits_of", "numbers", "pack", "packed_size", "unpack"]
+from fedplug.ops.checks import of_length, require
+
+__all__ = ["bits_of", "numbers", "pack", "packed_size", "unpack", "unpack_all"]
 
 
 def packed_size(count: Any, bits: Any) -> Any:
@@ -31,7 +33,7 @@ def pack(codes: tf.Tensor, bits: Any) -> tf.Tensor:
     return filled[: packed_size(count, bits)]
 
 
-def unpack(data: tf.Tensor, bits: Any) -> tf.Tensor:
+def unpack_all(data: tf.Tensor, bits: Any) -> tf.Tensor:
     """All numbers that are in the bytes, those of the bits that are not needed included.
 
     Args:
@@ -45,6 +47,23 @@ def unpack(data: tf.Tensor, bits: Any) -> tf.Tensor:
     words = tf.bitcast(tf.pad(groups, [[0, 0], [0, 8 - bits]]), tf.int64)
     codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64)) - 1)
     return tf.reshape(tf.cast(codes, tf.uint8), [-1])
+
+
+def unpack(data: tf.Tensor, count: Any, bits: Any, what: str) -> tf.Tensor:
+    """The inverse of `pack`, for untrusted bytes.
+
+    Args:
+        data: uint8 vector.
+        count: How many numbers there must be.
+        bits: Of each number, 1 to 8.
+        what: Names the bytes in an error.
+
+    Raises:
+        tf.errors.InvalidArgumentError: Not ``packed_size(count, bits)`` bytes, or unused bits are set.
+    """
+    codes = unpack_all(of_length(data, packed_size(count, bits), what), bits)
+    with require(tf.reduce_all(tf.equal(codes[count:], 0)), f"{what} have unused bits that are set"):
+        return tf.identity(codes[:count])
 
 
 def bits_of(values: Any, width: Any) -> Any:
