@@ -46,7 +46,7 @@ def encode_symbols(packed: Any, count: Any, *, bits: int, lowering: str | None =
     require_vectors(packed=packed)
     _require_bits(bits)
     if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_encode_symbols(packed, count, bits=bits)
+        return _loader.library().fedplug_encode_symbols(packed, count, as_int64(bits))
     return _symbol_code_twins.encode(packed, count, bits)
 
 
@@ -76,7 +76,7 @@ def decode_symbols(code: Any, count: Any, *, bits: int, lowering: str | None = N
     require_vectors(code=code)
     _require_bits(bits)
     if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_decode_symbols(code, count, bits=bits)
+        return _loader.library().fedplug_decode_symbols(code, count, as_int64(bits))
     return _symbol_code_twins.decode(code, count, bits)
 
 

@@ -25,8 +25,7 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["TopK", "TopKOfAll", "topk_residual", "topk_residual_of_all"]
 
-tf.no_gradient("Fedplug>TopKResidual")
-tf.no_gradient("Fedplug>TopKResidualOfAll")
+tf.no_gradient("Fedplug>GroupedTopKResidual")
 
 
 class TopK(NamedTuple):
@@ -105,7 +104,9 @@ def topk_residual(
     require_equal_shapes(delta=delta, residual=residual)
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
-        return TopK(*_loader.library().fedplug_top_k_residual(delta, residual, k, on_nonfinite=on_nonfinite))
+        op = _loader.library().fedplug_grouped_top_k_residual
+        chosen = TopKOfAll(*op([delta], [residual], k, on_nonfinite=on_nonfinite))
+        return TopK(chosen.values, chosen.indices, chosen.residuals[0], chosen.nonfinite)
     return _twin(delta, residual, k, on_nonfinite)
 
 
@@ -155,7 +156,7 @@ def topk_residual_of_all(
         require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
-        op = _loader.library().fedplug_top_k_residual_of_all
+        op = _loader.library().fedplug_grouped_top_k_residual
         return TopKOfAll(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
     return _twin_of_all(deltas, residuals, k, on_nonfinite)
 

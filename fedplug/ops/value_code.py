@@ -22,14 +22,14 @@ tf.no_gradient("Fedplug>DecodeValues")
 
 
 def encode_values(
-    values: Any, form: ValueForm, *, bits: int = 8, block_size: int = 256, seed: Any = 0
+    values: Any, form: ValueForm, *, bits: Any = 8, block_size: int = 256, seed: Any = 0
 ) -> tf.Tensor:
     """Quantizes and packs a vector.
 
     Args:
         values: Finite; shape ``[n]``, a floating dtype.
         form: The layout.
-        bits: Of each level, 2 to 8; "qsgd" only.
+        bits: Of each level, 2 to 8; "qsgd" only; integer scalar.
         block_size: How many values share a scale, a power of two up to 2^20; "qsgd" and "blockwise8" only.
         seed: For the forms that round at random, "qsgd" and "terngrad": the first of the noise's two seeds,
             the other one being the CRC-32 of the values; int64 scalar.
@@ -46,12 +46,12 @@ def encode_values(
     require_floating(values=values)
     require_vectors(values=values)
     return _loader.library().fedplug_encode_values(
-        values, as_int64(seed), form=form, bits=bits, block_size=block_size
+        values, as_int64(seed), as_int64(bits), form=form, block_size=block_size
     )
 
 
 def decode_values(
-    code: Any, count: Any, form: ValueForm, *, dtype: Any, bits: int = 8, block_size: int = 256
+    code: Any, count: Any, form: ValueForm, *, dtype: Any, bits: Any = 8, block_size: int = 256
 ) -> tf.Tensor:
     """The inverse of `encode_values`, for bytes that nobody vouches for.
 
@@ -75,5 +75,5 @@ def decode_values(
     code = tf.convert_to_tensor(code, tf.uint8)
     require_vectors(code=code)
     return _loader.library().fedplug_decode_values(
-        code, as_int64(count), T=dtype, form=form, bits=bits, block_size=block_size
+        code, as_int64(count), as_int64(bits), T=dtype, form=form, block_size=block_size
     )
