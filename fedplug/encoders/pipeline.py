@@ -114,7 +114,8 @@ class Pipeline(Encoder):
         """The sparsifier's; without one ``{"residual": zeros}`` where the quantizer has error feedback."""
         if self._stages.sparsifier is not None:
             return self._stages.sparsifier.init_state(spec)
-        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self._keeps_error else {}
+        keeps_error = self._stages.quantizer.error_feedback
+        return {"residual": tf.zeros(spec.shape, spec.dtype)} if keeps_error else {}
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
         """See the class; the payload has what `to_wire` writes, and the values that a receiver gets."""
@@ -132,9 +133,11 @@ class Pipeline(Encoder):
         return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
     def _encode_dense(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
-        a = x + state["residual"] if self._keeps_error else x
-        payload = self._values.payload(tf.reshape(a, [-1]), round_num)
-        return payload, {"residual": a - tf.reshape(payload["values"], x.shape)} if self._keeps_error else {}
+        quantizer = self._stages.quantizer
+        if not quantizer.error_feedback:
+            return self._values.payload(tf.reshape(x, [-1]), round_num), {}
+        code, residual = quantizer.encode_with_residual(x, state["residual"], round_num)
+        return self._values.payload_of(code, x.shape.num_elements(), x.dtype), {"residual": residual}
 
     def _encode_sparse(self, x: tf.Tensor, chosen: Selection, round_num: tf.Tensor) -> tuple[Payload, State]:
         assert self._stages.sparsifier is not None
@@ -213,10 +216,6 @@ class Pipeline(Encoder):
         """See `Adjustable`; 0 is never wrong."""
         del spec
         return 0
-
-    @property
-    def _keeps_error(self) -> bool:
-        return self._stages.quantizer.error_feedback
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self._given))

@@ -22,9 +22,11 @@ from fedplug.ops.prng import dither, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.serialization import from_bytes, to_bytes, varints_from_bytes, varints_to_bytes
+from fedplug.ops.sign import SignCode, sign_residual
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
+from fedplug.ops.topk_momentum import TopKMomentum, topk_momentum
 from fedplug.ops.topk_update import (
     GroupedTopKUpdate,
     TopKUpdate,
@@ -39,7 +41,9 @@ __all__ = [
     "GroupedTopKUpdate",
     "IndexForm",
     "Lowering",
+    "SignCode",
     "TopK",
+    "TopKMomentum",
     "TopKUpdate",
     "ValueForm",
     "available",
@@ -70,8 +74,10 @@ __all__ = [
     "scatter_decode_add",
     "scatter_decode_update",
     "shared_uniform",
+    "sign_residual",
     "threshold_residual",
     "to_bytes",
+    "topk_momentum",
     "topk_residual",
     "topk_residual_update",
     "unframe",

@@ -18,8 +18,7 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
 
-tf.no_gradient("Fedplug>TopKResidual")
-tf.no_gradient("Fedplug>TopKResidualOfAll")
+tf.no_gradient("Fedplug>GroupedTopKResidual")
 
 
 class TopK(NamedTuple):
@@ -98,7 +97,9 @@ def topk_residual(
     require_equal_shapes(delta=delta, residual=residual)
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
-        return TopK(*_loader.library().fedplug_top_k_residual(delta, residual, k, on_nonfinite=on_nonfinite))
+        op = _loader.library().fedplug_grouped_top_k_residual
+        taken = GroupedTopK(*op([delta], [residual], k, on_nonfinite=on_nonfinite))
+        return TopK(taken.values, taken.indices, taken.residuals[0], taken.nonfinite)
     return TopK(*reference.topk_residual(delta, residual, k, on_nonfinite))
 
 
@@ -148,6 +149,6 @@ def grouped_topk_residual(
         require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
-        op = _loader.library().fedplug_top_k_residual_of_all
+        op = _loader.library().fedplug_grouped_top_k_residual
         return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
     return GroupedTopK(*reference.grouped_topk_residual(deltas, residuals, k, on_nonfinite))

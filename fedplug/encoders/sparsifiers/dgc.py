@@ -82,12 +82,10 @@ class DGC(Sparsifier):
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         count = self.sparsity.of_size(x.shape.num_elements(), round_num)
-        momentum = tf.constant(self._momentum, x.dtype) * state["momentum"] + x
-        chosen = ops.topk_residual(momentum, state["unsent"], count)
-        flat = tf.tensor_scatter_nd_update(
-            tf.reshape(momentum, [-1]), chosen.indices[:, tf.newaxis], tf.zeros_like(chosen.values)
+        chosen = ops.topk_momentum(
+            x, state["momentum"], state["unsent"], count, momentum=tf.constant(self._momentum, x.dtype)
         )
-        next_state = {"momentum": tf.reshape(flat, x.shape), "unsent": chosen.residual}
+        next_state = {"momentum": chosen.velocity, "unsent": chosen.residual}
         return Selection(chosen.values, chosen.indices, next_state)
 
     def update_residual(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:

@@ -17,7 +17,7 @@ from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.prng import dither
 from fedplug.ops.serialization import from_bytes, to_bytes
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "sign_residual"]
 
 _LEAST_BITS, _MOST_BITS = 2, 8
 _LEVELS_OF_BYTES = 127
@@ -52,6 +52,14 @@ def decode(code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_s
         return _decode_qsgd(code, count, _checked(bits), dtype, block_size)
     decode_signs = _decode_terngrad if form == "terngrad" else _decode_sign
     return decode_signs(code, count, dtype)
+
+
+def sign_residual(delta: Any, residual: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `fedplug.ops.sign_residual`; the fields of its result."""
+    a = delta + residual
+    code = encode(tf.reshape(a, [-1]), 0, 1, "sign", 1)
+    decoded = decode(code, tf.size(a, tf.int64), 1, "sign", a.dtype, 1)
+    return code, a - tf.reshape(decoded, tf.shape(a))
 
 
 def _encode_cast(values: Any, to: tf.DType) -> tf.Tensor:

@@ -1,8 +1,7 @@
-// The inputs of Fedplug>TopKResidual and Fedplug>TopKResidualOfAll, checked,
-// and their outputs, allocated, on any device. Must not know how entries are
-// selected.
-#ifndef FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_ARGUMENTS_H_
-#define FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_ARGUMENTS_H_
+// The inputs of Fedplug>GroupedTopKResidual, checked, and its outputs,
+// allocated, on any device. Must not know how entries are selected.
+#ifndef FEDPLUG_TF_KERNELS_GROUPED_TOPK_RESIDUAL_H_
+#define FEDPLUG_TF_KERNELS_GROUPED_TOPK_RESIDUAL_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -16,39 +15,8 @@
 
 namespace fedplug {
 
-// Of one tensor.
 template <typename T>
-struct TopKArguments {
-  TensorUpdate<CoreType<T>> update;
-  std::int64_t k;
-  tensorflow::Tensor* values;
-  tensorflow::Tensor* indices;
-  tensorflow::Tensor* non_finite;
-
-  tensorflow::Status Open(tensorflow::OpKernelContext* context) {
-    const tensorflow::Tensor& delta = context->input(0);
-    const tensorflow::Tensor& residual = context->input(1);
-    const std::int64_t n = delta.NumElements();
-    TF_RETURN_IF_ERROR(RequireSameShape(delta, residual));
-    TF_RETURN_IF_ERROR(CheckTopKElements(n));
-    TF_RETURN_IF_ERROR(ReadTopKCount(context->input(2), &k));
-
-    const tensorflow::TensorShape selected({std::min(k, n)});
-    tensorflow::Tensor* new_residual;
-    TF_RETURN_IF_ERROR(AllocateOutput(context, 0, selected, &values));
-    TF_RETURN_IF_ERROR(AllocateOutput(context, 1, selected, &indices));
-    TF_RETURN_IF_ERROR(ForwardInputOrAllocateOutput(
-        context, 1, 2, residual.shape(), &new_residual));
-    TF_RETURN_IF_ERROR(context->allocate_output(3, {}, &non_finite));
-    update = {Elements<T>(delta), Elements<T>(residual),
-              MutableElements<T>(new_residual), n};
-    return tensorflow::OkStatus();
-  }
-};
-
-// Of the tensors of a list.
-template <typename T>
-struct TopKListArguments {
+struct GroupedTopKArguments {
   std::vector<TensorUpdate<CoreType<T>>> updates;
   std::int64_t k;
   tensorflow::Tensor* values;
@@ -83,4 +51,4 @@ struct TopKListArguments {
 
 }  // namespace fedplug
 
-#endif  // FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_ARGUMENTS_H_
+#endif  // FEDPLUG_TF_KERNELS_GROUPED_TOPK_RESIDUAL_H_

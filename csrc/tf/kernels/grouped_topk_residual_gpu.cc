@@ -1,4 +1,4 @@
-// Fedplug>TopKResidualOfAll on a GPU: check, allocate, queue on the op's
+// Fedplug>GroupedTopKResidual on a GPU: check, allocate, queue on the op's
 // stream.
 #include <cstdint>
 #include <vector>
@@ -9,8 +9,8 @@
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
 #include "tf/kernels/gpu.h"
+#include "tf/kernels/grouped_topk_residual.h"
 #include "tf/kernels/status.h"
-#include "tf/kernels/topk_residual_arguments.h"
 #include "tf/kernels/topk_residual_inputs.h"
 
 namespace fedplug {
@@ -20,12 +20,12 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
 template <typename T>
-class TopKResidualOfAllGpuOp : public TopKOp {
+class GroupedTopKResidualGpuOp : public TopKOp {
  public:
   using TopKOp::TopKOp;
 
   void Compute(OpKernelContext* context) override {
-    TopKListArguments<T> arguments;
+    GroupedTopKArguments<T> arguments;
     OP_REQUIRES_OK(context, arguments.Open(context));
     const Updates& updates = arguments.updates;
     const int tensors = static_cast<int>(updates.size());
@@ -73,12 +73,12 @@ class TopKResidualOfAllGpuOp : public TopKOp {
 };
 
 #define FEDPLUG_REGISTER(T)                                   \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>TopKResidualOfAll")   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>GroupedTopKResidual") \
                               .Device(tensorflow::DEVICE_GPU) \
                               .HostMemory("k")                \
                               .HostMemory("nonfinite")        \
                               .TypeConstraint<T>("T"),        \
-                          TopKResidualOfAllGpuOp<T>)
+                          GroupedTopKResidualGpuOp<T>)
 FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 

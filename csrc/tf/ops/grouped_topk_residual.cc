@@ -1,11 +1,10 @@
-// Declares Fedplug>TopKResidualOfAll: types, shapes, documentation. Must not
+// Declares Fedplug>GroupedTopKResidual: types, shapes, documentation. Must not
 // know how it is computed.
-#include <algorithm>
 #include <cstdint>
 
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
-#include "tensorflow/core/platform/errors.h"
+#include "tf/ops/topk_shapes.h"
 
 namespace fedplug {
 namespace {
@@ -14,22 +13,7 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-// min(k, n), where both are known while the graph is being built. A negative n
-// says that it is not.
-tensorflow::Status NumSelected(InferenceContext* c, int k_input, std::int64_t n,
-                               DimensionHandle* selected) {
-  *selected = c->UnknownDim();
-  const tensorflow::Tensor* k_tensor = c->input_tensor(k_input);
-  if (k_tensor == nullptr) return tensorflow::OkStatus();
-  const std::int64_t k = k_tensor->scalar<std::int64_t>()();
-  if (k < 0) {
-    return tensorflow::errors::InvalidArgument("k must be 0 or more, not ", k);
-  }
-  if (n >= 0) *selected = c->MakeDim(std::min(k, n));
-  return tensorflow::OkStatus();
-}
-
-tensorflow::Status TopKResidualOfAllShape(InferenceContext* c) {
+tensorflow::Status GroupedTopKResidualShape(InferenceContext* c) {
   const int tensors = (c->num_inputs() - 1) / 2;
   std::int64_t n = 0;
   for (int t = 0; t < tensors; ++t) {
@@ -50,7 +34,7 @@ tensorflow::Status TopKResidualOfAllShape(InferenceContext* c) {
   return tensorflow::OkStatus();
 }
 
-REGISTER_OP("Fedplug>TopKResidualOfAll")
+REGISTER_OP("Fedplug>GroupedTopKResidual")
     .Input("deltas: N * T")
     .Input("residuals: N * T")
     .Input("k: int64")
@@ -62,14 +46,15 @@ REGISTER_OP("Fedplug>TopKResidualOfAll")
     .Attr("N: int >= 1")
     .Attr("T: {float, double, bfloat16, half}")
     .Attr("on_nonfinite: {'error', 'drop'} = 'error'")
-    .SetShapeFn(TopKResidualOfAllShape)
+    .SetShapeFn(GroupedTopKResidualShape)
     .Doc(R"doc(
 Takes the k largest entries out of a list of tensors and keeps the rest for the next round.
 
-As Fedplug>TopKResidual for the tensors laid end to end: exactly min(k, n) of all n entries leave, those of largest
-magnitude; ties go to the lower tensor, then to the lower index. A tensor may lose many entries or none. Nothing is
-concatenated, and the buffers of `residuals` are reused for `new_residuals` where TensorFlow allows it. Not
-differentiable.
+With a = delta + residual of the n elements of all tensors, laid end to end: `values` and `indices` are the min(k, n)
+entries of largest magnitude, and `new_residuals` are a with exactly these entries set to zero, so that scattering the
+values into them gives a back bit for bit. Ties go to the lower tensor, then to the lower index. A tensor may lose many
+entries or none. The result does not depend on the number of threads. Nothing is concatenated, and the buffers of
+`residuals` are reused for `new_residuals` where TensorFlow allows it. Not differentiable.
 
 Errors (InvalidArgument): the shapes of a delta and its residual differ; `k` is not a scalar or is negative; the tensors
 have 2^31 elements or more together; a sum is NaN or infinite and `on_nonfinite` is "error".
