@@ -11,7 +11,14 @@ from typing import Any
 
 from fedplug.errors import ConfigError
 
-__all__ = ["check_block_size", "check_error_feedback", "check_number", "check_seed", "check_share", "check_whole"]
+__all__ = [
+    "check_block_size",
+    "check_error_feedback",
+    "check_number",
+    "check_seed",
+    "check_share",
+    "check_whole",
+]
 
 _MAX_SEED = 2**31 - 1
 _MAX_BLOCK = 2**20
@@ -50,7 +57,12 @@ def check_seed(encoder: str, seed: int) -> None:
 
 def check_block_size(encoder: str, size: int) -> None:
     """Raises ConfigError unless ``size`` is a power of two from 1 to 2^20."""
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _MAX_BLOCK or size & (size - 1):
+    if (
+        not isinstance(size, int)
+        or isinstance(size, bool)
+        or not 1 <= size <= _MAX_BLOCK
+        or size & (size - 1)
+    ):
         raise ConfigError(
             f"{encoder} block_size is {size!r}; it must be a power of two, at most {_MAX_BLOCK}"
         )

@@ -1,7 +1,4 @@
-"""The contract of an encoder. The docstring of `Encoder` is the specification; the conformance suite tests it.
-
-Must not know where an encoder will run.
-"""
+"""The contract of an encoder: the docstring of `Encoder` is what the conformance suite tests."""
 
 from __future__ import annotations
 
@@ -119,7 +116,7 @@ class Encoder(Component):
         """
 
     def adjustable(self) -> Adjustable | None:
-        """What rate control uses in this encoder's place; None (the default) where nothing can be adjusted."""
+        """What rate control uses in this encoder's place. Default: None, nothing can be adjusted."""
         return None
 
 

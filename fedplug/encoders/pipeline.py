@@ -18,7 +18,7 @@ from fedplug.encoders.sparse_form import sparse_body, split_sparse_body
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER, Stage, Stages, arrange
 from fedplug.encoders.stages import Selection
 from fedplug.encoders.values import ValueCoder
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.errors import ConfigError
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import Capabilities
 
@@ -31,14 +31,14 @@ class Pipeline(Encoder):
     """The sparsifier chooses entries, the quantizer shortens their values, the index coder their indices.
 
     An entropy coder after the quantizer shortens what that wrote. Every stage may be left out: without a
-    sparsifier all entries are sent and there are no indices; without a quantizer values are sent uncompressed;
-    indices go through the sparsifier's own coder, or through ``rice``. So ``topk(0.01)`` means ``topk(0.01) |
-    raw | rice``, and ``qsgd(8)`` is a pipeline of one stage.
+    sparsifier all entries are sent and there are no indices; without a quantizer values are sent
+    uncompressed; indices go through the sparsifier's own coder, or through ``rice``. So ``topk(0.01)`` means
+    ``topk(0.01) | raw | rice``, and ``qsgd(8)`` is a pipeline of one stage.
 
     With error feedback the sparsifier's residual also takes what the quantizer lost of the chosen entries, so
     that ``decode(payload) + residual' == x + residual``: bit for bit where values are sent uncompressed, else
-    up to the rounding of one subtraction. Without a sparsifier a quantizer with error feedback keeps its error
-    in a residual of the pipeline.
+    up to the rounding of one subtraction. Without a sparsifier the error of a quantizer with error feedback
+    is kept in a residual of the pipeline.
 
     Wire form with a sparsifier: see `fedplug.encoders.sparse_form`; the wire id is ``"sparse/1"`` and the
     wire ids of those stages that are not the defaults, for instance ``"sparse/1+qsgd/1"``. Without one: the

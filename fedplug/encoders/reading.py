@@ -17,8 +17,8 @@ def as_encoder(value: Any) -> Any:
     """The encoder or assignment that an argument stands for; anything else is returned unchanged.
 
     Args:
-        value: As for `fedplug.registry.config.as_component`; a sparsifier or quantizer stands for the pipeline
-            it begins.
+        value: As for `fedplug.registry.config.as_component`; a sparsifier or quantizer stands for a pipeline
+            of that stage.
 
     Raises:
         ConfigError: It cannot be read, or a component refuses its arguments.

@@ -76,13 +76,13 @@ def arrange(given: Sequence[Any]) -> Stages:
 def _require_symbols(quantizer: Quantizer | None, entropy_coder: EntropyCoder, given: Sequence[Any]) -> None:
     if quantizer is None:
         raise CapabilityError(
-            f"{entropy_coder!r} is an entropy coder, which shortens what a quantizer wrote, and there is none "
-            f"before it; use {_remedy(given)}"
+            f"{entropy_coder!r} is an entropy coder, which shortens what a quantizer wrote, and there is "
+            f"none before it; use {_remedy(given)}"
         )
     if quantizer.symbols(0, tf.float32) is None:
         raise CapabilityError(
-            f"{entropy_coder!r} shortens symbols of one fixed number of bits, and {quantizer!r} has none; use "
-            f"'qsgd(8) | {entropy_coder!r}', or leave {entropy_coder!r} out"
+            f"{entropy_coder!r} shortens symbols of one fixed number of bits, and {quantizer!r} has none; "
+            f"use 'qsgd(8) | {entropy_coder!r}', or leave {entropy_coder!r} out"
         )
 
 

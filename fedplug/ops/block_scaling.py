@@ -15,6 +15,7 @@ __all__ = [
     "times_scales",
 ]
 
+
 def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:
     """How many blocks ``count`` values fill, the last one perhaps in part."""
     return (count + size - 1) // size

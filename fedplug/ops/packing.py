@@ -45,7 +45,9 @@ def unpack_all(data: tf.Tensor, bits: Any) -> tf.Tensor:
     """
     groups = tf.reshape(tf.pad(data, [[0, -tf.size(data, tf.int64) % bits]]), [-1, bits])
     words = tf.bitcast(tf.pad(groups, [[0, 0], [0, 8 - bits]]), tf.int64)
-    codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64)) - 1)
+    codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (
+        tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64)) - 1
+    )
     return tf.reshape(tf.cast(codes, tf.uint8), [-1])
 
 

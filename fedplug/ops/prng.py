@@ -1,4 +1,4 @@
-"""Random numbers with the same bits on any number of threads, SIMD level and device: Philox, keyed by the caller.
+"""Random numbers with the same bits on any number of threads, SIMD level and device.
 
 Source: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011 (Philox4x32-10).
 """

@@ -48,8 +48,8 @@ def scatter_decode_add(
         values: Of all payloads, one after the other; shape ``[e]``, the dtype of ``accumulator``.
         indices: Their places in the flattened accumulator, strictly ascending within a payload; ``[e]``,
             int32.
-        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``. Default: it is
-            one payload.
+        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``; default: all
+            entries are of one payload.
         weights: The factor of each payload; ``[p]``, the dtype of ``accumulator``; default: all 1.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
@@ -112,7 +112,9 @@ def scatter_decode_update(
     payloads = _payloads(tf.convert_to_tensor(values, accumulator.dtype), indices, row_splits, weights)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
-    return accumulator.assign(reference.scatter_decode_add(accumulator.read_value(), *payloads), read_value=False)
+    return accumulator.assign(
+        reference.scatter_decode_add(accumulator.read_value(), *payloads), read_value=False
+    )
 
 
 def scatter_decode(

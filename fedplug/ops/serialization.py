@@ -46,9 +46,9 @@ def varints_to_bytes(numbers: tf.Tensor) -> tf.Tensor:
         uint8 vector, each number in the fewest bytes that hold it, one to five.
     """
     rests = tf.bitwise.right_shift(numbers[:, tf.newaxis], tf.range(0, 7 * _VARINT_BYTES, 7))
-    more = tf.cast(rests >= 128, tf.int32)
+    more = tf.cast(rests >= 128, tf.int32) * 128
     used = (rests > 0) | (tf.range(_VARINT_BYTES) == 0)
-    return tf.cast(tf.boolean_mask((rests & 127) | (more << 7), used), tf.uint8)
+    return tf.cast(tf.boolean_mask((rests & 127) | more, used), tf.uint8)
 
 
 def varints_from_bytes(data: tf.Tensor, count: int, what: str) -> tuple[list[tf.Tensor], tf.Tensor]:

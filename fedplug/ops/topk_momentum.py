@@ -45,7 +45,7 @@ def topk_momentum(
     on_nonfinite: str = "error",
     lowering: str | None = None,
 ) -> TopKMomentum:
-    """Takes the ``k`` largest entries out of ``a = residual + u`` with ``u = momentum * velocity + gradient``.
+    """Takes the ``k`` largest entries of ``a = residual + u``, where ``u = momentum * velocity + gradient``.
 
     Each product and sum is rounded once. The new velocity is ``u`` and the new residual ``a``, both with the
     entries taken set to zero (momentum factor masking). Of denormals `topk_residual` says what holds here.
@@ -60,7 +60,8 @@ def topk_momentum(
         residual: What earlier rounds left behind; shape and dtype of ``gradient``.
         k: How many entries to take, an integer scalar, 0 or more.
         momentum: The factor of the old velocity; scalar, rounded to the dtype.
-        on_nonfinite: As for `topk_residual`; with "drop" the velocity is zero, too, where ``a`` is not finite.
+        on_nonfinite: As for `topk_residual`; with "drop" the velocity, too, is zero where ``a`` is not
+            finite.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Raises:

@@ -7,8 +7,9 @@ know any process.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.assignment.base import EncoderAssignment

@@ -36,9 +36,7 @@ class EncoderAssignment(Component):
             ConfigError: It does not fit this model.
         """
 
-    def rate_control(
-        self, encoders: Sequence[Encoder], specs: Sequence[tf.TensorSpec]
-    ) -> RateControl | None:
+    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[tf.TensorSpec]) -> RateControl | None:
         """What adjusts the encoders from round to round. Default: nothing does.
 
         Args:

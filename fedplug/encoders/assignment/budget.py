@@ -118,7 +118,9 @@ class Budget(EncoderAssignment):
         else:
             assigned = self._encoder.assign(specs)
             _require_adjustable(assigned)
-        adjustable = {id(encoder): _adjustable_form(encoder) for encoder in assigned}  # what is shared stays so
+        adjustable = {
+            id(encoder): _adjustable_form(encoder) for encoder in assigned
+        }  # what is shared stays so
         return [adjustable[id(encoder)] for encoder in assigned]
 
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[tf.TensorSpec]) -> RateControl:
@@ -183,9 +185,7 @@ class _Feedback(RateControl):
             step = self._step_to_error(measured)
         step = tf.clip_by_value(step, 1 / _LARGEST_STEP, _LARGEST_STEP)
         following = tf.clip_by_value(tf.cast(control["rate"], tf.float64) * step, *_RATES)
-        return {
-            "rate": tf.where(measured["payloads"] > 0, tf.cast(following, tf.float32), control["rate"])
-        }
+        return {"rate": tf.where(measured["payloads"] > 0, tf.cast(following, tf.float32), control["rate"])}
 
     def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The rate, and the error where it is wanted."""

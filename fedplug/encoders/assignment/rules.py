@@ -14,8 +14,8 @@ from fedplug.encoders.assignment.base import EncoderAssignment, promised_by_all
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_tensor_encoder
-from fedplug.registry.config import component_config
 from fedplug.errors import ConfigError, UnknownNameError, nearest
+from fedplug.registry.config import component_config
 from fedplug.registry.specs import FLOATS, Capabilities
 
 __all__ = ["Rule", "Rules"]

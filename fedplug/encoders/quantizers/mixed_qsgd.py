@@ -29,8 +29,7 @@ def levels_at(count: Any, block_size: int, dtype: tf.DType) -> Any:
 
 
 class MixedQSGD(Encoder):
-    """`fedplug.encoders.quantizers.qsgd.QSGD` with a mean number of bits over all elements of all tensors that share it: what budgets
-    adjust.
+    """``qsgd`` with a mean number of bits over all elements of all tensors that share it.
 
     Which tensor gets how many follows from the update: a block of n elements with the largest magnitude s
     and b bits has an expected squared error of about ``n s^2 / (6 L^2)`` with ``L = 2^(b-1) - 1``, the
@@ -51,8 +50,8 @@ class MixedQSGD(Encoder):
 
         Args:
             bits: The mean, a number from 2 to 8; or a schedule of such numbers.
-            block_size: As for `QSGD`.
-            seed: As for `QSGD`.
+            block_size: As for ``qsgd``.
+            seed: As for ``qsgd``.
 
         Raises:
             ConfigError: One of them is out of range.

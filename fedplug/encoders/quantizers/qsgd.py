@@ -87,7 +87,9 @@ class QSGD(ValueFormQuantizer):
         with ops.require(tf.size(code) > 0, "a qsgd payload is too short to hold its bits"):
             bits = tf.cast(code[0], tf.int32)
         known = tf.reduce_any(bits == self._widths.all)
-        with ops.require(known, f"a qsgd payload was not made with the bits of any round, {self._widths.all}"):
+        with ops.require(
+            known, f"a qsgd payload was not made with the bits of any round, {self._widths.all}"
+        ):
             form = {**self.value_form, "bits": tf.identity(bits)}
         return ops.decode_values(code, count, **form, dtype=dtype)
 

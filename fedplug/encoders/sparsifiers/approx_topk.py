@@ -10,8 +10,8 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed, check_share
 from fedplug.encoders.base import State
-from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 

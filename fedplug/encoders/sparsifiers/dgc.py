@@ -9,8 +9,8 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.base import State
-from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Exponential, Schedule

@@ -1,4 +1,4 @@
-"""Top-k sparsification, of a tensor or of a whole model, with the residual of error feedback on the client."""
+"""Top-k sparsification, of a tensor or of a whole model, with error feedback."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.base import State
-from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule

@@ -36,7 +36,9 @@ def unframe(container: Any, header: bytes) -> tf.Tensor:
         (length,) = tf.unstack(from_bytes(container[len(header) : body_at], tf.int64), num=1)
     content, checksum = container[:-_CHECKSUM_BYTES], container[-_CHECKSUM_BYTES:]
     intact = (length == tf.size(content, tf.int64) - body_at) & tf.reduce_all(_checksum(content) == checksum)
-    with require(intact, "the length or the checksum of a payload is wrong: the bytes were changed on the way"):
+    with require(
+        intact, "the length or the checksum of a payload is wrong: the bytes were changed on the way"
+    ):
         return content[body_at:]
 
 

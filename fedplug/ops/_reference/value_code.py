@@ -10,10 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops import block_scaling as blocks
-from fedplug.ops.packing import pack, unpack
 from fedplug.ops.checks import of_length, require
 from fedplug.ops.floats import widened
 from fedplug.ops.mean_magnitude import mean_magnitude
+from fedplug.ops.packing import pack, unpack
 from fedplug.ops.prng import dither
 from fedplug.ops.serialization import from_bytes, to_bytes
 
@@ -67,7 +67,9 @@ def _encode_cast(values: Any, to: tf.DType) -> tf.Tensor:
 
 
 def _decode_cast(code: Any, count: Any, dtype: tf.DType, form: str) -> tf.Tensor:
-    narrow = from_bytes(of_length(code, count * _FORMATS[form].size, f"the bytes of a {form} payload"), _FORMATS[form])
+    narrow = from_bytes(
+        of_length(code, count * _FORMATS[form].size, f"the bytes of a {form} payload"), _FORMATS[form]
+    )
     with require(tf.reduce_all(tf.math.is_finite(narrow)), f"a {form} payload holds no finite number"):
         return _nearest_finite(tf.identity(narrow), dtype)
 
@@ -131,9 +133,7 @@ def _qsgd_header(bits: Any, block_size: int) -> tf.Tensor:
 
 
 def _checked(bits: Any) -> tf.Tensor:
-    with require(
-        (bits >= _LEAST_BITS) & (bits <= _MOST_BITS), f"bits must be {_LEAST_BITS} to {_MOST_BITS}"
-    ):
+    with require((bits >= _LEAST_BITS) & (bits <= _MOST_BITS), f"bits must be {_LEAST_BITS} to {_MOST_BITS}"):
         return tf.identity(bits)
 
 
@@ -149,7 +149,8 @@ def _from_levels(levels: Any, bits: Any, scales: Any, block_size: int) -> tf.Ten
     the division it is when run eagerly.
     """
     wide = widened(scales)
-    quotients, offset = [], []
+    quotients: list[float] = []
+    offset = []
     for width in range(_LEAST_BITS, _MOST_BITS + 1):
         highest = 2 ** (width - 1) - 1
         offset.append(len(quotients) + highest)

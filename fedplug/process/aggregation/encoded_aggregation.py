@@ -30,7 +30,7 @@ _COUNTERS = (*_MEASUREMENTS, "tensor_bytes")
 class EncodedAggregation(NamedTuple):
     """The computations of an encoded aggregation; V is the update's type, C a client's state, S the server's.
 
-    S is ``<round_num=int32,control=K,inner=...>``: the round, what rate control keeps (see `RateControl.init`;
+    S is ``<round_num=int32,control=K,inner=...>``: the round, what rate control keeps (`RateControl.init`,
     empty without one), and the aggregator's own state.
 
     The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool,report=...>``, the

@@ -17,9 +17,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import ops
-from fedplug.encoders.probe import normal_numbers
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.probe import normal_numbers
 from fedplug.errors import CapabilityError
 from fedplug.process import structures, tracing
 
@@ -32,9 +32,9 @@ class EncodedBroadcast(NamedTuple):
     """The computations of an encoded broadcast; V is the model's type, S the server's state, M a message.
 
     S is ``<sent=V,round_num=int32,position=int64>``: the model that clients hold, the number of broadcasts,
-    and how many bytes they were together; and with rate control ``control=K``, see `RateControl.init`. M is ``<buffers=<uint8[?],...>,whole=bool,position=int64>``: the
-    first message holds the whole model, later ones a difference to what was sent before, and the position is
-    the one after it.
+    and how many bytes they were together; with rate control also ``control=K``, see `RateControl.init`. M is
+    ``<buffers=<uint8[?],...>,whole=bool,position=int64>``: the first message holds the whole model, later
+    ones a difference to what was sent before, and the position is the one after it.
 
     **Catching up.** A client says how far it heard: its position. One that missed rounds is sent either all
     messages it missed, or the model as sent, whole, whichever is fewer bytes. Either way it ends with

@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import PackedSymbols, Payload, Quantizer, bit_packing, serialization
+from fedplug.encoders import PackedSymbols, Payload, Quantizer, bit_packing
 from fedplug.encoders.arguments import check_seed, check_whole
-from fedplug.encoders.arithmetic import wide_dtype, widened
-from fedplug.encoders.checks import require
 from fedplug.encoders.quantizers import block_scaling
+from fedplug.ops import require, wide_dtype, widened
 from fedplug.registry.specs import Capabilities
 from fedplug_eden import codebook, hadamard
 
@@ -109,8 +108,8 @@ class Eden(Quantizer):
         """See the class."""
         parts = [
             tf.constant([self._bits], tf.uint8),
-            serialization.to_bytes(payload["key"]),
-            serialization.to_bytes(payload["scales"]),
+            ops.to_bytes(payload["key"]),
+            ops.to_bytes(payload["scales"]),
             bit_packing.pack(payload["codes"], self._bits),
         ]
         return tf.concat(parts, axis=0)
@@ -124,7 +123,7 @@ class Eden(Quantizer):
         with require(
             tf.reduce_all(data[:1] == self._bits), f"an eden payload was not made with bits={self._bits}"
         ):
-            key = serialization.from_bytes(data[1:_HEADER_BYTES], tf.int32)
+            key = ops.from_bytes(data[1:_HEADER_BYTES], tf.int32)
         scales = block_scaling.scales_from_bytes(data[_HEADER_BYTES:codes_at], wide, "an eden payload")
         codes = bit_packing.unpack(data[codes_at:], number, bits, "the codes of an eden payload")
         return {"codes": codes, "scales": scales, "key": key, "count": tf.cast(count, tf.int32)}
@@ -137,7 +136,7 @@ class Eden(Quantizer):
         return PackedSymbols(start, blocks_needed * size, self._bits)
 
     def _key(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
-        content = tf.bitcast(ops.crc32(serialization.to_bytes(values)), tf.int32)
+        content = tf.bitcast(ops.crc32(ops.to_bytes(values)), tf.int32)
         inner = tf.random.stateless_uniform(
             [2], tf.stack([tf.constant(self._seed), round_num]), None, None, tf.int32, alg="philox"
         )
