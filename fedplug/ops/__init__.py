@@ -9,7 +9,7 @@ library is loaded when the first compiled op is built.
 from __future__ import annotations
 
 from fedplug.ops._loader import op_library
-from fedplug.ops.block_scaling import block_count, block_scales
+from fedplug.ops.block_scaling import block_count, block_scales, scales_from_bytes
 from fedplug.ops.checks import of_length, require
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
@@ -70,6 +70,7 @@ __all__ = [
     "require",
     "resolve_lowering",
     "round_seed",
+    "scales_from_bytes",
     "scatter_decode",
     "scatter_decode_add",
     "scatter_decode_update",

@@ -141,7 +141,7 @@ class PowerSGD(Encoder):
 
     def _first_q(self, spec: tf.TensorSpec) -> tf.Tensor:
         n = _matrix_shape(spec)[1]
-        noise = shared_uniform(n * self._rank, self._seed, tf.constant(0))
+        noise = shared_uniform(n * self._rank, ops.round_seed(self._seed, 0))
         return tf.cast(tf.reshape(2 * noise - 1, [n, self._rank]), wide_dtype(spec.dtype))
 
 
