@@ -59,7 +59,7 @@ def test_an_unknown_name_names_the_nearest():
 
 
 def test_an_unknown_kind_names_the_known_ones():
-    with pytest.raises(UnknownNameError, match="unknown kind of part 'encodr'; did you mean 'encoder'"):
+    with pytest.raises(UnknownNameError, match="unknown kind of component 'encodr'; did you mean 'encoder'"):
         resolve.resolve("encodr", "topk")
 
 
