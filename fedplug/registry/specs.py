@@ -11,9 +11,10 @@ import importlib
 import keyword
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedplug.errors import PluginError
+from fedplug.registry import renamed
 
 __all__ = [
     "FLOATS",
@@ -70,6 +71,14 @@ class Capabilities:
     bounded_sensitivity: bool = False
     sends_every_entry: bool = False
     dtypes: tuple[str, ...] = FLOATS
+
+    if not TYPE_CHECKING:  # a type checker would take any promise
+
+        def __new__(cls, **promises: Any) -> Capabilities:
+            """Refuses a promise of release 0.1 by its present name."""
+            for old in renamed.CAPABILITIES.keys() & promises:
+                raise PluginError(f"capabilities: {old!r} is called {renamed.CAPABILITIES[old]!r} now")
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if self.secure_aggregation_safe and not self.commutes_with_sum:
@@ -145,7 +154,8 @@ class ComponentSpec(Spec):
             for part in attribute.split("."):
                 found = getattr(found, part)
         except Exception as error:
-            raise PluginError(f"{what}, which cannot be imported: {error}") from error
+            reason = f"{error}{renamed.hint(error)}"
+            raise PluginError(f"{what}, which cannot be imported: {reason}") from error
         if not isinstance(found, type):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class")
         return found
