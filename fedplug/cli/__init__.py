@@ -54,9 +54,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FedplugError, OSError) as error:
         if arguments.debug:
             raise
-        print(f"fedplug: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_ERROR
+        return _error(error)
+    except ModuleNotFoundError as error:
+        from fedplug.registry.entry_points import missing_framework
+
+        missing = missing_framework(error)
+        if arguments.debug or missing is None:
+            raise
+        return _error(missing)
     return code
+
+
+def _error(reason: object) -> int:
+    print(f"fedplug: error: {' '.join(str(reason).split())}", file=sys.stderr)
+    return EXIT_ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
