@@ -16,6 +16,7 @@ $(UV):
 setup: | $(UV) ## Python 3.11, the locked dependencies, the compiled core, the package (editable)
 	@$(UV) sync --quiet --frozen --inexact --no-install-workspace
 	@$(UV) sync --quiet --frozen --all-packages
+	@$(RUN) python cmake/check_installed.py || $(UV) sync --quiet --frozen --all-packages --reinstall-package fedplug
 
 run: setup ## Train on the digits with and without compression: table and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
