@@ -83,5 +83,6 @@ def _peak(action: Callable[[], object]) -> int:
         after = tf.config.experimental.get_memory_info(_CPU)
     except ValueError:
         return 0
+    base: int = min(before, after["current"])
     peak: int = after["peak"]
-    return peak - min(before, after["current"])
+    return peak - base
