@@ -1,7 +1,7 @@
-"""``fedplug plugins new NAME``: writes a plugin package with one part that works, to be changed.
+"""``fedplug plugins new NAME``: writes a plugin package with one working component, to be changed.
 
-The text is in ``templates/``, what is the same for all kinds of parts in ``templates/package``; this module
-fills in the names. Must not import what it writes about.
+The text is in ``templates/``, what all kinds of components share in ``templates/package``; this module fills
+in the names. Must not import what it writes about.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What the templates of a kind say of the part; ``$name`` is its name.
+    """What the templates of a kind say of the component; ``$name`` is its name.
 
     Attributes:
         part: What it is in the registry.
-        summary: What the part in the template does.
+        summary: What the component in the template does.
         use: A line of Python that makes one, after ``import fedplug``.
         example: How it is made to be checked; empty where its name will do.
         imports: The package that it needs beside fedplug.
@@ -75,13 +75,18 @@ _KINDS = {
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("new", help="write a plugin package to begin with", parents=[common])
-    parser.add_argument("name", metavar="NAME", help="of the part, for instance acme")
+    parser = commands.add_parser(
+        "new", help="write a plugin package as a start for your own", parents=[common]
+    )
+    parser.add_argument("name", metavar="NAME", help="of the component, for instance acme")
     parser.add_argument(
-        "--kind", choices=tuple(_KINDS), default="encoder", help="of the part; default: %(default)s"
+        "--kind", choices=tuple(_KINDS), default="encoder", help="of the component; default: %(default)s"
     )
     parser.add_argument(
-        "--dir", type=Path, default=Path(), help="where the folder fedplug-NAME is made; default: here"
+        "--dir",
+        type=Path,
+        default=Path(),
+        help="where the folder fedplug-NAME is written; default: the current folder",
     )
     parser.set_defaults(command=_run)
 
@@ -90,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
     name, kind = arguments.name, arguments.kind
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
-            f"{name!r} is no name for a part; use lower-case letters, digits and '_', starting with a letter"
+            f"{name!r} is no name for a component; use lower-case letters, digits and '_', a letter first"
         )
     _refuse_if_taken(_KINDS[kind].part, name)
     words = _words(kind, name)
@@ -108,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_if_taken(part: str, name: str) -> None:
-    """A part of that name could not be used beside the one that has it, or would take it away."""
+    """A component of that name could not be used beside the one that has it, or would replace it."""
     from fedplug.registry.resolve import find
 
     try:
