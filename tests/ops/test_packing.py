@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug.encoders.bit_packing import pack, packed_size, unpack
+from fedplug.ops import pack, packed_size, unpack
 
 bits_and_codes = st.integers(1, 8).flatmap(
     lambda bits: st.tuples(st.just(bits), st.lists(st.integers(0, 2**bits - 1), max_size=40))
@@ -51,6 +51,19 @@ def test_an_optimized_graph_refuses_a_wrong_length_too(bits):
     for wrong in (2 * bits - 1, 2 * bits + 1, 4 * bits):
         with pytest.raises(tf.errors.InvalidArgumentError):
             read(tf.zeros([wrong], tf.uint8))
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_the_bits_may_be_known_only_when_the_graph_runs(bits):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int64)])
+    def there_and_back(codes, bits):
+        packed = pack(codes, bits)
+        return packed, unpack(packed, tf.size(codes, tf.int64), bits, "codes")
+
+    codes = [code % 2**bits for code in range(0, 93, 3)]
+    packed, back = there_and_back(codes, bits)
+    assert bytes(packed.numpy()) == as_integer(codes, bits)
+    assert back.numpy().tolist() == codes
 
 
 def test_sizes_near_the_largest_tensor_do_not_overflow():
