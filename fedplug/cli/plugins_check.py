@@ -1,4 +1,4 @@
-"""``fedplug plugins check NAME``: runs the conformance kit on a part, or on all a distribution brings."""
+"""``fedplug plugins check NAME``: runs the conformance suite on components."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["add_parser"]
 
 EXIT_FAILED = 1
 _WRITTEN = ("encoder", "aggregator", "schedule")
-"""The kinds of parts that are written with arguments."""
+"""The kinds of components that are written with arguments."""
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser("check", help="test one of them against its contract", parents=[common])
     parser.add_argument(
-        "name", metavar="NAME", help="a part, also with arguments as in 'topk(0.01)', or a distribution"
+        "name", metavar="NAME", help="a component, also with arguments as in 'topk(0.01)', or a distribution"
     )
     parser.set_defaults(command=_run)
 
@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
-    """What is checked, with a title: every package that is meant, then every part and example."""
+    """What is checked, with a title: every package that is meant, then every component and example."""
     from fedplug.registry.specs import ComponentSpec
     from fedplug.testing import PluginPackageSuite, run
 
@@ -66,7 +66,7 @@ def _of_part(kind: str, example: str) -> Iterator[Result]:
     try:
         with components.made(kind, example):
             suite = components.suite(kind, example)
-    except Exception as error:  # the plugin's, and no reason to leave its other parts out
+    except Exception as error:  # the plugin's, and no reason to leave its other components out
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         yield Result("test_it_can_be_made", "fail", reason)
         return
@@ -74,7 +74,7 @@ def _of_part(kind: str, example: str) -> Iterator[Result]:
 
 
 def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
-    """An argument that a part refuses is no failure of the part where the user wrote it."""
+    """An argument that a component refuses is no failure of the component where the user wrote it."""
     from fedplug.testing import components
 
     for entry in entries:
@@ -88,7 +88,7 @@ def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
 
 
 def _find(name: str) -> tuple[list[Entry], str | None]:
-    """The entries that are meant, and how to make the part where the name says it."""
+    """The entries that are meant, and how to make the component where the name says it."""
     from fedplug.registry.resolve import catalog
 
     try:
@@ -101,7 +101,7 @@ def _find(name: str) -> tuple[list[Entry], str | None]:
 
 
 def _first_word(text: str) -> str:
-    """The name of the first part of an expression; the text itself if it is none."""
+    """The name of the first stage of an expression; the text itself if it is not an expression."""
     from fedplug.registry import expression
 
     try:

@@ -1,4 +1,4 @@
-"""``fedplug plugins list``: every part and every plugin with a problem, as a table or as JSON."""
+"""``fedplug plugins list``: every component and every plugin with a problem, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("list", help="every part, and what is wrong with which", parents=[common])
+    parser = commands.add_parser("list", help="every component, and what is broken", parents=[common])
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     parser.set_defaults(command=_run)
 

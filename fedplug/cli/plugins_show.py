@@ -1,6 +1,6 @@
-"""``fedplug plugins show NAME``: all that is known about a part, a plugin or a distribution.
+"""``fedplug plugins show NAME``: all that is known about a component, a plugin or a distribution.
 
-Arguments are those of the part, which is imported for that; what its spec says is printed before. What
+Arguments are those of the component, which is imported for that; what its spec says is printed before. What
 an encoder or an aggregator promises depends on its arguments: it is made as the spec says in `examples`
 and asked.
 """
@@ -28,7 +28,7 @@ _NEEDS = "needs_"
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser("show", help="all that is known about one of them", parents=[common])
-    parser.add_argument("name", metavar="NAME", help="a part, an entry point or a distribution")
+    parser.add_argument("name", metavar="NAME", help="a component, an entry point or a distribution")
     parser.set_defaults(command=_run)
 
 
@@ -55,7 +55,7 @@ def _described(facts: dict[str, Any]) -> str:
 
 
 def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
-    """The arguments of a part and, where it promises something, what; or why it cannot be made."""
+    """The arguments of a component and, where it promises something, what; or why it cannot be made."""
     from fedplug.registry import resolve
 
     try:
@@ -63,7 +63,7 @@ def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
         if make is None:
             return _described({"arguments": arguments, "made as": ", ".join(entry.examples)})
         rows = [_row(example, make(example)) for example in entry.examples]
-    except Exception as error:  # a plugin's; the parts after it are shown all the same
+    except Exception as error:  # a plugin's; the components after it are shown all the same
         return _described({"problem": f"{type(error).__name__}: {' '.join(str(error).split())}"})
     return f"{_described({'arguments': arguments})}\n\n{table.render(_HEADER, rows)}"
 

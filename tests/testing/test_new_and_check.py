@@ -99,7 +99,7 @@ def test_a_new_plugin_is_in_the_style_of_the_house(new_plugins):
 def test_new_overwrites_nothing(tmp_path, capsys):
     assert main(["plugins", "new", "acme", "--dir", str(tmp_path)]) == 0
     assert main(["plugins", "new", "acme", "--dir", str(tmp_path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("kind", "name"), [("encoder", "topk"), ("store", "memory")])
@@ -112,7 +112,7 @@ def test_new_refuses_the_name_of_a_part_that_is_there(kind, name, tmp_path, caps
 @pytest.mark.parametrize("name", ["Acme", "1st", "a-b", "", "class", "../up"])
 def test_new_refuses_what_cannot_be_a_name(name, tmp_path, capsys):
     assert main(["plugins", "new", name, "--dir", str(tmp_path)]) == 2
-    assert "is no name for a part" in capsys.readouterr().err
+    assert "is not a valid name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
