@@ -7,46 +7,47 @@ RUN := $(UV) run --no-sync
 # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions are not affected.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-help: ## This list
+help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 $(UV):
 	python3 -m venv .uv && .uv/bin/pip install --quiet uv
 
-setup: | $(UV) ## Python 3.11, the locked dependencies, the compiled core, the package (editable)
+setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled core, the packages (editable)
 	@$(UV) sync --quiet --frozen --inexact --no-install-workspace
 	@$(UV) sync --quiet --frozen --all-packages
+	@$(RUN) python cmake/check_installed.py || $(UV) sync --quiet --frozen --all-packages --reinstall-package fedplug
 
-run: setup ## Train on the digits with and without compression: table and plot in runs/digits
+run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: setup test-cpp test-wheel ## All tests: C++ (ctest), Python (pytest), the built wheel
+test: setup test-cpp test-wheel ## Run all tests: C++ (ctest), Python (pytest), the built wheel
 	$(RUN) pytest --numprocesses logical --maxprocesses 4
 
-test-cpp: setup
+test-cpp: setup ## Run the C++ tests
 	$(RUN) cmake --preset cpp-tests
 	$(RUN) cmake --build --preset cpp-tests
 	$(RUN) ctest --preset cpp-tests
 
-test-wheel: setup
+test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
-sanitize: setup ## The C++ tests under the address and undefined-behaviour, then the thread sanitizer
+sanitize: setup ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	for preset in sanitize tsan; do \
 	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \
 	done
 
-lint: setup ## ruff, mypy --strict, clang-format
+lint: setup ## Run ruff, mypy --strict, clang-format
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format --dry-run --Werror
 
-format: setup ## Rewrites the sources in the project's style
+format: setup ## Format the sources
 	$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format .
 	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format -i
 
-bench: setup ## Every benchmark beside its peers; tables and pictures in benchmarks/results
+bench: setup ## Run the benchmarks; tables and pictures in benchmarks/results
 	mkdir -p runs/bench
 	$(RUN) pytest benchmarks --benchmark-only --benchmark-json=runs/bench/run.json
 	$(RUN) python benchmarks/report.py runs/bench/run.json
@@ -55,7 +56,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard csrc/tests/fuzz/*_fuzz.cc)))
 export FUZZ_CXX ?= $(shell command -v clang++ || compgen -c clang++- | sort -rV | head -n 1)
 
-fuzz: setup ## The decoders under libFuzzer and the sanitizers, FUZZ_SECONDS each (needs Clang)
+fuzz: setup ## Fuzz the decoders with libFuzzer and sanitizers, FUZZ_SECONDS each (needs Clang)
 	@test -n "$(FUZZ_CXX)" || { echo "no clang++ found; install Clang, or set FUZZ_CXX to it" >&2; exit 1; }
 	$(RUN) cmake --preset fuzz
 	$(RUN) cmake --build --preset fuzz
@@ -66,15 +67,15 @@ fuzz-with-%:
 	build/fuzz/csrc/tests/fuzz/$* -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 \
 	  -artifact_prefix=runs/fuzz/ runs/fuzz/$* csrc/tests/fuzz/corpus/$*
 
-fuzz-seeds: setup ## The same targets over their seeds, and changes of them, under the sanitizers of any compiler
+fuzz-seeds: setup ## Run the fuzz targets on their seeds, and mutations of them, with any compiler
 	$(RUN) cmake --preset sanitize
 	$(RUN) cmake --build --preset sanitize --target fuzz_targets
 	$(RUN) ctest --preset sanitize --tests-regex _fuzz
 
-wheel: setup ## The wheel, in dist/
+wheel: setup ## Build the wheel, in dist/
 	$(UV) build --wheel --no-build-isolation
 
-clean: ## Removes what was built and installed here
+clean: ## Remove what was built and installed here
 	rm -rf build dist $(VENV) .uv
 
 .PHONY: help setup run test test-cpp test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean

@@ -16,7 +16,7 @@ FEDPLUG = str(Path(sys.executable).with_name("fedplug"))
 # The command, what its output has in it, and within how many milliseconds the project wants it to answer.
 CASES = {
     "python -c pass": ([sys.executable, "-c", "pass"], "", None),
-    "fedplug --help": ([FEDPLUG, "--help"], "Small model updates", 150),
+    "fedplug --help": ([FEDPLUG, "--help"], "Compresses federated-learning updates", 150),
     "fedplug --version": ([FEDPLUG, "--version"], "fedplug ", None),
     "fedplug plugins list": ([FEDPLUG, "plugins", "list"], "with error feedback", 250),
     "fedplug examples list": ([FEDPLUG, "examples", "list"], "WHAT IT SHOWS", None),

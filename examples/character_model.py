@@ -36,7 +36,7 @@ def read_play(text: str) -> dict[str, str]:
     """What each role says, by name, from the first line to the last.
 
     A speech begins with a paragraph that begins with a name: "Name:" or "NAME.", on a line of its own or not.
-    Other paragraphs go on with the speech before.
+    Other paragraphs continue the speech before.
 
     Raises:
         ConfigError: The text is empty, or nobody speaks in it.
@@ -228,7 +228,7 @@ def write(model: tf.keras.Model, beginning: str, length: int, temperature: float
 class Result(NamedTuple):
     """The fine-tuned model; the accuracy before and after every round; bytes of a client in a round.
 
-    Bytes are those sent up and down, by one client on average, and those of the model as it is.
+    Bytes are those sent up and down, by one client on average, and those of the model uncompressed.
     """
 
     model: tf.keras.Model
@@ -241,7 +241,7 @@ class Result(NamedTuple):
 def fine_tune(
     model: tf.keras.Model, federation: Federation, rounds: int, clients_per_round: int, seed: int = 0
 ) -> Result:
-    """Trains the model, which is left as it is, on the clients of the federation."""
+    """Trains the model, which is not changed, on the clients of the federation."""
     clients_per_round = min(clients_per_round, len(federation.clients))
     accuracies, up, down = [accuracy(model, federation.test)], [], []
     with fedplug.use_runtime("inprocess"):
@@ -316,7 +316,8 @@ def main() -> None:
     print(f"\n{len(federation.clients)} roles, {len(federation.test) * LENGTH:,} characters to guess")
     print(f"accuracy {result.accuracy[0]:.3f} before, {result.accuracy[-1]:.3f} after")
     print(
-        f"bytes per client and round: {result.up:,.0f} up, {result.down:,.0f} down; as it is {result.dense:,}"
+        f"bytes per client and round: {result.up:,.0f} up, {result.down:,.0f} down; "
+        f"uncompressed {result.dense:,}"
     )
     beginning = next(iter(play.values()))[:LENGTH]
     for when, writer in (("before", model), ("after", result.model)):

@@ -123,7 +123,7 @@ def train(task: Task, way: str, rounds: int, clients_per_round: int) -> Result:
 
 
 def distance_to_sent(state: object) -> float:
-    """``||model - sent|| / ||model||``; 0 where the server sends its model as it is."""
+    """``||model - sent|| / ||model||``; 0 where the server sends its model uncompressed."""
     if not state.distributor:
         return 0.0
     model = np.concatenate([np.ravel(w) for w in state.global_model_weights.trainable])

@@ -3,7 +3,7 @@
 The aggregator written here scales values on the clients to whole numbers of 8 bits, lets any sum add them up,
 and scales back on the server, which learns from each sum how wide the numbers of the next round have to be.
 It is three functions; state, measurements, structured values and whatever is inside come with
-`fedplug.process.TransformFactory`. Next to it stacks of parts that exist, of TFF's and of fedplug's.
+`fedplug.process.TransformFactory`. Next to it compositions of TFF's and fedplug's aggregators.
 
 Clients estimate the mean of a kernel and a bias that drift from round to round, first all honest, then with
 one of them sending numbers a thousand times too large.
@@ -116,7 +116,7 @@ STACKS: dict[str, Callable[[], Any]] = {
 
 
 class Result(NamedTuple):
-    """What a stack ends with.
+    """The result of one composition.
 
     Attributes:
         error: Relative, of the means of all rounds but the first ten.
@@ -158,7 +158,7 @@ def client_weights(clients: int) -> list[float]:
 
 
 def run(name: str, rounds: int, clients: int, broken: bool, seed: int) -> Result:
-    """Aggregates round after round with one stack."""
+    """Aggregates round after round with one composition."""
     values, means = make_values(rounds, clients, broken, seed)
     process = STACKS[name]().create(VALUE, WEIGHT)
     state, errors, metrics = process.initialize(), [], []
@@ -184,7 +184,7 @@ def relative_error(found: Any, true: Any) -> float:
 
 
 def compare(rounds: int, clients: int, seed: int) -> dict[str, tuple[Result, Result]]:
-    """Every stack, with all clients honest and with one broken."""
+    """Every composition, with all clients honest and with one broken."""
     results = {}
     with fedplug.use_runtime("inprocess"), tqdm(total=2 * len(STACKS), unit="run") as progress:
         for name in STACKS:
@@ -214,7 +214,7 @@ def plot(results: dict[str, tuple[Result, Result]], path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, runs every stack, prints a table."""
+    """Reads the arguments, runs every composition, prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--clients", type=int, default=20)

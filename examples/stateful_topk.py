@@ -2,10 +2,10 @@
 
 An old question: how do I keep a local residual in an encoder and give it to federated averaging? A client
 sends the 40 % largest entries of an 800-parameter layer, keeps the other 60 % and adds them to its next
-update, in whichever round that is; the layer's bias is sent as it is.
+update, in whichever round that is; the layer's bias is sent uncompressed.
 
 The fourth run is the same method, written as it was written for TFF's older releases: as a stage of
-TensorFlow Model Optimization. It runs as it is, and learns the same; it only has no code for its indices.
+TensorFlow Model Optimization. It runs unchanged, and learns the same; it only has no code for its indices.
 
 The task is the least friendly one to top-k. Clients disagree strongly about one half of the weights, in ways
 that cancel, and agree mildly about the other half. What they disagree about is always largest, so that
@@ -132,7 +132,7 @@ def train(task: Task, name: str, rounds: int, clients_per_round: int) -> Result:
         model_fn,
         client_optimizer=tff.learning.optimizers.build_sgdm(0.8),
         encoder=ENCODERS[name],
-        min_size=FEATURES * OUTPUTS,  # smaller tensors, here the bias, are sent as they are
+        min_size=FEATURES * OUTPUTS,  # smaller tensors, here the bias, are sent uncompressed
     )
     with fedplug.open_store("memory://") as store:  # sqlite:///folder survives the program
         trainer = fedplug.Trainer(

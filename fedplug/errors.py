@@ -21,6 +21,7 @@ __all__ = [
     "OpLibraryError",
     "PayloadError",
     "PluginError",
+    "StaleBuildError",
     "StoreError",
     "StoreMismatchError",
     "UnknownNameError",
@@ -99,6 +100,10 @@ class NonFiniteError(FedplugError, ValueError):
 
 class OpLibraryError(FedplugError):
     """The compiled op library is missing or was built for another TensorFlow."""
+
+
+class StaleBuildError(OpLibraryError):
+    """What is compiled in a checkout was built from other sources than lie there now."""
 
 
 class LoweringError(FedplugError):

@@ -54,9 +54,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FedplugError, OSError) as error:
         if arguments.debug:
             raise
-        print(f"fedplug: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_ERROR
+        return _error(error)
+    except ModuleNotFoundError as error:
+        from fedplug.registry.entry_points import missing_framework
+
+        missing = missing_framework(error)
+        if arguments.debug or missing is None:
+            raise
+        return _error(missing)
     return code
+
+
+def _error(reason: object) -> int:
+    print(f"fedplug: error: {' '.join(str(reason).split())}", file=sys.stderr)
+    return EXIT_ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,19 +77,19 @@ def _parser() -> argparse.ArgumentParser:
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show a traceback with an error"
     )
     parser = argparse.ArgumentParser(
-        prog="fedplug", description="Small model updates for federated learning.", parents=[common]
+        prog="fedplug", description="Compresses federated-learning updates.", parents=[common]
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run.add_parser(commands, common)
     examples.add_parser(commands, common)
-    plugins = commands.add_parser("plugins", help="what is installed", parents=[common])
+    plugins = commands.add_parser("plugins", help="list, show, test and write plugins", parents=[common])
     actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)
     plugins_list.add_parser(actions, common)
     plugins_show.add_parser(actions, common)
     plugins_check.add_parser(actions, common)
     plugins_new.add_parser(actions, common)
-    store = commands.add_parser("store", help="look into a client-state store", parents=[common])
+    store = commands.add_parser("store", help="inspect a client-state store", parents=[common])
     actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
     store_show.add_parser(actions, common)
     store_verify.add_parser(actions, common)

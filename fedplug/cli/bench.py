@@ -22,10 +22,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "encoders",
         metavar="ENCODER",
         nargs="*",
-        help="expressions such as 'topk(0.01) | rice'; default: some",
+        help="expressions such as 'topk(0.01) | qsgd(8)'; default: a selection",
     )
     parser.add_argument(
-        "--elements", type=int, default=1_000_000, help="of the tensor; default: %(default)s float32"
+        "--elements", type=int, default=1_000_000, help="size of the tensor; default: %(default)s float32"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
     parser.set_defaults(command=_run)
@@ -41,7 +41,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(_json(elements, encoders))
         return 0
-    print(f"{elements:,} float32, {bench.machine()}; the best of a few runs each\n")
+    print(f"{elements:,} float32, {bench.machine()}; best of a few runs each\n")
     kernels = [
         (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")
         for each in bench.kernel_figures(elements)
@@ -64,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     header = ("ENCODER", "BYTES/ELEMENT", "ERROR", "ENCODE GB/S", "DECODE GB/S")
     print(f"\n{table.render(header, rows)}")
-    print("\nERROR: squared, relative to the tensor, before any error feedback. GB/S: of dense float32.")
+    print("\nERROR: squared, relative to the tensor, without error feedback. GB/S: of dense float32.")
     return 0
 
 

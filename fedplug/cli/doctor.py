@@ -13,7 +13,7 @@ EXIT_FAILED = 1
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "doctor", help="check the installation and say what to mend", parents=[common]
+        "doctor", help="check the installation and say how to fix it", parents=[common]
     )
     parser.set_defaults(command=_run)
 
@@ -30,5 +30,5 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"{finding.status:<5} {name:<11} {finding.detail}", flush=True)
         if finding.fix:
             print(f"{'':<17} fix: {finding.fix}", flush=True)
-    print("\nall is well" if not failed else f"\n{failed} of {len(CHECKS)} checks failed")
+    print("\nall checks passed" if not failed else f"\n{failed} of {len(CHECKS)} checks failed")
     return EXIT_FAILED if failed else 0

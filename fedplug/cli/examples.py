@@ -22,19 +22,24 @@ _PACKAGE = Path(__file__).parents[1]
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command and what can be done with an example."""
-    parser = commands.add_parser("examples", help="programs to run and to begin from", parents=[common])
+    parser = commands.add_parser("examples", help="list, run and copy example programs", parents=[common])
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listing = actions.add_parser("list", help="each example and what it is about", parents=[common])
+    listing = actions.add_parser("list", help="list the examples and what they show", parents=[common])
     listing.set_defaults(command=_list)
     run = actions.add_parser("run", help="run an example", parents=[common])
     run.add_argument("name", metavar="NAME")
     run.add_argument(
-        "arguments", metavar="...", nargs=argparse.REMAINDER, help="for the example, for instance --help"
+        "arguments",
+        metavar="...",
+        nargs=argparse.REMAINDER,
+        help="arguments of the example, for instance --help",
     )
     run.set_defaults(command=_run)
-    copy = actions.add_parser("copy", help="copy an example, to begin from it", parents=[common])
+    copy = actions.add_parser(
+        "copy", help="copy an example, as a start for your own program", parents=[common]
+    )
     copy.add_argument("name", metavar="NAME")
-    copy.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="default: the current one")
+    copy.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="default: the current folder")
     copy.set_defaults(command=_copy)
 
 

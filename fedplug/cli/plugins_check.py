@@ -1,4 +1,4 @@
-"""``fedplug plugins check NAME``: runs the conformance suite on components."""
+"""``fedplug plugins check NAME``: runs the conformance suites on a component, or on all of a distribution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _WRITTEN = ("encoder", "aggregator", "schedule")
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("check", help="test one of them against its contract", parents=[common])
+    parser = commands.add_parser(
+        "check", help="test a component or a plugin package against its contract", parents=[common]
+    )
     parser.add_argument(
         "name", metavar="NAME", help="a component, also with arguments as in 'topk(0.01)', or a distribution"
     )
@@ -39,7 +41,7 @@ def _run(arguments: argparse.Namespace) -> int:
             reason = f"\n        {result.reason}" if result.reason else ""
             print(f"  {result.status:<4}  {result.promise}{reason}", flush=True)
     print(
-        f"\n{failed} of {total} checks failed" if failed else f"\nall {total} checks are ok or do not apply"
+        f"\n{failed} of {total} checks failed" if failed else f"\nall {total} checks passed or do not apply"
     )
     return EXIT_FAILED if failed else 0
 
@@ -101,7 +103,7 @@ def _find(name: str) -> tuple[list[Entry], str | None]:
 
 
 def _first_word(text: str) -> str:
-    """The name of the first stage of an expression; the text itself if it is not an expression."""
+    """The name of the first component of an expression; the text itself if it is none."""
     from fedplug.registry import expression
 
     try:

@@ -15,7 +15,9 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("list", help="every component, and what is broken", parents=[common])
+    parser = commands.add_parser(
+        "list", help="list all components, and the plugins with a problem", parents=[common]
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     parser.set_defaults(command=_run)
 

@@ -1,6 +1,7 @@
-"""``fedplug plugins new NAME``: writes a plugin package with one component that works, to be changed.
+"""``fedplug plugins new NAME``: writes a plugin package with one working component, to be changed.
 
-The text is in ``templates/``, what all kinds share in ``templates/package``; this module fills in the names.
+The text is in ``templates/``, what all kinds of components share in ``templates/package``; this module fills
+in the names.
 """
 
 from __future__ import annotations
@@ -74,13 +75,18 @@ _KINDS = {
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("new", help="write a plugin package to begin with", parents=[common])
+    parser = commands.add_parser(
+        "new", help="write a plugin package as a start for your own", parents=[common]
+    )
     parser.add_argument("name", metavar="NAME", help="of the component, for instance acme")
     parser.add_argument(
         "--kind", choices=tuple(_KINDS), default="encoder", help="of the component; default: %(default)s"
     )
     parser.add_argument(
-        "--dir", type=Path, default=Path(), help="where the folder fedplug-NAME is made; default: here"
+        "--dir",
+        type=Path,
+        default=Path(),
+        help="where the folder fedplug-NAME is written; default: the current folder",
     )
     parser.set_defaults(command=_run)
 
@@ -89,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
     name, kind = arguments.name, arguments.kind
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
-            f"{name!r} is not a valid name; use lower-case letters, digits and '_', starting with a letter"
+            f"{name!r} is no name for a component; use lower-case letters, digits and '_', a letter first"
         )
     _refuse_if_taken(_KINDS[kind].component, name)
     words = _words(kind, name)
@@ -107,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_if_taken(component: str, name: str) -> None:
-    """A component of that name could not be used beside the one that has it, or would take it away."""
+    """A component of that name could not be used beside the one that has it, or would replace it."""
     from fedplug.registry.resolve import find
 
     try:

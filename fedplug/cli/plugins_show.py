@@ -1,8 +1,8 @@
-"""``fedplug plugins show NAME``: all that is known about a component, a plugin or a distribution.
+"""``fedplug plugins show NAME``: all about a component, a plugin or a distribution.
 
-Arguments are those of the component, which is imported for that; what its spec says is printed before. What
-an encoder or an aggregator promises depends on its arguments: it is made as the spec says in `examples`
-and asked.
+Arguments are those of the component, which is imported for that; what its spec says is printed first. The
+capabilities of an encoder or an aggregator depend on its arguments: it is made as the spec says in
+`examples`, and asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _NEEDS = "needs_"
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("show", help="all that is known about one of them", parents=[common])
+    parser = commands.add_parser(
+        "show", help="show all about a component, a plugin or a distribution", parents=[common]
+    )
     parser.add_argument("name", metavar="NAME", help="a component, an entry point or a distribution")
     parser.set_defaults(command=_run)
 
@@ -55,7 +57,7 @@ def _described(facts: dict[str, Any]) -> str:
 
 
 def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
-    """The arguments of a component and, where it promises something, what; or why it cannot be made."""
+    """The arguments of a component and, where it has any, its capabilities; or why it cannot be made."""
     from fedplug.registry import resolve
 
     try:

@@ -19,7 +19,9 @@ _FOLDER = "sqlite:///"
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Adds the argument."""
     parser.add_argument(
-        "store", metavar="STORE", help="its folder, for instance runs/digits/state, or its URL; not in use"
+        "store",
+        metavar="STORE",
+        help="its folder, for instance runs/digits/state, or its URL; it must not be in use",
     )
 
 

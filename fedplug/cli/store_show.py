@@ -13,7 +13,9 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("show", help="its processes, each with its last round", parents=[common])
+    parser = commands.add_parser(
+        "show", help="list its processes, each with its last round", parents=[common]
+    )
     add_store(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON list, with metadata and signatures")
     parser.set_defaults(command=_run)

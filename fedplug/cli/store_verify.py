@@ -15,7 +15,7 @@ EXIT_FAILED = 1
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("verify", help="read everything in it and check it", parents=[common])
+    parser = commands.add_parser("verify", help="read all of it and verify the checksums", parents=[common])
     add_store(parser)
     parser.set_defaults(command=_run)
 

@@ -34,7 +34,10 @@ def examine(check: Callable[[], Finding]) -> Finding:
     except FedplugError as error:  # says itself what to do
         return Finding("fail", _one_line(error))
     except Exception as error:
-        return Finding("fail", f"{type(error).__name__}: {_one_line(error)}", _REINSTALL)
+        from fedplug.registry.entry_points import missing_framework
+
+        fix = missing_framework(error) or _REINSTALL
+        return Finding("fail", f"{type(error).__name__}: {_one_line(error)}", fix)
 
 
 def check_python() -> Finding:

@@ -1,15 +1,45 @@
-"""Encoders as they are written inside other components' arguments; see `fedplug.registry.config`."""
+"""Encoders as they are written inside other components' arguments."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fedplug.encoders.base import Encoder
-from fedplug.registry.config import as_component, component_config
+from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.stages import Quantizer, Sparsifier
+from fedplug.errors import ConfigError
+from fedplug.registry.config import as_component
 
-__all__ = ["as_component", "as_tensor_encoder", "component_config"]
+__all__ = ["as_encoder", "as_tensor_encoder"]
+
+
+def as_encoder(value: Any) -> Any:
+    """The encoder or assignment that an argument stands for; anything else is returned unchanged.
+
+    Args:
+        value: As for `fedplug.registry.config.as_component`; a sparsifier or quantizer stands for a pipeline
+            of that stage.
+
+    Raises:
+        ConfigError: It cannot be read, or a component refuses its arguments.
+        UnknownNameError: No such component, or no such argument.
+    """
+    component = as_component(value)
+    return Pipeline([component]) if isinstance(component, Sparsifier | Quantizer) else component
 
 
 def as_tensor_encoder(value: Any, what: str) -> Encoder:
-    """The encoder of one tensor that ``value`` stands for. Raises as `as_component`."""
-    return as_component(value, of=Encoder, what=what)
+    """The same where only an encoder of one tensor will do.
+
+    Args:
+        value: As for `as_encoder`.
+        what: What it is needed for, as in "the encoder of a rule"; for the message.
+
+    Raises:
+        ConfigError: It is something else, or cannot be read.
+        UnknownNameError: No such component.
+    """
+    encoder = as_encoder(value)
+    if not isinstance(encoder, Encoder):
+        raise ConfigError(f"{what} is {encoder!r}; it must be one for a tensor, such as 'topk(0.01)'")
+    return encoder

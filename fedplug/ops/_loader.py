@@ -26,7 +26,7 @@ _REMEDY = (
 
 @functools.cache
 def library() -> Any:
-    """The compiled ops, one Python function each (``fedplug_top_k_residual`` ...); loaded on the first call.
+    """The compiled ops, one Python function each (``fedplug_crc32`` ...); loaded on the first call.
 
     Raises:
         OpLibraryError: The library is missing, damaged, older than the sources of this checkout, or was built

@@ -11,7 +11,7 @@ import contextvars
 from collections.abc import Iterator
 from typing import Literal
 
-from fedplug.errors import OpLibraryError, UnknownNameError
+from fedplug.errors import OpLibraryError, StaleBuildError, UnknownNameError
 from fedplug.ops import _loader
 
 __all__ = ["Lowering", "available", "resolve_lowering", "use_lowering"]
@@ -54,9 +54,16 @@ def resolve_lowering(lowering: str | None = None) -> Literal["fused", "reference
 
 
 def available() -> bool:
-    """Whether the compiled ops can be used here; loads the op library to find out."""
+    """Whether the compiled ops can be used here; loads the op library to find out.
+
+    Raises:
+        StaleBuildError: They were built from other sources than those of this checkout. What can do without
+            them should not begin to do so, many times slower, because somebody pulled.
+    """
     try:
         _loader.library()
+    except StaleBuildError:
+        raise
     except OpLibraryError:
         return False
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from fedplug.errors import OpLibraryError
+from fedplug.errors import StaleBuildError
 
 __all__ = ["fingerprint", "require_current"]
 
@@ -25,11 +25,11 @@ def require_current(what: str, pattern: str, built_from: str | None) -> None:
         built_from: The fingerprint that the build carries; None where it carries none.
 
     Raises:
-        OpLibraryError: It is of others.
+        StaleBuildError: It is of others.
     """
     sources = list(_ROOT.glob(pattern))
     if sources and fingerprint(sources) != built_from:
-        raise OpLibraryError(
+        raise StaleBuildError(
             f"{what} was built from other sources than those in this checkout ({pattern}): run `make setup`"
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedplug.errors import PluginError, UnknownNameError
 from fedplug.registry.catalog import Catalog, Entry
-from fedplug.registry.entry_points import API, GROUP, install_command, own_version
+from fedplug.registry.entry_points import API, GROUP, install_command, missing_framework, own_version
 from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
 from fedplug.registry.specs import ComponentSpec
 
@@ -52,6 +52,8 @@ def resolve(kind: str, name: str) -> type[Any]:
     try:
         return entry.spec.resolve()
     except PluginError as error:
+        if missing := missing_framework(error.__cause__):
+            raise PluginError(f"{kind} {name!r} cannot be used: {missing}") from error.__cause__
         command = install_command(entry.distribution, error.__cause__)
         command = command or f"`pip install --force-reinstall {entry.distribution}`"
         raise PluginError(

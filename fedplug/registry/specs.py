@@ -56,6 +56,8 @@ class Capabilities:
         bounded_sensitivity: The Euclidean norm of what is decoded is at most that of ``x``, so that a client
             whose update was clipped moves the sum by no more than the clip, as differential privacy needs.
             For an aggregator: no update, however large, moves the result by more than a fixed bound.
+        sends_every_entry: Every entry of ``x`` is represented in the payload, perhaps coarsely: entries of
+            one magnitude are decoded with their signs. For an aggregator nobody asks.
         dtypes: Of the tensors it takes.
     """
 
@@ -66,6 +68,7 @@ class Capabilities:
     needs_seed: bool = False
     secure_aggregation_safe: bool = False
     bounded_sensitivity: bool = False
+    sends_every_entry: bool = False
     dtypes: tuple[str, ...] = FLOATS
 
     if not TYPE_CHECKING:  # a type checker would take any promise

@@ -113,7 +113,9 @@ class WireChecks(EncoderSubject):
         for spec, body in self._bodies(encoder):
             read = _reader(encoder, spec)
             for data, damage in hostile.damaged(bytes(body.numpy())):
-                taken = hostile.peak_memory(functools.partial(_attempt, read, _tensor(data)))
+                taken = hostile.peak_memory(
+                    functools.partial(_attempt, read, _tensor(data)), self.hostile_allowance
+                )
                 expect.that(
                     taken <= self.hostile_allowance,
                     f"a payload of {tensors.name_of(spec)}, {damage}, made from_wire take "

@@ -12,7 +12,8 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_the_examples_run_one_after_the_other(tmp_path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
+    blocks[0] = f"import fedplug\n{blocks[0]}"  # the line that shows what all is about
     checks = ["process.next(process.initialize(), [client(0)])", "assert len(values) == 10_000"]
     program = "\n".join([*blocks, *checks])
     done = subprocess.run(
@@ -28,6 +29,7 @@ def test_the_examples_run_one_after_the_other(tmp_path) -> None:
 
 
 def test_every_linked_file_exists() -> None:
-    for page in [README, *README.parent.glob("docs/*.md")]:
+    pages = [README, README.parent / "CONTRIBUTING.md", *README.parent.glob("docs/**/*.md")]
+    for page in pages:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

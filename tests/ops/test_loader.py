@@ -57,6 +57,9 @@ def test_a_library_that_is_older_than_the_sources_is_not_loaded(copied_library):
     (copied_library / "build_info.json").write_text(json.dumps(record))
     with pytest.raises(OpLibraryError, match=r"other sources than .*: run `make setup`"):
         _loader.library()
+    # Nor does fedplug go on without it, slower, and say nothing.
+    with pytest.raises(OpLibraryError, match=r"other sources than .*: run `make setup`"):
+        ops.resolve_lowering("auto")
 
 
 def test_a_damaged_library_is_our_error_with_the_remedy(copied_library):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
-from fedplug.errors import OpLibraryError
+from fedplug.errors import StaleBuildError
 from fedplug.registry import build_info
 
 
@@ -25,14 +28,22 @@ def test_a_build_of_the_sources_that_are_there_is_taken(checkout):
 def test_a_build_before_a_change_is_refused_with_the_remedy(checkout, change):
     before = build_info.fingerprint(list(checkout.glob("*.cc")))
     (checkout / change).write_text("changed")
-    with pytest.raises(OpLibraryError, match=r"the ops was built from other sources .* run `make setup`"):
+    with pytest.raises(StaleBuildError, match=r"the ops was built from other sources .* run `make setup`"):
         build_info.require_current("the ops", "*.cc", before)
 
 
 def test_a_build_that_does_not_say_is_refused(checkout):
-    with pytest.raises(OpLibraryError, match="make setup"):
+    with pytest.raises(StaleBuildError, match="make setup"):
         build_info.require_current("the ops", "*.cc", None)
 
 
 def test_where_there_are_no_sources_nothing_is_compared(checkout):
     build_info.require_current("the ops", "*.none", None)
+
+
+def test_every_source_of_an_editable_install_makes_setup_install_it_again():
+    root = Path(__file__).parents[2]
+    keys = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["uv"]["cache-keys"]
+    noticed = {path for key in keys for path in root.glob(key["file"])}
+    sources = ("CMakeLists.txt", "cmake/*.cmake", "csrc/*/*", "examples/*.*", "fedplug/**/*.py")
+    assert not {path for pattern in sources for path in root.glob(pattern)} - noticed

@@ -112,7 +112,7 @@ def test_new_refuses_the_name_of_a_part_that_is_there(kind, name, tmp_path, caps
 @pytest.mark.parametrize("name", ["Acme", "1st", "a-b", "", "class", "../up"])
 def test_new_refuses_what_cannot_be_a_name(name, tmp_path, capsys):
     assert main(["plugins", "new", name, "--dir", str(tmp_path)]) == 2
-    assert "is not a valid name" in capsys.readouterr().err
+    assert "is no name for a component" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -1,0 +1,51 @@
+"""The pages for contributors name files and folders that exist, and commands that work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ARCHITECTURE = ROOT / "docs/architecture.md"
+PAGES = ("docs/architecture.md", "csrc/README.md", "CONTRIBUTING.md")
+
+# In backticks: a file by its ending, or a folder by its last character; `*` stands for several.
+NAMED = re.compile(r"`([\w.*/-]+(?:\.(?:py|pyi|h|cc|cu|cuh|md|toml|txt|sh|cmake)|/))`")
+# Where a page's names begin: at the root, in the package, in the core, or anywhere below one of the latter.
+BASES = (".", "fedplug", "csrc", "csrc/core")
+
+
+def names(text):
+    return [name for name in NAMED.findall(text) if "NAME" not in name]
+
+
+def exists(name, page):
+    if any(any((ROOT / base).glob(name)) for base in BASES):
+        return True
+    return "/" not in name.rstrip("/") and any((ROOT / page).parent.rglob(name))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_names_exists(page):
+    found = names((ROOT / page).read_text(encoding="utf-8"))
+    assert found
+    missing = [name for name in found if not exists(name, page)]
+    assert not missing, f"{page} names {', '.join(missing)}"
+
+
+def test_the_walk_of_one_update_is_the_first_section_and_has_at_most_twelve_files():
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    title, first, *_ = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    assert (title, first) == ("Architecture", "The walk of one update")
+    steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \| .+ \|$", text, re.MULTILINE)
+    assert 8 <= len(steps) <= 12
+    assert len(set(steps)) == len(steps)
+    assert all((ROOT / "fedplug" / step).is_file() for step in steps)
+
+
+def test_every_folder_of_the_package_is_in_the_table_of_the_architecture():
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    folders = [path.parent for path in (ROOT / "fedplug").glob("*/__init__.py")]
+    assert [folder.name for folder in folders if f"`{folder.name}/" not in text] == ["cli"]

@@ -1,0 +1,43 @@
+"""How much memory reading a payload takes is what was asked for, whatever else goes on in the process."""
+
+from __future__ import annotations
+
+import threading
+
+import tensorflow as tf
+
+from fedplug.testing import hostile
+
+MIB = 2**20
+
+
+def tensor(mebibytes):
+    return tf.fill([mebibytes * MIB], tf.constant(1, tf.uint8))
+
+
+def test_what_was_asked_for_is_counted():
+    assert hostile.peak_memory(lambda: tensor(16)) >= 16 * MIB
+    assert hostile.peak_memory(lambda: None) < MIB
+
+
+def test_what_others_free_meanwhile_hides_nothing():
+    others = [tensor(64) for _ in range(3)]
+
+    def action():
+        if others:
+            others.pop()
+        return tensor(16)
+
+    assert hostile.peak_memory(action) >= 16 * MIB
+
+
+def test_what_another_thread_asks_for_once_is_not_held_against_the_call():
+    kept = []
+
+    def action():
+        if not kept:
+            other = threading.Thread(target=lambda: kept.append(tensor(64)))
+            other.start()
+            other.join()
+
+    assert hostile.peak_memory(action, allowance=MIB) < MIB
