@@ -1,4 +1,4 @@
-"""fedplug makes federated model updates small, with encoders that keep their state on the client.
+"""fedplug compresses federated-learning updates; error feedback keeps what was not sent.
 
 Everything here is imported on first use, so that ``import fedplug`` and the command line start without NumPy
 and TensorFlow.

@@ -28,14 +28,14 @@ __all__ = [
 
 
 def encoder(
-    value: Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any], /, **config: Any
+    value: Component | str | Mapping[str, Any] | Sequence[Any], /, **config: Any
 ) -> Encoder | EncoderAssignment:
     """Makes an encoder: ``encoder("topk(0.01) | qsgd(8)")``, ``encoder("topk", fraction=0.01)``.
 
     Args:
         value: An expression; a name, whose arguments are ``config``; rules (encoders by patterns of names,
             or a list, see `fedplug.encoders.Rules`); a configuration, ``{"name": ..., "config": {...}}``; or
-            an encoder.
+            an encoder or stage.
         config: The arguments of the encoder that ``value`` names.
 
     Returns:

@@ -1,6 +1,6 @@
 """Every error fedplug raises on purpose: callers catch one family, the command line prints one line.
 
-Each message says what is wrong, where, and what to do about it. Must import only the standard library.
+Each message says what is wrong, where, and what to do about it.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class UnknownNameError(ConfigError):
 
 
 class CapabilityError(FedplugError):
-    """Parts were stacked in a way their declared capabilities forbid."""
+    """Components were combined in a way that their declared capabilities forbid."""
 
 
 class CapabilityWarning(UserWarning):
-    """Parts were stacked in a way that works, but rarely well."""
+    """Components were combined in a way that works, but rarely well."""
 
 
 class PluginError(FedplugError):

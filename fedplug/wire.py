@@ -19,8 +19,6 @@ offset size       field
 
 Containers are written and read by the compiled core. The header alone is also written here, as graphs have it
 for a constant and must be buildable where the core is not.
-
-Must not import TensorFlow.
 """
 
 from __future__ import annotations

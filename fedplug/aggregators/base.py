@@ -1,8 +1,4 @@
-"""The contract of an aggregator, and the view of one client's payloads it is given.
-
-Knows TensorFlow tensors; must not know TFF: `fedplug.process` lifts these functions into
-`federated_aggregate`.
-"""
+"""The contract of an aggregator, pure TensorFlow functions, and its view of one client's payloads."""
 
 from __future__ import annotations
 

@@ -44,16 +44,14 @@ class Mean(Aggregator):
 
     @property
     def weights_by_examples(self) -> bool:
-        """As configured."""
         return self._weights == "examples"
 
     @property
     def capabilities(self) -> Capabilities:
-        """Linear; one client with a large update moves it as far as it likes."""
+        """Its sensitivity is not bounded: one client with a large update moves it arbitrarily far."""
         return Capabilities(unbiased=True, commutes_with_sum=True, secure_aggregation_safe=True)
 
     def get_config(self) -> dict[str, Any]:
-        """The weighting."""
         return {"weights": self._weights}
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
@@ -64,11 +62,9 @@ class Mean(Aggregator):
         }
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
-        """Adds ``weight * update`` and ``weight``."""
         return {"sums": update.add_to(accumulator["sums"], weight), "weight": accumulator["weight"] + weight}
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Adds sums and weights."""
         sums = tuple(a + b for a, b in zip(left["sums"], right["sums"], strict=True))
         return {"sums": sums, "weight": left["weight"] + right["weight"]}
 

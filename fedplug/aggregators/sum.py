@@ -1,4 +1,4 @@
-"""The weighted sum: what a mean is made of, for processes that divide elsewhere."""
+"""The weighted sum, for processes that divide elsewhere."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ class Sum(Aggregator):
 
     @property
     def weights_by_examples(self) -> bool:
-        """No: a sum of updates times numbers of examples is no update."""
+        """False: a sum of updates times numbers of examples is no update."""
         return False
 
     @property
     def capabilities(self) -> Capabilities:
-        """Linear; no mean, so not unbiased for one."""
+        """A sum; it is no unbiased mean."""
         return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True)
 
     def get_config(self) -> dict[str, Any]:
-        """No arguments."""
         return {}
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
@@ -41,13 +40,10 @@ class Sum(Aggregator):
         return tuple(tf.zeros(spec.shape, spec.dtype) for spec in specs)
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
-        """Adds ``weight * update``."""
         return update.add_to(accumulator, weight)
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Adds."""
         return tuple(a + b for a, b in zip(left, right, strict=True))
 
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """The sums."""
         return accumulator, state

@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedplug.diagnostics import bench
 
     elements, encoders = arguments.elements, arguments.encoders or bench.ENCODERS
-    bench.check_elements(elements)  # a mistake is told before anything is timed
+    bench.check_elements(elements)  # a mistake is reported before anything is timed
     for expression in encoders:
         bench.encoder_of(expression)
     if arguments.json:

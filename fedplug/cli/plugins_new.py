@@ -1,7 +1,7 @@
 """``fedplug plugins new NAME``: writes a plugin package with one working component, to be changed.
 
 The text is in ``templates/``, what all kinds of components share in ``templates/package``; this module fills
-in the names. Must not import what it writes about.
+in the names.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class _Kind:
     """What the templates of a kind say of the component; ``$name`` is its name.
 
     Attributes:
-        part: What it is in the registry.
+        component: Its kind in the registry.
         summary: What the component in the template does.
         use: A line of Python that makes one, after ``import fedplug``.
         example: How it is made to be checked; empty where its name will do.
         imports: The package that it needs beside fedplug.
     """
 
-    part: str
+    component: str
     summary: str
     use: str
     example: str = ""
@@ -43,28 +43,28 @@ class _Kind:
 
 _KINDS = {
     "encoder": _Kind(
-        part="encoder",
+        component="encoder",
         summary="eight bits per element and one scale per tensor, with error feedback",
         use='encoder = fedplug.encoder("$name")',
     ),
     "assignment": _Kind(
-        part="encoder",
+        component="encoder",
         summary="top-k of every tensor, as many entries as the square root of its size",
         use='encoder = fedplug.encoder("$name(2.0)")',
     ),
     "aggregator": _Kind(
-        part="aggregator",
+        component="aggregator",
         summary="the weighted mean of updates whose entries are cut off at a limit",
         use='aggregator = fedplug.aggregator("$name(0.5)")',
     ),
     "schedule": _Kind(
-        part="schedule",
+        component="schedule",
         summary="from one value to another, fast at first and slowly in the end",
         use='encoder = fedplug.encoder("topk($name(0.1, 0.01, 20))")',
         example="$name(0.1, 0.01, 20)",
     ),
     "store": _Kind(
-        part="store",
+        component="store",
         summary="a file that survives restarts, with checksums",
         use='store = fedplug.open_store("$name:///state.db")',
         example="$name:///{folder}",
@@ -97,11 +97,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"{name!r} is no name for a component; use lower-case letters, digits and '_', a letter first"
         )
-    _refuse_if_taken(_KINDS[kind].part, name)
+    _refuse_if_taken(_KINDS[kind].component, name)
     words = _words(kind, name)
     folder = arguments.dir / words["distribution"]
     if folder.exists():
-        raise ConfigError(f"{folder} is there already; choose another name or another --dir")
+        raise ConfigError(f"{folder} already exists; choose another name or another --dir")
     for templates in (_TEMPLATES / "package", _TEMPLATES / kind):
         for template in sorted(templates.rglob("*.txt")):
             place = folder / _filled(str(template.relative_to(templates).with_suffix("")), words)
@@ -112,15 +112,15 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_if_taken(part: str, name: str) -> None:
+def _refuse_if_taken(component: str, name: str) -> None:
     """A component of that name could not be used beside the one that has it, or would replace it."""
     from fedplug.registry.resolve import find
 
     try:
-        entry = find(part, name)
+        entry = find(component, name)
     except (PluginError, UnknownNameError):
         return
-    raise ConfigError(f"{entry.origin} has the {part} {name!r} already; choose another name")
+    raise ConfigError(f"{entry.origin} has the {component} {name!r} already; choose another name")
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
@@ -129,17 +129,17 @@ def _filled(text: str, words: dict[str, str]) -> str:
 
 def _words(kind: str, name: str) -> dict[str, str]:
     """What the templates leave open."""
-    parts = [part for part in name.split("_") if part]
+    pieces = [piece for piece in name.split("_") if piece]
     facts = _KINDS[kind]
     example = _filled(facts.example, {"name": name})
     return {
         "name": name,
         "kind": kind,
-        "part": facts.part,
-        "distribution": f"fedplug-{'-'.join(parts)}",
+        "component": facts.component,
+        "distribution": f"fedplug-{'-'.join(pieces)}",
         "module": f"fedplug_{name}",
-        "classname": "".join(part.capitalize() for part in parts),
-        "spec": f"{facts.part.capitalize()}Spec",
+        "classname": "".join(map(str.capitalize, pieces)),
+        "spec": f"{facts.component.capitalize()}Spec",
         "summary": facts.summary,
         "imports": facts.imports,
         "use": _filled(facts.use, {"name": name}),

@@ -77,13 +77,13 @@ def _arguments(made: type[Any]) -> str:
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 
 
-def _row(example: str, part: Any) -> tuple[str, ...]:
+def _row(example: str, component: Any) -> tuple[str, ...]:
     from fedplug.registry.specs import FLOATS
 
-    capabilities: Capabilities = part.capabilities
+    capabilities: Capabilities = component.capabilities
     declared = [each.name for each in fields(capabilities) if getattr(capabilities, each.name) is True]
     needs = [name.removeprefix(_NEEDS) for name in declared if name.startswith(_NEEDS)]
     promises = [name for name in declared if not name.startswith(_NEEDS)]
     dtypes = "all floats" if capabilities.dtypes == FLOATS else ", ".join(capabilities.dtypes)
-    facts = (getattr(part, "wire_id", ""), ", ".join(needs), ", ".join(promises), dtypes)
+    facts = (getattr(component, "wire_id", ""), ", ".join(needs), ", ".join(promises), dtypes)
     return (example, *(fact or "-" for fact in facts))

@@ -2,7 +2,7 @@
 
 Both sides know the layout, which is a `tf.TensorSpec` for each name, of which at most one dimension is
 unknown. On the wire, for each name in the layout's order: that dimension, if there is one, as uint32; then
-the elements, row by row, little-endian. Knows TensorFlow; must not know any encoder.
+the elements, row by row, little-endian.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def compression_aggregator(
         zeroing: Zero updates with an entry far beyond what was seen: twice the 0.98 quantile, and 1.
         clipping: Clip updates to about the 0.8 quantile of the norms seen.
         weighted: A `tff.aggregators.MeanFactory`, else an unweighted mean.
-        min_size: Tensors with fewer elements are sent as they are.
+        min_size: Tensors with fewer elements are sent uncompressed.
 
     Raises:
         CapabilityError: The encoder needs client state.

@@ -1,7 +1,7 @@
-"""Encoding stages of TensorFlow Model Optimization (tfmot) as encoders, as they are.
+"""Adapts encoding stages of TensorFlow Model Optimization (tfmot): each is an encoder, unchanged.
 
 A stage is known by its methods (`EncodingStageInterface`, `AdaptiveEncodingStageInterface`), so that tfmot
-itself need not be imported. Must not know TFF.
+itself need not be imported.
 """
 
 from __future__ import annotations

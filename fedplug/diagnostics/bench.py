@@ -1,7 +1,6 @@
 """A quick look at how fast the kernels and encoders are on this machine, for ``fedplug bench``.
 
-Takes the best of a few runs: a look, not a measurement to publish (for those, see ``benchmarks/``). Must not
-know any encoder but by its expression.
+Takes the best of a few runs: a look, not a measurement to publish (for those, see ``benchmarks/``).
 """
 
 from __future__ import annotations

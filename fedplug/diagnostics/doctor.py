@@ -125,7 +125,7 @@ def check_inprocess_runtime() -> Finding:
 
 
 def check_native_runtime() -> Finding:
-    """TFF's stock worker starts, and the op's plain TensorFlow twin gives the NumPy kernel's bits there."""
+    """TFF's stock worker starts, and the op's TensorFlow reference gives the NumPy kernel's bits there."""
     return _check_runtime("native", "reference")
 
 
@@ -156,7 +156,7 @@ def _check_runtime(runtime_name: str, lowering: str) -> Finding:
         expected = (*kernels.topk_residual(delta, residual, k), residual)
         if not all(np.array_equal(got, want) for got, want in zip(result, expected, strict=True)):
             return Finding("fail", "the op inside TFF and the NumPy kernel differ", _REINSTALL)
-    what = "topk_residual" if lowering == "fused" else "the TensorFlow twin of topk_residual"
+    what = "topk_residual" if lowering == "fused" else "the TensorFlow reference of topk_residual"
     return Finding("ok", f"{what} on {clients} clients equals the NumPy kernel bit for bit")
 
 

@@ -20,7 +20,7 @@ def main(config_path: str | Path, runs_dir: str | Path = "runs") -> None:
     """
     from fedplug.experiment.config import load_config
 
-    config = load_config(config_path)  # before TensorFlow is imported: a mistake in the file is told at once
+    config = load_config(config_path)  # before TensorFlow is imported: mistakes show at once
 
     trainings = len(config.runs) * config.repeats
     print(f"{config.name}: {trainings} times {config.rounds} rounds; setting up", flush=True)

@@ -1,7 +1,7 @@
 """The configuration file of an experiment: what may be in it, and clear errors for everything else.
 
 The dataclasses are the documentation of the format: a table of the TOML file each, their fields its keys.
-Must not import TensorFlow, so that a mistake is told at once.
+Must not import TensorFlow, so that a mistake is reported at once.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class RunConfig:
         name: In the table, the plot and the metrics; unique.
         encoder: An expression such as ``"topk(0.01)"``, or rules such as ``{"*/bias" = "identity", "*" =
             "topk(0.01)"}``.
-        broadcast_encoder: The same for the way to the clients; empty for the model as it is.
+        broadcast_encoder: The same for the downlink; empty: the model is sent uncompressed.
         aggregator: An expression such as ``"mean"``.
-        min_size: Tensors with fewer elements are sent as they are.
+        min_size: Tensors with fewer elements are sent uncompressed.
         proximal_strength: Above 0 it is FedProx, see `fedplug.process.build_weighted_fed_avg`.
     """
 

@@ -1,7 +1,4 @@
-"""The digits task: real images that need no download, spread over clients with a label skew.
-
-Knows NumPy and scikit-learn's bundled data only; must not know TensorFlow.
-"""
+"""The digits task: real images that need no download, spread over clients with a label skew."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ def split_by_dirichlet(labels: IntArray, clients: int, concentration: float, see
 
     Args:
         labels: ``int32[n]``.
-        clients: How many parts.
+        clients: How many components.
         concentration: Of the symmetric Dirichlet distribution.
         seed: Of the draw.
 

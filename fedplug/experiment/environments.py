@@ -1,7 +1,4 @@
-"""Where the runs of a folder were made: one entry for every machine and version that the command ran on.
-
-Knows a JSON file; must not know what an environment is made of.
-"""
+"""Where the runs of a folder were made: one entry for every machine and version that the command ran on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Files of an experiment's folder that hold the old text or the new one, whatever happens meanwhile.
-
-Standard library only; must not know what is in them.
-"""
+"""Files of an experiment's folder that hold the old text or the new one, whatever happens meanwhile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Metrics as JSON lines, one per run, seed and round, that agree with the store after any interruption.
-
-Standard library and the folder's files only.
-"""
+"""Metrics as JSON lines, one per run, seed and round, that agree with the store after any interruption."""
 
 from __future__ import annotations
 

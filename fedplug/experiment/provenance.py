@@ -1,7 +1,4 @@
-"""Which distributions the runs of a folder were made with, so that a missing one can be named.
-
-Knows records of `fedplug.registry.provenance`; must not import TensorFlow.
-"""
+"""Which distributions the runs of a folder were made with, so that a missing one can be named."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Provenance:
 
     @contextlib.contextmanager
     def naming_what_is_missing(self, run: str) -> Iterator[None]:
-        """Says what to install when a part cannot be found that the run was made with.
+        """Says what to install when a component cannot be found that the run was made with.
 
         Raises:
             PluginError: Instead of the error that came up inside.

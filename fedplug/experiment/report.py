@@ -42,7 +42,7 @@ class Summary(NamedTuple):
         accuracy: Test accuracy, mean of the last rounds and of the seeds.
         deviation: Standard deviation between the seeds of the mean of the last rounds; NaN for one seed.
         uplink: Bytes sent per client and round, mean over the payloads of all rounds.
-        ratio: Size of the update as it is, divided by ``uplink``.
+        ratio: Size of the uncompressed update, divided by ``uplink``.
         downlink: Bytes received per client and round, mean over the clients of all rounds.
         seconds: Per round, median; NaN when no round was timed.
         nonfinite: Updates that were dropped.

@@ -1,7 +1,4 @@
-"""Runs an experiment: every run through `fedplug.Trainer`, resumable after every round.
-
-Knows all parts by their public faces only.
-"""
+"""Runs an experiment: every run through `fedplug.Trainer`, resumable after every round."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     Raises:
         ConfigError: The folder holds an experiment with other settings, an encoder is not valid or does not
             fit the model, or scikit-learn or matplotlib is missing.
-        PluginError: A part that an earlier run of this folder was made with is not installed any more.
+        PluginError: A component that an earlier run of this folder was made with is not installed any more.
         StoreError: The folder cannot be written, or its store is damaged.
     """
     folder = runs_dir / config.name

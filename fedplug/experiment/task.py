@@ -1,7 +1,4 @@
-"""Model, client datasets and test accuracy of an experiment, in TensorFlow; all seeded.
-
-Must not know encoders, stores or processes.
-"""
+"""Model, client datasets and test accuracy of an experiment, in TensorFlow; all seeded."""
 
 from __future__ import annotations
 

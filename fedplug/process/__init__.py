@@ -1,6 +1,6 @@
-"""Builds TFF processes from parts: encoder, aggregator, model, optimizers.
+"""Builds TFF processes from components: encoder, aggregator, model, optimizers.
 
-Types are written as in TFF. Must not import `fedplug.runtime` or `fedplug.stores`.
+Types are written as in TFF.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Chooses, when a process is built, between the fused custom ops and their plain-TF twins.
+"""Chooses, when a process is built, between the fused custom ops and their plain-TensorFlow references.
 
-Both give the same bits; only the fused ops are fast, and only some runtimes can load them. Must not import
-`fedplug.runtime`: a context says of itself, by its attribute ``runs_custom_ops``, whether it can.
+Both give the same bits; the fused ops are faster, and only some runtimes can load them, those whose context
+has ``runs_custom_ops = True``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Values of TFF types as flat lists of tensors and back, in TFF's own order.
 
-`tf.nest` sorts mappings by key and TFF does not, so neither may be mixed with the other. Knows TFF types
-only.
+`tf.nest` sorts mappings by key and TFF does not, so neither may be mixed with the other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pure TensorFlow functions as TFF computations, their custom ops lowered as told. Knows TFF types only."""
+"""Pure TensorFlow functions as TFF computations, with their ops in a chosen lowering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["trace"]
 
 
 def trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
-    """`tff.tensorflow.computation` with the ops lowered as told.
+    """`tff.tensorflow.computation` with the ops in that lowering.
 
     The body is traced as a TensorFlow 2 function first: in the graphs that TFF makes, a mere ``==`` between
     tensors compares Python objects, and encoders should not have to know.

@@ -1,7 +1,7 @@
 """Whether what was compiled belongs to the sources it lies among: in a checkout it may be older than these.
 
 A build carries the fingerprint of the sources that say how Python calls it. An installed package brings no
-sources, and its parts were built together. Must not load what was compiled.
+sources, and its parts were built together.
 """
 
 from __future__ import annotations

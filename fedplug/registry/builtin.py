@@ -1,7 +1,4 @@
-"""The parts fedplug ships, declared through the same hooks as everybody's.
-
-Must import nothing but specs: the classes are named by strings.
-"""
+"""The components fedplug ships, declared through the same hooks as everybody's."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="identity",
             target="fedplug.encoders.identity:Identity",
-            summary="the tensor as it is, lossless",
+            summary="the uncompressed tensor, lossless",
         ),
         EncoderSpec(
             name="topk",

@@ -1,7 +1,4 @@
-"""What is installed, as plain data: which parts exist, whose they are, and why some cannot be used.
-
-Knows nothing of pluggy, entry points or how a plugin is loaded (`fedplug.registry.resolve` does).
-"""
+"""What is installed, as plain data: which components exist, whose they are, and why some cannot be used."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "sett
 Status = Literal["ok", "broken", "clash", "incompatible", "disabled"]
 
 PLUGIN = "plugin"
-"""The kind of an entry about a plugin as a whole, where it is not known which part has the problem."""
+"""The kind of an entry about a plugin as a whole, where it is not known which component has the problem."""
 
 OBSERVER = "observer"
 """The kind of an entry about a hook that is called when something happened; many may have the same name."""
@@ -28,11 +25,11 @@ _SEE = "fedplug plugins list"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One line of the catalogue: a part, or a problem of a plugin.
+    """One line of the catalogue: a component, or a problem of a plugin.
 
     Attributes:
-        kind: One of `fedplug.registry.resolve.KINDS`, `OBSERVER`, or `PLUGIN` when the parts are not known.
-        name: The part's name; for an observer what it observes, for a plugin the name of its entry point.
+        kind: One of `fedplug.registry.resolve.KINDS`, `OBSERVER`, or `PLUGIN` when components are unknown.
+        name: Of the component, of an observer's event, or of a plugin's entry point.
         distribution: The installed package it comes from.
         version: Of that distribution.
         builtin: Shipped with fedplug.
@@ -59,7 +56,7 @@ class Entry:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """How the part is made to be shown and tested: what its spec says, else without arguments."""
+        """How the component is made to be shown and tested: what its spec says, else without arguments."""
         if isinstance(self.spec, ComponentSpec) and self.spec.examples:
             return self.spec.examples
         return (f"{self.name}://",) if self.kind == "store" else (self.name,)
@@ -86,7 +83,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Observer:
-    """A function of a plugin that wants to be told.
+    """A function of a plugin that observes.
 
     Attributes:
         hook: Its hook, for instance ``"fedplug_round_finished"``.
@@ -103,7 +100,7 @@ class Observer:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All entries, the built-in parts first, then by distribution; and the observers in the same order."""
+    """All entries, the built-in ones first, then by distribution; and the observers in the same order."""
 
     entries: Sequence[Entry]
     observers: Sequence[Observer] = ()
@@ -117,7 +114,7 @@ class Catalog:
         return [entry.name for entry in self.entries if entry.kind == kind and entry.status == "ok"]
 
     def about(self, name: str) -> list[Entry]:
-        """All entries of the part, the plugin or the distribution of that name, whatever their state.
+        """All entries of the component, the plugin or the distribution of that name, whatever their state.
 
         Raises:
             UnknownNameError: There are none.
@@ -126,14 +123,14 @@ class Catalog:
         if not found:
             parts = {entry.name for entry in self.entries if entry.kind != PLUGIN}
             known = parts | {entry.distribution for entry in self.entries}
-            raise UnknownNameError("part or distribution", name, known, see=_SEE)
+            raise UnknownNameError("component or distribution", name, known, see=_SEE)
         return found
 
     def find(self, kind: str, name: str) -> Entry:
         """The usable part of that kind and name.
 
         Raises:
-            PluginError: It cannot be used, or the plugin of that name could not be asked for its parts.
+            PluginError: It cannot be used, or the plugin of that name could not be asked for its components.
             UnknownNameError: Nothing of that name is installed.
         """
         candidates = [entry for entry in self.entries if entry.kind == kind and entry.name == name]
@@ -151,7 +148,7 @@ class Catalog:
 
 
 def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
-    """Marks parts that share kind and name, so that no order of installation decides which one is meant.
+    """Marks components that share kind and name, so that no order of installation decides which one is meant.
 
     A built-in keeps its name, so that installing a plugin never changes what an existing program does;
     between plugins nobody gets it.

@@ -1,7 +1,4 @@
-"""What encoders, aggregators and their like have in common: a name, a configuration, and equality by both.
-
-Must not know any kind of part, nor import TensorFlow.
-"""
+"""What encoders, aggregators and their like have in common: a name, a configuration, and equality by both."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ class Component(abc.ABC):
     """A value: immutable, made from its configuration, equal to every other made from the same."""
 
     name: ClassVar[str]
-    """The name under which the registry knows this part, for instance ``"topk"``."""
+    """The name under which the registry knows this component, for instance ``"topk"``."""
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that make an equal part; JSON values only."""
+        """The keyword arguments that make an equal component; JSON values only."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:

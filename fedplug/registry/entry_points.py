@@ -1,7 +1,4 @@
-"""Where plugins come from: fedplug itself and the entry points of installed distributions.
-
-Knows the metadata of distributions; imports no plugin. Must not know hooks.
-"""
+"""Where plugins come from: fedplug itself and the entry points of installed distributions."""
 
 from __future__ import annotations
 
@@ -82,7 +79,7 @@ class Source:
 
 
 def builtin() -> Source:
-    """The parts fedplug ships."""
+    """The components fedplug ships."""
 
     def load() -> Any:
         return importlib.import_module("fedplug.registry.builtin")

@@ -1,8 +1,7 @@
-"""Reads part expressions such as ``"topk(linear(0.1, 0.01, 20)) | qsgd(bits=8)"``; evaluates nothing.
+"""Reads component expressions such as ``"topk(linear(0.1, 0.01, 20)) | qsgd(bits=8)"``; evaluates nothing.
 
 The grammar is a subset of Python's, so Python's own parser does the work: stages joined by ``|``, each a name
-or a call of a name. An argument is a literal, or such a call with literal arguments. Must not know which
-parts exist.
+or a call of a name. An argument is a literal, or such a call with literal arguments.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def parse(text: str) -> tuple[Stage, ...]:
         ConfigError: The text is not an expression of this form; the message points at the offending piece.
     """
     if not isinstance(text, str):
-        raise ConfigError(f"a part expression is a string, not {type(text).__name__} {text!r}; {_FORM}")
+        raise ConfigError(f"a component expression is a string, not {type(text).__name__} {text!r}; {_FORM}")
     if len(text) > _LONGEST:
-        raise ConfigError(f"a part expression of {len(text)} characters is too long; at most {_LONGEST}")
+        raise ConfigError(f"a component expression of {len(text)} characters is too long; at most {_LONGEST}")
     text = text.strip()
     try:
         nodes = _split(ast.parse(text, mode="eval").body)

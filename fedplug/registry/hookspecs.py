@@ -1,8 +1,8 @@
 """The hooks a plugin may implement, and nothing else.
 
 A plugin is a module named by an entry point of the group ``fedplug.v1``; its functions are marked with
-`hookimpl`. Every hook is optional. The module must be cheap to import: plugins are asked whenever a part is
-looked up, and by `fedplug plugins list`.
+`hookimpl`. Every hook is optional. The module must be cheap to import, which happens
+whenever a component is looked up, and in `fedplug plugins list`.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def fedplug_op_libraries() -> list[OpLibrarySpec]:  # type: ignore[empty-body]
 
 @hookspec
 def fedplug_process_built(process: Any) -> None:
-    """Called after a process was built from parts. What this raises is logged and changes nothing.
+    """Called after a process was built from components. What this raises is logged and changes nothing.
 
     Args:
-        process: The `fedplug.process.StatefulClientsProcess`; its ``signature`` says what it is made of.
+        process: The `fedplug.process.StatefulClientsProcess`; its ``signature`` says of what it was built.
     """
 
 

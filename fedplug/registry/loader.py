@@ -1,7 +1,7 @@
-"""Finds plugins and asks each by itself what it brings.
+"""Finds plugins and asks each, isolated from the others, what it brings.
 
 A plugin that breaks becomes an entry of the catalogue with the reason and what to do; it never stops another
-one. Must not import NumPy, TensorFlow or any part.
+one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[str, type[Spec]]] = {
     "store": ("fedplug_stores", StoreSpec),
     "op_library": ("fedplug_op_libraries", OpLibrarySpec),
 }
-"""For each kind of part the hook that declares it and the spec the hook returns."""
+"""For each kind of component the hook that declares it and the spec the hook returns."""
 
 OBSERVED = {"process_built": "fedplug_process_built", "round_finished": "fedplug_round_finished"}
 """For each thing that can be observed the hook that is called."""
@@ -59,7 +59,7 @@ _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_
 
 
 def load() -> Catalog:
-    """Looks up and asks every installed plugin, the built-in parts first, then by name of distribution."""
+    """Looks up and asks every installed plugin, the built-in one first, then by name of distribution."""
     manager = pluggy.PluginManager("fedplug")
     manager.add_hookspecs(hookspecs)
     allowed = _allowed(os.environ.get(ALLOW_VARIABLE))
@@ -99,7 +99,7 @@ def _absent(allowed: frozenset[str] | None, plugins: list[Source]) -> Iterator[E
             version="(not installed)",
             status="broken",
             reason=f"named in {ALLOW_VARIABLE}, and no such plugin is installed; {nearest(name, there)}",
-            fix=f"`pip install {name}`, or mend the variable",
+            fix=f"`pip install {name}`, or correct the variable",
         )
 
 

@@ -1,8 +1,7 @@
 """Where a compiled op library is, and what it was built for and from; loads nothing.
 
 An op library works only with the TensorFlow it was compiled against; with another one it crashes or, worse,
-does not. So every build writes a record next to the library, which is read before anything is loaded. Must
-not import TensorFlow: `fedplug plugins list` asks, too.
+does not. So every build writes a record next to the library, which is read before anything is loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Who made the parts that something was built from, and what to install where one of them is missing.
-
-Knows the registry and JSON values; must not import NumPy or TensorFlow.
-"""
+"""Which distributions the components of a process came from, and what to install where one is missing."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ _KINDS = ("encoder", "aggregator", "schedule")
 
 
 def records(kind: str, name: str, config: Any) -> list[dict[str, str]]:
-    """The part and all parts named inside its configuration, each once.
+    """The component and all components named inside its configuration, each once.
 
     Args:
-        kind: Of the part.
-        name: Of the part.
-        config: What its ``get_config`` returns; a mapping ``{"name": ..., "config": {...}}`` in it is a part.
+        kind: Of the component.
+        name: Of the component.
+        config: What its ``get_config`` returns; ``{"name": ..., "config": {...}}`` in it is another one.
 
     Returns:
         For each ``{"kind": ..., "name": ..., "distribution": ..., "version": ...}``; those whose class is not
@@ -38,7 +35,7 @@ def distributions(parts: Iterable[Mapping[str, str]]) -> list[str]:
 
 
 def install_hint(parts: Iterable[Mapping[str, str]]) -> str:
-    """What to install before these parts can be used again; empty when nothing is missing."""
+    """What to install before these components can be used again; empty when nothing is missing."""
     versions = {part["distribution"]: part["version"] for part in parts}
     return "; ".join(
         f"it was made with {name} {versions[name]}, which is not installed: "

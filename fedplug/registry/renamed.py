@@ -13,16 +13,32 @@ MODULES = {
     "fedplug.builtin": "fedplug.registry.builtin",
     "fedplug.catalog": "fedplug.registry.catalog",
     "fedplug.client_data": "fedplug.training.client_data",
+    "fedplug.compat.former_tff": "fedplug.compat.tff_legacy",
+    "fedplug.encoders.arithmetic": "fedplug.ops",
+    "fedplug.encoders.bit_packing": "fedplug.ops",
+    "fedplug.encoders.blocks": "fedplug.ops",
+    "fedplug.encoders.checks": "fedplug.ops",
+    "fedplug.encoders.entropy_coder": "fedplug.encoders.stages",
+    "fedplug.encoders.index_coder": "fedplug.encoders.stages",
+    "fedplug.encoders.quantizer": "fedplug.encoders.stages",
+    "fedplug.encoders.sparsifier": "fedplug.encoders.stages",
+    "fedplug.encoders.tensor_bytes": "fedplug.ops",
+    "fedplug.encoders.whole_model": "fedplug.encoders.assignment.base",
     "fedplug.expression": "fedplug.registry.expression",
     "fedplug.hookspecs": "fedplug.registry.hookspecs",
     "fedplug.manager": "fedplug.registry.resolve",
     "fedplug.part": "fedplug.registry.component",
+    "fedplug.process.dropped_updates": "fedplug.process.learning.nonfinite_updates",
+    "fedplug.process.encoded_aggregation": "fedplug.process.aggregation.encoded_aggregation",
+    "fedplug.process.learning_parts": "fedplug.process.learning.components",
     "fedplug.process.parts": "fedplug.process.arguments",
+    "fedplug.process.round_frame": "fedplug.process.learning.round_output",
     "fedplug.process.stack_rules": "fedplug.process.compatibility",
     "fedplug.spec": "fedplug.registry.specs",
     "fedplug.trainer": "fedplug.training.trainer",
 }
 NAMES = {
+    "EntropyCoded": "fedplug.encoders.Pipeline",
     "LinkReport": "fedplug.encoders.BreakEven",
     "Part": "fedplug.registry.component.Component",
     "PartSpec": "fedplug.registry.specs.ComponentSpec",
@@ -34,7 +50,7 @@ CAPABILITIES = {"linear": "commutes_with_sum"}
 
 
 def hint(error: BaseException) -> str:
-    """Where to find what an import asked for under its name of 0.1, for the end of a message; else empty."""
+    """The present name of what an import asked for by one of 0.1, as the end of a message; else empty."""
     if not isinstance(error, ImportError):
         return ""
     quoted = re.findall(r"'([\w.]+)'", str(error))  # 'the name' from 'the module', or only the latter

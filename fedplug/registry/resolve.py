@@ -1,7 +1,4 @@
-"""Resolves names to classes on first use, and tells observers. What is installed is `loader`'s business.
-
-Must not import NumPy, TensorFlow or any part: parts are strings until `resolve`.
-"""
+"""Resolves names to classes on first use, and tells observers. What is installed is `loader`'s business."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ __all__ = [
 
 
 def find(kind: str, name: str) -> Entry:
-    """The catalogue's entry of a part that can be used.
+    """The catalogue's entry of a component that can be used.
 
     Args:
         kind: One of `KINDS`.
@@ -40,7 +37,7 @@ def find(kind: str, name: str) -> Entry:
 
     Raises:
         UnknownNameError: No such kind, or no part of that name; the message lists the nearest.
-        PluginError: The part is declared, but its plugin is broken; the message says what fixes it.
+        PluginError: The component is declared, but its plugin is broken; the message says what fixes it.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of component", kind, KINDS)
@@ -48,7 +45,7 @@ def find(kind: str, name: str) -> Entry:
 
 
 def resolve(kind: str, name: str) -> type[Any]:
-    """The class of a part. Arguments and errors as for `find`."""
+    """The class of a component. Arguments and errors as for `find`."""
     entry = find(kind, name)
     if not isinstance(entry.spec, ComponentSpec):
         raise PluginError(f"{kind} {name!r} of {entry.origin} has no class that could be made")

@@ -1,8 +1,7 @@
-"""What parts declare about themselves: plain, frozen, validated values that cost nothing to import.
+"""What components declare about themselves: plain, frozen, validated values that cost nothing to import.
 
-A plugin's hooks return these; `fedplug plugins list` prints them without importing any plugin's heavy parts,
-because a class is named by a string (``"package.module:Class"``) and resolved on first use. Must not import
-TensorFlow.
+A plugin's hooks return these; `fedplug plugins list` prints them without importing any plugin's heavy
+components, because a class is named by a string (``"package.module:Class"``) and resolved on first use.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _FILE = re.compile(r"[A-Za-z_][\w.]*:[\w][\w.-]*")
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-"""The dtypes of a model's tensors that may be encoded; all others are sent as they are."""
+"""The dtypes of a model's tensors that may be encoded; all others are sent uncompressed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What an encoder or an aggregator promises; checked when a process is assembled, and by the kit.
+    """What an encoder or an aggregator promises; builders of processes and the conformance suite check it.
 
     For an aggregator, read "the update of a round" for the decoded tensor, and "the weighted mean of the
     clients' updates" for ``x``; it never needs client state, and nobody asks whether it is lossless.
@@ -47,13 +46,13 @@ class Capabilities:
     Attributes:
         unbiased: The expectation of ``decode(encode(x))`` over seeds is ``x``.
         commutes_with_sum: ``decode`` commutes with a sum of payloads of one round: their tensors of floats
-            are added, and all others (seeds, rounds, places) are the same for every client.
+            are added, and all others (seeds, rounds, positions) are the same for every client.
         lossless: ``decode(encode(x))`` is ``x``, bit for bit.
         needs_client_state: ``encode`` reads what it wrote on the same client in an earlier round.
         needs_seed: The payload depends on random numbers, drawn from the configured seed and the round.
-        secure_aggregation_safe: The sum over the clients is all that the server needs. For an encoder: it is
-            linear, and neither the number nor the places of what is sent depend on the client's data. For an
-            aggregator: merging its accumulators is adding them.
+        secure_aggregation_safe: The sum over the clients is all that the server needs. For an encoder:
+            commutes_with_sum, and neither number nor positions of what is sent depend on the client's data.
+            For an aggregator: merging its accumulators is adding them.
         bounded_sensitivity: The Euclidean norm of what is decoded is at most that of ``x``, so that a client
             whose update was clipped moves the sum by no more than the clip, as differential privacy needs.
             For an aggregator: no update, however large, moves the result by more than a fixed bound.
@@ -127,11 +126,11 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentSpec(Spec):
-    """A part that can be asked for by name.
+    """A component that can be asked for by name.
 
     Attributes:
         examples: How it is made when ``fedplug plugins check`` tests it: expressions, or for a store URLs in
-            which ``{folder}`` stands for an empty folder. Not needed for a part without arguments.
+            which ``{folder}`` stands for an empty folder. Not needed for a component without arguments.
     """
 
     examples: tuple[str, ...] = ()
@@ -197,4 +196,4 @@ class OpLibrarySpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverSpec(Spec):
-    """A hook that is told when something happened; the loader makes it from the function, no plugin does."""
+    """An observing hook; the loader makes it from the function, no plugin does."""

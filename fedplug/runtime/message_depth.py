@@ -1,9 +1,9 @@
-"""Lifts the nesting limit of protobuf, which a stack of about 13 wrapping aggregators reaches.
+"""Lifts the nesting limit of protobuf, which about 13 nested aggregators reach.
 
-TFF holds computations as protocol buffers, and both what an aggregator does and the type of its state lie
-one within the other. From the 100th nested message on, protobuf refuses (`DecodeError: Error parsing
-message`); TFF trips over that while a process is being built, where no execution context can help. The limit
-protects parsers of foreign bytes; the messages here are the program's own. Must not know TFF.
+TFF holds computations as protocol buffers, and both what an aggregator does and the type of its state lie one
+within the other. From the 100th nested message on, protobuf refuses (`DecodeError: Error parsing message`);
+TFF trips over that while a process is being built, where no execution context can help. The limit protects
+parsers of foreign bytes; the messages here are the program's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Sets TFF's default execution context by name.
-
-Must not know how a runtime works.
-"""
+"""Sets TFF's default execution context by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Schedules: numbers that depend on the round, for encoders that change as training goes on.
 
-The contract is in `base`. Must not know encoders.
+The contract is in `base`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The contract of a schedule. The docstring of `Schedule` is the specification; the conformance kit tests it.
-
-Knows plain numbers and, for `Schedule.value`, TensorFlow tensors; must not know what a value is used for.
-"""
+"""The contract of a schedule: the docstring of `Schedule`, which the conformance suite tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules that go from one value to another in some rounds, and stay there. Must not import TensorFlow."""
+"""Schedules that go from one value to another in some rounds, and stay there."""
 
 from __future__ import annotations
 
@@ -32,15 +32,12 @@ class _Ramp(Schedule):
 
     @property
     def settled(self) -> int:
-        """``rounds``."""
         return self._rounds
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
         return {"start": self._start, "end": self._end, "rounds": self._rounds}
 
     def at(self, round_num: int) -> float:
-        """See the class."""
         if round_num >= self._rounds:
             return float(self._end)
         return float(self._start) if round_num == 0 else self._between(round_num / self._rounds)

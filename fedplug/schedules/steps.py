@@ -1,4 +1,4 @@
-"""Schedules that stay as they are, always or for some rounds. Must not import TensorFlow."""
+"""Schedules that stay as they are, always or for some rounds."""
 
 from __future__ import annotations
 
@@ -86,5 +86,4 @@ class Step(Schedule):
         return float(self._values[bisect.bisect_right(self._rounds, round_num)])
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
         return {"values": list(self._values), "rounds": list(self._rounds)}

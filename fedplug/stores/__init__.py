@@ -1,7 +1,4 @@
-"""Client-state stores: `base` is the contract, every other module one idea behind the built-in stores.
-
-Must not import TensorFlow.
-"""
+"""Client-state stores: `base` is the contract, every other module one idea behind the built-in stores."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The contract of a client-state store. The docstrings are the specification; the conformance kit tests them.
-
-Knows NumPy arrays and JSON values; must not know TensorFlow, models, encoders or where bytes end up.
-"""
+"""The contract of a client-state store: the docstrings, which the conformance suite tests."""
 
 from __future__ import annotations
 

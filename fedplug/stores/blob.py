@@ -1,7 +1,4 @@
-"""One client's (or the server's) state as bytes: a safetensors document, which holds plain data and no code.
-
-Must not know files, processes or rounds.
-"""
+"""One client's (or the server's) state as bytes: a safetensors document, plain data without code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """SQLite's connections and fork(): a child must neither use the connection of its parent nor close it.
 
 Closing one deletes the log that the parent goes on writing to, and what the parent commits from then on is
-lost when it ends. Must not know what a connection is for.
+lost when it ends.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It says which processes there are, which round each holds, and where in which segment every blob lies. Each
 row carries a checksum of itself, so that a damaged row is an error and never a wrong client or a client
-without state. Must not know what is in a blob.
+without state.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""``memory://``: a store in this process, for tests and for runs that need no restart; gone when closed.
-
-Must not know files.
-"""
+"""``memory://``: a store in this process, for tests and for runs that need no restart; gone when closed."""
 
 from __future__ import annotations
 
@@ -34,11 +31,9 @@ class MemoryStore(StateStore):
         return cls()
 
     def get_config(self) -> dict[str, Any]:
-        """Nothing: every memory store is new."""
         return {}
 
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
-        """See `StateStore.open_process`."""
         processes = self._opened()
         rules.check_text("process id", process_id)
         kept = processes.get(process_id)
@@ -52,7 +47,6 @@ class MemoryStore(StateStore):
         return kept
 
     def processes(self) -> list[str]:
-        """See `StateStore.processes`."""
         return sorted(self._opened())
 
     def close(self) -> None:

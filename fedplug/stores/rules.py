@@ -1,6 +1,6 @@
 """The checks that every store makes in the same way: text, JSON values, signatures, round numbers.
 
-Pure functions that raise `StoreError`; must not know where or how a store keeps anything.
+Pure functions that raise `StoreError`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
 
 
 def no_such_process(where: str, process_id: str, known: Iterable[str]) -> StoreError:
-    """The error for a process that is to be opened as it is kept, and is not."""
+    """The error for a process that the store does not have."""
     return StoreError(f"{where} has no process {process_id!r}; {nearest(process_id, known)}")
 
 

@@ -77,7 +77,6 @@ class SqliteStore(StateStore):
         return {"path": str(self._path)}
 
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
-        """See `StateStore.open_process`."""
         row = self._index.process(rules.check_text("process id", process_id))
         if row is None and signature is None:
             raise rules.no_such_process(str(self._path), process_id, self.processes())
@@ -91,11 +90,9 @@ class SqliteStore(StateStore):
         return _SqliteProcess(process_id, self, self._index, self._segments)
 
     def processes(self) -> list[str]:
-        """See `StateStore.processes`."""
         return self._index.processes()
 
     def close(self) -> None:
-        """See `StateStore.close`."""
         self._index.close()
 
     def _collect(self, segments: Iterable[int]) -> None:

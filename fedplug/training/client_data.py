@@ -1,7 +1,4 @@
-"""The clients' data as a trainer takes it: by client id, and as a function of the round.
-
-Must not know processes or stores.
-"""
+"""The clients' data as a trainer takes it: by client id, and as a function of the round."""
 
 from __future__ import annotations
 

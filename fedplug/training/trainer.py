@@ -1,7 +1,4 @@
-"""Drives a process with stateful clients: samples, lends them their states, commits every round to a store.
-
-Knows processes and the store contract; must not know encoders, aggregators or any one store.
-"""
+"""Trains a process with stateful clients: samples them, hands in their states, commits every round."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ __all__ = ["ClientData", "ClientDataset", "Trainer"]
 
 
 class Trainer:
-    """Trains round by round; every finished round is in the store, whole, before the next begins.
+    """Trains round by round; every finished round is committed to the store before the next begins.
 
     Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the
     last finished round and ends with the same bits as one that was never interrupted, provided that the
@@ -141,7 +138,7 @@ class Trainer:
         return state
 
     def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
-        """What these clients keep as of the last finished round; of those new to it, the initial state."""
+        """The states of these clients as of the last finished round; of new clients, the initial state."""
         known = self._states.read_clients(client_ids)
         return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
 
@@ -244,7 +241,7 @@ class Trainer:
             raise StoreError(
                 f"the given state is of round {given}, and the store is behind it, with {behind}: what "
                 "clients kept of the rounds since is not in it; open the store that this training was kept "
-                "in (one in memory ends with its process), or begin anew from initialize()"
+                "in (one in memory ends with its process), or start again from initialize()"
             )
         if kept > given:
             raise StoreError(

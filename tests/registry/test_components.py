@@ -13,8 +13,10 @@ from fedplug.errors import ConfigError, UnknownNameError
 
 
 def test_an_expression_and_keywords_make_equal_encoders():
-    assert fedplug.encoder("topk(0.01)") == TopK(0.01) == fedplug.get_encoder("topk", fraction=0.01)
-    assert fedplug.encoder("topk(count=5, error_feedback=False)") == TopK(count=5, error_feedback=False)
+    assert fedplug.encoder("topk(0.01)") == Pipeline([TopK(0.01)])
+    assert fedplug.get_encoder("topk", fraction=0.01) == Pipeline([TopK(0.01)])
+    few = fedplug.encoder("topk(count=5, error_feedback=False)")
+    assert few == Pipeline([TopK(count=5, error_feedback=False)])
     assert fedplug.encoder("identity") == Identity()
 
 
@@ -22,6 +24,7 @@ def test_one_maker_takes_an_expression_a_name_with_arguments_a_configuration_rul
     topk = fedplug.encoder("topk(0.01)")
     assert fedplug.encoder("topk", fraction=0.01) == topk
     assert fedplug.encoder(fedplug.to_config(topk)) == fedplug.encoder(topk) == topk
+    assert fedplug.encoder(TopK(0.01)) == topk
     assert fedplug.encoder({"name": "topk", "config": {"fraction": 0.01}}) == topk
     assert fedplug.encoder({"*": "topk(0.01)"}) == fedplug.get_encoder("rules", rules={"*": "topk(0.01)"})
     assert fedplug.encoder([{"encoder": "topk(0.01)"}]) == fedplug.encoder({"*": "topk(0.01)"})

@@ -124,5 +124,5 @@ def test_the_message_shows_the_offending_piece(text, message):
 
 
 def test_something_that_is_no_text_is_refused():
-    with pytest.raises(ConfigError, match="a part expression is a string, not float"):
+    with pytest.raises(ConfigError, match="a component expression is a string, not float"):
         parse(0.01)  # type: ignore[arg-type]

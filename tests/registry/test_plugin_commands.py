@@ -62,8 +62,8 @@ def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
     assert "arguments:    (fraction=None, *, count=None, error_feedback=True, scope='tensor')" in lines
     table = [re.split("  +", line) for line in lines]
     assert ["MADE AS", "WIRE ID", "NEEDS", "PROMISES", "DTYPES"] in table
-    assert ["topk(0.3)", "topk/1", "client_state", "-", "all floats"] in table
-    assert ["topk(0.3, error_feedback=False)", "topk/1", "-", "bounded_sensitivity", "all floats"] in table
+    assert ["topk(0.3)", "sparse/1", "client_state", "-", "all floats"] in table
+    assert ["topk(0.3, error_feedback=False)", "sparse/1", "-", "bounded_sensitivity", "all floats"] in table
 
 
 def test_show_tells_what_an_aggregator_promises(capsys):
@@ -90,7 +90,7 @@ def test_show_of_an_unknown_name_names_the_nearest(capsys):
     assert main(["plugins", "show", "tpok"]) == 2
     assert (
         capsys.readouterr().err
-        == "fedplug: error: unknown part or distribution 'tpok'; did you mean 'topk'?\n"
+        == "fedplug: error: unknown component or distribution 'tpok'; did you mean 'topk'?\n"
     )
 
 
@@ -114,8 +114,8 @@ def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tpok(0.1)", "unknown part or distribution 'tpok'; did you mean 'topk'?"),
-        ("sqlite(3)", "unknown part or distribution 'sqlite(3)'; did you mean 'sqlite'?"),
+        ("tpok(0.1)", "unknown component or distribution 'tpok'; did you mean 'topk'?"),
+        ("sqlite(3)", "unknown component or distribution 'sqlite(3)'; did you mean 'sqlite'?"),
     ],
 )
 def test_check_of_an_unknown_name_names_the_nearest(name, message, capsys):
@@ -128,7 +128,10 @@ def test_check_of_an_unknown_name_names_the_nearest(name, message, capsys):
     [
         ("topk(fractoin=1)", "unknown argument 'fractoin' in encoder 'topk'; did you mean 'fraction'?"),
         ("mean('modal')", "mean weights is 'modal'; it must be one of examples, uniform"),
-        ("rice | topk(0.1)", "a pipeline begins with a sparsifier"),
+        (
+            "rice | topk(0.1)",
+            "the stages of a pipeline are sparsifier | quantizer | entropy coder | index coder",
+        ),
     ],
 )
 def test_what_was_mistyped_is_an_error_and_no_failed_check(name, message, capsys):

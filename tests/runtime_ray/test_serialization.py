@@ -1,4 +1,4 @@
-"""Values come back from their portable form bit for bit, and sparse ones are small on the way."""
+"""Values come back from their serialized form bit for bit, and sparse ones are small on the way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-portable = pytest.importorskip("fedplug.runtime.ray.serialization", reason="Ray is not installed")
+serialization = pytest.importorskip("fedplug.runtime.ray.serialization", reason="Ray is not installed")
 
 KINDS = [np.float32, np.float64, np.int8, np.int64, ml_dtypes.bfloat16, np.bool_]
 
@@ -25,8 +25,8 @@ def mostly_zeros(dtype):
 
 @given(st.sampled_from(KINDS).flatmap(mostly_zeros))
 def test_an_array_comes_back_bit_for_bit_and_never_larger(array):
-    sent = portable.shrink((array, (b"text", 3)))
-    back, rest = portable.expand(sent)
+    sent = serialization.shrink((array, (b"text", 3)))
+    back, rest = serialization.expand(sent)
     assert (back.dtype, back.shape, rest) == (array.dtype, array.shape, (b"text", 3))
     assert back.tobytes() == array.tobytes()
 
@@ -34,7 +34,7 @@ def test_an_array_comes_back_bit_for_bit_and_never_larger(array):
 def test_a_negative_zero_is_not_lost():
     array = np.zeros(5000, np.float32)
     array[[7, 4000]] = -0.0
-    back = portable.expand(portable.shrink(array))
+    back = serialization.expand(serialization.shrink(array))
     assert np.signbit(back[[7, 4000]]).all()
     assert np.signbit(back).sum() == 2
 
@@ -42,13 +42,13 @@ def test_a_negative_zero_is_not_lost():
 def test_a_sparse_accumulator_is_sent_without_its_zeros():
     array = np.zeros(100_000, np.float32)
     array[::100] = 1.5
-    sent = portable.shrink(array)
+    sent = serialization.shrink(array)
     assert sum(part.nbytes for part in (sent.indices, sent.values)) == 8 * 1000
 
 
 def test_a_dense_array_is_sent_as_it_is():
     array = np.ones(5000, np.float32)
-    assert portable.shrink(array) is array
+    assert serialization.shrink(array) is array
 
 
 def test_values_of_every_kind_come_back():
@@ -61,7 +61,7 @@ def test_values_of_every_kind_come_back():
         tf.data.experimental.to_variant(data),
         (tf.constant("é"), tf.constant([1, 2], tf.int64)),
     )
-    number, variant, (text, pair) = portable.from_portable(portable.to_portable(value, kind), kind)
+    number, variant, (text, pair) = serialization.deserialize(serialization.serialize(value, kind), kind)
     assert number == 1.5
     assert [*tf.data.experimental.from_variant(variant, data.element_spec).as_numpy_iterator()] == [0, 1, 2]
     assert text.numpy() == "é".encode()

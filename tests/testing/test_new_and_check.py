@@ -99,7 +99,7 @@ def test_a_new_plugin_is_in_the_style_of_the_house(new_plugins):
 def test_new_overwrites_nothing(tmp_path, capsys):
     assert main(["plugins", "new", "acme", "--dir", str(tmp_path)]) == 0
     assert main(["plugins", "new", "acme", "--dir", str(tmp_path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("kind", "name"), [("encoder", "topk"), ("store", "memory")])

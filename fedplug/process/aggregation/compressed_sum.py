@@ -1,8 +1,8 @@
-"""A linear encoder under a sum of TFF's: payloads are added up before anything is decoded.
+"""A compressed sum: TFF adds the payloads up before anything is decoded.
 
-What is summed is the floats of a payload, not its bytes, so that the server need not see a single client's:
-the inner sum may be a secure one. All else in a payload is the same for every client of a round, and the
-server makes it itself. Knows encoders by their contract only.
+The floats of a payload are summed, not its bytes, so that the inner sum may be a secure one: the server need
+not see a single client's. All else in a payload is the same for every client of a round, and the server
+recomputes it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _floats(payload: Payload) -> Any:
     return collections.OrderedDict((key, x) for key, x in sorted(payload.items()) if x.dtype.is_floating)
 
 
-class _LinearSumFactory(tff.aggregators.UnweightedAggregationFactory):
+class _CompressedSumFactory(tff.aggregators.UnweightedAggregationFactory):
     def __init__(self, encoder: Encoder, inner: Any) -> None:
         self._encoder = encoder
         self._inner = inner
@@ -77,14 +77,14 @@ def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> A
     """A `tff.aggregators.UnweightedAggregationFactory` that sums payloads by another one, then decodes once.
 
     Args:
-        encoder: One that is linear and may be summed unseen, for instance ``"randomk(0.1)"``, which sends a
-            part of a value that all clients choose alike; or an expression.
+        encoder: One whose decoding commutes with sums and that is secure_aggregation_safe, or an expression:
+            ``"randomk(0.1)"`` sends the same random entries of every client.
         inner: Adds the payloads up, for instance a `tff.aggregators.SecureSumFactory`; default
             `tff.aggregators.SumFactory`.
 
     Raises:
-        CapabilityError: What the encoder sends is not made to be added up unseen.
-        ConfigError: The expression is not valid, or is rules for a whole model.
+        CapabilityError: The encoder is not secure_aggregation_safe.
+        ConfigError: The expression is not valid, or is one for a whole model, as rules are.
     """
     chosen = as_encoder(encoder)
     if not isinstance(chosen, Encoder):
@@ -97,4 +97,4 @@ def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> A
         ),
         warn=False,
     )
-    return _LinearSumFactory(chosen, inner)
+    return _CompressedSumFactory(chosen, inner)

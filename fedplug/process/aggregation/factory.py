@@ -21,7 +21,7 @@ __all__ = ["EncodedAggregationFactory", "build_aggregation_factory"]
 
 
 class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
-    """Encodes on the clients, adds the payloads up on the server.
+    """Encodes on the clients, sums the payloads on the server.
 
     The process it creates has ``next`` of type
     ``(<S@SERVER, {V}@CLIENTS, {float32}@CLIENTS> -> <state=S@SERVER, result=V@SERVER,
@@ -47,9 +47,9 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         """Builds the aggregation process for values of ``value_type``.
 
         Raises:
-            ConfigError: The type holds something else than tensors of known shapes, or tensors that the
-                aggregator cannot keep the type of: a mean of whole numbers is none.
-            CapabilityError: The parts do not go together with each other or with this type.
+            ConfigError: The type holds something else than tensors of known shapes, or tensors whose
+                type the aggregator cannot keep: a mean of integers is no integer.
+            CapabilityError: The components are not compatible with each other or with this type.
             TypeError: The weight is not a float32 scalar.
         """
         if weight_type != tff.TensorType(np.float32):
@@ -60,15 +60,15 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         compatibility.check(
             compatibility.Configuration.of(encoder, self._aggregator, keeps_client_state=False)
         )
-        parts = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
+        aggregation = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
 
-        @tff.tensorflow.computation(value_type, np.float32, parts.server_message.type_signature.result)
-        def encode(value: Any, weight: Any, instructions: Any) -> Any:
-            return parts.encode(value, weight, parts.init_client(), instructions)["message"]
+        @tff.tensorflow.computation(value_type, np.float32, aggregation.server_message.type_signature.result)
+        def encode(value: Any, weight: Any, server_message: Any) -> Any:
+            return aggregation.encode(value, weight, aggregation.init_client(), server_message)["message"]
 
         @tff.federated_computation
         def init() -> Any:
-            return tff.federated_eval(parts.init_server, tff.SERVER)
+            return tff.federated_eval(aggregation.init_server, tff.SERVER)
 
         @tff.federated_computation(
             init.type_signature.result,
@@ -76,10 +76,10 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
             tff.FederatedType(weight_type, tff.CLIENTS),
         )
         def next_fn(state: Any, value: Any, weight: Any) -> Any:
-            instructions = tff.federated_broadcast(tff.federated_map(parts.server_message, state))
-            messages = tff.federated_map(encode, (value, weight, instructions))
-            total = parts.aggregate(messages)
-            output = tff.federated_map(parts.finish, (total, state))
+            server_message = tff.federated_broadcast(tff.federated_map(aggregation.server_message, state))
+            messages = tff.federated_map(encode, (value, weight, server_message))
+            total = aggregation.aggregate(messages)
+            output = tff.federated_map(aggregation.finish, (total, state))
             return tff.templates.MeasuredProcessOutput(output.state, output.value, output.measurements)
 
         return tff.templates.AggregationProcess(init, next_fn)
@@ -103,9 +103,9 @@ def build_aggregation_factory(
             error_feedback=False)``; or an expression, or rules.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.process.lowering`.
-        min_size: Tensors with fewer elements are sent as they are.
-        names: By which rules tell the tensors apart, for instance ``variable_names(model_fn).trainable``;
-            default: their paths in the type of the values, which for a model are their places.
+        min_size: Tensors with fewer elements are sent uncompressed.
+        names: Of the tensors, for rules to match, such as ``variable_names(model_fn).trainable``; default:
+            their paths in the type of the values, which for a model are positions.
 
     Raises:
         CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
@@ -113,10 +113,10 @@ def build_aggregation_factory(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
     chosen, chosen_aggregator = as_encoder(encoder), as_aggregator(aggregator)
-    stack = compatibility.Configuration(
+    configuration = compatibility.Configuration(
         encoders=((chosen, frozenset()),), aggregator=chosen_aggregator, keeps_client_state=False
     )
-    compatibility.check(stack, warn=False)  # the factory itself warns, when it knows the tensors
+    compatibility.check(configuration, warn=False)  # the factory itself warns, when it knows the tensors
     return EncodedAggregationFactory(
         chosen, chosen_aggregator, lowering=choose_lowering(lowering), min_size=min_size, names=names
     )

@@ -1,4 +1,4 @@
-"""A stateless encoder as a sum: the innermost part of TFF's aggregators, which weigh, clip and divide."""
+"""A stateless encoder as a sum: the innermost factory of TFF's aggregators, which weigh, clip and divide."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def build_sum_factory(
     Args:
         encoder: One that needs no client state, or an expression.
         lowering: As in `fedplug.process.build_aggregation_factory`.
-        min_size: Tensors with fewer elements are sent as they are.
-        private: Whether it is for a `tff.aggregators.DifferentiallyPrivateFactory`, which clips before it and
-            adds noise afterwards: then only encoders are taken that make no clipped value longer.
+        min_size: Tensors with fewer elements are sent uncompressed.
+        private: Whether it goes into a `tff.aggregators.DifferentiallyPrivateFactory`, which clips before it
+            and adds noise afterwards: then the encoder must have bounded_sensitivity.
 
     Raises:
         CapabilityError: The encoder needs client state, or its sensitivity is not bounded and has to be.
@@ -70,8 +70,8 @@ def build_sum_factory(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
     chosen = as_encoder(encoder)
-    stack = compatibility.Configuration(
+    configuration = compatibility.Configuration(
         encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, private=private
     )
-    compatibility.check(stack, warn=False)
+    compatibility.check(configuration, warn=False)
     return EncodedSumFactory(build_aggregation_factory(chosen, Sum(), lowering=lowering, min_size=min_size))

@@ -1,6 +1,6 @@
-"""Aggregators of one's own: something on the clients, an inner sum, and its inverse on the server.
+"""Custom aggregators: a transform on the clients, an inner sum, and the inverse transform on the server.
 
-The inner aggregation is any factory of TFF or fedplug. Must not know what is transformed.
+The inner aggregation is any factory of TFF or fedplug.
 """
 
 from __future__ import annotations

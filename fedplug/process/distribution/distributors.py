@@ -1,7 +1,4 @@
-"""How the server's model gets to the clients in a round, and the bytes that takes: as it is, or encoded.
-
-Must not know what clients do with a model.
-"""
+"""Distributors: how the server's model gets to the clients of a round, and how many bytes that takes."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ __all__ = ["build_catch_up_distributor", "build_distributor", "build_encoded_dis
 
 
 def build_distributor(value_type: Any) -> Any:
-    """A `tff.learning.templates.DistributionProcess` that sends values as they are and counts their bytes.
+    """A `tff.learning.templates.DistributionProcess` that sends values uncompressed and counts their bytes.
 
     Its measurement is ``<downlink_bytes=int64>``, of all clients of the round.
 
@@ -60,8 +57,8 @@ def build_encoded_distributor(
 ) -> Any:
     """A `tff.learning.templates.DistributionProcess` that sends encoded differences, for TFF's own processes.
 
-    Goes as ``model_distributor=`` into `tff.learning.algorithms.build_weighted_fed_avg` and its kin. There,
-    clients have no memory of which rounds they missed: all are taken to hear every broadcast, and the
+    For ``model_distributor=`` of `tff.learning.algorithms.build_weighted_fed_avg` and the like. There,
+    clients do not remember which rounds they missed: all are taken to receive every broadcast, and the
     measurement ``<downlink_bytes=int64>`` is that of the clients of the round. For clients that catch up, see
     ``broadcast_encoder`` of `fedplug.process.build_weighted_fed_avg`.
 
@@ -69,7 +66,7 @@ def build_encoded_distributor(
         value_type: Of what is distributed, for instance the type of the model's weights.
         encoder: An encoder, an expression or rules; `fedplug.process.distribution.broadcast` says which ones.
         lowering: As in `build_weighted_fed_avg`.
-        min_size: Tensors with fewer elements are sent as they are.
+        min_size: Tensors with fewer elements are sent uncompressed.
 
     Raises:
         CapabilityError: See `build_encoded_broadcast`.
@@ -77,21 +74,21 @@ def build_encoded_distributor(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
     model = model_encoder(as_encoder(encoder), value_type, min_size)
-    parts = build_encoded_broadcast(value_type, model, choose_lowering(lowering))
+    broadcast = build_encoded_broadcast(value_type, model, choose_lowering(lowering))
 
-    @tff.tensorflow.computation(parts.publish.type_signature.result.message)
+    @tff.tensorflow.computation(broadcast.publish.type_signature.result.message)
     def size(message: Any) -> Any:
         return tf.add_n([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
 
     @tff.federated_computation
     def initialize() -> Any:
-        return tff.federated_eval(parts.init, tff.SERVER)
+        return tff.federated_eval(broadcast.init, tff.SERVER)
 
     @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
     def next_fn(state: Any, value: Any) -> Any:
-        published = tff.federated_map(parts.publish, (value, state))
+        published = tff.federated_map(broadcast.publish, (value, state))
         message = tff.federated_broadcast(published.message)
-        received = tff.federated_map(parts.receive, (tff.federated_broadcast(state.sent), message))
+        received = tff.federated_map(broadcast.receive, (tff.federated_broadcast(state.sent), message))
         downlink_bytes = tff.federated_sum(tff.federated_map(size, message))
         measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
         return tff.templates.MeasuredProcessOutput(published.state, received, measurements)
@@ -99,8 +96,8 @@ def build_encoded_distributor(
     return tff.learning.templates.DistributionProcess(initialize, next_fn)
 
 
-def build_catch_up_distributor(parts: EncodedBroadcast) -> Any:
-    """An encoded broadcast to clients that remember how far they heard, for processes with client states.
+def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
+    """An encoded broadcast to clients that remember up to where they are current.
 
     A `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of type
     ``(<S@SERVER,V@SERVER,{int64}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
@@ -109,25 +106,25 @@ def build_catch_up_distributor(parts: EncodedBroadcast) -> Any:
 
     @tff.federated_computation
     def initialize() -> Any:
-        return tff.federated_eval(parts.init, tff.SERVER)
+        return tff.federated_eval(broadcast.init, tff.SERVER)
 
     @tff.federated_computation(
         initialize.type_signature.result,
-        tff.FederatedType(parts.receive.type_signature.result, tff.SERVER),
+        tff.FederatedType(broadcast.receive.type_signature.result, tff.SERVER),
         tff.FederatedType(np.int64, tff.CLIENTS),
     )
     def next_fn(state: Any, value: Any, positions: Any) -> Any:
-        published = tff.federated_map(parts.publish, (value, state))
+        published = tff.federated_map(broadcast.publish, (value, state))
         message = tff.federated_broadcast(published.message)
-        heard = tff.federated_map(parts.catch_up, (positions, message))
+        caught_up = tff.federated_map(broadcast.catch_up, (positions, message))
         # What a client holds once it has caught up with the round before is what the server sent then.
-        received = tff.federated_map(parts.receive, (tff.federated_broadcast(state.sent), message))
-        measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(heard.downlink_bytes))
+        received = tff.federated_map(broadcast.receive, (tff.federated_broadcast(state.sent), message))
+        measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(caught_up.downlink_bytes))
         return collections.OrderedDict(
             state=published.state,
             result=received,
             measurements=tff.federated_zip(measurements),
-            positions=heard.position,
+            positions=caught_up.position,
         )
 
     return tff.templates.IterativeProcess(initialize, next_fn, next_is_multi_arg=True)

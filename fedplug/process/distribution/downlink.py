@@ -1,7 +1,4 @@
-"""The way to the clients in a process that keeps their states: the model as it is, or encoded as it changes.
-
-Must not know what clients do with a model, nor what else they keep.
-"""
+"""How the model gets to clients that keep state: uncompressed, or as encoded differences."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ __all__ = ["Downlink", "build_downlink"]
 
 @dataclass(frozen=True)
 class Downlink:
-    """How clients get the model and, where it is encoded, how far each heard.
+    """How clients get the model and, where it is encoded, up to which position each client is current.
 
     Attributes:
         distributor: See `fedplug.process.distribution.distributors`.
-        broadcast: None: the model is sent as it is, and clients keep nothing of it.
+        broadcast: None: the model is sent uncompressed, and clients keep nothing of it.
     """
 
     distributor: Any
@@ -31,11 +28,11 @@ class Downlink:
 
     @property
     def encoder(self) -> ModelEncoder | None:
-        """Of what is sent; None: it is sent as it is."""
+        """The encoder of the model; None: it is sent uncompressed."""
         return self.broadcast.encoder if self.broadcast else None
 
     def init_client(self) -> dict[str, Any]:
-        """What a client's state begins with beside its other parts: ``broadcast=int64``, or nothing."""
+        """The initial fields of a client's state for the downlink: ``broadcast=int64``, or none."""
         return {"broadcast": self.broadcast.init_client()} if self.broadcast else {}
 
     def send(self, state: Any, client_states: Any) -> Any:
@@ -48,24 +45,24 @@ class Downlink:
         Returns:
             ``<state=...,result={W}@CLIENTS,measurements=...>``
         """
-        heard = (client_states["broadcast"],) if self.broadcast else ()
-        return self.distributor.next(state.distributor, state.global_model_weights, *heard)
+        positions = (client_states["broadcast"],) if self.broadcast else ()
+        return self.distributor.next(state.distributor, state.global_model_weights, *positions)
 
     def client_state(self, sent: Any) -> dict[str, Any]:
-        """The part of a client's next state that `init_client` is the first of, from what `send` returned."""
+        """The next values of the fields that `init_client` begins with, from what `send` returned."""
         return {"broadcast": sent.positions} if self.broadcast else {}
 
 
 def build_downlink(
     weights_type: Any, encoder: AnyEncoder | None, names: Any, min_size: int, lowering: str
 ) -> Downlink:
-    """The way to the clients for an encoder, or for None.
+    """Builds the downlink for an encoder, or for None.
 
     Args:
         weights_type: A `tff.learning.models.ModelWeights` as TFF's type.
         encoder: See `fedplug.process.build_weighted_fed_avg`.
         names: Of the weights, see `fedplug.process.variable_names`.
-        min_size: Tensors with fewer elements are sent as they are.
+        min_size: Tensors with fewer elements are sent uncompressed.
         lowering: ``"fused"`` or ``"reference"``.
 
     Raises:

@@ -1,7 +1,4 @@
-"""What TFF brings to a process of learning: initial weights, client work, server optimizer.
-
-Must not know how models get to the clients and results to the server.
-"""
+"""TFF's components of a learning process: initial weights, client work, server optimizer."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ import tensorflow_federated as tff
 from fedplug.process.arguments import check_model, check_optimizers
 from fedplug.process.learning.proximal import ProximalOptimizer
 
-__all__ = ["LearningParts", "build_finalizer", "build_learning_parts"]
+__all__ = ["LearningComponents", "build_finalizer", "build_learning_components"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningParts:
-    """The parts of a round but for the ways between the server and the clients.
+class LearningComponents:
+    """The components of a round except distribution and aggregation.
 
     Attributes:
         initial_weights: ``( -> W)``, W a `tff.learning.models.ModelWeights`.
@@ -52,7 +49,7 @@ class LearningParts:
         return self.client_work.next.type_signature.result.result.member
 
 
-def build_learning_parts(
+def build_learning_components(
     model_fn: Any,
     client_optimizer: Any,
     server_optimizer: Any,
@@ -61,8 +58,8 @@ def build_learning_parts(
     metrics_aggregator: Any,
     loop_implementation: Any = None,
     proximal_strength: float = 0.0,
-) -> LearningParts:
-    """The parts for a model.
+) -> LearningComponents:
+    """Builds the components for a model.
 
     Args:
         model_fn: A function that makes a `tff.learning.models.VariableModel`, or a
@@ -108,7 +105,7 @@ def build_learning_parts(
             model_fn, client_optimizer, weighting, **options
         )
     weights_type = initial_weights.type_signature.result
-    return LearningParts(
+    return LearningComponents(
         initial_weights=initial_weights,
         client_work=client_work,
         finalizer=build_finalizer(server_optimizer, weights_type),

@@ -1,8 +1,4 @@
-"""Constraints on the server's weights, applied after each update inside a process that is already built.
-
-Knows a process by its type only: whatever has a `LearningAlgorithmState` can be constrained. Must not know
-encoders, aggregators or how the update came about.
-"""
+"""Constraints on the server's weights, applied after each update of a process that is already built."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ def constrain_weights(
     Args:
         process: From a builder of `fedplug.process`.
         constraints: One per trainable tensor, in their order: a `tf.keras.constraints.Constraint`, any other
-            function from a tensor to one of the same shape and dtype, or None to leave the tensor as it is.
+            function from a tensor to one of the same shape and dtype, or None for no constraint.
 
     Returns:
         A process of the same types; its signature is that of the given one, so that a store can go on.

@@ -1,7 +1,7 @@
 """Federated averaging whose encoder keeps state on each client: what TFF's own averaging process cannot do.
 
-Everything but the encoding is TFF's: client work, model distribution, server optimizer. Must not know stores
-or runtimes; `fedplug.Trainer` drives the process and keeps the clients' states between rounds.
+Everything but the encoding is TFF's: client work, model distribution, server optimizer. `fedplug.Trainer`
+drives the process and keeps the clients' states between rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedplug.process.aggregation.encoded_aggregation import (
 )
 from fedplug.process.arguments import AnyEncoder, as_aggregator, as_encoder
 from fedplug.process.distribution.downlink import Downlink, build_downlink
-from fedplug.process.learning.components import LearningParts, build_learning_parts
+from fedplug.process.learning.components import LearningComponents, build_learning_components
 from fedplug.process.learning.names import variable_names
 from fedplug.process.learning.nonfinite_updates import build_has_data, weight_to_encode
 from fedplug.process.learning.round_output import build_initialize, round_output
@@ -50,7 +50,7 @@ def build_weighted_fed_avg(
     """Builds federated averaging with compressed updates and client-local encoder state.
 
     A round: the server's model goes to the clients; each trains on its data; the difference is encoded
-    together with what that client kept from earlier rounds; the server adds the payloads up, averages and
+    together with what that client kept from earlier rounds; the server sums the payloads, averages and
     applies its optimizer. The metrics are
     ``<distributor=<downlink_bytes=int64>,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
     payloads=int32,nonfinite_updates=int32>,finalizer=...>``; bytes are those of all clients of the round,
@@ -58,11 +58,11 @@ def build_weighted_fed_avg(
 
     With ``broadcast_encoder`` the clients train on the model as sent, see
     `fedplug.process.distribution.broadcast.EncodedBroadcast`; a client's state is then
-    ``<encoder=C,broadcast=int64>``, where the latter says how far it heard the server, so that one that
-    missed rounds is sent what it takes to catch up, and no more.
+    ``<encoder=C,broadcast=int64>``, where the latter is the position in the broadcast up to which it is
+    current: a client that missed rounds is sent what it needs to catch up.
 
-    A client whose update has a NaN or an infinity sends nothing, is counted in ``nonfinite_updates``, and
-    keeps its state. So does, uncounted, a client without examples.
+    A client whose update has a NaN or an infinity sends nothing, keeps its state and is counted in
+    ``nonfinite_updates``. A client without examples does the same, uncounted.
 
     Args:
         model_fn: As for `tff.learning.algorithms.build_weighted_fed_avg`: a function that makes a
@@ -73,9 +73,9 @@ def build_weighted_fed_avg(
             "*": "topk(0.01)"}``, which go by `variable_names`; or None for none.
         broadcast_encoder: The same for the way to the clients.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
-        lowering: ``"auto"``: the fused ops where the current runtime can load them, else their plain-TF
-            twins, with equal results; or ``"fused"`` or ``"reference"``.
-        min_size: Tensors with fewer elements are sent as they are.
+        lowering: ``"auto"``: the fused ops where the current runtime can load them, else their
+            TensorFlow references, with equal results; or ``"fused"`` or ``"reference"``.
+        min_size: Tensors with fewer elements are sent uncompressed.
         metrics_aggregator: As in TFF; default `tff.learning.metrics.sum_then_finalize`.
         loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is
             several times cheaper than TFF's default in the in-process runtime.
@@ -83,7 +83,7 @@ def build_weighted_fed_avg(
             distance from the model they were sent, see `fedplug.process.learning.proximal.ProximalOptimizer`.
 
     Raises:
-        CapabilityError: The parts do not go together with each other or with the model, see
+        CapabilityError: The components are not compatible with each other or with the model, see
             `fedplug.process.compatibility`, or ``broadcast_encoder`` leaves out more than it is given.
         ConfigError: An expression is not valid, the model has tensors of unknown shape, or the proximal
             strength is no number, or negative.
@@ -95,7 +95,7 @@ def build_weighted_fed_avg(
     chosen_lowering = choose_lowering(lowering)
     by_examples = chosen_aggregator.weights_by_examples
     weighting = tff.learning.ClientWeighting
-    learning = build_learning_parts(
+    learning = build_learning_components(
         model_fn,
         client_optimizer,
         server_optimizer,
@@ -108,19 +108,19 @@ def build_weighted_fed_avg(
     names = variable_names(model_fn)
     model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
     compatibility.check(compatibility.Configuration.of(model, chosen_aggregator, keeps_client_state=True))
-    parts = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
+    aggregation = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
     downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
         distributor=downlink.distributor,
         client_work=learning.client_work,
-        init_aggregator=parts.init_server,
+        init_aggregator=aggregation.init_server,
         finalizer=learning.finalizer,
     )
-    initialize_client = _build_initialize_client(parts, downlink)
+    initialize_client = _build_initialize_client(aggregation, downlink)
     next_fn = _build_next(
         learning,
-        parts,
+        aggregation,
         downlink,
         initialize.type_signature.result,
         initialize_client.type_signature.result,
@@ -138,33 +138,34 @@ def build_weighted_fed_avg(
     )
 
 
-def _build_initialize_client(parts: EncodedAggregation, downlink: Downlink) -> Any:
+def _build_initialize_client(aggregation: EncodedAggregation, downlink: Downlink) -> Any:
     if not downlink.encoder:
-        return parts.init_client
+        return aggregation.init_client
 
     @tff.tensorflow.computation
     def initialize_client() -> Any:
-        return collections.OrderedDict(encoder=parts.init_client(), **downlink.init_client())
+        return collections.OrderedDict(encoder=aggregation.init_client(), **downlink.init_client())
 
     return initialize_client
 
 
 def _build_next(
-    learning: LearningParts,
-    parts: EncodedAggregation,
+    learning: LearningComponents,
+    aggregation: EncodedAggregation,
     downlink: Downlink,
     state_type: Any,
     client_state_type: Any,
 ) -> Any:
-    encoder_state_type = parts.init_client.type_signature.result
+    encoder_state_type = aggregation.init_client.type_signature.result
+    server_message_type = aggregation.server_message.type_signature.result
     has_data = build_has_data(learning.data_type)
 
     @tff.tensorflow.computation(
-        learning.client_result_type, np.bool_, encoder_state_type, parts.server_message.type_signature.result
+        learning.client_result_type, np.bool_, encoder_state_type, server_message_type
     )
-    def encode(result: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
+    def encode(result: Any, with_data: Any, client_state: Any, server_message: Any) -> Any:
         weight = weight_to_encode(result.update_weight, with_data)
-        return parts.encode(result.update, weight, client_state, instructions)
+        return aggregation.encode(result.update, weight, client_state, server_message)
 
     @tff.federated_computation(
         state_type,
@@ -175,18 +176,18 @@ def _build_next(
         distributed = downlink.send(state, client_states)
         encoder_states = client_states["encoder"] if downlink.encoder else client_states
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
-        instructions = tff.federated_map(parts.server_message, state.aggregator)
+        server_message = tff.federated_map(aggregation.server_message, state.aggregator)
         encoded = tff.federated_map(
             encode,
             (
                 trained.result,
                 tff.federated_map(has_data, client_data),
                 encoder_states,
-                tff.federated_broadcast(instructions),
+                tff.federated_broadcast(server_message),
             ),
         )
-        total = parts.aggregate(encoded.message)
-        aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
+        total = aggregation.aggregate(encoded.message)
+        aggregated = tff.federated_map(aggregation.finish, (total, state.aggregator))
         finalized = learning.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_client_states = encoded.state
         if downlink.encoder:

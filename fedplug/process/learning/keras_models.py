@@ -1,7 +1,4 @@
-"""Keras models into a federated training and out of it, weights and all.
-
-Knows Keras and TFF's functional models; must not know any process.
-"""
+"""Keras models into a federated training and out of it, with their weights."""
 
 from __future__ import annotations
 

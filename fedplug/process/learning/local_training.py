@@ -1,7 +1,4 @@
-"""What a client does with a model some of whose variables stay with it: training them, then the others.
-
-Must not know how the others get to the server.
-"""
+"""Client training of a model with local variables: first these, then the global ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Federated averaging of models some of whose variables stay on the client and are kept from round to round.
 
-Client training is in `local_training`, the encoding that of `encoded_aggregation`. Must not know stores or
-runtimes; `fedplug.Trainer` drives the process and keeps the clients' variables as it keeps encoder state.
+Client training is in `local_training`, the encoding that of `encoded_aggregation`. `fedplug.Trainer` keeps
+the clients' variables as it keeps encoder state.
 """
 
 from __future__ import annotations
@@ -48,20 +48,19 @@ def build_local_variables_fed_avg(
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
 ) -> StatefulClientsProcess:
-    """Builds federated averaging with variables that stay on each client beside those that are averaged.
+    """Builds federated averaging in which some variables stay on each client and the others are averaged.
 
     A round: the server's global variables go to the clients; each first trains its local variables for some
-    passes over its data, the global ones standing still, then the global ones for one pass, the local ones
-    standing still; the change of the global variables is encoded, averaged and applied as in
-    `build_weighted_fed_avg`. A client's state is ``<local=ModelWeights,encoder=...>``: it finds its local
-    variables again as it left them, where `tff.learning.algorithms.build_fed_recon_eval` and its kin start
-    anew each round.
+    passes over its data with the global ones frozen, then the global ones for one pass with the local ones
+    frozen; the change of the global variables is encoded, averaged and applied as in
+    `build_weighted_fed_avg`. A client's state is ``<local=ModelWeights,encoder=...>``: its local variables
+    persist, whereas `tff.learning.algorithms.build_fed_recon_eval` and the like reinitialize them each round.
 
     The metrics are those of `build_weighted_fed_avg`, with ``client_work=<train=<loss=float32,
     num_examples=float32>>``: the mean loss over all examples, as seen before each step of the global pass.
 
-    A client whose global or local variables become NaN or infinite sends nothing, is counted in
-    ``nonfinite_updates``, and keeps its state. So does, uncounted, a client without examples.
+    A client whose global or local variables become NaN or infinite sends nothing, keeps its state and is
+    counted in ``nonfinite_updates``. A client without examples does the same, uncounted.
 
     Source: Pillutla et al., "Federated Learning with Partial Model Personalization", ICML 2022 (arXiv
     2204.03809), algorithm 2, FedAlt; the models are those of Singhal et al., "Federated Reconstruction",
@@ -84,11 +83,11 @@ def build_local_variables_fed_avg(
         min_size: As in `build_weighted_fed_avg`.
 
     Raises:
-        CapabilityError: The parts do not go together, see `build_weighted_fed_avg`.
+        CapabilityError: The components are not compatible, see `build_weighted_fed_avg`.
         ConfigError: The model has no local or no global trainable variables, ``local_epochs`` is not a whole
             number of at least 1, or an expression is not valid.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
-        TypeError: An optimizer is none of TFF.
+        TypeError: An optimizer is not one of TFF's.
     """
     if not isinstance(local_epochs, int) or isinstance(local_epochs, bool) or local_epochs < 1:
         raise ConfigError(f"local_epochs is {local_epochs!r}; it must be a whole number of at least 1")
@@ -102,7 +101,7 @@ def build_local_variables_fed_avg(
     trainable_type = model.global_type.trainable
     encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names.trainable)
     compatibility.check(compatibility.Configuration.of(encoding, chosen_aggregator, keeps_client_state=True))
-    parts = build_encoded_aggregation(trainable_type, encoding, chosen_aggregator, chosen_lowering)
+    aggregation = build_encoded_aggregation(trainable_type, encoding, chosen_aggregator, chosen_lowering)
     train = build_train(
         model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples
     )
@@ -113,13 +112,13 @@ def build_local_variables_fed_avg(
     initialize = build_initialize(
         initial_weights=model.initial_global,
         distributor=downlink.distributor,
-        init_aggregator=parts.init_server,
+        init_aggregator=aggregation.init_server,
         finalizer=finalizer,
     )
-    initialize_client = _build_initialize_client(model, parts, downlink)
+    initialize_client = _build_initialize_client(model, aggregation, downlink)
     next_fn = _build_next(
         model,
-        parts,
+        aggregation,
         downlink,
         train,
         finalizer,
@@ -139,11 +138,13 @@ def build_local_variables_fed_avg(
     )
 
 
-def _build_initialize_client(model: ModelWithLocals, parts: EncodedAggregation, downlink: Downlink) -> Any:
+def _build_initialize_client(
+    model: ModelWithLocals, aggregation: EncodedAggregation, downlink: Downlink
+) -> Any:
     @tff.tensorflow.computation
     def initialize_client() -> Any:
         return collections.OrderedDict(
-            local=model.initial_local(), encoder=parts.init_client(), **downlink.init_client()
+            local=model.initial_local(), encoder=aggregation.init_client(), **downlink.init_client()
         )
 
     return initialize_client
@@ -151,22 +152,22 @@ def _build_initialize_client(model: ModelWithLocals, parts: EncodedAggregation, 
 
 def _build_next(
     model: ModelWithLocals,
-    parts: EncodedAggregation,
+    aggregation: EncodedAggregation,
     downlink: Downlink,
     train: Any,
     finalizer: Any,
     state_type: Any,
     client_state_type: Any,
 ) -> Any:
-    @tff.tensorflow.computation(
-        model.global_type, model.data_type, client_state_type, parts.server_message.type_signature.result
-    )
-    def work(weights: Any, dataset: Any, client_state: Any, instructions: Any) -> Any:
+    server_message_type = aggregation.server_message.type_signature.result
+
+    @tff.tensorflow.computation(model.global_type, model.data_type, client_state_type, server_message_type)
+    def work(weights: Any, dataset: Any, client_state: Any, server_message: Any) -> Any:
         trained = train(weights, client_state["local"], dataset)
         finite = _all_finite([*trained["update"], *trained["local"].trainable])
         # A NaN in place of the weight lets the encoding drop the update and count it.
         weight = tf.where(finite, trained["weight"], np.float32(np.nan))
-        encoded = parts.encode(trained["update"], weight, client_state["encoder"], instructions)
+        encoded = aggregation.encode(trained["update"], weight, client_state["encoder"], server_message)
         local = tf.nest.map_structure(
             lambda new, old: tf.where(finite, new, old), trained["local"], client_state["local"]
         )
@@ -189,18 +190,18 @@ def _build_next(
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
         distributed = downlink.send(state, client_states)
-        instructions = tff.federated_map(parts.server_message, state.aggregator)
+        server_message = tff.federated_map(aggregation.server_message, state.aggregator)
         done = tff.federated_map(
             work,
             (
                 distributed.result,
                 client_data,
                 client_states,
-                tff.federated_broadcast(instructions),
+                tff.federated_broadcast(server_message),
             ),
         )
-        total = parts.aggregate(done.message)
-        aggregated = tff.federated_map(parts.finish, (total, state.aggregator))
+        total = aggregation.aggregate(done.message)
+        aggregated = tff.federated_map(aggregation.finish, (total, state.aggregator))
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         loss, num_examples = tff.federated_sum(done.loss), tff.federated_sum(done.num_examples)
         next_client_states = done.state

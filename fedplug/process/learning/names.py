@@ -1,4 +1,4 @@
-"""The names of a model's variables, by which rules tell tensors apart. Must not know encoders."""
+"""The names of a model's variables, which rules match."""
 
 from __future__ import annotations
 

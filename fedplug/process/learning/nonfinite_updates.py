@@ -1,4 +1,4 @@
-"""Telling an update that was not finite from that of a client without data. Must not know encoders.
+"""Tells a non-finite update from that of a client without data.
 
 TFF's client work replaces a non-finite update by zeros of weight zero, the same as a client without data.
 """

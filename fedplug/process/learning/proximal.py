@@ -1,4 +1,4 @@
-"""FedProx: clients that do not go far from the model they were sent. Must not know what it is used in."""
+"""FedProx: a proximal term keeps clients near the model they were sent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The server's state of a process of learning, and what each of its rounds returns.
+"""The server's state of a learning process, and what each of its rounds returns.
 
-The state is TFF's, so that TFF's own tools read it. Must not know what happens in a round.
+The state is TFF's, so that TFF's own tools read it.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def round_output(
     Returns:
         ``<state=S@SERVER,metrics=M@SERVER,client_states={C}@CLIENTS>``
     """
-    parts = collections.OrderedDict(
+    outputs = collections.OrderedDict(
         distributor=distributor, client_work=client_work, aggregator=aggregator, finalizer=finalizer
     )
     state = tff.learning.templates.LearningAlgorithmState(
-        global_model_weights=finalizer.result, **{name: part.state for name, part in parts.items()}
+        global_model_weights=finalizer.result, **{name: output.state for name, output in outputs.items()}
     )
-    metrics = collections.OrderedDict((name, part.measurements) for name, part in parts.items())
+    metrics = collections.OrderedDict((name, output.measurements) for name, output in outputs.items())
     return collections.OrderedDict(
         state=tff.federated_zip(state), metrics=tff.federated_zip(metrics), client_states=client_states
     )

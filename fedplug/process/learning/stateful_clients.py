@@ -1,4 +1,4 @@
-"""A process whose clients have states, and how every builder of one ends. Must not know what a round does."""
+"""Processes whose clients keep state, and what every builder of one ends with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["StatefulClientsProcess", "assemble_process"]
 
 
 class StatefulClientsProcess(tff.templates.IterativeProcess):
-    """An iterative process that hands every client's state back to its caller.
+    """An iterative process that returns every client's state to its caller.
 
     Attributes:
         initialize: ``( -> S@SERVER)``, S a `tff.learning.templates.LearningAlgorithmState`.
@@ -24,11 +24,11 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         initialize_client: ``( -> C)``, the state of a client that takes part for the first time.
         get_model_weights: ``(S -> W)``, W a `tff.learning.models.ModelWeights`.
         set_model_weights: ``(<S,W> -> S)``, the same state with other weights, for instance trained ones to
-            begin with. What clients keep, and what was broadcast, stays as it was.
-        signature: What a store compares before it lends its states to this process; JSON values only.
-        dense_bytes: Of one model update as it is, without any encoding or header.
+            begin with. Client states, and what was broadcast, stay as they were.
+        signature: What a store compares before it returns its states to this process; JSON values only.
+        dense_bytes: Of one uncompressed model update, without any header.
         lowering: ``"fused"`` or ``"reference"``.
-        provenance: The parts with the distribution and version each came from, see
+        provenance: Its components with the distribution and version each came from, see
             `fedplug.registry.provenance`.
     """
 
@@ -75,7 +75,7 @@ def assemble_process(
         next_fn: As `StatefulClientsProcess.next`.
         initialize_client: ``( -> C)``.
         encoder: Of the model's update.
-        broadcast_encoder: Of the server's model; None where it is sent as it is.
+        broadcast_encoder: Of the server's model; None where it is sent uncompressed.
         aggregator: Of the updates.
         update_type: The TFF type of an update.
         lowering: ``"fused"`` or ``"reference"``.

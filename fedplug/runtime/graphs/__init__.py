@@ -1,1 +1,1 @@
-"""Serialized TensorFlow graphs: rewriting them, and calling them as functions. Knows no TFF context."""
+"""Serialized TensorFlow graphs: rewriting them, and calling them as functions."""

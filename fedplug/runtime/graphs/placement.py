@@ -2,7 +2,7 @@
 
 TensorFlow places a node that asks for nothing where it has a kernel, and iterators have kernels for the GPU
 too, for pipelines that end in a copy to the device. Where a client's data is read must not depend on which of
-them TensorFlow prefers. Must not know TFF, nor any private part of TensorFlow.
+them TensorFlow prefers.
 """
 
 from __future__ import annotations

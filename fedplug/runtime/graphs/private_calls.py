@@ -2,8 +2,7 @@
 
 A TFF computation is a pure function, but its graph may hold state: variables, tables, queues. Run as it is,
 two clients would share that state through its `shared_name`, and a second call would see what the first one
-left. The rewrites below make state private to one call and order it after its initializer. Must not know TFF,
-nor any private part of TensorFlow.
+left. The rewrites below make state private to one call and order it after its initializer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rewrites data set reductions into loops over an iterator: pure functions on graph protos.
 
 TFF's client loops are by default `dataset.reduce(...)`. TensorFlow's `ReduceDataset` kernel instantiates the
-reducing function anew each time it runs, which for a training step costs far more than the step itself; the
+reducing function again each time it runs, which for a training step costs far more than the step itself; the
 body of a `While` is instantiated once. The rewrite is step for step the same: one element at a time, the next
-one only after the function has returned. Must not know TFF, nor any private part of TensorFlow.
+one only after the function has returned.
 """
 
 from __future__ import annotations

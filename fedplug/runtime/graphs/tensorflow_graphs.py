@@ -9,8 +9,6 @@ here:
   other names;
 - `execute_with_cancellation`: a call by name that another thread can stop;
 - `EagerTensor._shape_tuple`: a shape check that costs 0.2 us instead of 3.
-
-Must not know TFF's types or values: everything here is lists of tensors.
 """
 
 from __future__ import annotations

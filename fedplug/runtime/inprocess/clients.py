@@ -1,8 +1,7 @@
 """Runs one piece of work per client, several at a time, and takes the results in client order.
 
-What a client returns is handed over as soon as the clients before it are done, and then let go of: however
-many clients there are, only a few results exist at a time. Must not know TFF or TensorFlow: here is nothing
-but threads.
+A client's result is taken as soon as those of the clients before it are, and then released: however many
+clients there are, only a few results exist at a time.
 """
 
 from __future__ import annotations

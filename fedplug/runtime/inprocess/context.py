@@ -2,7 +2,7 @@
 
 The asynchronous context adds to TFF's own a compiler cache by identity, and a guard against use after a fork.
 The synchronous one runs it on an event loop in a thread of its own, so that it works inside a running loop
-(notebooks) and an interrupt ends a round at once. Must not know how computations run.
+(notebooks) and an interrupt ends a round at once.
 """
 
 from __future__ import annotations

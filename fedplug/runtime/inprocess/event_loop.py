@@ -1,7 +1,4 @@
-"""An event loop in a thread of its own: synchronous code runs coroutines, also inside a running loop.
-
-Must not know TFF or what the coroutines do.
-"""
+"""An event loop in a thread of its own: synchronous code runs coroutines, also inside a running loop."""
 
 from __future__ import annotations
 

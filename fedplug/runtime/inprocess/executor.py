@@ -1,6 +1,6 @@
 """The executor behind our execution context: TFF asks it to take values in, to call, and to hand results out.
 
-It is a thin face. Plans do the work, off TFF's event loop, so that several computations can run at a time and
+Plans do the work, off TFF's event loop, so that several computations can run at a time and
 one that is cancelled stops.
 """
 

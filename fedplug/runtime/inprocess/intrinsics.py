@@ -3,7 +3,7 @@
 Every function takes the value of the intrinsic's argument (a tuple where there are several), the intrinsic's
 type and the round; functional arguments are called as `function(argument, round)`. What belongs to clients is
 called once for each of them, with that client's values, so that it looks the same as what belongs to the
-server. What makes one value of all clients' is in `reductions`. Must not know how computations are parsed.
+server. What makes one value of all clients' is in `reductions`.
 """
 
 from __future__ import annotations

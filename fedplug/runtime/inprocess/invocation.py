@@ -1,7 +1,4 @@
-"""One call of a computation: its clients, how their work is run and stopped, what an error says.
-
-Must not know what the work is.
-"""
+"""One call of a computation: its clients, how their work is run and stopped, what an error says."""
 
 from __future__ import annotations
 

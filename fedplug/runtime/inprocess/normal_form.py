@@ -1,7 +1,7 @@
 """Gives a name of its own to everything that is computed within the argument of another call.
 
 TFF's compiler leaves computations in this form. What it hands back as it was (see `executor.compile_program`)
-is brought into it here, so that plans have one form to think of. Must not know what runs where.
+is brought into it here, so that plans have one form to think of.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import tensorflow_federated as tff
 
-__all__ = ["Local", "parts_of", "with_named_arguments"]
+__all__ = ["Local", "elements_of", "with_named_arguments"]
 
 Block: TypeAlias = tff.framework.ComputationBuildingBlock
 Local = tuple[str, Block]
@@ -32,7 +32,7 @@ def with_named_arguments(name: str, value: Block) -> Iterator[Local]:
     yield name, value
 
 
-def parts_of(argument: Block) -> list[Block]:
+def elements_of(argument: Block) -> list[Block]:
     """Returns the elements of an argument that is a struct, or is a name of one."""
     if isinstance(argument, tff.framework.Struct):
         return [part for _, part in tff.structure.iter_elements(argument)]

@@ -1,9 +1,8 @@
 """Goes over the clients of a round once: runs each client's steps in turn, and reduces what comes out.
 
 The steps of a block that belong to clients are not run one after the other for all clients, but all of them
-for one client after the other: what a client made is reduced and let go of while others still work, so memory
-does not grow with their number. All reductions that do not wait for one another are made in one pass. Must
-not know how steps are parsed, nor what intrinsics do.
+for one client after the other: a client's results are reduced and released while others still run, so memory
+does not grow with the number of clients. Independent reductions are made in one pass.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ AnyStep = Step | ReductionStep
 
 
 class Steps:
-    """Steps in order; a value is let go of after the last step that looks it up.
+    """Steps in order; a value is released after the last step that looks it up.
 
     Args:
         steps: The steps.

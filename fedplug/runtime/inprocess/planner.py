@@ -1,7 +1,6 @@
 """Turns a compiled computation into a plan: nested Python closures that are built once and run every round.
 
-A plan knows nothing of one particular call; what it needs of it comes in the `Invocation`. Must not know how
-values are given by callers, nor what an intrinsic does.
+A plan knows nothing of one particular call; what it needs of it comes in the `Invocation`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from fedplug.errors import LoweringError
 from fedplug.runtime.graphs.tensorflow_graphs import Shape, load
 from fedplug.runtime.inprocess.intrinsics import INTRINSICS
 from fedplug.runtime.inprocess.invocation import Invocation
-from fedplug.runtime.inprocess.normal_form import parts_of, with_named_arguments
+from fedplug.runtime.inprocess.normal_form import elements_of, with_named_arguments
 from fedplug.runtime.inprocess.passes import ClientStep, Names, ReductionStep, Step, in_passes
 from fedplug.runtime.inprocess.reductions import REDUCTIONS
 from fedplug.runtime.inprocess.values import flatten, unflatten
@@ -172,8 +171,8 @@ def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | Re
     """Returns the step that gives `value` a name."""
     function = value.function if isinstance(value, tff.framework.Call) else None
     if not isinstance(function, tff.framework.Intrinsic) or not _belongs_to_clients(function):
-        whole = plan(value)
-        return Step((name,), whole.uses, lambda names, invocation: [whole.run(names, invocation)])
+        planned = plan(value)
+        return Step((name,), planned.uses, lambda names, invocation: [planned.run(names, invocation)])
     if function.uri in REDUCTIONS:
         return _reduction(name, function, value.argument)
     argument, intrinsic, signature = plan(value.argument), INTRINSICS[function.uri], function.type_signature
@@ -194,7 +193,7 @@ def _reduction(
     if isinstance(intrinsic.type_signature.parameter, tff.FederatedType):
         value, *others = [plan(argument)]
     else:
-        value, *others = [plan(part) for part in parts_of(argument)]
+        value, *others = [plan(part) for part in elements_of(argument)]
     make, signature = REDUCTIONS[intrinsic.uri], intrinsic.type_signature
     return ReductionStep(
         names=(name,),

@@ -1,7 +1,7 @@
 """The intrinsics that make one value of the clients': what they begin with, how they add one, how they end.
 
 Values come one at a time, in client order, into one accumulator, so a result does not depend on timing, and
-the `merge` of an aggregation has nothing to merge. Must not know where the clients' values come from.
+the `merge` of an aggregation has nothing to merge.
 """
 
 from __future__ import annotations

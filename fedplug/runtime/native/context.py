@@ -1,7 +1,4 @@
-"""TFF's stock worker as a runtime: refuses what it cannot run, and supervises the worker.
-
-Must not know the in-process runtime.
-"""
+"""TFF's stock worker as a runtime: refuses what it cannot run, and supervises the worker."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ def create_native_execution_context(
 class NativeContext(tff.framework.SyncContext):
     """TFF's context on a worker of its own; custom ops do not run there.
 
-    TFF runs a computation anew when the connection to the worker is lost; computations are functions, so the
+    TFF repeats a computation when the connection to the worker is lost; computations are functions, so the
     result is that of an undisturbed run.
     """
 

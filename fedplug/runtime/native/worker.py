@@ -1,7 +1,7 @@
 """The process of TFF's stock worker: started with a time limit, and never left behind.
 
 TFF stops its worker in a `__del__` only, so that it outlives a parent that is killed, and waits for it for
-ever. Here the kernel kills the worker when this process ends, however it ends. Must not know computations.
+ever. Here the kernel kills the worker when this process ends, however it ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What can be asked of TFF's building blocks, and a computation's argument taken apart into its placed parts.
-
-Must not know stages or values.
-"""
+"""Queries on TFF's building blocks, and a computation's argument taken apart into its placed parts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Clients' values that are not in this process: results that stay where they were made, arguments made there.
 
-A list with one value per client may hold them among ordinary values. Must not know computations.
+A list with one value per client may hold them among ordinary values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 from fedplug.errors import WorkerError
 from fedplug.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.runtime.ray.building_blocks import varies
-from fedplug.runtime.ray.serialization import from_portable, to_portable
+from fedplug.runtime.ray.serialization import deserialize, serialize
 
 __all__ = [
     "ClientHandle",
@@ -60,7 +60,7 @@ class ClientHandle:
                 "because workers died or took too long; look at `lost` before reading"
             )
         (fetched,) = _fetch([self.reference], f"client {self._client} (counted from 0)")
-        value = from_portable(fetched, self.type_signature)
+        value = deserialize(fetched, self.type_signature)
         return tff.types.type_to_py_container(materialize(value, self.type_signature, 1), self.type_signature)
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class OnWorker:
 
 @dataclass(frozen=True)
 class Given:
-    """A client's argument in portable form."""
+    """A client's argument in serialized form."""
 
     value: Any
 
@@ -126,10 +126,10 @@ def _fetch(references: list[ray.ObjectRef[Any]], whose: str) -> list[Any]:
 
 def _here(value: Given | OnWorker | ClientHandle, kind: tff.Type, fetched: Iterator[Any]) -> Any:
     if isinstance(value, Given):
-        return from_portable(value.value, kind)
+        return deserialize(value.value, kind)
     if isinstance(value, OnWorker):
         return ingest(value.function(*value.arguments), kind)
-    return value.read() if value.lost else from_portable(next(fetched), kind)
+    return value.read() if value.lost else deserialize(next(fetched), kind)
 
 
 def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
@@ -151,7 +151,7 @@ def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
 
 
 def take_in(value: Any, type_spec: tff.Type) -> Any:
-    """Takes a caller's argument in like `inprocess.values.ingest`, but leaves clients' values portable.
+    """Takes a caller's argument in like `inprocess.values.ingest`, but leaves clients' values serialized.
 
     Raises:
         TypeError: Or whatever TFF raises for a value of another type.
@@ -177,4 +177,4 @@ def _take_in_one(value: Any, kind: tff.Type) -> Any:
         return value
     if isinstance(value, OnWorker):
         return value
-    return Given(to_portable(ingest(value, kind), kind))
+    return Given(serialize(ingest(value, kind), kind))

@@ -1,6 +1,6 @@
 """The execution context of the "ray" runtime: connects to a cluster, starts the workers, runs computations.
 
-What cannot be spread over workers runs in this process. Must not know how rounds are run.
+What cannot be spread over workers runs in this process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def create_ray_execution_context(
     """Returns a context whose clients run on the workers of a Ray cluster; custom ops work.
 
     Results depend on the clients, their order and `clients_per_slice`; not on workers, timing, or faults that
-    were mended. Rounds take turns: each uses all workers.
+    were recovered from. Rounds take turns: each uses all workers.
 
     Args:
         address: Of the cluster, as in `ray.init`. None: the one this process is connected to, or else what
@@ -88,7 +88,7 @@ def create_ray_execution_context(
 
 def start_worker(clients_at_a_time: int = 1, setup: Callable[[], Any] | None = None) -> Any:
     """Returns an actor that is a `Worker`; it may still be starting."""
-    # Two threads, so that `stop` is heard while `run` runs. Dead workers are replaced here, not by Ray.
+    # Two threads, so that `stop` is received while `run` runs. Dead workers are replaced here, not by Ray.
     actor = ray.remote(Worker).options(num_cpus=clients_at_a_time, max_restarts=0, max_concurrency=2)
     return actor.remote(clients_at_a_time, setup)
 

@@ -1,7 +1,7 @@
 """Gives tasks to workers: one at a time each, in order, again elsewhere when a worker dies or takes too long.
 
 A task is a pure function of other tasks' results, so it can be repeated: when a worker dies, when a machine
-takes a result with it. Results are counted by task, so nothing counts twice. Must not know what tasks do.
+takes a result with it. Results are counted by task, so nothing counts twice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Task:
         submit: Hands it to a worker under a number; returns references: one that tells its end, its result,
             and whatever else it returns.
         needs: Tasks that come first.
-        consumes: Whether the results of `needs` are used up by it, and let go of.
+        consumes: Whether the results of `needs` are used up by it, and released.
         may_be_lost: Whether, when all tries failed, `lost` is set instead of an error raised.
         result: The result, once it is done and until it is consumed.
         others: What else it returned.
@@ -126,7 +126,7 @@ class Workers:
         while not self._turn.acquire(timeout=_POLL_SECONDS):
             check()
         try:
-            self._failed_starts = 0  # what kept workers from starting may be mended by now
+            self._failed_starts = 0  # what kept workers from starting may be fixed by now
             _Run(self, tasks).go(check)
         finally:
             # What still runs is stopped; a worker is given nothing new before it has ended.

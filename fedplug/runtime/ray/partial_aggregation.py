@@ -1,7 +1,4 @@
-"""Aggregations in two halves: up to the accumulator of some clients, and from the merged accumulator on.
-
-Must not know stages, nor where the halves run.
-"""
+"""Aggregations in two steps: the accumulator of some clients, and the result of the merged accumulators."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ import tensorflow_federated as tff
 
 from fedplug.runtime.ray.building_blocks import Block, CannotCutError, looks_up, uri_of
 
-__all__ = ["Halves", "call", "halves_of"]
+__all__ = ["PartialAggregation", "call", "partial_aggregation_of"]
 
 # Bounds of secure sums hold for each client, so sums of some clients are merged by adding them up.
 _SUMS = {"federated_sum", "federated_secure_sum", "federated_secure_sum_bitwidth"}
 
 
 @dataclass(frozen=True)
-class Halves:
-    """An aggregation in two halves.
+class PartialAggregation:
+    """An aggregation in two steps.
 
     Attributes:
         partial: The accumulator of the clients there are, placed at the server.
@@ -37,8 +34,8 @@ class Halves:
     finish: Block
 
 
-def halves_of(name: str, value: Block) -> Halves | None:
-    """Returns the halves of an aggregation whose result is called `name`; None, if `value` is none.
+def partial_aggregation_of(name: str, value: Block) -> PartialAggregation | None:
+    """Returns the two steps of an aggregation whose result is called `name`; None, if `value` is none.
 
     Raises:
         CannotCutError: Its arguments are not spelled out, or its `merge` looks up names.
@@ -48,7 +45,7 @@ def halves_of(name: str, value: Block) -> Halves | None:
         return _aggregate(total, value)
     if uri in _SUMS:
         kind = value.type_signature.member
-        return Halves(value, _adder(kind), total, _at_server(total, kind))
+        return PartialAggregation(value, _adder(kind), total, _at_server(total, kind))
     if uri == "federated_secure_modular_sum":
         return _modular_sum(total, value)
     return None
@@ -83,7 +80,7 @@ def _apply(function: Block, total: str, kind: tff.Type) -> Block:
     return call(tff.framework.Intrinsic("federated_apply", signature), function, _at_server(total, kind))
 
 
-def _aggregate(total: str, value: Block) -> Halves:
+def _aggregate(total: str, value: Block) -> PartialAggregation:
     (*arguments, report), (*kinds, _) = _arguments(value)
     merge = arguments[-1]
     if looks_up(merge):
@@ -92,10 +89,10 @@ def _aggregate(total: str, value: Block) -> Halves:
     as_it_is = tff.framework.Lambda(total, kind, tff.framework.Reference(total, kind))
     signature = tff.FunctionType([*kinds, as_it_is.type_signature], _server(kind))
     partial = call(tff.framework.Intrinsic("federated_aggregate", signature), *arguments, as_it_is)
-    return Halves(partial, lambda a, b: call(merge, a, b), total, _apply(report, total, kind))
+    return PartialAggregation(partial, lambda a, b: call(merge, a, b), total, _apply(report, total, kind))
 
 
-def _modular_sum(total: str, value: Block) -> Halves:
+def _modular_sum(total: str, value: Block) -> PartialAggregation:
     """A sum, of whose total the driver takes the modulus."""
     (clients, modulus), (clients_kind, _) = _arguments(value)
     kind = clients_kind.member
@@ -111,7 +108,7 @@ def _modular_sum(total: str, value: Block) -> Halves:
     of_total = tff.framework.Lambda(total, kind, call(modulo.to_building_block(), reference, modulus))
     signature = tff.FunctionType(clients_kind, _server(kind))
     partial = tff.framework.Call(tff.framework.Intrinsic("federated_sum", signature), clients)
-    return Halves(partial, _adder(kind), total, _apply(of_total, total, kind))
+    return PartialAggregation(partial, _adder(kind), total, _apply(of_total, total, kind))
 
 
 def _adder(kind: tff.Type) -> Callable[[Block, Block], Block]:

@@ -1,7 +1,7 @@
 """Runs a staged computation: slices of a fixed number of clients on workers, the rest here.
 
 Which clients make a slice, and in which order accumulators are merged, depends on the number of clients only,
-so results do not depend on the workers. Must not know building blocks, nor how tasks are handed out.
+so results do not depend on the workers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedplug.errors import WorkerError
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
 from fedplug.runtime.ray.dispatch import Task, Workers
-from fedplug.runtime.ray.serialization import expand, from_portable, to_portable
+from fedplug.runtime.ray.serialization import deserialize, expand, serialize
 from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
 from fedplug.runtime.ray.worker import Fetched, Shared, Slice
 
@@ -115,7 +115,7 @@ class Cluster:
         invocation: Invocation,
     ) -> dict[int, Task]:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
-        given = tuple(to_portable(names[name], kind) for name, kind in stage.inputs)
+        given = tuple(serialize(names[name], kind) for name, kind in stage.inputs)
         inputs = _share(given)
         program = self._shared(stage).run
         tasks: dict[int, Task] = {}
@@ -151,7 +151,7 @@ class Cluster:
         if stage.accumulators:
             total = self._read(merges[-1] if merges else next(iter(tasks.values())), invocation)
             for (name, kind), value in zip(stage.accumulators, total, strict=True):
-                names[name] = from_portable(value, kind)
+                names[name] = deserialize(value, kind)
         return tasks
 
     def _submit_slice(
@@ -166,7 +166,7 @@ class Cluster:
         def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
             references: list[ray.ObjectRef[Any]] = []
 
-            def portable(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Fetched:
+            def serialized(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Fetched:
                 if isinstance(value, Given | OnWorker):
                     return value
                 handle = value.handle() if isinstance(value, _Kept) else value
@@ -174,7 +174,7 @@ class Cluster:
                 references.append(handle.reference)
                 return Fetched(len(references) - 1)
 
-            columns = tuple([portable(value) for value in column] for column in values)
+            columns = tuple([serialized(value) for value in column] for column in values)
             part = Slice(invocation.name, clients.start, len(clients), invocation.num_clients, columns)
             options = actor.run.options(num_returns=2 + keeps * len(clients))
             return list(options.remote(number, program, inputs, part, *references))

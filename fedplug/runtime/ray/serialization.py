@@ -1,7 +1,7 @@
 """Values on their way between processes: arrays, bytes and tuples instead of TensorFlow's tensors.
 
 A tensor travels as an array, a sequence as the graph of its data set (as in TFF's own runtime), a struct as a
-tuple. Accumulators of sparse updates are mostly zeros; those travel as indices and values. Must not know Ray.
+tuple. Accumulators of sparse updates are mostly zeros; those travel as indices and values.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-__all__ = ["expand", "from_portable", "shrink", "to_portable"]
+__all__ = ["deserialize", "expand", "serialize", "shrink"]
 
 
-def to_portable(value: Any, type_spec: tff.Type) -> Any:
-    """Returns a value of one member (not one per client) in portable form."""
+def serialize(value: Any, type_spec: tff.Type) -> Any:
+    """Returns a value of one member (not one per client) in serialized form."""
     if isinstance(type_spec, tff.FederatedType):
-        return to_portable(value, type_spec.member)
+        return serialize(value, type_spec.member)
     if isinstance(type_spec, tff.StructType):
         kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
-        return tuple(to_portable(part, kind) for part, kind in zip(value, kinds, strict=True))
+        return tuple(serialize(part, kind) for part, kind in zip(value, kinds, strict=True))
     if isinstance(type_spec, tff.SequenceType):
         return tf.raw_ops.DatasetToGraphV2(input_dataset=value).numpy()
     return value.numpy()
 
 
-def from_portable(value: Any, type_spec: tff.Type) -> Any:
-    """The inverse of `to_portable`; arrays are not copied, so they must not be written to."""
+def deserialize(value: Any, type_spec: tff.Type) -> Any:
+    """The inverse of `serialize`; arrays are not copied, so they must not be written to."""
     if isinstance(type_spec, tff.FederatedType):
-        return from_portable(value, type_spec.member)
+        return deserialize(value, type_spec.member)
     if isinstance(type_spec, tff.StructType):
         kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
-        return tuple(from_portable(part, kind) for part, kind in zip(value, kinds, strict=True))
+        return tuple(deserialize(part, kind) for part, kind in zip(value, kinds, strict=True))
     if isinstance(type_spec, tff.SequenceType):
         return tf.raw_ops.DatasetFromGraph(graph_def=value)
     return tf.convert_to_tensor(value, type_spec.dtype)
@@ -53,7 +53,7 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def shrink(value: Any) -> Any:
-    """Returns a portable value whose arrays, where mostly zeros, hold the rest only; `expand` undoes it."""
+    """Returns a serialized value whose arrays, where mostly zeros, hold the rest only; `expand` undoes it."""
     if type(value) is tuple:
         return tuple(map(shrink, value))
     if not isinstance(value, np.ndarray) or value.size < _MIN_SIZE or value.dtype.itemsize not in _BITS:
@@ -69,7 +69,7 @@ def shrink(value: Any) -> Any:
 
 
 def expand(value: Any) -> Any:
-    """Returns the portable value that was given to `shrink`, bit for bit."""
+    """Returns the serialized value that was given to `shrink`, bit for bit."""
     if isinstance(value, _Sparse):
         array = np.zeros(value.shape, value.values.dtype)
         array.reshape(-1)[value.indices] = value.values

@@ -1,9 +1,9 @@
 """Cuts a compiled computation into what the driver does and what is done for every slice of the clients.
 
-A computation in call-dominant form is a list of named steps. Those placed at the clients, and the first half
+A computation in call-dominant form is a list of named steps. Those placed at the clients, and the first step
 of every aggregation (up to its accumulator), form *stages*: TFF computations of their own that run over any
 number of clients. The rest stays with the driver. Stage 0 waits for no aggregation, stage 1 for one of stage
-0, and so on; nearly every learning process has one stage. Must not know where stages run, nor Ray.
+0, and so on; nearly every learning process has one stage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedplug.runtime.ray.building_blocks import (
     varies,
     with_leaves,
 )
-from fedplug.runtime.ray.partial_aggregation import Halves, halves_of
+from fedplug.runtime.ray.partial_aggregation import PartialAggregation, partial_aggregation_of
 
 __all__ = ["DriverStep", "Stage", "Staged", "cut"]
 
@@ -116,11 +116,11 @@ def _arrange(leaves: list[Leaf], locals_: Sequence[tuple[str, Block]], result: B
     stage_of = dict.fromkeys(types, 0)
     driver: list[list[tuple[str, Block]]] = [[]]
     clients: list[list[tuple[str, Block]]] = [[]]
-    aggregations: list[list[Halves]] = [[]]
+    aggregations: list[list[PartialAggregation]] = [[]]
     for name, value in locals_:
         stage = max((stage_of[used] for used in looks_up(value)), default=0)
         types[name] = value.type_signature
-        aggregation = halves_of(name, value)
+        aggregation = partial_aggregation_of(name, value)
         if aggregation is not None:
             aggregations[stage].append(aggregation)
             if stage + 1 == len(driver):
@@ -150,7 +150,7 @@ def _arrange(leaves: list[Leaf], locals_: Sequence[tuple[str, Block]], result: B
 
 def _stage(
     clients: Sequence[tuple[str, Block]],
-    aggregations: Sequence[Halves],
+    aggregations: Sequence[PartialAggregation],
     types: dict[str, tff.Type],
     wanted_later: set[str],
 ) -> Stage:

@@ -1,8 +1,7 @@
 """What one worker of a cluster does: runs a stage for a slice of the clients, merges accumulators.
 
 Everything here is a pure function of what it is given, so that another worker can do it again. Programs and
-the driver's values come as references that are followed once per worker. Must not know how work is handed
-out.
+the driver's values come as references that are followed once per worker.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fedplug.runtime.inprocess.planner import plan
 from fedplug.runtime.inprocess.values import Clients, ingest
 from fedplug.runtime.message_depth import allow_deep_messages
 from fedplug.runtime.ray.client_values import Given, OnWorker
-from fedplug.runtime.ray.serialization import expand, from_portable, shrink, to_portable
+from fedplug.runtime.ray.serialization import deserialize, expand, serialize, shrink
 from fedplug.runtime.tff_internals import computation_pb2
 
 __all__ = ["Fetched", "Shared", "Slice", "Worker"]
@@ -102,12 +101,12 @@ class Worker:
         Args:
             task: What `stop` is given.
             program: `Stage.run`.
-            inputs: The values of `Stage.inputs`, portable.
+            inputs: The values of `Stage.inputs`, serialized.
             part: The clients.
             *fetched: The values that stayed in the cluster.
 
         Returns:
-            None, the accumulators, and then for every value of `Stage.keeps` one value per client; portable.
+            None, the accumulators, and for every value of `Stage.keeps` one value per client; serialized.
 
         Raises:
             ComputationError: Something in it failed; the client's position is that in the round.
@@ -124,14 +123,14 @@ class Worker:
             totals, *keeps = function((*given, *clients), invocation)
         totals_kind, *keep_kinds = [kind for _, kind in tff.structure.iter_elements(signature.result)]
         kept = [
-            to_portable(value, kind)
+            serialize(value, kind)
             for column, kind in zip(keeps, keep_kinds, strict=True)
             for value in (column if isinstance(column, Clients) else [column] * part.count)
         ]
-        return None, shrink(to_portable(totals, totals_kind)), *kept
+        return None, shrink(serialize(totals, totals_kind)), *kept
 
     def merge(self, task: int, program: Shared, *totals: Any) -> tuple[None, Any]:
-        """Returns None and the merged accumulators, merged from left to right; portable.
+        """Returns None and the merged accumulators, merged from left to right; serialized.
 
         Args:
             task: What `stop` is given.
@@ -141,10 +140,10 @@ class Worker:
         function, signature = self._program(program)
         invocation = Invocation("the merge of accumulators", 0, self._pool)
         with self._may_be_stopped(task, invocation):
-            total, *rest = [from_portable(expand(total), signature.result) for total in totals]
+            total, *rest = [deserialize(expand(total), signature.result) for total in totals]
             for other in rest:
                 total = function((total, other), invocation)
-        return None, shrink(to_portable(total, signature.result))
+        return None, shrink(serialize(total, signature.result))
 
     def stop(self, task: int) -> None:
         """Makes a task under way end soon, with an error."""
@@ -174,7 +173,7 @@ class Worker:
         if inputs.name not in self._inputs:
             values = ray.get(inputs.reference[0])
             given = tuple(
-                from_portable(value, kind) for value, kind in zip(values, kinds[: len(values)], strict=True)
+                deserialize(value, kind) for value, kind in zip(values, kinds[: len(values)], strict=True)
             )
             while len(self._inputs) >= _KEPT_INPUTS:
                 del self._inputs[next(iter(self._inputs))]  # the oldest
@@ -213,7 +212,7 @@ def _in_the_round(part: Slice) -> Iterator[None]:
 
 def _value(value: Given | OnWorker | Fetched, kind: tff.Type, fetched: tuple[Any, ...]) -> Any:
     if isinstance(value, Fetched):
-        return from_portable(fetched[value.position], kind)
+        return deserialize(fetched[value.position], kind)
     if isinstance(value, OnWorker):
         return ingest(value.function(*value.arguments), kind)
-    return from_portable(value.value, kind)
+    return deserialize(value.value, kind)

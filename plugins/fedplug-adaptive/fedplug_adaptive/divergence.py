@@ -1,4 +1,4 @@
-"""How far a client's model is from the server's, layer by layer. Must not know what becomes of it."""
+"""How far a client's model is from the server's, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Means in which a client weighs as much, in each layer, as follows from what it reported beside its update.
-
-Knows fedplug's aggregator contract; must not know TFF, how divergences are measured, or when a round is
-adaptive.
-"""
+"""Means in which a client's weight in each layer follows from what it reported beside its update."""
 
 from __future__ import annotations
 

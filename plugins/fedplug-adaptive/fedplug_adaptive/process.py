@@ -1,9 +1,8 @@
 """Federated averaging that chooses, by layer and by round, how much each client weighs.
 
 A process of its own, as weights by divergence need the server's model on the client, and the choice of a
-round needs the clients' losses; fedplug's aggregators are given neither. All parts are fedplug's and TFF's:
-client work, encoding, one-pass aggregation, finalizer. Must not know stores or runtimes; `fedplug.Trainer`
-drives the process.
+round needs the clients' losses; fedplug's aggregators are given neither. All components are fedplug's and
+TFF's: client work, encoding, one-pass aggregation, finalizer. `fedplug.Trainer` drives the process.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from fedplug.process.aggregation.encoded_aggregation import (
     model_encoder,
 )
 from fedplug.process.arguments import AnyEncoder, as_encoder
-from fedplug.process.learning.components import LearningParts, build_learning_parts
+from fedplug.process.learning.components import LearningComponents, build_learning_components
 from fedplug.process.learning.nonfinite_updates import build_has_data, weight_to_encode
 from fedplug.process.learning.round_output import build_initialize, round_output
 from fedplug_adaptive.divergence import layer_divergences
@@ -96,7 +95,7 @@ def build_adaptive_fed_avg(
         weighting: ``"auto"``: chosen in each round as above; or ``"adaptive"`` or ``"plain"`` in all.
         encoder: As for `fedplug.process.build_weighted_fed_avg`.
         lowering: The same.
-        min_size: The same; more than the number of layers, so that reports are sent as they are.
+        min_size: The same; more than the number of layers, so that reports are sent uncompressed.
         metrics_aggregator: The same.
 
     Raises:
@@ -106,7 +105,7 @@ def build_adaptive_fed_avg(
     """
     _check_choice("weighting", weighting, _WEIGHTINGS)
     check_temperature("build_adaptive_fed_avg", temperature)
-    learning = build_learning_parts(
+    learning = build_learning_components(
         model_fn,
         client_optimizer,
         server_optimizer,
@@ -135,22 +134,24 @@ def build_adaptive_fed_avg(
     model = model_encoder(as_encoder(encoder), value_type, min_size, names)
     compatibility.check(compatibility.Configuration.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)
-    parts = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
+    aggregation = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
     report = _build_report(learning, aggregator, temperature)
     distributor = build_distributor(learning.weights_type)
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
         distributor=distributor,
         client_work=learning.client_work,
-        init_aggregator=parts.init_server,
+        init_aggregator=aggregation.init_server,
         finalizer=learning.finalizer,
     )
-    next_fn = _build_next(learning, parts, distributor, report, weighting, initialize.type_signature.result)
+    next_fn = _build_next(
+        learning, aggregation, distributor, report, weighting, initialize.type_signature.result
+    )
     return assemble_process(
         "fedplug_adaptive.process.build_adaptive_fed_avg",
         initialize,
         next_fn,
-        initialize_client=parts.init_client,
+        initialize_client=aggregation.init_client,
         encoder=model,
         aggregator=aggregator,
         update_type=learning.update_type,
@@ -171,7 +172,7 @@ def _aggregator(weighed_on: str, layers: list[int], temperature: float) -> Layer
     return DivergenceSoftmax(layers, temperature=temperature)
 
 
-def _require_loss(learning: LearningParts) -> None:
+def _require_loss(learning: LearningComponents) -> None:
     metrics = learning.client_work.next.type_signature.result.measurements.member
     if "train" not in dir(metrics) or "loss" not in dir(metrics.train):
         raise ConfigError(
@@ -180,7 +181,7 @@ def _require_loss(learning: LearningParts) -> None:
         )
 
 
-def _build_report(learning: LearningParts, aggregator: LayerWeights, temperature: float) -> Any:
+def _build_report(learning: LearningComponents, aggregator: LayerWeights, temperature: float) -> Any:
     """``(<W,V> -> float32[layers])``: of the server's weights and a client's update, what the client says."""
 
     @tff.tensorflow.computation(learning.weights_type, learning.update_type)
@@ -197,15 +198,15 @@ def _build_report(learning: LearningParts, aggregator: LayerWeights, temperature
 
 
 def _build_next(
-    learning: LearningParts,
-    parts: EncodedAggregation,
+    learning: LearningComponents,
+    aggregation: EncodedAggregation,
     distributor: Any,
     report: Any,
     weighting: str,
     state_type: Any,
 ) -> Any:
-    client_state_type = parts.init_client.type_signature.result
-    server_state_type = parts.init_server.type_signature.result
+    client_state_type = aggregation.init_client.type_signature.result
+    server_state_type = aggregation.init_server.type_signature.result
 
     has_data = build_has_data(learning.data_type)
 
@@ -214,12 +215,12 @@ def _build_next(
         learning.weights_type,
         np.bool_,
         client_state_type,
-        parts.server_message.type_signature.result,
+        aggregation.server_message.type_signature.result,
     )
-    def encode(result: Any, weights: Any, with_data: Any, client_state: Any, instructions: Any) -> Any:
+    def encode(result: Any, weights: Any, with_data: Any, client_state: Any, server_message: Any) -> Any:
         weight = weight_to_encode(result.update_weight, with_data)
         value = collections.OrderedDict(update=result.update, report=report(weights, result.update))
-        return parts.encode(value, weight, client_state, instructions)
+        return aggregation.encode(value, weight, client_state, server_message)
 
     @tff.tensorflow.computation(server_state_type, np.float32)
     def choose(state: Any, loss: Any) -> Any:
@@ -231,9 +232,9 @@ def _build_next(
         inner = collections.OrderedDict(adaptive=adaptive, previous_loss=known)
         return collections.OrderedDict(state, inner=inner)
 
-    @tff.tensorflow.computation(parts.finish.type_signature.parameter[0], server_state_type)
+    @tff.tensorflow.computation(aggregation.finish.type_signature.parameter[0], server_state_type)
     def finish(total: Any, state: Any) -> Any:
-        finished = parts.finish(total, state)
+        finished = aggregation.finish(total, state)
         measurements = collections.OrderedDict(
             finished["measurements"],
             adaptive=finished["state"]["inner"]["adaptive"],
@@ -249,7 +250,7 @@ def _build_next(
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
         distributed = distributor.next(state.distributor, state.global_model_weights)
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
-        instructions = tff.federated_broadcast(tff.federated_map(parts.server_message, state.aggregator))
+        server_message = tff.federated_map(aggregation.server_message, state.aggregator)
         encoded = tff.federated_map(
             encode,
             (
@@ -257,10 +258,10 @@ def _build_next(
                 distributed.result,
                 tff.federated_map(has_data, client_data),
                 client_states,
-                instructions,
+                tff.federated_broadcast(server_message),
             ),
         )
-        total = parts.aggregate(encoded.message)
+        total = aggregation.aggregate(encoded.message)
         chosen = tff.federated_map(choose, (state.aggregator, trained.measurements.train.loss))
         aggregated = tff.federated_map(finish, (total, chosen))
         finalized = learning.finalizer.next(

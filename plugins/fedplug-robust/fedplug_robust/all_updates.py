@@ -1,7 +1,4 @@
-"""The base of aggregators that must see all updates of a round at once, side by side.
-
-Knows fedplug's aggregator contract; must not know what is made of the updates.
-"""
+"""The base of aggregators that must see all updates of a round at once, side by side."""
 
 from __future__ import annotations
 

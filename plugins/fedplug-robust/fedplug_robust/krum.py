@@ -1,4 +1,4 @@
-"""Krum and multi-Krum: the updates nearest to the others. Must not know how updates are collected."""
+"""Krum and multi-Krum: the updates nearest to the others."""
 
 from __future__ import annotations
 

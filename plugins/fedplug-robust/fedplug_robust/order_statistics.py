@@ -1,4 +1,4 @@
-"""Median and trimmed mean of every coordinate. Must not know how updates are collected."""
+"""Median and trimmed mean of every coordinate."""
 
 from __future__ import annotations
 

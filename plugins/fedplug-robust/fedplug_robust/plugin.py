@@ -1,6 +1,6 @@
 """What this distribution brings; named by its entry point in the group ``fedplug.v1``.
 
-Must import nothing but fedplug's hooks and specs, as it is looked at whenever fedplug lists its plugins.
+Imports nothing but fedplug's hooks and specs, as fedplug imports it whenever it lists its plugins.
 """
 
 from __future__ import annotations
