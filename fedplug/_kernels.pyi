@@ -1,10 +1,10 @@
 # The compiled module, as csrc/python registers it. fedplug/kernels documents what the functions do.
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.kernels.container import ByteBuffer
+ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]  # as fedplug.kernels.container has it
 
 built_from: str
 

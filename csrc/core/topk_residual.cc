@@ -87,29 +87,18 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
                    parallel, values, indices, nullptr, non_finite);
 }
 
-template <typename D>
-Status TopKResidualWidened(const D* delta, const float* residual_in,
-                           float* residual_out, std::int64_t n, std::int64_t k,
-                           NonFinitePolicy policy, Parallel& parallel,
-                           float* values, std::int32_t* indices,
-                           std::int64_t* non_finite) {
-  *non_finite = 0;
-  if (Status status = CheckSizes(n, k); !status.ok()) return status;
-  const topk::WidenedDelta<D> source(delta);
-  return Select<float>({{&source, residual_in, residual_out, n}}, k, policy,
-                       parallel, values, indices, nullptr, non_finite);
-}
-
 template <typename T>
-Status TopKMomentum(const T* gradient, T momentum, T* velocity, T* residual,
+Status TopKMomentum(const T* gradient, T momentum, const T* velocity_in,
+                    T* velocity_out, const T* residual_in, T* residual_out,
                     std::int64_t n, std::int64_t k, NonFinitePolicy policy,
                     Parallel& parallel, T* values, std::int32_t* indices,
                     std::int64_t* non_finite) {
   *non_finite = 0;
   if (Status status = CheckSizes(n, k); !status.ok()) return status;
-  const topk::MomentumDelta<T> source(gradient, momentum, velocity);
-  return Select<T>({{&source, residual, residual, n}}, k, policy, parallel,
-                   values, indices, nullptr, non_finite);
+  const topk::MomentumDelta<T> source(gradient, momentum, velocity_in,
+                                      velocity_out);
+  return Select<T>({{&source, residual_in, residual_out, n}}, k, policy,
+                   parallel, values, indices, nullptr, non_finite);
 }
 
 template <typename T>
@@ -231,18 +220,10 @@ FEDPLUG_INSTANTIATE(Half);
 FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
 
-#define FEDPLUG_INSTANTIATE(D)                                    \
-  template Status TopKResidualWidened<D>(                         \
-      const D*, const float*, float*, std::int64_t, std::int64_t, \
-      NonFinitePolicy, Parallel&, float*, std::int32_t*, std::int64_t*)
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
-#undef FEDPLUG_INSTANTIATE
-
-#define FEDPLUG_INSTANTIATE(T)                                              \
-  template Status TopKMomentum<T>(const T*, T, T*, T*, std::int64_t,        \
-                                  std::int64_t, NonFinitePolicy, Parallel&, \
-                                  T*, std::int32_t*, std::int64_t*)
+#define FEDPLUG_INSTANTIATE(T)                                                 \
+  template Status TopKMomentum<T>(const T*, T, const T*, T*, const T*, T*,     \
+                                  std::int64_t, std::int64_t, NonFinitePolicy, \
+                                  Parallel&, T*, std::int32_t*, std::int64_t*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE

@@ -47,30 +47,26 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
                     Parallel& parallel, T* values, std::int32_t* indices,
                     std::int64_t* non_finite);
 
-// The same for a delta of 16 bits and a residual of 32: each delta is widened
-// first, which is exact, and the values leave as float. D is Half or BFloat16.
-//
-// COST: as above, but a delta is 2 bytes
-template <typename D>
-Status TopKResidualWidened(const D* delta, const float* residual_in,
-                           float* residual_out, std::int64_t n, std::int64_t k,
-                           NonFinitePolicy policy, Parallel& parallel,
-                           float* values, std::int32_t* indices,
-                           std::int64_t* non_finite);
-
 // Momentum correction and factor masking (Lin et al., "Deep Gradient
 // Compression", ICLR 2018, sections 3.1 and 3.2), in one pass:
-//   velocity = momentum * velocity + gradient;  residual = residual + velocity
-// The k entries of the residual with the largest magnitude leave, and both
-// arrays become +0 there. Where a sum is not finite, kDrop makes both +0, and
-// kError leaves both arrays as they were.
+//   velocity_out = momentum * velocity_in + gradient
+//   a = residual_in + velocity_out
+// The k entries of a with the largest magnitude leave, the rest stays in
+// residual_out, and both outputs are +0 where an entry left. Where a sum is not
+// finite, kDrop makes both +0; kError leaves in-place arrays as they were,
+// residual_out elsewhere exactly residual_in, and velocity_out elsewhere
+// unspecified.
 //
-// REQUIRES: as TopKResidual; no two arrays overlap; T is float or double
-// SHAPE:    gradient[n], velocity[n], residual[n], values[min(k, n)],
-//           indices[min(k, n)]
-// COST:     as TopKResidual, and reads and writes the velocity
+// REQUIRES: as TopKResidual; velocity_in == velocity_out or the two do not
+//           overlap; apart from that no two arrays overlap; T is float or
+//           double
+// SHAPE:    gradient[n], velocity_in[n], velocity_out[n], residual_in[n],
+//           residual_out[n], values[min(k, n)], indices[min(k, n)]
+// COST:     as TopKResidual, and reads and writes the velocity; "in place" is
+//           where either array is
 template <typename T>
-Status TopKMomentum(const T* gradient, T momentum, T* velocity, T* residual,
+Status TopKMomentum(const T* gradient, T momentum, const T* velocity_in,
+                    T* velocity_out, const T* residual_in, T* residual_out,
                     std::int64_t n, std::int64_t k, NonFinitePolicy policy,
                     Parallel& parallel, T* values, std::int32_t* indices,
                     std::int64_t* non_finite);

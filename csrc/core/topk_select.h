@@ -269,7 +269,7 @@ class Selection {
 
   void ClearSource(const ChunkState& state, const std::int32_t* indices) const {
     const DeltaSource<T>& delta = *UpdateOf(state).delta;
-    if (!delta.TakeWrites()) return;
+    if (!delta.Clears()) return;
     for (std::int64_t j = 0; j < state.chosen; ++j) {
       delta.Clear(indices[state.first_entry + j]);
     }

@@ -5,61 +5,46 @@
 
 #include <cstdint>
 
-#include "core/float16.h"
 #include "core/topk_update.h"
 
 namespace fedplug::topk {
 
-// 16-bit deltas for a float residual. D is Half or BFloat16.
-template <typename D>
-class WidenedDelta final : public DeltaSource<float> {
- public:
-  explicit WidenedDelta(const D* delta) : delta_(delta) {}
-
-  const float* Read(std::int64_t begin, std::int64_t count,
-                    float* staging) const override {
-    for (std::int64_t i = 0; i < count; ++i) {
-      staging[i] = ToFloat(delta_[begin + i]);
-    }
-    return staging;
-  }
-  void Prefetch(std::int64_t begin) const override {
-    __builtin_prefetch(delta_ + begin);
-  }
-
- private:
-  const D* delta_;
-};
-
-// velocity' = momentum * velocity + gradient, which is the delta too.
+// velocity_out = momentum * velocity_in + gradient, which is the delta too. The
+// two may be one array.
 template <typename T>
 class MomentumDelta final : public DeltaSource<T> {
  public:
-  MomentumDelta(const T* gradient, T momentum, T* velocity)
-      : gradient_(gradient), momentum_(momentum), velocity_(velocity) {}
+  MomentumDelta(const T* gradient, T momentum, const T* velocity_in,
+                T* velocity_out)
+      : gradient_(gradient),
+        momentum_(momentum),
+        velocity_in_(velocity_in),
+        velocity_out_(velocity_out) {}
 
   const T* Read(std::int64_t begin, std::int64_t count,
                 T* staging) const override {
     for (std::int64_t i = 0; i < count; ++i) {
-      staging[i] = momentum_ * velocity_[begin + i] + gradient_[begin + i];
+      staging[i] = momentum_ * velocity_in_[begin + i] + gradient_[begin + i];
     }
     return staging;
   }
   const T* Take(std::int64_t begin, std::int64_t count,
                 T* /*staging*/) const override {
-    return Read(begin, count, velocity_ + begin);
+    return Read(begin, count, velocity_out_ + begin);
   }
-  void Clear(std::int32_t index) const override { velocity_[index] = T{}; }
-  bool TakeWrites() const override { return true; }
+  void Clear(std::int32_t index) const override { velocity_out_[index] = T{}; }
+  bool Clears() const override { return true; }
+  bool TakeWrites() const override { return velocity_in_ == velocity_out_; }
   void Prefetch(std::int64_t begin) const override {
     __builtin_prefetch(gradient_ + begin);
-    __builtin_prefetch(velocity_ + begin);
+    __builtin_prefetch(velocity_in_ + begin);
   }
 
  private:
   const T* gradient_;
   const T momentum_;
-  T* const velocity_;
+  const T* const velocity_in_;
+  T* const velocity_out_;
 };
 
 }  // namespace fedplug::topk

@@ -35,8 +35,10 @@ class DeltaSource {
     return Read(begin, count, staging);
   }
 
-  // Called for every element that leaves, when all have been taken.
+  // Called for every element that leaves, when all have been taken, where
+  // Clears().
   virtual void Clear(std::int32_t /*index*/) const {}
+  virtual bool Clears() const { return false; }
 
   // Whether Take changes anything that a refused call must leave as it is.
   virtual bool TakeWrites() const { return false; }
@@ -84,7 +86,7 @@ class NoDelta final : public DeltaSource<T> {
   }
   void Prefetch(std::int64_t /*begin*/) const override {}
   void Clear(std::int32_t index) const override { before_->Clear(index); }
-  bool TakeWrites() const override { return before_->TakeWrites(); }
+  bool Clears() const override { return before_->Clears(); }
 
  private:
   const DeltaSource<T>* before_;

@@ -1,4 +1,4 @@
-// Top-k for NumPy arrays: one tensor, lists, 16-bit deltas, momentum.
+// Top-k for NumPy arrays: one tensor, lists, momentum.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -34,24 +34,6 @@ Update CheckUpdate(const py::object& delta_object,
   Flat residual =
       ArrayLike(delta, "delta", residual_object, "residual", residual_access);
   RequireSameSize(delta, "delta", residual, "residual");
-  return {std::move(delta), std::move(residual)};
-}
-
-bool Is16Bits(const Flat& flat) {
-  return flat.dtype == DType::kFloat16 || flat.dtype == DType::kBFloat16;
-}
-
-// As CheckUpdate; but a delta of 16 bits may have a residual of float32.
-Update CheckUpdateInPlace(const py::object& delta_object,
-                          const py::object& residual_object) {
-  Flat delta = FloatArray(delta_object, "delta");
-  Flat residual = FloatArray(residual_object, "residual", Access::kWrite);
-  if (!Is16Bits(delta) || residual.dtype != DType::kFloat32) {
-    residual =
-        ArrayLike(delta, "delta", residual_object, "residual", Access::kWrite);
-  }
-  RequireSameSize(delta, "delta", residual, "residual");
-  RequireDisjoint(delta, "delta", residual, "residual");
   return {std::move(delta), std::move(residual)};
 }
 
@@ -98,7 +80,8 @@ struct Entries {
 py::tuple TopK(const py::object& delta_object,
                const py::object& residual_object, std::int64_t k, bool drop,
                const py::object& out) {
-  Update update = CheckUpdateInPlace(delta_object, residual_object);
+  Update update = CheckUpdate(delta_object, residual_object, Access::kWrite);
+  RequireDisjoint(update.delta, "delta", update.residual, "residual");
   RequireSimdLevel();
   const std::int64_t n = update.delta.size;
   Entries entries(update.residual, "residual", Chosen(k, n), out);
@@ -113,23 +96,11 @@ py::tuple TopK(const py::object& delta_object,
   Parallel& threads = Threads();
   std::int64_t non_finite = 0;
   Status status;
-  const bool widened = update.delta.dtype != update.residual.dtype;
   WithFloatType(update.delta.dtype, [&](auto zero) {
-    using D = decltype(zero);
-    const D* const delta = update.delta.Read<D>();
-    if constexpr (sizeof(D) == 2) {
-      if (widened) {
-        float* const residual = update.residual.Write<float>();
-        float* const value = entries.values.Write<float>();
-        const py::gil_scoped_release release;
-        status =
-            TopKResidualWidened(delta, residual, residual, n, k, PolicyOf(drop),
-                                threads, value, index, &non_finite);
-        return;
-      }
-    }
-    D* const residual = update.residual.Write<D>();
-    D* const value = entries.values.Write<D>();
+    using T = decltype(zero);
+    const T* const delta = update.delta.Read<T>();
+    T* const residual = update.residual.Write<T>();
+    T* const value = entries.values.Write<T>();
     const py::gil_scoped_release release;
     status = TopKResidual(delta, residual, residual, n, k, PolicyOf(drop),
                           threads, value, index, &non_finite);
@@ -143,7 +114,7 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
                    const py::object& residual_object, std::int64_t k,
                    bool drop) {
   const Flat gradient = FloatArray(gradient_object, "gradient");
-  if (Is16Bits(gradient)) {
+  if (gradient.dtype == DType::kFloat16 || gradient.dtype == DType::kBFloat16) {
     ThrowArgumentError(
         "gradient has a dtype of 16 bits; it must be float32 or float64");
   }
@@ -170,9 +141,9 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
       T* const v = residual.Write<T>();
       T* const value = entries.values.Write<T>();
       const py::gil_scoped_release release;
-      status =
-          TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u, v, n, k,
-                       PolicyOf(drop), threads, value, index, &non_finite);
+      status = TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u, u,
+                            v, v, n, k, PolicyOf(drop), threads, value, index,
+                            &non_finite);
     }
   });
   ThrowUnlessOk(status, non_finite);

@@ -190,39 +190,6 @@ TEST(TopKResidualOfEach, OneBadTensorLeavesAllOfThemAsTheyWere) {
   }
 }
 
-template <typename D>
-void ExpectWidenedIsFloat() {
-  Random random(4);
-  Serial serial;
-  for (const std::int64_t n : {0, 5, 5000, 40000}) {
-    for (const Fill fill : kAllFills) {
-      const auto delta = RandomVector<D>(n, fill, random);
-      std::vector<float> wide;
-      for (const D value : delta) wide.push_back(ToFloat(value));
-      auto residual = RandomVector<float>(n, fill, random);
-      const std::int64_t k = n / 50;
-      const auto expected = reference::TopKResidual(wide, residual, k);
-      std::vector<float> values(expected.values.size());
-      std::vector<std::int32_t> indices(values.size());
-      std::int64_t non_finite = -1;
-      const Status status =
-          TopKResidualWidened(delta.data(), residual.data(), residual.data(), n,
-                              k, NonFinitePolicy::kDrop, serial, values.data(),
-                              indices.data(), &non_finite);
-      EXPECT_EQ(status.message(), std::string());
-      EXPECT_EQ(non_finite, expected.non_finite);
-      EXPECT_EQ(indices, expected.indices);
-      EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
-      EXPECT_EQ(BitsOf(residual), BitsOf(expected.residual));
-    }
-  }
-}
-
-TEST(TopKResidualWidened, IsTheSelectionFromTheWidenedDelta) {
-  ExpectWidenedIsFloat<Half>();
-  ExpectWidenedIsFloat<BFloat16>();
-}
-
 template <typename T>
 void ExpectMomentumIsThreeLoops() {
   Random random(5);
@@ -254,25 +221,44 @@ void ExpectMomentumIsThreeLoops() {
       std::vector<T> values(expected.values.size());
       std::vector<std::int32_t> indices(values.size());
       std::int64_t non_finite = -1;
-      const auto run = [&](NonFinitePolicy policy) {
+      auto new_velocity = velocity;
+      auto new_residual = residual;
+      const auto run = [&](NonFinitePolicy policy, std::vector<T>* velocity_out,
+                           std::vector<T>* residual_out) {
         return TopKMomentum(gradient.data(), momentum, velocity.data(),
-                            residual.data(), n, k, policy, serial,
+                            velocity_out->data(), residual.data(),
+                            residual_out->data(), n, k, policy, serial,
                             values.data(), indices.data(), &non_finite);
       };
+      const auto expect_three_loops = [&](const std::vector<T>& velocity_out,
+                                          const std::vector<T>& residual_out) {
+        EXPECT_EQ(non_finite, expected.non_finite);
+        EXPECT_EQ(indices, expected.indices);
+        EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
+        EXPECT_EQ(BitsOf(residual_out), BitsOf(expected.residual));
+        EXPECT_EQ(BitsOf(velocity_out), BitsOf(expected_velocity));
+      };
+      const auto velocity_before = velocity;
+      const auto residual_before = residual;
       if (expected.non_finite > 0) {
-        const auto velocity_before = velocity;
-        const auto residual_before = residual;
-        EXPECT_TRUE(run(NonFinitePolicy::kError).code() ==
+        EXPECT_TRUE(run(NonFinitePolicy::kError, &velocity, &residual).code() ==
                     StatusCode::kNonFinite);
         EXPECT_EQ(BitsOf(velocity), BitsOf(velocity_before));
         EXPECT_EQ(BitsOf(residual), BitsOf(residual_before));
+        EXPECT_TRUE(
+            run(NonFinitePolicy::kError, &new_velocity, &new_residual).code() ==
+            StatusCode::kNonFinite);
+        EXPECT_EQ(BitsOf(new_residual), BitsOf(residual_before));
       }
-      EXPECT_EQ(run(NonFinitePolicy::kDrop).message(), std::string());
-      EXPECT_EQ(non_finite, expected.non_finite);
-      EXPECT_EQ(indices, expected.indices);
-      EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
-      EXPECT_EQ(BitsOf(residual), BitsOf(expected.residual));
-      EXPECT_EQ(BitsOf(velocity), BitsOf(expected_velocity));
+      const auto policy = expected.non_finite > 0 ? NonFinitePolicy::kDrop
+                                                  : NonFinitePolicy::kError;
+      EXPECT_EQ(run(policy, &new_velocity, &new_residual).message(),
+                std::string());
+      expect_three_loops(new_velocity, new_residual);
+      EXPECT_EQ(BitsOf(velocity), BitsOf(velocity_before));
+      EXPECT_EQ(BitsOf(residual), BitsOf(residual_before));
+      EXPECT_EQ(run(policy, &velocity, &residual).message(), std::string());
+      expect_three_loops(velocity, residual);
     }
   }
 }

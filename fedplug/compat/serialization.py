@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from fedplug.encoders import serialization
-from fedplug.encoders.checks import require
+from fedplug import ops
 from fedplug.errors import ConfigError
+from fedplug.ops import require
 
 __all__ = ["check_layout", "from_bytes", "to_bytes"]
 
@@ -46,8 +46,8 @@ def to_bytes(tensors: Mapping[str, tf.Tensor], layout: Layout) -> tf.Tensor:
     for key, spec in layout.items():
         if not spec.shape.is_fully_defined():
             unknown = spec.shape.as_list().index(None)
-            pieces.append(serialization.to_bytes(tf.shape(tensors[key])[unknown]))
-        pieces.append(serialization.to_bytes(tensors[key]))
+            pieces.append(ops.to_bytes(tf.shape(tensors[key])[unknown]))
+        pieces.append(ops.to_bytes(tensors[key]))
     return tf.concat(pieces, axis=0)
 
 
@@ -70,7 +70,7 @@ def from_bytes(body: tf.Tensor, layout: Layout, what: str) -> dict[str, tf.Tenso
             f"a {what} payload ends within {key!r}",
         ):
             size = tf.identity(unknown * row)
-        values = serialization.from_bytes(body[:size], spec.dtype)
+        values = ops.from_bytes(body[:size], spec.dtype)
         if spec.dtype.is_floating:
             with require(tf.reduce_all(tf.math.is_finite(values)), f"{key!r} holds a NaN or an infinity"):
                 values = tf.identity(values)
@@ -83,6 +83,6 @@ def from_bytes(body: tf.Tensor, layout: Layout, what: str) -> dict[str, tf.Tenso
 
 def _dimension(body: tf.Tensor, what: str) -> tuple[tf.Tensor, tf.Tensor]:
     with require(tf.size(body) >= _DIMENSION_BYTES, f"a {what} payload is too short to hold its sizes"):
-        (dimension,) = tf.unstack(serialization.from_bytes(body[:_DIMENSION_BYTES], tf.uint32), num=1)
+        (dimension,) = tf.unstack(ops.from_bytes(body[:_DIMENSION_BYTES], tf.uint32), num=1)
     with require(dimension <= _LARGEST_DIMENSION, f"a size in a {what} payload is too large"):
         return tf.cast(dimension, tf.int32), body[_DIMENSION_BYTES:]

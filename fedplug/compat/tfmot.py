@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from fedplug.compat import serialization
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.checks import require
 from fedplug.errors import ConfigError
+from fedplug.ops import require
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["StageEncoder"]

@@ -1,4 +1,4 @@
-"""Refusing arguments of encoders, in the same words everywhere. Must not know TensorFlow, nor any encoder.
+"""Refusing arguments of encoders and stages, in the same words everywhere. Must not know TensorFlow.
 
 ``what`` is the encoder and its argument, as in "topk count".
 """
@@ -11,9 +11,17 @@ from typing import Any
 
 from fedplug.errors import ConfigError
 
-__all__ = ["check_error_feedback", "check_number", "check_seed", "check_share", "check_whole"]
+__all__ = [
+    "check_block_size",
+    "check_error_feedback",
+    "check_number",
+    "check_seed",
+    "check_share",
+    "check_whole",
+]
 
 _MAX_SEED = 2**31 - 1
+_MAX_BLOCK = 2**20
 
 
 def check_number(what: str, value: Any, allowed: Callable[[float], bool], range_: str) -> None:
@@ -45,3 +53,16 @@ def check_error_feedback(encoder: str, error_feedback: bool) -> None:
 def check_seed(encoder: str, seed: int) -> None:
     """Raises ConfigError unless ``seed`` is a whole number from 0 to 2^31 - 1."""
     check_whole(f"{encoder} seed", seed, 0, _MAX_SEED)
+
+
+def check_block_size(encoder: str, size: int) -> None:
+    """Raises ConfigError unless ``size`` is a power of two from 1 to 2^20."""
+    if (
+        not isinstance(size, int)
+        or isinstance(size, bool)
+        or not 1 <= size <= _MAX_BLOCK
+        or size & (size - 1)
+    ):
+        raise ConfigError(
+            f"{encoder} block_size is {size!r}; it must be a power of two, at most {_MAX_BLOCK}"
+        )

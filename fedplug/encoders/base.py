@@ -1,20 +1,17 @@
-"""The contract of an encoder. The docstring of `Encoder` is the specification; the conformance kit tests it.
-
-Knows TensorFlow tensors; must not know TFF, stores or where an encoder will run.
-"""
+"""The contract of an encoder: the docstring of `Encoder` is what the conformance suite tests."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Protocol
 
 import tensorflow as tf
 
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
-__all__ = ["Encoder", "Payload", "State"]
+__all__ = ["Adjustable", "Encoder", "Payload", "State"]
 
 Payload = Mapping[str, tf.Tensor]
 """What leaves a client for one tensor, as named tensors; `Encoder.to_wire` turns it into bytes."""
@@ -36,10 +33,12 @@ class Encoder(Component):
 
     The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to
     the layout is a new ``wire_id``.
+
+    Most encoders are a `fedplug.encoders.Pipeline`; write a stage of one where that will do.
     """
 
     wire_id: ClassVar[str]
-    """Names the frozen layout of `to_wire`, for instance ``"topk/1"``; at most 64 ASCII characters."""
+    """Names the frozen layout of `to_wire`, for instance ``"identity/1"``; at most 64 ASCII characters."""
 
     @property
     @abc.abstractmethod
@@ -69,8 +68,8 @@ class Encoder(Component):
     ) -> list[tuple[Payload, State]]:
         """Compresses all tensors of a model that this encoder is for. Default: each by itself.
 
-        An encoder that looks at all of them, to share entries out for instance, overrides it. Each is still
-        decoded by itself, and one without others is encoded as by `encode`.
+        An encoder that looks at all of them, to allocate entries across tensors for instance, overrides it.
+        Each is still decoded by itself, and one without others is encoded as by `encode`.
 
         Args:
             xs: As for `encode`, one or more.
@@ -84,32 +83,6 @@ class Encoder(Component):
             ConfigError: These tensors cannot be encoded together, for instance as their dtypes differ.
         """
         return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
-
-    def for_budget(self) -> Encoder:
-        """What a budget uses in its place, where adjusting it takes another wire form. Default: itself."""
-        return self
-
-    @property
-    def adjustable(self) -> bool:
-        """Whether `at_rate` changes how much is sent, so that a budget can be kept. Default: no."""
-        return False
-
-    def at_rate(self, rate: tf.Tensor) -> Self:
-        """This encoder, for one round sending ``rate`` times as much as configured, as nearly as it can.
-
-        Args:
-            rate: float32 scalar, above 0; so the result belongs to a graph, and has no configuration.
-        """
-        del rate
-        return self
-
-    def min_bytes(self, spec: tf.TensorSpec) -> int:
-        """What `to_wire` writes at least, whatever the tensor and the rate. Default: 0, which is never wrong.
-
-        By this a budget that cannot be kept is refused before anything is sent.
-        """
-        del spec
-        return 0
 
     @abc.abstractmethod
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
@@ -141,3 +114,29 @@ class Encoder(Component):
         number of bytes or the spec does not justify. A payload that stands for a NaN or an infinity is not
         valid: what is added to the server's model must not be able to spoil it.
         """
+
+    def adjustable(self) -> Adjustable | None:
+        """What rate control uses in this encoder's place. Default: None, nothing can be adjusted."""
+        return None
+
+
+class Adjustable(Protocol):
+    """How rate control makes an encoder send more or less; see `fedplug.encoders.RateControl`."""
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder at rate 1."""
+
+    @property
+    def adjusts(self) -> Literal["entries", "bits"]:
+        """What the rate multiplies: the number of entries that are sent, or the bits of each."""
+
+    def at_rate(self, rate: tf.Tensor) -> Encoder:
+        """The encoder for one round, sending ``rate`` times as much as configured, as nearly as it can.
+
+        Args:
+            rate: float32 scalar, above 0; so the result belongs to a graph, and has no configuration.
+        """
+
+    def min_bytes(self, spec: tf.TensorSpec) -> int:
+        """What `Encoder.to_wire` writes at least for a tensor, whatever its values and the rate."""

@@ -1,4 +1,4 @@
-"""Whether it pays to compress for a link of a given speed, measured on this machine. Must not know TFF."""
+"""Whether it pays to compress for a link of a given speed, measured on this machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.arithmetic import normal_numbers
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.probe import normal_numbers
 
 __all__ = ["BreakEven", "break_even"]
 
@@ -91,7 +91,7 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
     return BreakEven(
         megabits_per_second=megabits_per_second,
         encode_seconds=encode_seconds,
-        sent_bytes=sent_bytes if model.target_bytes is None else model.target_bytes,
+        sent_bytes=sent_bytes,
         plain_seconds=plain_seconds,
         plain_bytes=plain_bytes,
     )

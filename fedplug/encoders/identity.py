@@ -1,4 +1,4 @@
-"""The encoder that changes nothing: the baseline, and what small tensors are sent with. Stateless."""
+"""The encoder that changes nothing: the baseline, and what small tensors are sent with."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import serialization
+from fedplug import ops
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.checks import require
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Identity"]
@@ -29,6 +28,7 @@ class Identity(Encoder):
             lossless=True,
             secure_aggregation_safe=True,
             bounded_sensitivity=True,
+            sends_every_entry=True,
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -40,11 +40,6 @@ class Identity(Encoder):
         del round_num
         return {"values": x}, state
 
-    def min_bytes(self, spec: tf.TensorSpec) -> int:
-        """All of them."""
-        elements: int = spec.shape.num_elements()
-        return elements * int(spec.dtype.size)
-
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """The values, unchanged."""
         return tf.ensure_shape(payload["values"], spec.shape)
@@ -52,7 +47,7 @@ class Identity(Encoder):
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """The elements in row-major order, little-endian."""
         del spec
-        return serialization.to_bytes(payload["values"])
+        return ops.to_bytes(payload["values"])
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a body that is not exactly one tensor of the spec, and values that are not finite."""
@@ -60,10 +55,10 @@ class Identity(Encoder):
         message = (
             f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
         )
-        with require(tf.size(body) == expected, message):
-            values = serialization.from_bytes(body, spec.dtype)
+        with ops.require(tf.size(body) == expected, message):
+            values = ops.from_bytes(body, spec.dtype)
         if spec.dtype.is_floating:
             finite = tf.reduce_all(tf.math.is_finite(values))
-            with require(finite, "an identity payload holds a NaN or an infinity"):
+            with ops.require(finite, "an identity payload holds a NaN or an infinity"):
                 values = tf.identity(values)
         return {"values": tf.reshape(values, spec.shape)}

@@ -1,6 +1,6 @@
 """An encoder for a given model: an encoder per tensor where it is worth it, wire buffers in and out.
 
-Knows TensorFlow; must not know TFF: `fedplug.process` lifts these functions into federated computations.
+`fedplug.process` lifts these functions into federated computations.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import tensorflow as tf
 from fedplug import wire
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.arithmetic import mean_magnitude
 from fedplug.encoders.assignment.base import EncoderAssignment
-from fedplug.encoders.assignment.budget import Budget, measured_nmse
+from fedplug.encoders.assignment.rate_control import Control, RateControl
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.identity import Identity
+from fedplug.encoders.reading import as_encoder
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 
@@ -27,9 +27,6 @@ DEFAULT_MIN_SIZE = 64
 
 Buffers = tuple[tf.Tensor, ...]
 States = tuple[State, ...]
-Control = Mapping[str, tf.Tensor]
-
-_ERROR = ("squared_error", "squared_norm")
 
 
 class ModelEncoder:
@@ -41,7 +38,7 @@ class ModelEncoder:
 
     def __init__(
         self,
-        encoder: Encoder | EncoderAssignment,
+        encoder: Any,
         specs: Sequence[tf.TensorSpec],
         *,
         min_size: int = DEFAULT_MIN_SIZE,
@@ -49,7 +46,8 @@ class ModelEncoder:
         """Makes an encoder for models of the given specs.
 
         Args:
-            encoder: For every floating-point tensor of at least ``min_size`` elements, or what says which.
+            encoder: For every floating-point tensor of at least ``min_size`` elements, or an assignment; also
+                what `as_encoder` takes for one.
             specs: Of the model's tensors, in order; shapes fully known; names, where rules go by them.
             min_size: In elements; smaller tensors are sent as they are.
 
@@ -71,7 +69,8 @@ class ModelEncoder:
                     f"tensor {position} of the model has dtype {spec.dtype.name}, which has no place in a "
                     f"payload; known: {', '.join(wire.DTYPE_CODES)}"
                 )
-        self.encoder = encoder
+        encoder = as_encoder(encoder)
+        self.encoder: Encoder | EncoderAssignment = encoder
         self.min_size = min_size
         self.specs = tuple(specs)
         assigned = encoder.assign(specs) if isinstance(encoder, EncoderAssignment) else [encoder] * len(specs)
@@ -80,39 +79,9 @@ class ModelEncoder:
             chosen if self._is_encoded(spec) else as_it_is
             for chosen, spec in zip(assigned, specs, strict=True)
         )
-        self._budget = encoder if isinstance(encoder, Budget) else None
-        if self._budget is not None:
-            self._budget.require_feasible(self.min_bytes)
-
-    @property
-    def target_bytes(self) -> int | None:
-        """What a budget wants a client's buffers to have; None without such a budget."""
-        return None if self._budget is None else self._budget.bytes_per_client
-
-    @property
-    def megabits_per_second(self) -> float | None:
-        """The speed of a client's link, where a budget tells it."""
-        return None if self._budget is None else self._budget.megabits_per_second
-
-    @property
-    def min_bytes(self) -> int:
-        """Of a client's buffers, whatever is sent: containers, and what encoders send at least."""
-        return sum(
-            _container_bytes(encoder, spec) + encoder.min_bytes(spec)
-            for encoder, spec in zip(self.encoders, self.specs, strict=True)
-        )
-
-    def adjustable_bytes(self, buffers: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Of a client's buffers, the bytes that a budget can change; int64 scalar.
-
-        These are the bodies of the payloads of encoders that can be adjusted.
-        """
-        bodies = [
-            tf.size(buffer, tf.int64) - _container_bytes(encoder, spec)
-            for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
-            if encoder.adjustable
-        ]
-        return tf.add_n(bodies) if bodies else tf.zeros([], tf.int64)
+        self.rate_control: RateControl | None = None
+        if isinstance(encoder, EncoderAssignment):
+            self.rate_control = encoder.rate_control(self.encoders, self.specs)
 
     def _is_encoded(self, spec: tf.TensorSpec) -> bool:
         return bool(spec.dtype.is_floating) and spec.shape.num_elements() >= self.min_size
@@ -137,55 +106,6 @@ class ModelEncoder:
             encoder.init_state(spec) for encoder, spec in zip(self.encoders, self.specs, strict=True)
         )
 
-    def init_control(self) -> Control:
-        """What steers the encoder in the first round; kept by the server, told to the clients.
-
-        With a budget ``{"rate": float32}``, else nothing.
-        """
-        return {} if self._budget is None else {"rate": tf.constant(1.0)}
-
-    def next_control(self, control: Control, measured: Mapping[str, tf.Tensor]) -> Control:
-        """What steers the encoder in the next round.
-
-        Args:
-            control: That of this round.
-            measured: Of this round ``uplink_bytes`` (int64), the bytes of all buffers; ``adjustable_bytes``
-                (int64), the sum of `adjustable_bytes`; ``payloads`` (int32), how many clients sent some; and
-                the sums of what `report` says.
-        """
-        if self._budget is None:
-            return control
-        return {"rate": self._budget.next_rate(control["rate"], measured, self.encoders)}
-
-    @property
-    def reported(self) -> tuple[str, ...]:
-        """The names of what `report` says: with a budget of an error what that is made of, else nothing."""
-        return _ERROR if self._budget is not None and self._budget.nmse is not None else ()
-
-    def report(
-        self, xs: Sequence[tf.Tensor], buffers: Sequence[tf.Tensor], next_states: Sequence[State]
-    ) -> dict[str, tf.Tensor]:
-        """What the server is told of an update beside its buffers; float32 scalars, to be added up.
-
-        Args:
-            xs: What was given to `encode`.
-            buffers: What it returned.
-            next_states: What it returned.
-        """
-        if not self.reported:
-            return {}
-        squares = [
-            _squares(x, sent, state)
-            for x, sent, state in zip(xs, self.decode(buffers), next_states, strict=True)
-            if x.dtype.is_floating
-        ]
-        sums = (tf.add_n(list(parts)) for parts in zip(*squares, strict=True))
-        return dict(zip(_ERROR, sums, strict=True))
-
-    def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """What a round's metrics tell of the steering; float32 scalars. Arguments as for `next_control`."""
-        return {**control, "nmse": measured_nmse(measured)} if self.reported else dict(control)
-
     def encode(
         self,
         xs: Sequence[tf.Tensor],
@@ -199,17 +119,18 @@ class ModelEncoder:
             xs: One tensor per spec.
             states: From `init_state` or this client's previous `encode`.
             round_num: int32 scalar.
-            control: Of this round; default: that of `init_control`.
+            control: Of this round, where there is `rate_control`; default: as the encoders are configured.
 
         Returns:
             The wire buffers, a uint8 vector per tensor, and the next states.
         """
-        rate = control["rate"] if control else None
         buffers: dict[int, tf.Tensor] = {}
         next_states: dict[int, State] = {}
         for encoder, places in self._shared():
             mine = [tf.ensure_shape(xs[place], self.specs[place].shape) for place in places]
-            adjusted = encoder if rate is None else encoder.at_rate(rate)
+            adjusted = encoder
+            if self.rate_control is not None and control:
+                adjusted = self.rate_control.adjust(encoder, control)
             encoded = adjusted.grouped_encode(mine, [states[place] for place in places], round_num)
             for place, (payload, next_state) in zip(places, encoded, strict=True):
                 spec = self.specs[place]
@@ -254,21 +175,6 @@ class ModelEncoder:
             encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
             for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
         ]
-
-
-def _container_bytes(encoder: Encoder, spec: tf.TensorSpec) -> int:
-    return len(wire.pack(b"", encoder.wire_id, spec.dtype.name, spec.shape.as_list()))
-
-
-def _squares(x: tf.Tensor, sent: tf.Tensor, next_state: State) -> tuple[tf.Tensor, tf.Tensor]:
-    """``||a - sent||^2`` and ``||a||^2``; with a residual a is what is sent and what is left together."""
-    lost = tf.cast(next_state.get("residual", x - sent), tf.float64)
-    return _square(lost), _square(lost + tf.cast(sent, tf.float64))
-
-
-def _square(x: tf.Tensor) -> tf.Tensor:
-    mean = mean_magnitude(tf.reshape(x * x, [-1]))  # a sum whose order does not depend on threads
-    return tf.cast(mean * tf.cast(tf.size(x), x.dtype), tf.float32)
 
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:

@@ -1,60 +1,48 @@
-"""Pipelines: ``sparsifier | quantizer | entropy coder | index coder`` as one encoder.
+"""Pipelines: ``sparsifier | quantizer | entropy coder | index coder`` as one encoder, the only composite.
 
-Knows the contracts of the stages; must not know any particular stage but the defaults, nor TFF.
+Must not know any particular stage but the defaults.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import tensorflow as tf
 
-from fedplug import wire
+from fedplug import ops, wire
 from fedplug.encoders.assignment.base import EncoderAssignment
-from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.coders.index import Rice
-from fedplug.encoders.entropy_coded import EntropyCoded
-from fedplug.encoders.entropy_coder import EntropyCoder
-from fedplug.encoders.index_coder import IndexCoder
-from fedplug.encoders.quantizer import Quantizer
-from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.raw import Raw
-from fedplug.encoders.reading import as_component, component_config
-from fedplug.encoders.sparse_form import SparseEncoder, SparseForm
-from fedplug.encoders.sparsifier import Selection, Sparsifier
-from fedplug.encoders.sparsifiers.topk import TopK
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.encoders.base import Adjustable, Encoder, Payload, State
+from fedplug.encoders.sparse_form import sparse_body, split_sparse_body
+from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER, Stage, Stages, arrange
+from fedplug.encoders.stages import Selection
+from fedplug.encoders.values import ValueCoder
+from fedplug.errors import ConfigError
+from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import Capabilities
 
-__all__ = ["Pipeline", "Stage"]
+__all__ = ["Pipeline"]
 
-Stage = Encoder | EntropyCoder | IndexCoder
-
-_ROLES: tuple[tuple[type, str], ...] = (
-    (Sparsifier, "a sparsifier"),
-    (Quantizer, "a quantizer"),
-    (EntropyCoder, "an entropy coder"),
-    (IndexCoder, "an index coder"),
-)
-_ENTROPY_CODER = 2
+_SPARSE = "sparse/1"
 
 
-class Pipeline(SparseEncoder):
+class Pipeline(Encoder):
     """The sparsifier chooses entries, the quantizer shortens their values, the index coder their indices.
 
-    An entropy coder after the quantizer shortens what that wrote; see `EntropyCoded`.
+    An entropy coder after the quantizer shortens what that wrote. Every stage may be left out: without a
+    sparsifier all entries are sent and there are no indices; without a quantizer values are sent
+    uncompressed; indices go through the sparsifier's own coder, or through ``rice``. So ``topk(0.01)`` means
+    ``topk(0.01) | raw | rice``, and ``qsgd(8)`` is a pipeline of one stage.
 
     With error feedback the sparsifier's residual also takes what the quantizer lost of the chosen entries, so
-    that ``decode(payload) + residual' == x + residual`` up to the rounding of one subtraction.
+    that ``decode(payload) + residual' == x + residual``: bit for bit where values are sent uncompressed, else
+    up to the rounding of one subtraction. Without a sparsifier the error of a quantizer with error feedback
+    is kept in a residual of the pipeline.
 
-    Written as ``fedplug.encoder("topk(0.01) | qsgd(8) | rice")``. Quantizer and index coder may be left out:
-    values then go as they are, and indices through the sparsifier's own coder.
-
-    Wire form: see `SparseForm`; the wire id names those of quantizer and index coder, for instance
-    "sparse+qsgd/1+rice/1". Bytes per element: those of the index code, plus k/n times the quantizer's.
+    Wire form with a sparsifier: see `fedplug.encoders.sparse_form`; the wire id is ``"sparse/1"`` and the
+    wire ids of those stages that are not the defaults, for instance ``"sparse/1+qsgd/1"``. Without one: the
+    quantizer's bytes, entropy-coded perhaps; the wire id names the stages: ``"qsgd/1+rans/1"``.
     """
 
     name: ClassVar[str] = "pipeline"
@@ -63,24 +51,19 @@ class Pipeline(SparseEncoder):
         """Makes the encoder.
 
         Args:
-            stages: A sparsifier, then perhaps a quantizer, and an entropy coder for it, then perhaps an index
-                coder; each the part itself, an expression, or ``{"name": ..., "config": {...}}``.
+            stages: A sparsifier, a quantizer, an entropy coder for it, an index coder, in this order and each
+                at most once; each the stage itself, an expression, or ``{"name": ..., "config": {...}}``.
 
         Raises:
-            CapabilityError: The stages are not in this order, or the entropy coder finds nothing to shorten.
+            CapabilityError: The stages are not in this order, or one finds nothing to do.
             ConfigError: A configuration cannot be read, or together they have too long a wire id.
             UnknownNameError: No such stage.
         """
         if isinstance(stages, str | Mapping):
             raise ConfigError(f"the stages of a pipeline are {stages!r}; give a list of them")
-        parts = [as_component(stage) for stage in stages]
-        _check_order(parts)
-        self._stages = parts
-        self._sparsifier: Sparsifier = next(part for part in parts if isinstance(part, Sparsifier))
-        self._form = SparseForm(
-            _quantizer(parts),
-            next((part for part in parts if isinstance(part, IndexCoder)), self._sparsifier.index_coder),
-        )
+        self._given = [as_component(stage) for stage in stages]
+        self._stages: Stages = arrange(self._given)
+        self._values = ValueCoder(self._stages.quantizer, self._stages.entropy_coder)
         if len(self.wire_id) > wire.MAX_WIRE_ID:
             raise ConfigError(
                 f"a wire id has at most {wire.MAX_WIRE_ID} characters, and that of {self!r} is longer: "
@@ -88,129 +71,151 @@ class Pipeline(SparseEncoder):
             )
 
     @classmethod
-    def compose(cls, parts: Sequence[Any]) -> Encoder | EncoderAssignment:
-        """What these stages mean together.
-
-        A single encoder is itself, a quantizer and an entropy coder are one, everything else is a pipeline.
-        """
-        if len(parts) == 1 and isinstance(parts[0], Encoder | EncoderAssignment):
-            return parts[0]
-        if len(parts) == 2 and isinstance(parts[0], Quantizer) and isinstance(parts[1], EntropyCoder):
-            return EntropyCoded(*parts)
-        return cls(parts)
-
-    @property
-    def form(self) -> SparseForm:
-        """The quantizer's values, the coder's indices."""
-        return self._form
+    def compose(cls, components: Sequence[Any]) -> Encoder | EncoderAssignment:
+        """What these components mean together: a single encoder is itself, stages are a pipeline."""
+        if len(components) == 1 and isinstance(components[0], Encoder | EncoderAssignment):
+            return components[0]
+        return cls(components)
 
     @property
     def wire_id(self) -> str:  # type: ignore[override]  # a constant of every other encoder
         """See the class."""
-        return self._form.wire_id
+        if self._stages.sparsifier is None:
+            return self._values.wire_id
+        ids = [_SPARSE]
+        if self._values.wire_id != DEFAULT_QUANTIZER.wire_id:
+            ids.append(self._values.wire_id)
+        if self._stages.index_coder.wire_id != DEFAULT_INDEX_CODER.wire_id:
+            ids.append(self._stages.index_coder.wire_id)
+        return "+".join(ids)
 
     @property
     def capabilities(self) -> Capabilities:
         """What the sparsifier promises, as far as the quantizer keeps it."""
-        kept, values = self._sparsifier.capabilities, self._form.quantizer.capabilities
+        values = self._values.capabilities
+        if self._stages.sparsifier is None:
+            return values
+        kept = self._stages.sparsifier.capabilities
         return Capabilities(
             unbiased=kept.unbiased and values.unbiased,
+            commutes_with_sum=kept.commutes_with_sum and values.commutes_with_sum,
             needs_client_state=kept.needs_client_state,
             needs_seed=kept.needs_seed or values.needs_seed,
+            secure_aggregation_safe=kept.secure_aggregation_safe and values.secure_aggregation_safe,
             bounded_sensitivity=kept.bounded_sensitivity and values.bounded_sensitivity,
             dtypes=tuple(dtype for dtype in kept.dtypes if dtype in values.dtypes),
         )
 
     def get_config(self) -> dict[str, Any]:
         """The stages that were given, by name and configuration."""
-        return {"stages": [component_config(part) for part in self._stages]}
+        return {"stages": [component_config(stage) for stage in self._given]}
 
     def init_state(self, spec: tf.TensorSpec) -> State:
-        """The sparsifier's."""
-        return self._sparsifier.init_state(spec)
+        """The sparsifier's; without one ``{"residual": zeros}`` where the quantizer has error feedback."""
+        if self._stages.sparsifier is not None:
+            return self._stages.sparsifier.init_state(spec)
+        keeps_error = self._stages.quantizer.error_feedback
+        return {"residual": tf.zeros(spec.shape, spec.dtype)} if keeps_error else {}
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
-        """See the class, and `SparseForm` for the payload."""
-        return self._as_payload(x, self._sparsifier.select(x, state, round_num), round_num)
+        """See the class; the payload has what `to_wire` writes, and the values that a receiver gets."""
+        if self._stages.sparsifier is None:
+            return self._encode_dense(x, state, round_num)
+        return self._encode_sparse(x, self._stages.sparsifier.select(x, state, round_num), round_num)
 
     def grouped_encode(
         self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
     ) -> list[tuple[Payload, State]]:
         """What the sparsifier chooses from all of them, each as a payload of its own."""
-        selections = self._sparsifier.grouped_select(xs, states, round_num)
-        return [self._as_payload(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
+        if self._stages.sparsifier is None:
+            return super().grouped_encode(xs, states, round_num)
+        selections = self._stages.sparsifier.grouped_select(xs, states, round_num)
+        return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
-    def _as_payload(self, x: tf.Tensor, chosen: Selection, round_num: tf.Tensor) -> tuple[Payload, State]:
-        payload = self._form.payload(chosen.values, chosen.indices, x.shape.num_elements(), round_num)
-        lost = chosen.values - self._form.values(payload, x.dtype)
-        return payload, self._sparsifier.update_residual(chosen.state, lost, chosen.indices)
+    def _encode_dense(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+        quantizer = self._stages.quantizer
+        if not quantizer.error_feedback:
+            return self._values.payload(tf.reshape(x, [-1]), round_num), {}
+        code, residual = quantizer.encode_with_residual(x, state["residual"], round_num)
+        return self._values.payload_of(code, x.shape.num_elements(), x.dtype), {"residual": residual}
+
+    def _encode_sparse(self, x: tf.Tensor, chosen: Selection, round_num: tf.Tensor) -> tuple[Payload, State]:
+        assert self._stages.sparsifier is not None
+        values = self._values.payload(chosen.values, round_num)
+        size = x.shape.num_elements()
+        payload = {
+            **values,
+            "indices": chosen.indices,
+            "index_code": self._stages.index_coder.encode(chosen.indices, size, round_num),
+        }
+        if self._values.lossless:
+            return payload, chosen.state
+        lost = chosen.values - values["values"]
+        return payload, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
+
+    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """The values in their places, zeros elsewhere."""
+        if self._stages.sparsifier is None:
+            return tf.reshape(payload["values"], spec.shape)
+        dense = ops.scatter_decode(spec.shape.num_elements(), payload["values"], payload["indices"])
+        return tf.reshape(dense, spec.shape)
+
+    def accumulate(
+        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
+    ) -> tf.Tensor:
+        """With a sparsifier touches the payload's entries only."""
+        if self._stages.sparsifier is None:
+            return super().accumulate(accumulator, payload, weight, spec)
+        weights = tf.reshape(weight, [1])
+        return ops.scatter_decode_add(accumulator, payload["values"], payload["indices"], weights=weights)
+
+    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """See the class."""
+        del spec
+        code = self._values.to_bytes(payload)
+        if self._stages.sparsifier is None:
+            return code
+        return sparse_body(tf.size(payload["indices"]), payload["index_code"], code)
+
+    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+        """Refuses what is no body of this form, and what the stages refuse of their parts of it."""
+        size = spec.shape.num_elements()
+        if self._stages.sparsifier is None:
+            return self._values.from_bytes(body, size, spec.dtype)
+        count, index_code, code = split_sparse_body(body, size)
+        return {
+            **self._values.from_bytes(code, count, spec.dtype),
+            "indices": self._stages.index_coder.decode(index_code, count, size),
+            "index_code": index_code,
+        }
+
+    def adjustable(self) -> Adjustable | None:
+        """The entries where a sparsifier counts them; what the quantizer says where it stands alone."""
+        if self._stages.sparsifier is not None:
+            return self if self._stages.sparsifier.sparsity is not None else None
+        return self._stages.quantizer.adjustable() if self._stages.entropy_coder is None else None
 
     @property
-    def adjustable(self) -> bool:
-        """As the sparsifier is."""
-        return self._sparsifier.adjustable
+    def encoder(self) -> Encoder:
+        """See `Adjustable`."""
+        return self
+
+    @property
+    def adjusts(self) -> Literal["entries"]:
+        """See `Adjustable`."""
+        return "entries"
 
     def at_rate(self, rate: tf.Tensor) -> Self:
-        """With the sparsifier at that rate."""
+        """See `Adjustable`: with the sparsifier at that rate."""
+        assert self._stages.sparsifier is not None
         adjusted = copy.copy(self)
-        adjusted._sparsifier = self._sparsifier.at_rate(rate)
+        adjusted._stages = self._stages._replace(sparsifier=self._stages.sparsifier.at_rate(rate))
         return adjusted
 
+    def min_bytes(self, spec: tf.TensorSpec) -> int:
+        """See `Adjustable`; 0 is never wrong."""
+        del spec
+        return 0
+
     def __repr__(self) -> str:
-        return " | ".join(map(repr, self._stages))
-
-
-def _quantizer(parts: Sequence[Any]) -> Quantizer:
-    """What the values go through, the entropy coder included."""
-    quantizer = next((part for part in parts if isinstance(part, Quantizer)), Raw())
-    coder = next((part for part in parts if isinstance(part, EntropyCoder)), None)
-    return quantizer if coder is None else EntropyCoded(quantizer, coder)
-
-
-def _check_order(parts: Sequence[Any]) -> None:
-    """The stages as the roles are listed: the first must be there, and none may come twice.
-
-    Before an entropy coder there must be a quantizer, too.
-    """
-    if not parts:
-        raise ConfigError("a pipeline has no stages; it needs at least a sparsifier, for instance topk(0.01)")
-    places = [_place(part, parts) for part in parts]
-    if places[0] != 0:
-        raise CapabilityError(
-            "a pipeline begins with a sparsifier, which leaves values to quantize and indices to code; "
-            f"{parts[0]!r} is {_ROLES[places[0]][1]}; use {_remedy(parts)}"
-        )
-    for (left, left_place), (right, right_place) in pairwise(zip(parts, places, strict=True)):
-        if left_place >= right_place:
-            raise CapabilityError(
-                "the stages of a pipeline are sparsifier | quantizer | entropy coder | index coder, each at "
-                "most once; "
-                f"{left!r} is {_ROLES[left_place][1]} and cannot be followed by {right!r}, "
-                f"{_ROLES[right_place][1]}; use {_remedy(parts)}"
-            )
-    if _ENTROPY_CODER in places and _ENTROPY_CODER - 1 not in places:
-        raise CapabilityError(
-            f"{parts[places.index(_ENTROPY_CODER)]!r} is an entropy coder, which shortens what a quantizer "
-            f"wrote, and there is none before it; use {_remedy(parts)}"
-        )
-
-
-def _place(part: Any, parts: Sequence[Any]) -> int:
-    for place, (role, _) in enumerate(_ROLES):
-        if isinstance(part, role):
-            return place
-    raise CapabilityError(
-        f"{part!r} is neither a sparsifier nor a quantizer nor an entropy coder nor an index coder, so it "
-        f"cannot be a stage of a pipeline; use it alone, or {_remedy(parts)}"
-    )
-
-
-def _remedy(parts: Sequence[Any]) -> str:
-    """A stack that works, made of these parts as far as there is a place for them."""
-    coded = any(isinstance(part, EntropyCoder) for part in parts)
-    defaults: tuple[Any, ...] = (TopK(0.01), QSGD() if coded else None, None, Rice())
-    chosen = [
-        next((part for part in parts if isinstance(part, role)), default)
-        for (role, _), default in zip(_ROLES, defaults, strict=True)
-    ]
-    return repr(" | ".join(repr(part) for part in chosen if part is not None))
+        return " | ".join(map(repr, self._given))

@@ -48,7 +48,7 @@ class _Training(NamedTuple):
 def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     """Runs or resumes an experiment in ``runs_dir/<name>/`` and reports.
 
-    The folder holds ``config.json``, ``made_of.json``, ``environment.json``, ``metrics.jsonl``,
+    The folder holds ``config.json``, ``provenance.json``, ``environment.json``, ``metrics.jsonl``,
     ``table.txt``, ``accuracy.png`` and ``state/``, the store.
 
     Raises:
@@ -58,7 +58,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         StoreError: The folder cannot be written, or its store is damaged.
     """
     folder = runs_dir / config.name
-    provenance = Provenance(folder / "made_of.json")
+    provenance = Provenance(folder / "provenance.json")
     for run in config.runs:
         with _naming(run), provenance.naming_what_is_missing(run.name):
             as_encoder(run.encoder)

@@ -39,8 +39,7 @@ def topk_residual(
 
     Args:
         delta: The update; any shape, n elements, a floating dtype. Not changed.
-        residual: What earlier rounds left behind; n elements, the dtype of ``delta``, or float32 where
-            ``delta`` has 16 bits (it is then widened, which is exact). Updated in place.
+        residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place.
         k: How many entries to take; ``k >= 0``, and more than n means all.
         on_nonfinite: With ``"error"``, a sum that is NaN or infinite raises and nothing is changed; every
             sum must then be seen before the first is written, which costs one more read of both arrays.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,14 @@ _REMEDY = (
 
 @functools.cache
 def library() -> Any:
-    """The compiled ops, one Python function each (``fedplug_top_k_residual`` ...); loaded on the first call.
+    """The compiled ops, one Python function each (``fedplug_crc32`` ...); loaded on the first call.
 
     Raises:
         OpLibraryError: The library is missing, damaged, older than the sources of this checkout, or was built
             for another TensorFlow.
     """
-    path = find_library(_package_folders())
+    # An editable install spreads this package over two folders, the sources and the compiled parts.
+    path = find_library(sys.modules[__package__].__path__)
     _require_built_for_running(path, _REMEDY)
     require_current(str(path), "csrc/tf/ops/*.cc", op_libraries.built_from(path))
     return _load(path, _REMEDY)
@@ -68,14 +70,6 @@ def find_library(folders: Iterable[str | Path]) -> Path:
         return op_libraries.find(folders, _LIBRARY)
     except OpLibraryError as error:
         raise OpLibraryError(f"fedplug was installed without its compiled ops: {error}. {_REMEDY}") from error
-
-
-def _package_folders() -> list[str]:
-    # An editable install spreads this package over two folders, the sources and the compiled parts; its path
-    # has both.
-    import fedplug.ops
-
-    return list(fedplug.ops.__path__)
 
 
 def _require_built_for_running(path: Path, remedy: str) -> None:

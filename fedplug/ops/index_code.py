@@ -1,7 +1,4 @@
-"""Codes of strictly ascending indices: the compiled ops. Must not know what is indexed.
-
-The layouts are specified in csrc/core/index_code.h.
-"""
+"""Codes of strictly ascending indices. The layouts are specified in csrc/core/index_code.h."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ from typing import Any, Literal, get_args
 import tensorflow as tf
 
 from fedplug.errors import UnknownNameError
-from fedplug.ops import _index_code_twins, _loader
-from fedplug.ops._checks import as_int64, require_vectors
+from fedplug.ops import _loader
+from fedplug.ops._arguments import as_int64, require_vectors
+from fedplug.ops._reference import index_code as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["IndexForm", "decode_indices", "encode_indices"]
@@ -51,13 +49,13 @@ def encode_indices(
     _require_form(form)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_encode_indices(indices, size, form=form)
-    return _index_code_twins.encode(indices, size, form)
+    return reference.encode(indices, size, form)
 
 
 def decode_indices(
     code: Any, count: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> tf.Tensor:
-    """The inverse of `encode_indices`, for bytes that nobody vouches for.
+    """The inverse of `encode_indices`, for untrusted bytes.
 
     Args:
         code: Shape ``[bytes]``, uint8.
@@ -84,7 +82,7 @@ def decode_indices(
     _require_form(form)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_decode_indices(code, count, size, form=form)
-    return _index_code_twins.decode(code, count, size, form)
+    return reference.decode(code, count, size, form)
 
 
 def _require_form(form: str) -> None:

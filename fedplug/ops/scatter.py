@@ -1,4 +1,4 @@
-"""Adds sparse payloads into a dense sum: compiled ops and their twin. Must not know any payload format."""
+"""Adds sparse payloads into a dense sum."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops import _loader
-from fedplug.ops._checks import (
-    after,
+from fedplug.ops._arguments import (
     as_int64,
-    require,
     require_equal_shapes,
     require_floating,
     require_variable,
     require_vectors,
 )
+from fedplug.ops._reference import scatter as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
@@ -24,14 +23,12 @@ tf.no_gradient("Fedplug>ScatterDecode")
 tf.no_gradient("Fedplug>ScatterDecodeAdd")
 tf.no_gradient("Fedplug>ResourceScatterDecodeAdd")
 
-_MAX_SIZE = 2**31 - 1
-
 
 def scatter_decode_add(
     accumulator: Any,
     values: Any,
     indices: Any,
-    row_splits: Any,
+    row_splits: Any = None,
     weights: Any = None,
     *,
     lowering: str | None = None,
@@ -51,7 +48,8 @@ def scatter_decode_add(
         values: Of all payloads, one after the other; shape ``[e]``, the dtype of ``accumulator``.
         indices: Their places in the flattened accumulator, strictly ascending within a payload; ``[e]``,
             int32.
-        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``.
+        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``; default: all
+            entries are of one payload.
         weights: The factor of each payload; ``[p]``, the dtype of ``accumulator``; default: all 1.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
@@ -72,14 +70,14 @@ def scatter_decode_add(
     payloads = _payloads(values, indices, row_splits, weights)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_scatter_decode_add(accumulator, *payloads)
-    return _twin(accumulator, *payloads)
+    return reference.scatter_decode_add(accumulator, *payloads)
 
 
 def scatter_decode_update(
     accumulator: tf.Variable,
     values: Any,
     indices: Any,
-    row_splits: Any,
+    row_splits: Any = None,
     weights: Any = None,
     *,
     lowering: str | None = None,
@@ -114,14 +112,16 @@ def scatter_decode_update(
     payloads = _payloads(tf.convert_to_tensor(values, accumulator.dtype), indices, row_splits, weights)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
-    return accumulator.assign(_twin(accumulator.read_value(), *payloads), read_value=False)
+    return accumulator.assign(
+        reference.scatter_decode_add(accumulator.read_value(), *payloads), read_value=False
+    )
 
 
 def scatter_decode(
     size: Any,
     values: Any,
     indices: Any,
-    row_splits: Any,
+    row_splits: Any = None,
     weights: Any = None,
     *,
     lowering: str | None = None,
@@ -156,16 +156,14 @@ def scatter_decode(
     payloads = _payloads(values, indices, row_splits, weights)
     if resolve_lowering(lowering) == "fused":
         return _loader.library().fedplug_scatter_decode(size, *payloads)
-    in_range = (size >= 0) & (size <= _MAX_SIZE)
-    checked = after([require(in_range, "size is not in [0, 2^31)", size)], size)
-    zeros = tf.zeros(tf.reshape(checked, [1]), values.dtype)
-    zeros.set_shape([tf.get_static_value(size)])
-    return _twin(zeros, *payloads)
+    return reference.scatter_decode(size, *payloads)
 
 
 def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
     """Values, indices, row splits and weights as tensors whose static shapes fit together."""
     indices = tf.convert_to_tensor(indices, tf.int32)
+    if row_splits is None:
+        row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
     row_splits = as_int64(row_splits)
     require_vectors(values=values, indices=indices, row_splits=row_splits)
     require_equal_shapes(values=values, indices=indices)
@@ -174,57 +172,3 @@ def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) ->
     weights = tf.convert_to_tensor(weights, values.dtype)
     require_vectors(weights=weights)
     return values, indices, row_splits, weights
-
-
-def _twin(accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:
-    shape = tf.shape(accumulator)
-    flat = tf.stop_gradient(tf.reshape(accumulator, [-1]))
-    payloads = tf.size(weights)
-    row_splits = after(_row_split_checks(row_splits, tf.size(values), tf.size(indices), payloads), row_splits)
-    indices = after([_index_check(indices, row_splits, tf.size(flat))], indices)
-
-    # One payload after the other, not all in one scatter: TensorFlow leaves the order of several additions to
-    # one element open.
-    def add(i: Any, total: Any) -> Any:
-        mine = slice(row_splits[i], row_splits[i + 1])
-        return i + 1, tf.tensor_scatter_nd_add(total, indices[mine, tf.newaxis], weights[i] * values[mine])
-
-    _, total = tf.while_loop(
-        lambda i, _: i < payloads, add, (0, flat), shape_invariants=(tf.TensorShape([]), flat.shape)
-    )
-    total = tf.stop_gradient(tf.reshape(total, shape))
-    total.set_shape(accumulator.shape)
-    return total
-
-
-def _row_split_checks(row_splits: Any, entries: Any, index_count: Any, payloads: Any) -> list[Any]:
-    return [
-        require(tf.equal(entries, index_count), "values and indices differ in length", entries, index_count),
-        require(
-            tf.equal(tf.size(row_splits), payloads + 1),
-            "row_splits must have one element more than weights",
-            tf.size(row_splits),
-            payloads,
-        ),
-        require(
-            tf.reduce_all(tf.equal(row_splits[:1], 0))
-            & tf.reduce_all(row_splits[1:] >= row_splits[:-1])
-            & tf.reduce_all(tf.equal(row_splits[-1:], tf.cast(entries, tf.int64))),
-            "row_splits must ascend from 0 to the number of entries",
-            row_splits,
-            entries,
-        ),
-    ]
-
-
-def _index_check(indices: Any, row_splits: Any, n: Any) -> Any:
-    entry = tf.range(tf.size(indices), dtype=tf.int64)
-    payload = tf.searchsorted(row_splits, entry, side="right") - 1
-    begins = tf.equal(entry, tf.gather(row_splits, payload))
-    previous = tf.concat([[-1], indices[:-1]], 0)[: tf.size(indices)]
-    bad = (indices < 0) | (indices >= n) | (~begins & (indices <= previous))
-    return require(
-        ~tf.reduce_any(bad),
-        "the indices of a payload must ascend strictly and be in [0, n); those of this payload do not:",
-        tf.boolean_mask(payload, bad)[:1],
-    )

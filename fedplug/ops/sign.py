@@ -1,7 +1,4 @@
-"""One bit for each entry, with error feedback: the compiled op. Must not know any payload.
-
-The twin is not here but in `fedplug.encoders.quantizers.sign`, as for every value code.
-"""
+"""One bit for each entry, with error feedback."""
 
 from __future__ import annotations
 
@@ -10,7 +7,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from fedplug.ops import _loader
-from fedplug.ops._checks import require_equal_shapes, require_floating
+from fedplug.ops._arguments import require_equal_shapes, require_floating
+from fedplug.ops._reference import value_code as reference
+from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["SignCode", "sign_residual"]
 
@@ -29,7 +28,7 @@ class SignCode(NamedTuple):
     residual: tf.Tensor
 
 
-def sign_residual(delta: Any, residual: Any) -> SignCode:
+def sign_residual(delta: Any, residual: Any, *, lowering: str | None = None) -> SignCode:
     """Quantizes ``a = delta + residual`` to signs and their mean magnitude, and keeps the error.
 
     The code is what `fedplug.ops.encode_values` makes of ``a`` with the form "sign"; the residual is ``a``
@@ -38,15 +37,19 @@ def sign_residual(delta: Any, residual: Any) -> SignCode:
     Args:
         delta: The update of this round; any shape of ``n < 2^31`` elements, a floating dtype.
         residual: What earlier rounds left behind; shape and dtype of ``delta``.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Raises:
         TypeError: ``delta`` is not floating.
         ValueError: The static shapes differ.
-        OpLibraryError: The op library cannot be loaded.
+        UnknownNameError: ``lowering`` is not one of the words above.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: the shapes differ, or a sum is not finite.
     """
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
     require_floating(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
-    return SignCode(*_loader.library().fedplug_sign_residual(delta, residual))
+    if resolve_lowering(lowering) == "fused":
+        return SignCode(*_loader.library().fedplug_sign_residual(delta, residual))
+    return SignCode(*reference.sign_residual(delta, residual))

@@ -1,4 +1,4 @@
-"""Threshold sparsification with error feedback: the compiled op and its twin. Must not know any payload."""
+"""Threshold sparsification with error feedback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from fedplug.ops import _loader
-from fedplug.ops._checks import after, require, require_equal_shapes, require_floating, same_shape
+from fedplug.ops._arguments import require_equal_shapes, require_floating
+from fedplug.ops._reference import threshold as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["AboveThreshold", "threshold_residual"]
@@ -62,23 +63,4 @@ def threshold_residual(
     require_equal_shapes(delta=delta, residual=residual)
     if resolve_lowering(lowering) == "fused":
         return AboveThreshold(*_loader.library().fedplug_threshold_residual(delta, residual, threshold))
-    return _twin(delta, residual, threshold)
-
-
-def _twin(delta: Any, residual: Any, threshold: Any) -> AboveThreshold:
-    zero = tf.zeros([], delta.dtype)
-    checks = [
-        require(same_shape(delta, residual), "delta and residual must have the same shape"),
-        require(threshold >= zero, "the threshold must be 0 or more"),
-    ]
-    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
-    finite = require(
-        tf.reduce_all(tf.math.is_finite(a)),
-        "sums of delta and residual are NaN or infinite; leave this update out",
-    )
-    a = after([finite], a)
-    chosen = (tf.abs(a) >= threshold) & tf.not_equal(a, zero)
-    indices = tf.cast(tf.where(chosen)[:, 0], tf.int32)
-    rest = tf.reshape(tf.where(chosen, zero, a), tf.shape(delta))
-    rest.set_shape(delta.shape)
-    return AboveThreshold(tf.gather(a, indices), indices, rest)
+    return AboveThreshold(*reference.threshold_residual(delta, residual, threshold))

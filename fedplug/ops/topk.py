@@ -1,4 +1,4 @@
-"""Top-k sparsification with error feedback: compiled ops and their twins. Must not know what a payload is.
+"""Top-k sparsification with error feedback.
 
 The same where the residual is a variable: `fedplug.ops.topk_update`.
 """
@@ -12,21 +12,13 @@ import tensorflow as tf
 
 from fedplug.errors import ArgumentError
 from fedplug.ops import _loader
-from fedplug.ops._checks import (
-    after,
-    as_int64,
-    require,
-    require_equal_shapes,
-    require_floating,
-    require_policy,
-    same_shape,
-)
+from fedplug.ops._arguments import as_int64, require_equal_shapes, require_floating, require_policy
+from fedplug.ops._reference import topk as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
 
-tf.no_gradient("Fedplug>TopKResidual")
-tf.no_gradient("Fedplug>TopKResidualOfAll")
+tf.no_gradient("Fedplug>GroupedTopKResidual")
 
 
 class TopK(NamedTuple):
@@ -105,8 +97,10 @@ def topk_residual(
     require_equal_shapes(delta=delta, residual=residual)
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
-        return TopK(*_loader.library().fedplug_top_k_residual(delta, residual, k, on_nonfinite=on_nonfinite))
-    return _twin(delta, residual, k, on_nonfinite)
+        op = _loader.library().fedplug_grouped_top_k_residual
+        taken = GroupedTopK(*op([delta], [residual], k, on_nonfinite=on_nonfinite))
+        return TopK(taken.values, taken.indices, taken.residuals[0], taken.nonfinite)
+    return TopK(*reference.topk_residual(delta, residual, k, on_nonfinite))
 
 
 def grouped_topk_residual(
@@ -155,73 +149,6 @@ def grouped_topk_residual(
         require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
-        op = _loader.library().fedplug_top_k_residual_of_all
+        op = _loader.library().fedplug_grouped_top_k_residual
         return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
-    return _twin_of_all(deltas, residuals, k, on_nonfinite)
-
-
-def _twin_of_all(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> GroupedTopK:
-    checks = [
-        require(same_shape(delta, residual), "a delta and its residual must have the same shape")
-        for delta, residual in zip(deltas, residuals, strict=True)
-    ]
-    sizes = tf.stack([tf.size(delta, tf.int64) for delta in deltas])
-    chosen = _twin(_end_to_end(deltas), after(checks, _end_to_end(residuals)), k, on_nonfinite)
-    ends = tf.cumsum(sizes)
-    tensor_of = tf.searchsorted(ends, tf.cast(chosen.indices, tf.int64), side="right")
-    row_splits = tf.concat([[0], tf.searchsorted(tensor_of, tf.range(1, len(deltas) + 1))], 0)
-    begins = tf.gather(ends - sizes, tensor_of)
-    rest = []
-    for delta, part in zip(deltas, tf.split(chosen.residual, sizes, num=len(deltas)), strict=True):
-        part = tf.reshape(part, tf.shape(delta))
-        part.set_shape(delta.shape)
-        rest.append(part)
-    return GroupedTopK(
-        values=chosen.values,
-        indices=chosen.indices - tf.cast(begins, tf.int32),
-        row_splits=tf.cast(row_splits, tf.int64),
-        residuals=rest,
-        nonfinite=chosen.nonfinite,
-    )
-
-
-def _end_to_end(tensors: Any) -> tf.Tensor:
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
-
-
-def _twin(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> TopK:
-    shape = tf.shape(delta)
-    checks = [
-        require(same_shape(delta, residual), "delta and residual must have the same shape"),
-        require(k >= 0, "k must be 0 or more", k),
-    ]
-    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
-    finite = tf.math.is_finite(a)
-    nonfinite = tf.math.count_nonzero(~finite)
-    if on_nonfinite == "error":
-        refusal = require(
-            tf.equal(nonfinite, 0),
-            "sums of delta and residual are NaN or infinite; leave this update out, or drop them with "
-            "on_nonfinite='drop'; their number is",
-            nonfinite,
-        )
-        a, nonfinite = after([refusal], a), after([refusal], nonfinite)
-    a = tf.where(finite, a, tf.zeros_like(a))
-    kept = tf.cast(tf.minimum(k, tf.size(a, tf.int64)), tf.int32)
-    indices = tf.sort(tf.math.top_k(_magnitude_bits(a), kept, sorted=False).indices)
-    values = tf.gather(a, indices)
-    rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(values))
-    rest = tf.reshape(rest, shape)
-    rest.set_shape(delta.shape)
-    return TopK(values, indices, rest, nonfinite)
-
-
-def _magnitude_bits(a: Any) -> Any:
-    """Integers in the order of ``|a|``.
-
-    The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value; and integers have
-    kernels for sorting where the 16-bit floating types have none.
-    """
-    bits = {2: tf.int16, 4: tf.int32, 8: tf.int64}[a.dtype.size]
-    magnitude = tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)
-    return magnitude if bits == tf.int64 else tf.cast(magnitude, tf.int32)
+    return GroupedTopK(*reference.grouped_topk_residual(deltas, residuals, k, on_nonfinite))

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from fedplug.errors import ArgumentError
 from fedplug.ops import _loader
-from fedplug.ops._checks import after, as_int64, require_equal_shapes, require_policy, require_variable
+from fedplug.ops._arguments import after, as_int64, require_equal_shapes, require_policy, require_variable
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.topk import grouped_topk_residual, topk_residual
 

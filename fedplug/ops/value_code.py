@@ -1,8 +1,4 @@
-"""Quantized and packed values: the compiled ops. Must not know pipelines or what the values are for.
-
-The layouts are specified in csrc/core/value_code.h. The twins are not here but in the quantizers of
-`fedplug.encoders`, whose arithmetic in plain TensorFlow says what a form means.
-"""
+"""Quantized and packed values. The layouts are specified in csrc/core/value_code.h."""
 
 from __future__ import annotations
 
@@ -11,7 +7,9 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from fedplug.ops import _loader
-from fedplug.ops._checks import as_int64, require_floating, require_vectors
+from fedplug.ops._arguments import as_int64, require_floating, require_vectors
+from fedplug.ops._reference import value_code as reference
+from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
@@ -22,38 +20,53 @@ tf.no_gradient("Fedplug>DecodeValues")
 
 
 def encode_values(
-    values: Any, form: ValueForm, *, bits: int = 8, block_size: int = 256, seed: Any = 0
+    values: Any,
+    form: ValueForm,
+    *,
+    bits: Any = 8,
+    block_size: int = 256,
+    seed: Any = 0,
+    lowering: str | None = None,
 ) -> tf.Tensor:
     """Quantizes and packs a vector.
 
     Args:
         values: Finite; shape ``[n]``, a floating dtype.
         form: The layout.
-        bits: Of each level, 2 to 8; "qsgd" only.
+        bits: Of each level, 2 to 8; integer scalar; "qsgd" only.
         block_size: How many values share a scale, a power of two up to 2^20; "qsgd" and "blockwise8" only.
-        seed: For the forms that round at random, "qsgd" and "terngrad": the first of the noise's two seeds,
-            the other one being the CRC-32 of the values; int64 scalar.
+        seed: For the forms that round at random, "qsgd" and "terngrad": see `dither`; int64 scalar.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Returns:
         The bytes that travel; uint8 vector, whose length follows from n, dtype, form, bits and block size.
 
     Raises:
         TypeError, ValueError: The dtype is not floating, or a static rank is wrong.
-        OpLibraryError: The op library cannot be loaded.
+        UnknownNameError: ``lowering`` is not one of the words above.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: a value is NaN or infinite, or an option is out of range.
     """
     values = tf.convert_to_tensor(values)
     require_floating(values=values)
     require_vectors(values=values)
-    return _loader.library().fedplug_encode_values(
-        values, as_int64(seed), form=form, bits=bits, block_size=block_size
-    )
+    seed, bits = as_int64(seed), as_int64(bits)
+    if resolve_lowering(lowering) == "fused":
+        return _loader.library().fedplug_encode_values(values, seed, bits, form=form, block_size=block_size)
+    return reference.encode(values, seed, bits, form, block_size)
 
 
 def decode_values(
-    code: Any, count: Any, form: ValueForm, *, dtype: Any, bits: int = 8, block_size: int = 256
+    code: Any,
+    count: Any,
+    form: ValueForm,
+    *,
+    dtype: Any,
+    bits: Any = 8,
+    block_size: int = 256,
+    lowering: str | None = None,
 ) -> tf.Tensor:
-    """The inverse of `encode_values`, for bytes that nobody vouches for.
+    """The inverse of `encode_values`, for untrusted bytes.
 
     Args:
         code: uint8 vector.
@@ -62,18 +75,23 @@ def decode_values(
         dtype: That of the values that were encoded.
         bits: See ``form``.
         block_size: See ``form``.
+        lowering: As for `encode_values`.
 
     Returns:
         The values, finite; shape ``[count]``.
 
     Raises:
         ValueError: A static rank is wrong.
-        OpLibraryError: The op library cannot be loaded.
+        UnknownNameError: ``lowering`` is not one of the words.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: these are not the bytes of ``count`` values, or an option is
             out of range. Memory is asked for only if the number of bytes is right.
     """
     code = tf.convert_to_tensor(code, tf.uint8)
     require_vectors(code=code)
-    return _loader.library().fedplug_decode_values(
-        code, as_int64(count), T=dtype, form=form, bits=bits, block_size=block_size
-    )
+    count, bits = as_int64(count), as_int64(bits)
+    if resolve_lowering(lowering) == "fused":
+        return _loader.library().fedplug_decode_values(
+            code, count, bits, T=dtype, form=form, block_size=block_size
+        )
+    return reference.decode(code, count, bits, form, tf.as_dtype(dtype), block_size)

@@ -17,6 +17,7 @@ from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.assignment.rules import Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
+from fedplug.encoders.reading import as_encoder as read_encoder
 from fedplug.errors import ConfigError
 
 __all__ = ["AnyEncoder", "as_aggregator", "as_encoder", "check_model", "check_optimizers"]
@@ -34,18 +35,15 @@ def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
     """
     if encoder is None:
         return Identity()
-    if isinstance(encoder, str):
-        from fedplug import encoder as parse_encoder
-
-        return parse_encoder(encoder)
-    if isinstance(encoder, Mapping | list | tuple):
+    if isinstance(encoder, list | tuple) or (isinstance(encoder, Mapping) and "name" not in encoder):
         return Rules(encoder)
-    if not isinstance(encoder, Encoder | EncoderAssignment):
+    read = read_encoder(encoder)
+    if not isinstance(read, Encoder | EncoderAssignment):
         raise ConfigError(
             "encoder must be an Encoder, an expression such as 'topk(0.01)', or rules such as "
             f"{{'*/bias': 'identity', '*': 'topk(0.01)'}}, found {encoder!r}"
         )
-    return encoder
+    return read
 
 
 def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:

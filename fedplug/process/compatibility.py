@@ -7,14 +7,14 @@ know any process.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
-from fedplug.encoders.quantizer import Quantizer
 from fedplug.errors import CapabilityError, CapabilityWarning
 
 __all__ = ["RULES", "Configuration", "Conflict", "Rule", "check"]
@@ -166,16 +166,12 @@ def _dtype(configuration: Configuration) -> Iterator[Conflict]:
 def _bias(configuration: Configuration) -> Iterator[Conflict]:
     """A mean keeps what every client leaves out of its update, round after round.
 
-    A quantizer without error feedback that rounds to the nearest is not meant: what it loses is small.
+    An encoder that sends every entry, if coarsely, is not meant: what it loses is small.
     """
     for encoder, _ in configuration.encoders:
         promises = encoder.capabilities
-        harmless = promises.unbiased or promises.needs_client_state or isinstance(encoder, Quantizer)
-        if (
-            configuration.aggregator.capabilities.commutes_with_sum
-            and not harmless
-            and not isinstance(encoder, EncoderAssignment)
-        ):
+        harmless = promises.unbiased or promises.needs_client_state or promises.sends_every_entry
+        if configuration.aggregator.capabilities.commutes_with_sum and not harmless:
             yield Conflict(
                 parts=(repr(encoder), repr(configuration.aggregator)),
                 reason="it is biased, and what it leaves out is lost to the mean in every round",
@@ -185,10 +181,15 @@ def _bias(configuration: Configuration) -> Iterator[Conflict]:
 
 def _without_error_feedback(encoder: Encoder | EncoderAssignment) -> str:
     """The same encoder if it can do without state, else one that can."""
-    config = encoder.get_config()
-    if config.get("error_feedback"):
-        return repr(type(encoder).from_config({**config, "error_feedback": False}))
-    return "qsgd(8)"
+    stateless = encoder.from_config(_switched_off(encoder.get_config()))
+    return "qsgd(8)" if stateless.capabilities.needs_client_state else repr(stateless)
+
+
+def _switched_off(config: Any) -> Any:
+    """A configuration with every ``error_feedback`` in it set to false."""
+    if isinstance(config, Mapping):
+        return {key: key != "error_feedback" and _switched_off(value) for key, value in config.items()}
+    return [_switched_off(value) for value in config] if isinstance(config, list) else config
 
 
 RULES = (

@@ -95,16 +95,16 @@ def fedplug_encoders() -> list[EncoderSpec]:
             summary="two bytes an element: the upper half of a float32",
         ),
         EncoderSpec(
+            name="raw",
+            target="fedplug.encoders.quantizers.raw:Raw",
+            summary="values uncompressed, what a pipeline without a quantizer sends",
+            examples=("topk(0.3) | raw",),
+        ),
+        EncoderSpec(
             name="rans",
             target="fedplug.encoders.coders.rans:Rans",
             summary="a quantizer's symbols in as many bits as their entropy, a stage after it",
-            examples=("topk(0.3) | qsgd(8) | rans | rice",),
-        ),
-        EncoderSpec(
-            name="entropy_coded",
-            target="fedplug.encoders.entropy_coded:EntropyCoded",
-            summary="quantizer | entropy coder; written with a bar",
-            examples=("qsgd(4) | rans",),
+            examples=("topk(0.3) | qsgd(8) | rans | rice", "qsgd(4) | rans"),
         ),
         EncoderSpec(
             name="rice",

@@ -20,7 +20,7 @@ from typing import Any
 import pluggy
 
 from fedplug.errors import OpLibraryError, nearest
-from fedplug.registry import hookspecs, op_libraries
+from fedplug.registry import hookspecs, op_libraries, renamed
 from fedplug.registry.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, settle_clashes
 from fedplug.registry.entry_points import API, Source, builtin, installed, normalized
 from fedplug.registry.specs import (
@@ -239,7 +239,7 @@ def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
 
 def _short(error: BaseException) -> str:
     """One line, with the type and the place outside of fedplug, for reasons in a list."""
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}{renamed.hint(error)}"
     files = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))
     places = [file for file in files if not file.startswith(("<", _FEDPLUG, _IMPORTLIB))]
     return f"{text} ({places[-1]})" if places else text

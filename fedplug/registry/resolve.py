@@ -43,7 +43,7 @@ def find(kind: str, name: str) -> Entry:
         PluginError: The part is declared, but its plugin is broken; the message says what fixes it.
     """
     if kind not in KINDS:
-        raise UnknownNameError("kind of part", kind, KINDS)
+        raise UnknownNameError("kind of component", kind, KINDS)
     return catalog().find(kind, name)
 
 

@@ -11,9 +11,10 @@ import importlib
 import keyword
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedplug.errors import PluginError
+from fedplug.registry import renamed
 
 __all__ = [
     "FLOATS",
@@ -56,6 +57,8 @@ class Capabilities:
         bounded_sensitivity: The Euclidean norm of what is decoded is at most that of ``x``, so that a client
             whose update was clipped moves the sum by no more than the clip, as differential privacy needs.
             For an aggregator: no update, however large, moves the result by more than a fixed bound.
+        sends_every_entry: Every entry of ``x`` is represented in the payload, perhaps coarsely: entries of
+            one magnitude are decoded with their signs. For an aggregator nobody asks.
         dtypes: Of the tensors it takes.
     """
 
@@ -66,7 +69,16 @@ class Capabilities:
     needs_seed: bool = False
     secure_aggregation_safe: bool = False
     bounded_sensitivity: bool = False
+    sends_every_entry: bool = False
     dtypes: tuple[str, ...] = FLOATS
+
+    if not TYPE_CHECKING:  # a type checker would take any promise
+
+        def __new__(cls, **promises: Any) -> Capabilities:
+            """Refuses a promise of release 0.1 by its present name."""
+            for old in renamed.CAPABILITIES.keys() & promises:
+                raise PluginError(f"capabilities: {old!r} is called {renamed.CAPABILITIES[old]!r} now")
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if self.secure_aggregation_safe and not self.commutes_with_sum:
@@ -142,7 +154,8 @@ class ComponentSpec(Spec):
             for part in attribute.split("."):
                 found = getattr(found, part)
         except Exception as error:
-            raise PluginError(f"{what}, which cannot be imported: {error}") from error
+            reason = f"{error}{renamed.hint(error)}"
+            raise PluginError(f"{what}, which cannot be imported: {reason}") from error
         if not isinstance(found, type):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class")
         return found

@@ -5,10 +5,10 @@ The contract is in `base`. Must not know encoders.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fedplug.errors import ConfigError
+from fedplug.registry.config import as_component, component_config
 from fedplug.schedules.base import MAX_ROUNDS, Schedule
 from fedplug.schedules.ramps import Cosine, Exponential, Linear
 from fedplug.schedules.steps import Constant, Step
@@ -37,25 +37,18 @@ def as_schedule(value: Any) -> Schedule:
         ConfigError: It is none of these, or the schedule refuses its arguments.
         UnknownNameError: No schedule of that name is installed; the message lists the nearest.
     """
-    from fedplug import api  # looks at every installed plugin, so only when a schedule is made by its name
-
-    if isinstance(value, Schedule):
-        return value
-    if isinstance(value, str):
-        return api.schedule(value)
-    if isinstance(value, Mapping):
-        made = api.from_config({"kind": "schedule", **value})
-        if isinstance(made, Schedule):
-            return made
     if isinstance(value, int | float):
         return Constant(value)
-    raise ConfigError(
-        f"{value!r} is no schedule; give a number or an expression such as 'linear(0.1, 0.01, 20)'"
-    )
+    schedule = as_component(value, kind="schedule")
+    if not isinstance(schedule, Schedule):
+        raise ConfigError(
+            f"{value!r} is no schedule; give a number or an expression such as 'linear(0.1, 0.01, 20)'"
+        )
+    return schedule
 
 
 def schedule_config(schedule: Schedule) -> Any:
-    """The schedule as a JSON value, for the configuration of a part: a number if it is a constant one."""
+    """The schedule as a JSON value, for the configuration of an encoder: a number if it is a constant one."""
     if isinstance(schedule, Constant):
         return schedule.get_config()["value"]
-    return {"name": schedule.name, "config": schedule.get_config()}
+    return component_config(schedule)

@@ -21,8 +21,10 @@ FOLDER = "{folder}"
 _BASES = {
     "encoder": (
         "fedplug.encoders.base:Encoder",
-        "fedplug.encoders.entropy_coder:EntropyCoder",
-        "fedplug.encoders.index_coder:IndexCoder",
+        "fedplug.encoders.stages:Sparsifier",
+        "fedplug.encoders.stages:Quantizer",
+        "fedplug.encoders.stages:EntropyCoder",
+        "fedplug.encoders.stages:IndexCoder",
         "fedplug.encoders.assignment.base:EncoderAssignment",
     ),
     "aggregator": ("fedplug.aggregators.base:Aggregator",),

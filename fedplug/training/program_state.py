@@ -1,20 +1,21 @@
-"""A trainer's store as the state manager of TFF's loops: one record of a round, not two that may differ.
-
-Must not know what is in a state.
-"""
+"""A trainer's store as the state manager of TFF's loops, so that a round has one record, not two."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import tensorflow_federated as tff
 
 from fedplug.errors import StoreError
 
-if TYPE_CHECKING:
-    from fedplug.training.trainer import Trainer
-
 __all__ = ["CommittedRounds"]
+
+
+class _Trainer(Protocol):
+    @property
+    def last_round(self) -> int | None: ...
+
+    def initialize(self) -> Any: ...
 
 
 class CommittedRounds(tff.program.ProgramStateManager[Any]):
@@ -24,7 +25,7 @@ class CommittedRounds(tff.program.ProgramStateManager[Any]):
     which only the initial state is kept counts as new, so that a loop which evaluates round 0 does so.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: _Trainer) -> None:
         self._trainer = trainer
 
     async def get_versions(self) -> list[int] | None:

@@ -19,6 +19,7 @@ from fedplug.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore
 from fedplug.stores.memory import MemoryStore
+from fedplug.training import legacy
 from fedplug.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
 from fedplug.training.program_state import CommittedRounds
 
@@ -89,7 +90,8 @@ class Trainer:
         self._seed = seed
         self._process_id = process_id
         self._initial_weights = initial_weights
-        self._states = (MemoryStore() if store is None else store).open_process(process_id, process.signature)
+        store = MemoryStore() if store is None else store
+        self._states = legacy.open_process(store, process_id, process.signature)
         self._state_type = process.initialize.type_signature.result.member
         self._client_state_type = process.initialize_client.type_signature.result
         self._element_type = process.next.type_signature.parameter[1].member.element
@@ -134,7 +136,7 @@ class Trainer:
             0,
             client_states={},
             server_state=_to_arrays(state, self._state_type),
-            metadata={"made_of": self.process.provenance},
+            metadata={"provenance": self.process.provenance},
         )
         return state
 
@@ -191,7 +193,7 @@ class Trainer:
                 for client_id, client_state in zip(ids, output["client_states"], strict=True)
             },
             server_state=_to_arrays(output["state"], self._state_type),
-            metadata={"metrics": metrics, "made_of": self.process.provenance},
+            metadata={"metrics": metrics, "provenance": self.process.provenance},
         )
         resolve.notify(
             "fedplug_round_finished",

@@ -1,15 +1,18 @@
-"""Who may import whom in `fedplug/`, read from the sources.
+"""Who may import whom in `fedplug/`, read from the sources: every import counts.
 
-Imports under ``if TYPE_CHECKING:`` do not count, as they never run; those in function bodies do, except in
-the command line, whose commands import what they need when they run.
+Those under ``if TYPE_CHECKING:`` and in the bodies of functions do, too, so that a reader who follows the
+imports of a file never comes back to it.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
+import graphlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -18,50 +21,57 @@ import fedplug
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "fedplug"
 
-# Each part of the package and the parts it may import; a part is a module or a folder directly in fedplug/.
-MAY_IMPORT = {
-    "errors": set(),
-    "registry": {"errors"},
-    "api": {"errors", "registry"},
+# Each layer (a module or a folder directly in fedplug/) and those right below it; it may import whatever is
+# below these, too.
+BELOW = {
+    "errors": (),
+    "registry": ("errors",),
     # bytes and arrays
-    "kernels": {"_kernels", "errors", "registry"},
-    "wire": {"errors", "kernels"},
-    "stores": {"errors", "registry"},
+    "_kernels": (),
+    "kernels": ("_kernels", "registry"),
+    "wire": ("kernels",),
+    "stores": ("wire",),
     # tensors
-    "ops": {"errors", "registry"},
-    "schedules": {"api", "errors", "registry"},
-    "encoders": {"api", "errors", "ops", "registry", "schedules", "wire"},
-    "aggregators": {"encoders", "errors", "registry"},
+    "ops": ("kernels",),
+    "schedules": ("registry",),
+    "encoders": ("ops", "schedules", "wire"),
+    "aggregators": ("encoders",),
+    "api": ("aggregators",),
     # TFF
-    "process": {"aggregators", "api", "encoders", "errors", "ops", "registry"},
-    "runtime": {"errors", "ops"},
-    "training": {"api", "encoders", "errors", "process", "registry", "runtime", "stores"},
-    "compat": {"encoders", "errors", "process", "registry"},
+    "process": ("api",),
+    "runtime": ("ops",),
+    "training": ("process", "runtime", "stores"),
+    "compat": ("process",),
     # what stands on top
-    "diagnostics": {
-        "encoders",
-        "errors",
-        "kernels",
-        "ops",
-        "process",
-        "registry",
-        "runtime",
-        "stores",
-        "training",
-    },
-    "experiment": {
-        *["aggregators", "api", "diagnostics", "encoders", "errors", "process", "registry", "runtime"],
-        *["stores", "training"],
-    },
-    "cli": {"diagnostics", "errors"},
-    "__main__": {"cli"},
-    "__init__": set(),
+    "__init__": ("training",),
+    "diagnostics": ("training",),
+    "testing": ("training",),
+    "experiment": ("__init__", "diagnostics"),
+    "cli": ("experiment", "testing"),
+    "__main__": ("cli",),
 }
 ABOVE_TENSORFLOW = {
     *["aggregators", "compat", "diagnostics", "encoders", "experiment", "ops", "process", "runtime"],
     *["schedules", "testing", "training"],
 }
-ABOVE_TFF = {"compat", "diagnostics", "experiment", "process", "runtime", "training"}
+ABOVE_TFF = {"compat", "diagnostics", "experiment", "process", "runtime", "testing", "training"}
+
+
+@functools.cache
+def all_below(layer: str) -> frozenset[str]:
+    return frozenset(BELOW[layer]).union(*map(all_below, BELOW[layer]))
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].partition(".")[0]
+
+
+FILES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py*")) if path.suffix in (".py", ".pyi")}
+LAYERS = sorted({layer_of(path) for path in FILES.values()})
 
 
 @dataclass(frozen=True)
@@ -73,24 +83,26 @@ class Import:
     module: str
     name: str = ""
 
+    def is_of(self, *packages: str) -> bool:
+        return self.module.partition(".")[0] in packages
+
     @property
-    def part(self) -> str:
-        """The part of the package that is meant."""
-        top, _, rest = f"{self.module}.{self.name}".rstrip(".").partition(".")
-        assert top == "fedplug"
-        first = rest.partition(".")[0]
-        # `from fedplug import encoder` is an import of the module that has it
-        return fedplug._ATTRIBUTES.get(first, f".{first}").split(".")[1]
+    def target(self) -> str:
+        """The module that has what is imported: of a public name of fedplug, a submodule, or this one."""
+        public = fedplug._ATTRIBUTES.get(self.name) if self.module == "fedplug" else None
+        submodule = f"{self.module}.{self.name}"
+        return public or (submodule if submodule in FILES else self.module)
 
     def __str__(self) -> str:
         return f"{self.file.relative_to(ROOT)}:{self.line} imports {self.module} {self.name}".rstrip()
 
 
-def is_type_checking(node: ast.AST) -> bool:
+def is_type_checking(node: ast.AST) -> TypeGuard[ast.If]:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def imports_of(path: Path, *, bodies: bool = True) -> Iterator[Import]:
+def imports_of(path: Path, *, when_loaded: bool = False) -> Iterator[Import]:
+    """All imports of a file, or only those that run when it is imported."""
     todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while todo:
         node = todo.pop()
@@ -99,120 +111,104 @@ def imports_of(path: Path, *, bodies: bool = True) -> Iterator[Import]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
             yield from (Import(path, node.lineno, node.module or "", alias.name) for alias in node.names)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not bodies:
+        elif when_loaded and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        elif is_type_checking(node):
+        elif when_loaded and is_type_checking(node):
             todo += node.orelse
         else:
             todo += ast.iter_child_nodes(node)
 
 
-def part_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def imports_of_layer(layer: str) -> list[Import]:
+    return [found for path in FILES.values() if layer_of(path) == layer for found in imports_of(path)]
 
 
-def is_of(module: str, *packages: str) -> bool:
-    return module.partition(".")[0] in packages
-
-
-FILES = sorted(PACKAGE.rglob("*.py"))
-PARTS = sorted({part_of(path) for path in FILES} - {"testing"})
-
-
-def imports_of_part(part: str) -> list[Import]:
-    paths = [path for path in FILES if part_of(path) == part]
-    return [found for path in paths for found in imports_of(path, bodies=part != "cli")]
-
-
-def test_the_import_finder_sees_what_runs_and_only_that(tmp_path):
+def test_the_import_finder_sees_every_import(tmp_path):
     source = tmp_path / "example.py"
     source.write_text(
         "import a\nfrom b import c\nif TYPE_CHECKING:\n    import d\nelse:\n    import e\n"
         "def f():\n    import g\nclass C:\n    import h\ntry:\n    import i\nexcept ImportError:\n    pass\n"
     )
-    assert {found.module for found in imports_of(source)} == {"a", "b", "e", "g", "h", "i"}
-    assert {found.module for found in imports_of(source, bodies=False)} == {"a", "b", "e", "h", "i"}
+    assert {found.module for found in imports_of(source)} == {"a", "b", "d", "e", "g", "h", "i"}
+    assert {found.module for found in imports_of(source, when_loaded=True)} == {"a", "b", "e", "h", "i"}
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_part_imports_only_the_parts_below_it(part):
-    inside = [found for found in imports_of_part(part) if is_of(found.module, "fedplug")]
-    wrong = [str(found) for found in inside if found.part not in MAY_IMPORT[part] | {part, ""}]
-    assert not wrong
+@pytest.mark.parametrize(
+    ("statement", "target"),
+    [
+        ("import fedplug", "fedplug"),
+        ("from fedplug import encoder", "fedplug.api"),
+        ("from fedplug import ops", "fedplug.ops"),
+        ("from fedplug.encoders import Encoder", "fedplug.encoders"),
+        ("from fedplug.encoders import base", "fedplug.encoders.base"),
+        ("from fedplug.encoders.base import Encoder", "fedplug.encoders.base"),
+    ],
+)
+def test_an_import_is_of_the_module_that_has_the_name(tmp_path, statement, target):
+    source = tmp_path / "example.py"
+    source.write_text(statement)
+    assert [found.target for found in imports_of(source)] == [target]
 
 
-def test_the_plan_has_no_circles():
-    done: set[str] = {"_kernels"}
-    left = dict(MAY_IMPORT)
-    while left:
-        free = {part for part, below in left.items() if below <= done}
-        assert free, f"these parts import each other in a circle: {sorted(left)}"
-        done |= free
-        left = {part: below for part, below in left.items() if part not in free}
-
-
-def test_only_what_stands_on_top_uses_the_top_level_package():
-    users = {
-        part
-        for part in PARTS
-        for found in imports_of_part(part)
-        if found.module == "fedplug" and not found.name
+def test_no_file_imports_itself_by_way_of_others():
+    graph = {
+        module: {found.target for found in imports_of(path) if found.is_of("fedplug")}
+        for module, path in FILES.items()
     }
-    assert users <= {"experiment"}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_tensorflow_and_tff_stay_where_they_belong(part):
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_the_layers_below_it(layer):
+    inside = [found for found in imports_of_layer(layer) if found.is_of("fedplug")]
+    allowed = all_below(layer) | {layer}
+    assert not [str(found) for found in inside if layer_of(FILES[found.target]) not in allowed]
+
+
+def test_at_most_eight_modules_lie_beside_the_packages():
+    assert len([path for path in FILES.values() if path.parent == PACKAGE]) <= 8
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_tensorflow_and_tff_stay_where_they_belong(layer):
     packages = [
-        *(["tensorflow", "keras"] if part not in ABOVE_TENSORFLOW else []),
-        *(["tensorflow_federated"] if part not in ABOVE_TFF else []),
+        *(["tensorflow", "keras"] if layer not in ABOVE_TENSORFLOW else []),
+        *(["tensorflow_federated"] if layer not in ABOVE_TFF else []),
     ]
-    assert not [str(found) for found in imports_of_part(part) if is_of(found.module, *packages)]
+    assert not [str(found) for found in imports_of_layer(layer) if found.is_of(*packages)]
 
 
 def test_the_registry_and_the_command_line_do_not_import_numpy():
-    registry = ["api", "cli", "errors", "registry"]
-    found = [
-        str(found) for part in registry for found in imports_of_part(part) if is_of(found.module, "numpy")
-    ]
-    assert not found
+    layers = ["api", "cli", "errors", "registry"]
+    assert not [str(found) for layer in layers for found in imports_of_layer(layer) if found.is_of("numpy")]
 
 
 def test_fedplug_does_not_know_its_plugins():
     plugins = {path.name for folder in (ROOT / "plugins").iterdir() for path in folder.glob("fedplug_*")}
     assert plugins
-    assert not [str(found) for path in FILES for found in imports_of(path) if is_of(found.module, *plugins)]
+    assert not [str(found) for layer in LAYERS for found in imports_of_layer(layer) if found.is_of(*plugins)]
 
 
-def test_nothing_but_tests_imports_the_conformance_kit():
-    everywhere = [
+CHECK_COMMAND = PACKAGE / "cli" / "plugins_check.py"
+
+
+def test_nothing_but_tests_and_the_check_command_imports_the_conformance_suite():
+    paths = [
         path
         for folder in ("fedplug", "plugins", "examples", "benchmarks")
         for path in (ROOT / folder).rglob("*.py")
-        if "tests" not in path.parts
-        and part_of_package(path) != "testing"
-        and path != PACKAGE / "cli" / "plugins_check.py"  # in its function bodies, see the test below
+        if "tests" not in path.parts and path.parent != PACKAGE / "testing" and path != CHECK_COMMAND
     ]
-    wrong = [
-        str(found)
-        for path in everywhere
-        for found in imports_of(path)
-        if f"{found.module}.{found.name}".startswith("fedplug.testing")
-    ]
-    assert not wrong
-
-
-def test_the_check_command_imports_the_conformance_kit_only_when_it_runs():
-    at_import = imports_of(PACKAGE / "cli" / "plugins_check.py", bodies=False)
-    assert not [str(found) for found in at_import if found.module.startswith("fedplug.testing")]
-
-
-def part_of_package(path: Path) -> str:
-    return part_of(path) if path.is_relative_to(PACKAGE) else ""
+    found = [found for path in paths for found in imports_of(path)]
+    found += imports_of(CHECK_COMMAND, when_loaded=True)  # it imports the suite when it is called
+    assert not [str(each) for each in found if each.target.startswith("fedplug.testing")]
 
 
 def test_a_plugin_uses_public_modules_only():
     sources = [path for path in (ROOT / "plugins").rglob("*.py") if "tests" not in path.parts]
-    names = [found for path in sources for found in imports_of(path) if is_of(found.module, "fedplug")]
+    names = [found for path in sources for found in imports_of(path) if found.is_of("fedplug")]
     assert names
     assert not [str(found) for found in names if "._" in f".{found.module}.{found.name}"]

@@ -34,6 +34,7 @@ def loaded_by(statement, expression):
         "fedplug.registry.provenance",
         "fedplug.registry.expression",
         "fedplug.registry.component",
+        "fedplug.registry.config",
         "fedplug.registry.build_info",
         "fedplug.api",
         "fedplug.cli",

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import Encoder, serialization
-from fedplug.encoders.checks import require
+from fedplug.encoders import Encoder
+from fedplug.ops import require
 from fedplug.registry.specs import Capabilities
 
 
@@ -43,12 +43,12 @@ class Whole(Encoder):
         return tf.ensure_shape(payload["values"], spec.shape)
 
     def to_wire(self, payload, spec):
-        return serialization.to_bytes(payload["values"])
+        return ops.to_bytes(payload["values"])
 
     def from_wire(self, body, spec):
         expected = spec.shape.num_elements() * spec.dtype.size
         with require(tf.size(body) == expected, f"a payload takes {expected} bytes"):
-            values = serialization.from_bytes(body, spec.dtype)
+            values = ops.from_bytes(body, spec.dtype)
         with require(tf.reduce_all(tf.math.is_finite(values)), "a payload holds a NaN or an infinity"):
             return {"values": tf.reshape(tf.identity(values), spec.shape)}
 
@@ -337,7 +337,7 @@ class LossyWire(Grid):
     """Forgets the sign on the wire."""
 
     def to_wire(self, payload, spec):
-        return serialization.to_bytes(tf.abs(payload["values"]))
+        return ops.to_bytes(tf.abs(payload["values"]))
 
 
 class WireOfInt8(Grid):
@@ -355,7 +355,7 @@ class ShapeByTrust(Whole):
 
     def from_wire(self, body, spec):
         with require(tf.size(body) % spec.dtype.size == 0, "no whole numbers"):
-            values = serialization.from_bytes(body, spec.dtype)
+            values = ops.from_bytes(body, spec.dtype)
         with require(tf.reduce_all(tf.math.is_finite(values)), "a payload holds a NaN or an infinity"):
             values = tf.identity(values)
         right = tf.size(values) == spec.shape.num_elements()
@@ -369,7 +369,7 @@ class LetsNanIn(Whole):
     def from_wire(self, body, spec):
         expected = spec.shape.num_elements() * spec.dtype.size
         with require(tf.size(body) == expected, f"a payload takes {expected} bytes"):
-            return {"values": tf.reshape(serialization.from_bytes(body, spec.dtype), spec.shape)}
+            return {"values": tf.reshape(ops.from_bytes(body, spec.dtype), spec.shape)}
 
 
 class BelievesCounts(Whole):
@@ -378,12 +378,12 @@ class BelievesCounts(Whole):
     wire_id: ClassVar[str] = "counted/1"
 
     def to_wire(self, payload, spec):
-        count = serialization.to_bytes(tf.size(payload["values"], tf.int32))
+        count = ops.to_bytes(tf.size(payload["values"], tf.int32))
         return tf.concat([count, super().to_wire(payload, spec)], axis=0)
 
     def from_wire(self, body, spec):
         with require(tf.size(body) >= 4, "a payload begins with its count"):
-            count = serialization.from_bytes(body[:4], tf.int32)[0]
+            count = ops.from_bytes(body[:4], tf.int32)[0]
         with require((count >= 0) & (count <= 2**27), "more elements than any tensor has"):
             room = tf.fill([tf.minimum(count, 2**22)], 1.0)
         with require(tf.reduce_sum(room) == spec.shape.num_elements(), "a payload's count is wrong"):

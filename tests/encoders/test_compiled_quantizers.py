@@ -107,12 +107,26 @@ def test_a_constant_count_gives_a_static_shape():
     ("options", "message"),
     [
         ({"form": "qsgd", "bits": 9}, r"bits = 9 is not in \[2, 8\]"),
+        ({"form": "qsgd", "bits": 2**32 + 4}, r"bits = 4294967300 is not in"),
         ({"form": "blockwise8", "block_size": 3}, "block_size = 3 is not a power of two"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         ops.encode_values(tf.ones([4]), **options)
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+def test_the_bits_may_be_known_only_when_the_graph_runs(bits):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+    def there_and_back(bits):
+        code = ops.encode_values(x, "qsgd", bits=bits)
+        return code, ops.decode_values(code, 300, "qsgd", bits=bits, dtype=tf.float32)
+
+    x = tf.linspace(-2.0, 3.0, 300)
+    code, values = there_and_back(bits)
+    assert code.numpy().tobytes() == ops.encode_values(x, "qsgd", bits=bits).numpy().tobytes()
+    assert float(tf.reduce_max(tf.abs(values - x))) <= 3 / (2 ** (bits - 1) - 1)
 
 
 def test_only_vectors_of_floats_are_encoded():

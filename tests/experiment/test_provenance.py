@@ -17,15 +17,25 @@ def look_up(provenance, run):
 
 
 def test_a_part_that_is_gone_is_named_with_what_to_install(tmp_path):
-    provenance = Provenance(tmp_path / "made_of.json")
+    provenance = Provenance(tmp_path / "provenance.json")
     provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
     with pytest.raises(PluginError, match=r"unknown encoder.*pip install gone-codec==1\.2.*provenance\.json"):
         look_up(provenance, "sparse")
 
 
+def test_the_file_of_a_folder_that_release_0_1_made_is_read(tmp_path):
+    Provenance(tmp_path / "made_of.json").write({"sparse": [HERE, GONE]})
+    provenance = Provenance(tmp_path / "provenance.json")
+    with pytest.raises(PluginError, match=r"pip install gone-codec==1\.2"):
+        look_up(provenance, "sparse")
+    provenance.write({"sparse": [HERE]})
+    with pytest.raises(UnknownNameError):
+        look_up(provenance, "sparse")
+
+
 @pytest.mark.parametrize("run", ["dense", "another"])
 def test_a_name_that_never_was_there_is_the_error_it_is(tmp_path, run):
-    provenance = Provenance(tmp_path / "made_of.json")
+    provenance = Provenance(tmp_path / "provenance.json")
     provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
     with pytest.raises(UnknownNameError, match="known: topk"):
         look_up(provenance, run)
@@ -33,13 +43,13 @@ def test_a_name_that_never_was_there_is_the_error_it_is(tmp_path, run):
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
 def test_a_folder_without_such_a_file_is_no_problem(tmp_path, text):
-    (tmp_path / "made_of.json").write_text(text)
+    (tmp_path / "provenance.json").write_text(text)
     with pytest.raises(UnknownNameError):
-        look_up(Provenance(tmp_path / "made_of.json"), "sparse")
+        look_up(Provenance(tmp_path / "provenance.json"), "sparse")
     with pytest.raises(UnknownNameError):
         look_up(Provenance(tmp_path / "nothing.json"), "sparse")
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
     with pytest.raises(StoreError, match="cannot write"):
-        Provenance(tmp_path / "missing" / "made_of.json").write({})
+        Provenance(tmp_path / "missing" / "provenance.json").write({})

@@ -1,4 +1,4 @@
-"""The other forms of the selection (lists, 16-bit deltas, momentum) against the plain one; SIMD levels."""
+"""The other forms of the selection (lists, momentum) against the plain one; SIMD levels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -73,20 +72,6 @@ def test_lists_that_cannot_be_used_are_refused():
         kernels.topk_residual_many(deltas[:2] + deltas[:2], residuals[:2] * 2, 1)
     with pytest.raises(errors.ArgumentError, match="tensor 2: k = -1 is negative"):
         kernels.topk_residual_many(deltas, residuals, [0, 0, -1, 0, 0, 0])
-
-
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_a_16_bit_delta_with_a_float32_residual_is_widened(dtype):
-    random = np.random.default_rng(3)
-    delta = random.standard_normal(9000).astype(dtype)
-    residual = random.standard_normal(9000).astype(np.float32)
-    expected = residual.copy()
-    wanted = kernels.topk_residual(delta.astype(np.float32), expected, 90)
-    values, indices = kernels.topk_residual(delta, residual, 90)
-    assert values.dtype == np.float32
-    np.testing.assert_array_equal(values, wanted[0])
-    np.testing.assert_array_equal(indices, wanted[1])
-    np.testing.assert_array_equal(residual, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -11,8 +11,7 @@ from fedplug import ops
 from fedplug.ops import _loader
 
 HOST_MEMORY = {
-    "Fedplug>TopKResidual": {"k"},
-    "Fedplug>TopKResidualOfAll": {"k", "nonfinite"},
+    "Fedplug>GroupedTopKResidual": {"k", "nonfinite"},
     "Fedplug>ScatterDecodeAdd": set(),
     "Fedplug>ScatterDecode": {"size"},
 }

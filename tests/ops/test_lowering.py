@@ -38,7 +38,7 @@ def add_to_variable(values, indices):
 
 
 CALLS = {
-    "Fedplug>TopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
+    "Fedplug>GroupedTopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
     "Fedplug>ResourceTopKResidual": (lambda d: ops.topk_residual_update(VARIABLE, d, 3), VECTOR),
     "Fedplug>ThresholdResidual": (lambda d: ops.threshold_residual(d, d, 1.0), VECTOR),
     "Fedplug>ScatterDecodeAdd": (

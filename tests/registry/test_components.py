@@ -18,9 +18,30 @@ def test_an_expression_and_keywords_make_equal_encoders():
     assert fedplug.encoder("identity") == Identity()
 
 
-def test_aggregators_are_made_the_same_way():
-    assert fedplug.aggregator("mean").get_config() == fedplug.get_aggregator("mean").get_config()
-    assert fedplug.aggregator("mean").name == "mean"
+def test_one_maker_takes_an_expression_a_name_with_arguments_a_configuration_rules_and_the_object():
+    topk = fedplug.encoder("topk(0.01)")
+    assert fedplug.encoder("topk", fraction=0.01) == topk
+    assert fedplug.encoder(fedplug.to_config(topk)) == fedplug.encoder(topk) == topk
+    assert fedplug.encoder({"name": "topk", "config": {"fraction": 0.01}}) == topk
+    assert fedplug.encoder({"*": "topk(0.01)"}) == fedplug.get_encoder("rules", rules={"*": "topk(0.01)"})
+    assert fedplug.encoder([{"encoder": "topk(0.01)"}]) == fedplug.encoder({"*": "topk(0.01)"})
+    assert fedplug.schedule("constant", value=0.5) == fedplug.schedule("constant(0.5)")
+    mean = fedplug.aggregator("mean")
+    assert fedplug.aggregator({"name": "mean"}) == fedplug.aggregator(mean) == mean
+    assert mean.name == "mean"
+
+
+@pytest.mark.parametrize("value", [3, None, object()])
+def test_something_else_is_refused(value):
+    with pytest.raises(ConfigError, match="encoder must be an Encoder, an expression such as"):
+        fedplug.encoder(value)
+    with pytest.raises(ConfigError, match=r"the aggregator is .*; it must be a Component, such as 'mean'"):
+        fedplug.aggregator(value)
+
+
+def test_a_configuration_of_another_kind_is_refused():
+    with pytest.raises(ConfigError, match="is no encoder; it must have a name and a config"):
+        fedplug.encoder(fedplug.to_config(fedplug.aggregator("mean")))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +63,7 @@ def test_a_class_the_registry_does_not_know_cannot_be_written_to_a_config():
     class Mine(Identity):
         pass
 
-    with pytest.raises(ConfigError, match=r"Mine is not a registered part; declare it in a plugin"):
+    with pytest.raises(ConfigError, match=r"Mine is not a registered component; declare it in a plugin"):
         fedplug.to_config(Mine())
 
 
@@ -133,11 +154,11 @@ def test_several_stages_make_no_aggregator():
         ({"kind": "encoder"}, "lacks 'name'"),
         ({"name": "topk"}, "lacks 'kind'"),
         ({"kind": "encoder", "name": "topk", "confg": {}}, "unknown key 'confg'.*did you mean 'config'"),
-        ({"kind": "encodr", "name": "topk"}, "unknown kind of part 'encodr'; did you mean 'encoder'"),
+        ({"kind": "encodr", "name": "topk"}, "unknown kind of component 'encodr'; did you mean 'encoder'"),
         ({"kind": "encoder", "name": "topk", "config": [1]}, "must map names of arguments"),
         ({"kind": "encoder", "name": "topk", "config": {1: 2}}, "must map names of arguments to values"),
         ("topk(0.1)", "is 'topk\\(0.1\\)'; it must be a mapping"),
-        ({"kind": "encoder", "name": 3}, "the name of a part is 3; it must be text"),
+        ({"kind": "encoder", "name": 3}, "the name of a component is 3; it must be text"),
     ],
 )
 def test_a_configuration_of_the_wrong_form_is_refused(config, message):

@@ -59,7 +59,7 @@ def holding_custom_op(add_one) -> tff.framework.ConcreteComputation:
     proto = computation_pb2.Computation()
     proto.CopyFrom(tff.framework.ConcreteComputation.get_proto(add_one))
     proto.tensorflow.graph_def.Unpack(graph)
-    graph.node.add(name="custom", op="Fedplug>TopKResidual")
+    graph.node.add(name="custom", op="Fedplug>GroupedTopKResidual")
     proto.tensorflow.graph_def.Pack(graph)
     inner = tff.framework.deserialize_computation(proto)
     return tff.federated_computation(
@@ -69,11 +69,12 @@ def holding_custom_op(add_one) -> tff.framework.ConcreteComputation:
 
 def test_the_stock_worker_is_not_asked_to_run_custom_ops(add_one, total):
     computation = holding_custom_op(add_one)
-    assert custom_ops_of(computation) == ["Fedplug>TopKResidual"]
+    assert custom_ops_of(computation) == ["Fedplug>GroupedTopKResidual"]
     assert custom_ops_of(total) == []
     with use_runtime("native") as handle:
         with pytest.raises(
-            LoweringError, match=r'Fedplug>TopKResidual.*lowering="reference".*use_runtime\("inprocess"\)'
+            LoweringError,
+            match=r'Fedplug>GroupedTopKResidual.*lowering="reference".*use_runtime\("inprocess"\)',
         ):
             computation([1])
         assert handle.context.worker is None

@@ -36,6 +36,19 @@ inline tensorflow::Status ReadScalar(const tensorflow::Tensor& tensor,
   return tensorflow::OkStatus();
 }
 
+// Bits of a symbol or a level. The core refuses those that it does not take, by
+// the range it takes; here only what an int cannot hold, which must not come
+// out as a small number.
+inline tensorflow::Status ReadBits(const tensorflow::Tensor& tensor,
+                                   int* bits) {
+  std::int64_t value;
+  TF_RETURN_IF_ERROR(ReadScalar(tensor, "bits", &value));
+  *bits = static_cast<int>(value);
+  if (*bits == value) return tensorflow::OkStatus();
+  return tensorflow::errors::InvalidArgument("bits = ", value,
+                                             " is not in [1, 8]");
+}
+
 inline tensorflow::Status RequireSameShape(const tensorflow::Tensor& delta,
                                            const tensorflow::Tensor& residual) {
   if (delta.shape() == residual.shape()) return tensorflow::OkStatus();

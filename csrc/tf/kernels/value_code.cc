@@ -22,82 +22,84 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-tensorflow::Status GetValueCode(OpKernelConstruction* context,
-                                ValueCode* code) {
-  std::string form;
-  TF_RETURN_IF_ERROR(context->GetAttr("form", &form));
-  TF_RETURN_IF_ERROR(context->GetAttr("bits", &code->bits));
-  tensorflow::int64 block_size;
-  TF_RETURN_IF_ERROR(context->GetAttr("block_size", &block_size));
-  code->block_size = block_size;
-  if (!FindValueForm(form, &code->form)) {
-    return InvalidArgument("no value code is called ", form);
+// What the attributes say of a code, and then what the inputs do.
+class ValueCodeOp : public OpKernel {
+ public:
+  explicit ValueCodeOp(OpKernelConstruction* context) : OpKernel(context) {
+    std::string form;
+    OP_REQUIRES_OK(context, context->GetAttr("form", &form));
+    tensorflow::int64 block_size;
+    OP_REQUIRES_OK(context, context->GetAttr("block_size", &block_size));
+    of_attributes_.block_size = block_size;
+    OP_REQUIRES(context, FindValueForm(form, &of_attributes_.form),
+                InvalidArgument("no value code is called ", form));
   }
-  return ToTensorFlow(CheckValueCode(*code));
-}
 
-tensorflow::Status CheckInputs(OpKernelContext* context, const char* vector,
-                               const char* scalar) {
-  TF_RETURN_IF_ERROR(RequireVector(context->input(0), vector));
-  return RequireScalar(context->input(1), scalar);
-}
+ protected:
+  // The inputs are a vector, a scalar and the bits.
+  tensorflow::Status ReadInputs(OpKernelContext* context, const char* vector,
+                                const char* scalar, std::int64_t* value,
+                                ValueCode* code) const {
+    TF_RETURN_IF_ERROR(RequireVector(context->input(0), vector));
+    TF_RETURN_IF_ERROR(ReadScalar(context->input(1), scalar, value));
+    *code = of_attributes_;
+    return ReadBits(context->input(2), &code->bits);
+  }
+
+ private:
+  ValueCode of_attributes_;
+};
 
 template <typename T>
-class EncodeValuesOp : public OpKernel {
+class EncodeValuesOp : public ValueCodeOp {
  public:
-  explicit EncodeValuesOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetValueCode(context, &code_));
-  }
+  using ValueCodeOp::ValueCodeOp;
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckInputs(context, "values", "seed"));
+    ValueCode code;
+    std::int64_t seed;
+    OP_REQUIRES_OK(context,
+                   ReadInputs(context, "values", "seed", &seed, &code));
     const Tensor& values = context->input(0);
-    const std::int64_t seed = context->input(1).scalar<std::int64_t>()();
     const std::int64_t count = values.NumElements();
-    OP_REQUIRES_OK(context, ToTensorFlow(CheckValueCode(code_, count)));
+    OP_REQUIRES_OK(context, ToTensorFlow(CheckValueCode(code, count)));
 
     Tensor* data;
-    const std::int64_t bytes = ValueCodeBytes(code_, count, sizeof(T));
+    const std::int64_t bytes = ValueCodeBytes(code, count, sizeof(T));
     OP_REQUIRES_OK(context, AllocateOutput(context, 0, {bytes}, &data));
     IntraOpPool pool(context);
     std::int64_t non_finite;
     OP_REQUIRES_OK(
         context,
         ToTensorFlow(EncodeValues(
-            Elements<T>(values), count, code_, static_cast<std::uint64_t>(seed),
+            Elements<T>(values), count, code, static_cast<std::uint64_t>(seed),
             pool, data->flat<std::uint8_t>().data(), &non_finite)));
   }
-
- private:
-  ValueCode code_;
 };
 
 template <typename T>
-class DecodeValuesOp : public OpKernel {
+class DecodeValuesOp : public ValueCodeOp {
  public:
-  explicit DecodeValuesOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetValueCode(context, &code_));
-  }
+  using ValueCodeOp::ValueCodeOp;
 
   void Compute(OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckInputs(context, "code", "count"));
+    ValueCode code;
+    std::int64_t count;
+    OP_REQUIRES_OK(context,
+                   ReadInputs(context, "code", "count", &count, &code));
     const Tensor& data = context->input(0);
-    const std::int64_t count = context->input(1).scalar<std::int64_t>()();
     const std::int64_t bytes = data.NumElements();
     OP_REQUIRES_OK(
         context, ToTensorFlow(CheckValueBytes(data.flat<std::uint8_t>().data(),
-                                              bytes, count, code_, sizeof(T))));
+                                              bytes, count, code, sizeof(T))));
 
     Tensor* values;
     OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &values));
     IntraOpPool pool(context);
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeValues(
                                 data.flat<std::uint8_t>().data(), bytes, count,
-                                code_, pool, MutableElements<T>(values))));
+                                code, pool, MutableElements<T>(values))));
   }
-
- private:
-  ValueCode code_;
 };
 
 #define FEDPLUG_REGISTER(T)                                   \

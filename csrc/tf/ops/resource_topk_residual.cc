@@ -85,8 +85,8 @@ REGISTER_OP("Fedplug>ResourceTopKResidual")
     .Doc(R"doc(
 Takes the k largest entries out of a list of tensors and keeps the rest in variables, which are updated in place.
 
-As Fedplug>TopKResidualOfAll where k is a scalar, and as Fedplug>TopKResidual for each tensor where it is a vector. The
-list is one update either way: after an error all variables are what they were. They are locked meanwhile. What was read
+As Fedplug>GroupedTopKResidual where k is a scalar, and as that op for each tensor alone where it is a vector. The list
+is one update either way: after an error all variables are what they were. They are locked meanwhile. What was read
 from a variable before, and is still held, does not change: such a variable gets a new buffer. Not differentiable.
 
 Errors (FailedPrecondition): a variable is not initialized.

@@ -14,6 +14,7 @@ tensorflow::Status BytesToBytesShape(InferenceContext* c) {
   ShapeHandle ignored;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &ignored));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &ignored));
   c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
   return tensorflow::OkStatus();
 }
@@ -21,8 +22,8 @@ tensorflow::Status BytesToBytesShape(InferenceContext* c) {
 REGISTER_OP("Fedplug>EncodeSymbols")
     .Input("packed: uint8")
     .Input("count: int64")
+    .Input("bits: int64")
     .Output("code: uint8")
-    .Attr("bits: int")
     .SetShapeFn(BytesToBytesShape)
     .Doc(R"doc(
 Writes symbols of a few bits in about as many bits as their empirical entropy, by rANS.
@@ -31,18 +32,18 @@ Errors (InvalidArgument): `bits` is not in [1, 8]; `packed` is not `count` symbo
 
 packed: The symbols one after the other, lowest bit first. Shape [ceil(count * bits / 8)].
 count: The number of symbols, below 2^31. Shape [].
+bits: Of each symbol, 1 to 8. Shape [].
 code: At most a byte longer than `packed`. Shape [b].
-bits: Of each symbol.
 )doc");
 
 REGISTER_OP("Fedplug>DecodeSymbols")
     .Input("code: uint8")
     .Input("count: int64")
+    .Input("bits: int64")
     .Output("packed: uint8")
-    .Attr("bits: int")
     .SetShapeFn(BytesToBytesShape)
     .Doc(R"doc(
-The inverse of Fedplug>EncodeSymbols, for bytes that nobody vouches for.
+The inverse of Fedplug>EncodeSymbols, for untrusted bytes.
 
 Many equal symbols have a short code: the memory asked for follows from `count`, which must come from elsewhere.
 
@@ -51,8 +52,8 @@ symbols.
 
 code: Shape [b].
 count: The number of symbols in the code. Shape [].
+bits: Of each symbol, 1 to 8. Shape [].
 packed: Shape [ceil(count * bits / 8)].
-bits: Of each symbol.
 )doc");
 
 }  // namespace

@@ -15,6 +15,7 @@ tensorflow::Status EncodeValuesShape(InferenceContext* c) {
   ShapeHandle ignored;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 0, &ignored));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &ignored));
   c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
   return tensorflow::OkStatus();
 }
@@ -22,6 +23,7 @@ tensorflow::Status EncodeValuesShape(InferenceContext* c) {
 tensorflow::Status DecodeValuesShape(InferenceContext* c) {
   ShapeHandle ignored;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &ignored));
   DimensionHandle count;
   TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
   c->set_output(0, c->Vector(count));
@@ -31,12 +33,12 @@ tensorflow::Status DecodeValuesShape(InferenceContext* c) {
 REGISTER_OP("Fedplug>EncodeValues")
     .Input("values: T")
     .Input("seed: int64")
+    .Input("bits: int64")
     .Output("code: uint8")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
         "'sign'}")
-    .Attr("bits: int = 8")
     .Attr("block_size: int = 1")
     .SetShapeFn(EncodeValuesShape)
     .Doc(R"doc(
@@ -47,25 +49,25 @@ Errors (InvalidArgument): a value is NaN or infinite; `bits` or `block_size` are
 values: Shape [n].
 seed: For forms that round at random: the first of the two seeds of the noise. The other one is the checksum of the
 values. Shape [].
-code: Shape [b]; b follows from n, T and the attributes.
+bits: Of each level, for 'qsgd'; other forms do not look at it. Shape [].
+code: Shape [b]; b follows from n, T, `bits` and the attributes.
 form: The layout, see core/value_code.h.
-bits: Of each level, for 'qsgd'.
 block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
 )doc");
 
 REGISTER_OP("Fedplug>DecodeValues")
     .Input("code: uint8")
     .Input("count: int64")
+    .Input("bits: int64")
     .Output("values: T")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
         "'sign'}")
-    .Attr("bits: int = 8")
     .Attr("block_size: int = 1")
     .SetShapeFn(DecodeValuesShape)
     .Doc(R"doc(
-The inverse of Fedplug>EncodeValues with the same attributes, for bytes that nobody vouches for.
+The inverse of Fedplug>EncodeValues with the same `bits` and attributes, for untrusted bytes.
 
 Memory is asked for only after the code was found to have the length that `count` values take.
 
@@ -74,9 +76,9 @@ are out of range for the form.
 
 code: Shape [b].
 count: Below 2^31. Shape [].
+bits: Of each level, for 'qsgd'; other forms do not look at it. Shape [].
 values: Finite. Shape [count].
 form: The layout, see core/value_code.h.
-bits: Of each level, for 'qsgd'.
 block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
 )doc");
 

@@ -1,7 +1,4 @@
-"""The contract of what encodes a model where one encoder for every tensor will not do.
-
-Knows TensorFlow tensors; must not know TFF.
-"""
+"""The contract of an assignment: which encoder each tensor of a model gets, and rate control over them."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
+from fedplug.encoders.assignment.rate_control import RateControl
 from fedplug.encoders.base import Encoder
 from fedplug.registry.component import Component
 from fedplug.registry.specs import FLOATS, Capabilities
 
-__all__ = ["EncoderAssignment", "together"]
+__all__ = ["EncoderAssignment", "promised_by_all"]
 
 
 class EncoderAssignment(Component):
@@ -38,8 +36,21 @@ class EncoderAssignment(Component):
             ConfigError: It does not fit this model.
         """
 
+    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[tf.TensorSpec]) -> RateControl | None:
+        """What adjusts the encoders from round to round. Default: nothing does.
 
-def together(capabilities: Iterable[Capabilities]) -> Capabilities:
+        Args:
+            encoders: Of each tensor: as `assign` said, and `Identity` where tensors are sent uncompressed.
+            specs: Of the model's tensors, in order.
+
+        Raises:
+            ConfigError: It cannot work for this model.
+        """
+        del encoders, specs
+        return None
+
+
+def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
     """What encoders of different tensors promise together: no more than each of them does."""
     each = list(capabilities)
     return Capabilities(
@@ -50,5 +61,6 @@ def together(capabilities: Iterable[Capabilities]) -> Capabilities:
         needs_seed=any(c.needs_seed for c in each),
         secure_aggregation_safe=all(c.secure_aggregation_safe for c in each),
         bounded_sensitivity=all(c.bounded_sensitivity for c in each),
+        sends_every_entry=all(c.sends_every_entry for c in each),
         dtypes=tuple(dtype for dtype in FLOATS if any(dtype in c.dtypes for c in each)),
     )

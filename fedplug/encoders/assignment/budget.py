@@ -1,27 +1,33 @@
-"""A budget for what a client sends in a round, kept by feedback from what was sent. Must not know TFF."""
+"""A budget for what a client sends in a round, kept by feedback from what was sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard
 
 import tensorflow as tf
 
+from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment.rate_control import Control, RateControl
 from fedplug.encoders.assignment.rules import Rules
-from fedplug.encoders.base import Encoder
-from fedplug.encoders.quantizer import Quantizer
-from fedplug.encoders.reading import as_component, component_config
+from fedplug.encoders.base import Encoder, State
+from fedplug.encoders.framing import container_bytes
+from fedplug.encoders.identity import Identity
+from fedplug.encoders.reading import as_encoder
 from fedplug.errors import CapabilityError, ConfigError
+from fedplug.registry.config import component_config
 from fedplug.registry.specs import Capabilities
 
-__all__ = ["Budget", "measured_nmse"]
+__all__ = ["Budget"]
 
 _LARGEST_STEP = 8.0
 _RATES = (1e-6, 1e6)
 _ERROR_EXPONENT = 1 / 12
 _TINY = 1e-9
+_ERROR = ("squared_error", "squared_norm")
 
 
 class Budget(EncoderAssignment):
@@ -62,23 +68,20 @@ class Budget(EncoderAssignment):
         bytes_per_client: int | None = None,
         *,
         nmse: float | None = None,
-        megabits_per_second: float | None = None,
     ) -> None:
         """Exactly one of ``bytes_per_client`` and ``nmse`` is given.
 
         Args:
-            encoder: What is adjusted: an encoder, an expression, or rules, see `Rules`. Of its parts those
-                with a fraction or a count can be, and ``qsgd`` where it stands alone.
+            encoder: What is adjusted: an encoder, an expression, or rules, see `Rules`. Of its components
+                those with a fraction or a count can be, and ``qsgd`` where it stands alone.
             bytes_per_client: That a client sends in a round, on average: all buffers of its update.
             nmse: The normalised mean squared error of what is sent, above 0 and below 1.
-            megabits_per_second: Of the link from a client to the server; given that, a process that is built
-                with this budget warns where compressing takes longer than it saves, see `break_even`.
 
         Raises:
             CapabilityError: It is one encoder, and that has nothing to adjust.
             ConfigError: Neither or both are given, or something is out of range.
         """
-        inner = Rules(encoder) if _are_rules(encoder) else as_component(encoder)
+        inner = Rules(encoder) if _are_rules(encoder) else as_encoder(encoder)
         if not isinstance(inner, Encoder | EncoderAssignment) or isinstance(inner, Budget):
             raise ConfigError(f"a budget is for an encoder or rules, such as 'topk(0.01)', not for {inner!r}")
         if (bytes_per_client is None) == (nmse is None):
@@ -89,107 +92,166 @@ class Budget(EncoderAssignment):
             check_whole("budget bytes_per_client", bytes_per_client, 1)
         if nmse is not None:
             check_number("budget nmse", nmse, lambda error: 0 < error < 1, "above 0 and below 1")
-        if megabits_per_second is not None:
-            check_number(
-                "budget megabits_per_second", megabits_per_second, lambda speed: speed > 0, "above 0"
-            )
         if isinstance(inner, Encoder):
-            _require_adjustable([inner.for_budget()])
-        self.encoder: Encoder | EncoderAssignment = inner
-        self.bytes_per_client = bytes_per_client
-        self.nmse = nmse
-        self.megabits_per_second = megabits_per_second
+            _require_adjustable([inner])
+        self._encoder: Encoder | EncoderAssignment = inner
+        self._bytes_per_client = bytes_per_client
+        self._nmse = nmse
 
     @property
     def capabilities(self) -> Capabilities:
         """Those of the encoder."""
-        return self.encoder.capabilities
+        return self._encoder.capabilities
 
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        given = {
-            "bytes_per_client": self.bytes_per_client,
-            "nmse": self.nmse,
-            "megabits_per_second": self.megabits_per_second,
-        }
+        given = {"bytes_per_client": self._bytes_per_client, "nmse": self._nmse}
         return {
-            "encoder": component_config(self.encoder),
+            "encoder": component_config(self._encoder),
             **{key: value for key, value in given.items() if value is not None},
         }
 
     def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
         """As without a budget, each in the form that can be adjusted."""
-        if isinstance(self.encoder, Encoder):
-            return [self.encoder.for_budget()] * len(specs)
-        assigned = self.encoder.assign(specs)
-        adjusted = {id(encoder): encoder.for_budget() for encoder in assigned}  # what is shared remains so
-        encoders = [adjusted[id(encoder)] for encoder in assigned]
-        _require_adjustable(encoders)
-        return encoders
-
-    def require_feasible(self, min_bytes: int) -> None:
-        """Refuses a model of which more has to be sent than the budget allows.
-
-        Raises:
-            ConfigError: It is so; the message says how much.
-        """
-        if self.bytes_per_client is not None and self.bytes_per_client <= min_bytes:
-            raise ConfigError(
-                f"a budget of {self.bytes_per_client} bytes leaves nothing to adjust: headers, tensors that "
-                f"are sent as they are, and the fewest bits of the others take {min_bytes} bytes"
-            )
-
-    def next_rate(
-        self, rate: tf.Tensor, measured: Mapping[str, tf.Tensor], encoders: Sequence[Encoder]
-    ) -> tf.Tensor:
-        """The rate of the next round; without payloads that of this one.
-
-        Args:
-            rate: Of this round; float32 scalar.
-            measured: ``uplink_bytes``, ``adjustable_bytes`` and ``payloads`` of this round, and with ``nmse``
-                the sums ``squared_error`` and ``squared_norm``.
-            encoders: Of the tensors.
-        """
-        if self.bytes_per_client is not None:
-            step = _step_to_bytes(self.bytes_per_client, measured)
+        if isinstance(self._encoder, Encoder):
+            assigned = [self._encoder] * len(specs)
         else:
-            assert self.nmse is not None
-            only_bits = all(isinstance(each, Quantizer) for each in encoders if each.adjustable)
-            step = (_step_to_error_by_bits if only_bits else _step_to_error)(self.nmse, measured)
+            assigned = self._encoder.assign(specs)
+            _require_adjustable(assigned)
+        adjustable = {
+            id(encoder): _adjustable_form(encoder) for encoder in assigned
+        }  # what is shared stays so
+        return [adjustable[id(encoder)] for encoder in assigned]
+
+    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[tf.TensorSpec]) -> RateControl:
+        """Refuses a model of which more has to be sent than the budget allows."""
+        control = _Feedback(self._bytes_per_client, self._nmse, tuple(encoders), tuple(specs))
+        least = control.min_bytes
+        if self._bytes_per_client is not None and self._bytes_per_client <= least:
+            raise ConfigError(
+                f"a budget of {self._bytes_per_client} bytes leaves nothing to adjust: headers, tensors that "
+                f"are sent uncompressed, and the fewest bits of the others take {least} bytes"
+            )
+        return control
+
+
+@dataclass(frozen=True)
+class _Feedback(RateControl):
+    """The rate that `Budget` describes: the control is ``{"rate": float32}``."""
+
+    bytes_per_client: int | None
+    nmse: float | None
+    encoders: tuple[Encoder, ...]
+    specs: tuple[tf.TensorSpec, ...]
+
+    @property
+    def reported(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant of most others
+        """What the error is made of, where it is wanted."""
+        return () if self.nmse is None else _ERROR
+
+    @property
+    def min_bytes(self) -> int:
+        """Of all buffers of an update, whatever is sent."""
+        return sum(map(_min_bytes, self.encoders, self.specs))
+
+    def init(self) -> Control:
+        """As the encoders are configured."""
+        return {"rate": tf.constant(1.0)}
+
+    def adjust(self, encoder: Encoder, control: Control) -> Encoder:
+        """At the rate, if it can be."""
+        adjustable = encoder.adjustable()
+        return encoder if adjustable is None else adjustable.at_rate(control["rate"])
+
+    def report(
+        self, xs: Sequence[tf.Tensor], received: Sequence[tf.Tensor], next_states: Sequence[State]
+    ) -> dict[str, tf.Tensor]:
+        """The squared error of the update and its squared norm."""
+        if self.nmse is None:
+            return {}
+        squares = [
+            _squares(x, sent, state)
+            for x, sent, state in zip(xs, received, next_states, strict=True)
+            if x.dtype.is_floating
+        ]
+        sums = (tf.add_n(list(parts)) for parts in zip(*squares, strict=True))
+        return dict(zip(_ERROR, sums, strict=True))
+
+    def next(self, control: Control, measured: Mapping[str, tf.Tensor]) -> Control:
+        """See `Budget`; without payloads the rate stays."""
+        if self.bytes_per_client is not None:
+            step = self._step_to_bytes(self.bytes_per_client, measured)
+        else:
+            step = self._step_to_error(measured)
         step = tf.clip_by_value(step, 1 / _LARGEST_STEP, _LARGEST_STEP)
-        following = tf.cast(tf.clip_by_value(tf.cast(rate, tf.float64) * step, *_RATES), tf.float32)
-        return tf.where(measured["payloads"] > 0, following, rate)
+        following = tf.clip_by_value(tf.cast(control["rate"], tf.float64) * step, *_RATES)
+        return {"rate": tf.where(measured["payloads"] > 0, tf.cast(following, tf.float32), control["rate"])}
+
+    def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The rate, and the error where it is wanted."""
+        return dict(control) if self.nmse is None else {**control, "nmse": _measured_nmse(measured)}
+
+    def _step_to_bytes(self, bytes_per_client: int, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        payloads = tf.cast(measured["payloads"], tf.float64)
+        by_tensor = tf.cast(measured["tensor_bytes"], tf.float64)
+        bodies = [
+            by_tensor[place] - payloads * container_bytes(encoder.wire_id, spec)
+            for place, (encoder, spec) in enumerate(zip(self.encoders, self.specs, strict=True))
+            if encoder.adjustable() is not None
+        ]
+        adjustable = tf.add_n(bodies) if bodies else tf.zeros([], tf.float64)
+        fixed = tf.reduce_sum(by_tensor) - adjustable
+        return (bytes_per_client * payloads - fixed) / tf.maximum(adjustable, _TINY)
+
+    def _step_to_error(self, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        assert self.nmse is not None
+        error = tf.cast(_measured_nmse(measured), tf.float64)
+        found = [adjustable for encoder in self.encoders if (adjustable := encoder.adjustable()) is not None]
+        if all(adjustable.adjusts == "bits" for adjustable in found):
+            return (error / self.nmse) ** _ERROR_EXPONENT
+        return (1 - self.nmse) / tf.maximum(1 - error, _TINY)
 
 
 def _are_rules(encoder: object) -> TypeGuard[Mapping[str, Any] | Sequence[Any]]:
-    """A mapping with a name is what `component_config` writes of a part."""
+    """A mapping with a name is what `component_config` writes of a component."""
     return isinstance(encoder, list | tuple) or (isinstance(encoder, Mapping) and "name" not in encoder)
 
 
-def _step_to_bytes(bytes_per_client: int, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    adjustable = tf.cast(measured["adjustable_bytes"], tf.float64)
-    fixed = tf.cast(measured["uplink_bytes"], tf.float64) - adjustable
-    wanted = bytes_per_client * tf.cast(measured["payloads"], tf.float64) - fixed
-    return wanted / tf.maximum(adjustable, _TINY)
-
-
-def _step_to_error(nmse: float, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    return (1 - nmse) / tf.maximum(1 - tf.cast(measured_nmse(measured), tf.float64), _TINY)
-
-
-def _step_to_error_by_bits(nmse: float, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    return (tf.cast(measured_nmse(measured), tf.float64) / nmse) ** _ERROR_EXPONENT
-
-
-def measured_nmse(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """The normalised mean squared error of a round; 0 where nothing was to be sent. float32 scalar."""
-    return tf.math.divide_no_nan(measured["squared_error"], measured["squared_norm"])
+def _adjustable_form(encoder: Encoder) -> Encoder:
+    adjustable = encoder.adjustable()
+    return encoder if adjustable is None else adjustable.encoder
 
 
 def _require_adjustable(encoders: Sequence[Encoder]) -> None:
-    if not any(encoder.adjustable for encoder in encoders):
+    if all(encoder.adjustable() is None for encoder in encoders):
         raise CapabilityError(
             f"a budget cannot be kept by {encoders[0]!r}: it adjusts fractions, counts, and the bits of a "
             "qsgd that stands alone, and there is none of these; use qsgd(8), or an encoder with a fraction, "
             "such as topk(0.01), perhaps in a pipeline: \"topk(0.01, scope='model') | qsgd(8)\""
         )
+
+
+def _min_bytes(encoder: Encoder, spec: tf.TensorSpec) -> int:
+    """Of a tensor's buffer: 0 for a body of unknown size, which is never wrong."""
+    adjustable = encoder.adjustable()
+    if adjustable is not None:
+        body = adjustable.min_bytes(spec)
+    else:
+        body = spec.shape.num_elements() * spec.dtype.size if encoder.wire_id == Identity.wire_id else 0
+    return container_bytes(encoder.wire_id, spec) + body
+
+
+def _measured_nmse(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """The normalised mean squared error of a round; 0 where nothing was to be sent. float32 scalar."""
+    return tf.math.divide_no_nan(measured["squared_error"], measured["squared_norm"])
+
+
+def _squares(x: tf.Tensor, sent: tf.Tensor, next_state: State) -> tuple[tf.Tensor, tf.Tensor]:
+    """``||a - sent||^2`` and ``||a||^2``; with a residual a is what is sent and what is left together."""
+    lost = tf.cast(next_state.get("residual", x - sent), tf.float64)
+    return _square(lost), _square(lost + tf.cast(sent, tf.float64))
+
+
+def _square(x: tf.Tensor) -> tf.Tensor:
+    mean = ops.mean_magnitude(tf.reshape(x * x, [-1]))  # a sum whose order does not depend on threads
+    return tf.cast(mean * tf.cast(tf.size(x), x.dtype), tf.float32)

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.assignment.base import EncoderAssignment, together
+from fedplug.encoders.assignment.base import EncoderAssignment, promised_by_all
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
-from fedplug.encoders.reading import as_tensor_encoder, component_config
+from fedplug.encoders.reading import as_tensor_encoder
 from fedplug.errors import ConfigError, UnknownNameError, nearest
+from fedplug.registry.config import component_config
 from fedplug.registry.specs import FLOATS, Capabilities
 
 __all__ = ["Rule", "Rules"]
@@ -115,7 +116,7 @@ class Rules(EncoderAssignment):
     @property
     def capabilities(self) -> Capabilities:
         """What all the encoders promise."""
-        return together(rule.encoder.capabilities for rule in self.rules)
+        return promised_by_all(rule.encoder.capabilities for rule in self.rules)
 
     def get_config(self) -> dict[str, Any]:
         """The rules as a list."""

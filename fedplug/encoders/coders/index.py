@@ -7,7 +7,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.index_coder import IndexCoder
+from fedplug.encoders.stages import IndexCoder
 
 __all__ = ["BitPack", "Bitmap", "Rice", "Shortest"]
 

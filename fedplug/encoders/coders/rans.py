@@ -7,7 +7,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.entropy_coder import EntropyCoder
+from fedplug.encoders.stages import EntropyCoder
 
 __all__ = ["Rans"]
 

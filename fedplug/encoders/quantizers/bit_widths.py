@@ -11,7 +11,10 @@ import tensorflow as tf
 from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
-__all__ = ["BitWidths"]
+__all__ = ["LEAST_BITS", "MOST_BITS", "BitWidths"]
+
+LEAST_BITS, MOST_BITS = 2, 8
+"""Of an element of ``qsgd``."""
 
 _ROUNDING = 1e-6
 
@@ -79,7 +82,9 @@ class BitWidths:
         """The bits of some round or other; ascending."""
         return sorted(set(self.in_each_round()))
 
-    def of(self, round_num: tf.Tensor | int) -> tf.Tensor:
-        """The bits of a round; int32 scalar."""
+    def of(self, round_num: tf.Tensor | int) -> tf.Tensor | int:
+        """The bits of a round; a number where all rounds have the same, else an int32 scalar."""
         table = self.in_each_round()
+        if len(table) == 1:
+            return table[0]
         return tf.gather(table, tf.clip_by_value(round_num, 0, len(table) - 1))

@@ -1,4 +1,4 @@
-"""Eight bits an element, to the nearest of 255 levels within each block. Must not know pipelines or TFF."""
+"""Eight bits an element, to the nearest of 255 levels within each block."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import serialization
-from fedplug.encoders.arithmetic import widened
-from fedplug.encoders.checks import of_length, require
-from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
-from fedplug.encoders.quantizer import PackedSymbols
-from fedplug.encoders.quantizers import block_scaling
+from fedplug import ops
+from fedplug.encoders.arguments import check_block_size
+from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
+from fedplug.encoders.stages import PackedSymbols
 
 __all__ = ["Blockwise8"]
 
 _HEADER_BYTES = 1
-_LEVELS = 127
 
 
-class Blockwise8(CompiledQuantizer):
+class Blockwise8(ValueFormQuantizer):
     """``round(127 x / scale)`` as int8, where ``scale`` is the block's largest magnitude; ties to even.
 
     Blocks keep an outlier's harm to its neighbours. Not random, so the error (below ``scale / 254``) is the
@@ -48,7 +45,7 @@ class Blockwise8(CompiledQuantizer):
         Raises:
             ConfigError: It is not.
         """
-        block_scaling.check_block_size("blockwise8", block_size)
+        check_block_size("blockwise8", block_size)
         self._block_size = block_size
 
     def get_config(self) -> dict[str, Any]:
@@ -56,47 +53,11 @@ class Blockwise8(CompiledQuantizer):
         return {"block_size": self._block_size}
 
     @property
-    def value_code(self) -> Mapping[str, Any]:
-        """See `fedplug.ops.encode_values`."""
+    def value_form(self) -> Mapping[str, Any]:
+        """Of this block size."""
         return {"form": "blockwise8", "block_size": self._block_size}
 
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
         """The levels, as the bytes they are."""
-        start = _HEADER_BYTES + block_scaling.block_count(count, self._block_size) * dtype.size
+        start = _HEADER_BYTES + ops.block_count(count, self._block_size) * dtype.size
         return PackedSymbols(start, count, 8)
-
-    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
-        """``{"levels": int8[n] in [-127, 127], "scales": dtype[blocks]}``."""
-        del round_num
-        relative, scales = block_scaling.relative_to_scales(widened(values), self._block_size)
-        levels = tf.cast(tf.round(relative * _LEVELS), tf.int8)
-        return {"levels": levels, "scales": tf.cast(scales, values.dtype)}
-
-    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
-        """``scale * (level / 127)``."""
-        scales = widened(parts["scales"])
-        relative = block_scaling.evenly_spaced(parts["levels"], _LEVELS, scales.dtype)
-        return tf.cast(block_scaling.times_scales(relative, scales, self._block_size), dtype)
-
-    def pack(self, parts: Parts) -> tf.Tensor:
-        """See the class."""
-        scales, levels = serialization.to_bytes(parts["scales"]), serialization.to_bytes(parts["levels"])
-        return tf.concat([self._header(), scales, levels], axis=0)
-
-    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
-        """Refuses another block size or length, scales that are not valid, and the level -128."""
-        levels_at = self.symbols(count, dtype).start
-        code = of_length(code, levels_at + count, "the bytes of a blockwise8 payload")
-        with require(
-            tf.reduce_all(code[:_HEADER_BYTES] == self._header()),
-            f"a blockwise8 payload was not made with block_size={self._block_size}",
-        ):
-            scales = block_scaling.scales_from_bytes(
-                code[_HEADER_BYTES:levels_at], dtype, "a blockwise8 payload"
-            )
-        levels = serialization.from_bytes(code[levels_at:], tf.int8)
-        with require(tf.reduce_all(levels >= -_LEVELS), "a blockwise8 payload holds a level of -128"):
-            return {"levels": tf.identity(levels), "scales": scales}
-
-    def _header(self) -> tf.Tensor:
-        return tf.constant([self._block_size.bit_length() - 1], tf.uint8)

@@ -1,33 +1,35 @@
-"""QSGD with as many bits as there are to spend: more for one tensor, fewer for another. Must not know TFF."""
+"""QSGD with as many bits as there are to spend: more for one tensor, fewer for another."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import tensorflow as tf
 
-from fedplug.encoders import serialization
-from fedplug.encoders.arguments import check_number
-from fedplug.encoders.arithmetic import mean_magnitude
+from fedplug import ops
+from fedplug.encoders.arguments import check_block_size, check_number, check_seed
 from fedplug.encoders.assignment.bit_allocation import share_out
-from fedplug.encoders.base import Payload, State
-from fedplug.encoders.checks import require
-from fedplug.encoders.quantizer import CodedQuantizer
-from fedplug.encoders.quantizers import block_scaling
-from fedplug.encoders.quantizers.qsgd import LEAST_BITS, MOST_BITS, QSGD
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
-__all__ = ["MixedQSGD"]
+__all__ = ["MixedQSGD", "levels_at"]
 
 _HEADER_BYTES = 5
+_QSGD_HEADER_BYTES = 2
 
 
-class MixedQSGD(CodedQuantizer):
-    """`QSGD` with a mean number of bits over all elements of all tensors that share it: what budgets adjust.
+def levels_at(count: Any, block_size: int, dtype: tf.DType) -> Any:
+    """Where the levels begin in the "qsgd/1" form of so many values; a number, or a scalar."""
+    return _QSGD_HEADER_BYTES + ops.block_count(count, block_size) * dtype.size
+
+
+class MixedQSGD(Encoder):
+    """``qsgd`` with a mean number of bits over all elements of all tensors that share it.
 
     Which tensor gets how many follows from the update: a block of n elements with the largest magnitude s
     and b bits has an expected squared error of about ``n s^2 / (6 L^2)`` with ``L = 2^(b-1) - 1``, the
@@ -48,8 +50,8 @@ class MixedQSGD(CodedQuantizer):
 
         Args:
             bits: The mean, a number from 2 to 8; or a schedule of such numbers.
-            block_size: As for `QSGD`.
-            seed: As for `QSGD`.
+            block_size: As for ``qsgd``.
+            seed: As for ``qsgd``.
 
         Raises:
             ConfigError: One of them is out of range.
@@ -59,24 +61,79 @@ class MixedQSGD(CodedQuantizer):
             in_range = f"from {LEAST_BITS} to {MOST_BITS}"
             check_number("mixed_qsgd bits", value, lambda bits: LEAST_BITS <= bits <= MOST_BITS, in_range)
         self._mean = mean
-        self._qsgd = QSGD(block_size=block_size, seed=seed)
+        check_block_size("mixed_qsgd", block_size)
+        check_seed("mixed_qsgd", seed)
         self._block_size = block_size
         self._seed = seed
         self._rate: tf.Tensor | None = None
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of `QSGD`."""
-        return self._qsgd.capabilities
+        """Those of ``qsgd``."""
+        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {"bits": schedule_config(self._mean), "block_size": self._block_size, "seed": self._seed}
 
+    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+        """With all bits for this tensor."""
+        (encoded,) = self.grouped_encode([x], [state], round_num)
+        return encoded
+
+    def grouped_encode(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> list[tuple[Payload, State]]:
+        """The bits are allocated across all of them."""
+        vectors = [tf.reshape(x, [-1]) for x in xs]
+        extra = self._extra_bits(vectors, round_num)
+        return [
+            (self._payload(values, bits, round_num), state)
+            for values, bits, state in zip(vectors, extra, states, strict=True)
+        ]
+
+    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """The payload's values."""
+        return tf.reshape(payload["values"], spec.shape)
+
+    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """The payload's code."""
+        del spec
+        return payload["code"]
+
+    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+        """Refuses a header that is none, and what ``qsgd`` refuses of the two forms after it."""
+        with ops.require(
+            tf.size(body) >= _HEADER_BYTES, "a mixed qsgd payload is too short to hold its header"
+        ):
+            bits = tf.cast(body[0], tf.int32)
+        count = spec.shape.num_elements()
+        split = ops.from_bytes(body[1:_HEADER_BYTES], tf.int32)[0]
+        known = (bits >= LEAST_BITS) & (bits <= MOST_BITS)
+        fits = (split == 0) | ((split > 0) & (split < count) & (bits < MOST_BITS))
+        with ops.require(known & fits, "the header of a mixed qsgd payload is wrong"):
+            bits, split, code = tf.identity(bits), tf.identity(split), body[_HEADER_BYTES:]
+        finer = tf.minimum(bits + 1, MOST_BITS)
+        end = self._qsgd_bytes(split, finer, spec.dtype)
+        values = [
+            ops.decode_values(code[:end], split, bits=finer, dtype=spec.dtype, **self._form),
+            ops.decode_values(code[end:], count - split, bits=bits, dtype=spec.dtype, **self._form),
+        ]
+        return {"code": body, "values": tf.concat(values, axis=0)}
+
+    def adjustable(self) -> Self:
+        """Itself."""
+        return self
+
     @property
-    def adjustable(self) -> bool:
-        """Yes."""
-        return True
+    def encoder(self) -> Encoder:
+        """See `fedplug.encoders.Adjustable`."""
+        return self
+
+    @property
+    def adjusts(self) -> Literal["bits"]:
+        """See `fedplug.encoders.Adjustable`."""
+        return "bits"
 
     def at_rate(self, rate: tf.Tensor) -> Self:
         """With a mean of ``rate`` times as many bits, from 2 to 8."""
@@ -86,25 +143,8 @@ class MixedQSGD(CodedQuantizer):
 
     def min_bytes(self, spec: tf.TensorSpec) -> int:
         """Of two bits for every element."""
-        elements: int = spec.shape.num_elements()
-        parts = (self._qsgd.code_bytes(count, LEAST_BITS, spec.dtype) for count in (0, elements))
-        return _HEADER_BYTES + sum(map(int, parts))
-
-    def grouped_encode(
-        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
-    ) -> list[tuple[Payload, State]]:
-        """The bits of them all are shared out."""
-        vectors = [tf.reshape(x, [-1]) for x in xs]
-        extra = self._extra_bits(vectors, round_num)
-        return [
-            (self._mixed(values, bits, round_num), state)
-            for values, bits, state in zip(vectors, extra, states, strict=True)
-        ]
-
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
-        """With all bits for this vector."""
-        (extra,) = self._extra_bits([values], round_num)
-        return self._mixed(values, extra, round_num)
+        sizes = (self._qsgd_bytes(count, LEAST_BITS, spec.dtype) for count in (0, spec.shape.num_elements()))
+        return _HEADER_BYTES + sum(map(int, sizes))
 
     def _extra_bits(self, vectors: Sequence[tf.Tensor], round_num: tf.Tensor) -> list[tf.Tensor]:
         """Of each vector, beyond 2 bits for each of its elements."""
@@ -118,42 +158,31 @@ class MixedQSGD(CodedQuantizer):
 
     def _energy(self, values: tf.Tensor) -> tf.Tensor:
         """The mean of ``s^2``, over the blocks; float64 scalar."""
-        scales = tf.cast(block_scaling.largest(values, self._block_size), tf.float64)
-        return mean_magnitude(scales * scales)
+        scales = tf.cast(ops.block_scales(values, self._block_size), tf.float64)
+        return ops.mean_magnitude(scales * scales)
 
-    def _mixed(self, values: tf.Tensor, extra: tf.Tensor, round_num: tf.Tensor) -> Payload:
-        """The payload of a vector that has so many bits beyond 2 for each of its elements."""
+    def _payload(self, values: tf.Tensor, extra: tf.Tensor, round_num: tf.Tensor) -> Payload:
+        """Of a vector that has so many bits beyond 2 for each of its elements."""
         count = tf.maximum(tf.size(values, tf.int64), 1)
         bits, split = tf.cast(LEAST_BITS + extra // count, tf.int32), tf.cast(extra % count, tf.int32)
+        seed = ops.round_seed(self._seed, round_num)
+        codes, decoded = [], []
+        for part, width in ((values[:split], tf.minimum(bits + 1, MOST_BITS)), (values[split:], bits)):
+            code = ops.encode_values(part, bits=width, seed=seed, **self._form)
+            codes.append(code)
+            decoded.append(
+                ops.decode_values(code, tf.size(part), bits=width, dtype=values.dtype, **self._form)
+            )
+        header = [tf.cast(bits, tf.uint8)[tf.newaxis], ops.to_bytes(split)]
+        return {"code": tf.concat([*header, *codes], axis=0), "values": tf.concat(decoded, axis=0)}
 
-        fine, coarse = self._pair(bits)
-        parts = [fine.quantize(values[:split], round_num), coarse.quantize(values[split:], round_num)]
-        header = [tf.cast(bits, tf.uint8)[tf.newaxis], serialization.to_bytes(split)]
-        return {
-            "code": tf.concat([*header, *(part["code"] for part in parts)], axis=0),
-            "values": tf.concat([part["values"] for part in parts], axis=0),
-        }
+    @property
+    def _form(self) -> dict[str, Any]:
+        return {"form": "qsgd", "block_size": self._block_size}
 
-    def _pair(self, bits: tf.Tensor) -> tuple[QSGD, QSGD]:
-        """Of the first elements, and of the others."""
-        return self._qsgd.with_bits(tf.minimum(bits + 1, MOST_BITS)), self._qsgd.with_bits(bits)
-
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
-        """Refuses a header that is none, and what `QSGD` refuses of the parts."""
-        with require(tf.size(data) >= _HEADER_BYTES, "a mixed qsgd payload is too short to hold its header"):
-            bits = tf.cast(data[0], tf.int32)
-        split = serialization.from_bytes(data[1:_HEADER_BYTES], tf.int32)[0]
-        known = (bits >= LEAST_BITS) & (bits <= MOST_BITS)
-        fits = (split == 0) | ((split > 0) & (split < count) & (bits < MOST_BITS))
-        with require(known & fits, "the header of a mixed qsgd payload is wrong"):
-            bits, split, code = tf.identity(bits), tf.identity(split), data[_HEADER_BYTES:]
-        fine, coarse = self._pair(bits)
-        end = self._qsgd.code_bytes(split, tf.minimum(bits + 1, MOST_BITS), dtype)
-        parts = [
-            fine.from_bytes(code[:end], split, dtype),
-            coarse.from_bytes(code[end:], count - split, dtype),
-        ]
-        return {"code": data, "values": tf.concat([part["values"] for part in parts], axis=0)}
+    def _qsgd_bytes(self, count: Any, bits: Any, dtype: tf.DType) -> Any:
+        """What the "qsgd/1" form of so many values takes; a number, or a scalar."""
+        return levels_at(count, self._block_size, dtype) + ops.packed_size(count, bits)
 
 
 def _gains() -> list[float]:

@@ -1,48 +1,40 @@
-"""Stochastic uniform quantization: few bits an element, right on average. Must not know pipelines or TFF."""
+"""Stochastic uniform quantization: few bits an element, right on average."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import bit_packing, serialization
-from fedplug.encoders.arguments import check_seed
-from fedplug.encoders.arithmetic import dither, widened
-from fedplug.encoders.base import Encoder, Payload
-from fedplug.encoders.checks import require
-from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
-from fedplug.encoders.quantizer import PackedSymbols
-from fedplug.encoders.quantizers import block_scaling
-from fedplug.encoders.quantizers.bit_widths import BitWidths
+from fedplug import ops
+from fedplug.encoders.arguments import check_block_size, check_seed
+from fedplug.encoders.base import Adjustable
+from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS, BitWidths
+from fedplug.encoders.quantizers.mixed_qsgd import MixedQSGD, levels_at
+from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
+from fedplug.encoders.stages import PackedSymbols
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 
-__all__ = ["LEAST_BITS", "MOST_BITS", "QSGD"]
-
-LEAST_BITS, MOST_BITS = 2, 8
-
-_HEADER_BYTES = 2
-_WHAT = "the codes of a qsgd payload"
+__all__ = ["QSGD"]
 
 
-class QSGD(CompiledQuantizer):
+class QSGD(ValueFormQuantizer):
     """Rounds every element at random to one of ``2 L + 1`` evenly spaced levels, ``L = 2^(bits-1) - 1``.
 
     With the block's largest magnitude as ``scale`` and ``y = L x / scale``, the level is ``floor(y)`` or
     ``floor(y) + 1``, the latter with probability ``y - floor(y)``, so that the expectation is ``x`` and the
     error below ``scale / L``. The random numbers follow from seed, round and values (see
-    `fedplug.encoders.arithmetic.dither`): equal calls give equal bits.
+    `fedplug.ops.dither`): equal calls give equal bits.
 
     Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
     Quantization and Encoding", NIPS 2017 (arXiv 1610.02132), section 3, with the buckets and the scaling by
     the maximum of section 4; levels are written with a fixed number of bits instead of Elias codes.
 
     Wire form "qsgd/1": uint8 bits; uint8 log2 of the block size; a scale per block in the tensor's dtype,
-    little-endian; level + L of every element in ``bits`` bits (see `bit_packing`). That is ``bits / 8 +
+    little-endian; level + L of every element in ``bits`` bits, one after the other, the
+    lowest bit first. That is ``bits / 8 +
     itemsize / block_size`` bytes per element: 1.008 for 8 bits of float32.
 
     Takes float16, bfloat16, float32 and float64.
@@ -64,140 +56,49 @@ class QSGD(CompiledQuantizer):
         """
         hint = " (for one bit an element, use sign)"
         self._widths = BitWidths("qsgd", bits, LEAST_BITS, MOST_BITS, hint)
-        block_scaling.check_block_size("qsgd", block_size)
+        check_block_size("qsgd", block_size)
         check_seed("qsgd", seed)
         self._block_size = block_size
         self.seed = seed
-        self._bits: tf.Tensor | int = self._widths.all[0]  # where there are several, `with_bits` says which
 
     @property
     def capabilities(self) -> Capabilities:
         """Unbiased."""
-        return Capabilities(unbiased=True, needs_seed=True)
+        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
 
-    def for_budget(self) -> Encoder:
-        """With bits that can be shared out."""
-        from fedplug.encoders.quantizers.mixed_qsgd import (
-            MixedQSGD,  # made of encoders of this kind, so it knows them
-        )
+    @property
+    def value_form(self) -> Mapping[str, Any]:
+        """With the bits of the first round; see `encode` and `decode` for those of others."""
+        return {"form": "qsgd", "bits": self._widths.all[0], "block_size": self._block_size}
 
-        return MixedQSGD(self._widths.bits, block_size=self._block_size, seed=self.seed)
-
-    def with_bits(self, bits: tf.Tensor) -> Self:
-        """This encoder, for a tensor or a round, with the bits that a scalar holds.
-
-        Args:
-            bits: int32 scalar, 2 to 8, or those of some round where there is a schedule; so the result
-                belongs to a graph, and has no configuration.
-        """
-        adjusted = copy.copy(self)
-        adjusted._bits = bits
-        return adjusted
-
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
+    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
         """With the bits of the round."""
-        if self._changes:
-            return self.with_bits(self._widths.of(round_num)).quantize(values, round_num)
-        return super().quantize(values, round_num)
+        form = {**self.value_form, "bits": self._widths.of(round_num)}
+        return ops.encode_values(values, **form, seed=ops.round_seed(self.seed, round_num))
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
         """With the bits that the payload says it has, if they are those of some round."""
-        if not self._changes:
-            return super().from_bytes(data, count, dtype)
-        with require(tf.size(data) > 0, "a qsgd payload is too short to hold its bits"):
-            bits = tf.cast(data[0], tf.int32)
-        with require(
-            tf.reduce_any(bits == self._widths.all),
-            f"a qsgd payload was not made with the bits of any round, {self._widths.all}",
+        if len(self._widths.all) == 1:
+            return super().decode(code, count, dtype)
+        with ops.require(tf.size(code) > 0, "a qsgd payload is too short to hold its bits"):
+            bits = tf.cast(code[0], tf.int32)
+        known = tf.reduce_any(bits == self._widths.all)
+        with ops.require(
+            known, f"a qsgd payload was not made with the bits of any round, {self._widths.all}"
         ):
-            return self.with_bits(tf.identity(bits)).from_bytes(data, count, dtype)
-
-    @property
-    def _changes(self) -> bool:
-        """Whether the round decides the bits: not where `with_bits` has."""
-        return len(self._widths.all) > 1 and isinstance(self._bits, int)
-
-    @property
-    def value_code(self) -> Mapping[str, Any]:
-        """See `fedplug.ops.encode_values`."""
-        return {"form": "qsgd", "bits": self._bits, "block_size": self._block_size}
+            form = {**self.value_form, "bits": tf.identity(bits)}
+        return ops.decode_values(code, count, **form, dtype=dtype)
 
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols | None:
         """The levels, where all rounds have the same bits: entropy coders are told how many there are."""
-        if self._changes or not isinstance(self._bits, int):
+        if len(self._widths.all) > 1:
             return None
-        return PackedSymbols(self._levels_at(count, dtype), count, self._bits)
+        return PackedSymbols(levels_at(count, self._block_size, dtype), count, self._widths.all[0])
 
-    def of_value_code(self, op: Callable[[Mapping[str, Any]], tf.Tensor]) -> tf.Tensor:
-        """Where the bits are in a scalar, the op is in the graph for every number of them there can be."""
-        return self._of_bits(lambda bits: op({**self.value_code, "bits": bits}))
-
-    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
-        """``{"levels": int8[n] in [-L, L], "scales": dtype[blocks]}``."""
-        relative, scales = block_scaling.relative_to_scales(widened(values), self._block_size)
-        exact = relative * tf.cast(_highest(self._bits), relative.dtype)
-        below = tf.floor(exact)
-        noise = tf.cast(dither(values, self.seed, round_num), exact.dtype)
-        levels = below + tf.cast(noise < exact - below, exact.dtype)
-        return {"levels": tf.cast(levels, tf.int8), "scales": tf.cast(scales, values.dtype)}
-
-    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
-        """``scale * (level / L)``."""
-        scales = widened(parts["scales"])
-        relative = self._of_bits(
-            lambda bits: block_scaling.evenly_spaced(parts["levels"], _highest(bits), scales.dtype)
-        )
-        return tf.cast(block_scaling.times_scales(relative, scales, self._block_size), dtype)
-
-    def pack(self, parts: Parts) -> tf.Tensor:
-        """See the class."""
-        codes = tf.cast(tf.cast(parts["levels"], tf.int32) + _highest(self._bits), tf.uint8)
-        scales = serialization.to_bytes(parts["scales"])
-        packed = self._of_bits(lambda bits: bit_packing.pack(codes, bits))
-        return tf.concat([self._header(), scales, packed], axis=0)
-
-    def code_bytes(self, count: Any, bits: Any, dtype: tf.DType) -> Any:
-        """How many bytes `pack` makes of so many values with so many bits; numbers, or scalars."""
-        return self._levels_at(count, dtype) + bit_packing.packed_size(count, bits)
-
-    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
-        """Refuses another configuration or length, scales that are not valid, and levels beyond L."""
-        codes_at = self._levels_at(count, dtype)
-        bits = f"bits={self._bits}" if isinstance(self._bits, int) else "the bits it says"
-        with require(tf.size(code) >= codes_at, "a qsgd payload is too short to hold its scales"):
-            code = tf.identity(code)
-        with require(
-            tf.reduce_all(code[:_HEADER_BYTES] == self._header()),
-            f"a qsgd payload was not made with {bits} and block_size={self._block_size}",
-        ):
-            scales = block_scaling.scales_from_bytes(code[_HEADER_BYTES:codes_at], dtype, "a qsgd payload")
-        codes = self._of_bits(lambda bits: bit_packing.unpack(code[codes_at:], count, bits, _WHAT))
-        highest = _highest(self._bits)
-        levels = tf.cast(codes, tf.int32) - highest
-        with require(tf.reduce_all(levels <= highest), f"{_WHAT} hold a level that does not exist"):
-            return {"levels": tf.cast(levels, tf.int8), "scales": scales}
-
-    def _levels_at(self, count: Any, dtype: tf.DType) -> Any:
-        """Where the levels begin."""
-        return _HEADER_BYTES + block_scaling.block_count(count, self._block_size) * dtype.size
-
-    def _header(self) -> tf.Tensor:
-        return tf.cast(tf.stack([self._bits, self._block_size.bit_length() - 1]), tf.uint8)
-
-    def _of_bits(self, do: Callable[[int], tf.Tensor]) -> tf.Tensor:
-        """``do(bits)``; traced for every number of bits there can be, where a scalar holds them."""
-        if isinstance(self._bits, int):
-            return do(self._bits)
-        scheduled = self._widths.all
-        possible = scheduled if len(scheduled) > 1 else range(LEAST_BITS, MOST_BITS + 1)
-        position = tf.math.count_nonzero(tf.less(list(possible), self._bits), dtype=tf.int32)
-        return tf.switch_case(position, [partial(do, bits) for bits in possible])
-
-
-def _highest(bits: Any) -> Any:
-    """L, of a number or a scalar."""
-    return 2 ** (bits - 1) - 1
+    def adjustable(self) -> Adjustable:
+        """With bits that can be allocated across tensors."""
+        return MixedQSGD(self._widths.bits, block_size=self._block_size, seed=self.seed)

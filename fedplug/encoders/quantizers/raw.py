@@ -6,17 +6,15 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import serialization
-from fedplug.encoders.base import Payload
-from fedplug.encoders.checks import of_length, require
-from fedplug.encoders.quantizer import Quantizer
+from fedplug import ops
+from fedplug.encoders.stages import Quantizer
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Raw"]
 
 
 class Raw(Quantizer):
-    """Values as they are, little-endian: ``itemsize`` bytes per value."""
+    """Sends values uncompressed, little-endian: ``itemsize`` bytes per value."""
 
     name: ClassVar[str] = "raw"
     wire_id: ClassVar[str] = "raw/1"
@@ -30,29 +28,21 @@ class Raw(Quantizer):
             lossless=True,
             secure_aggregation_safe=True,
             bounded_sensitivity=True,
+            sends_every_entry=True,
         )
 
     def get_config(self) -> dict[str, Any]:
         """No arguments."""
         return {}
 
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
-        """``{"values": values}``."""
-        del round_num
-        return {"values": values}
-
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
-        """The values."""
-        del dtype
-        return payload["values"]
-
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
+    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
         """See the class."""
-        return serialization.to_bytes(payload["values"])
+        del round_num
+        return ops.to_bytes(values)
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
         """Refuses another number of bytes, and values that are not finite."""
-        data = of_length(data, count * dtype.size, "the bytes of raw values")
-        values = serialization.from_bytes(data, dtype)
-        with require(tf.reduce_all(tf.math.is_finite(values)), "a raw value is NaN or infinite"):
-            return {"values": tf.identity(values)}
+        data = ops.of_length(code, count * dtype.size, "the bytes of raw values")
+        values = ops.from_bytes(data, dtype)
+        with ops.require(tf.reduce_all(tf.math.is_finite(values)), "a raw value is NaN or infinite"):
+            return tf.identity(values)

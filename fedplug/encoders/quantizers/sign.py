@@ -1,4 +1,4 @@
-"""Signs and one scale: one bit an element. Must not know pipelines or TFF."""
+"""Signs and one scale: one bit an element."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import bit_packing, serialization
 from fedplug.encoders.arguments import check_error_feedback
-from fedplug.encoders.arithmetic import mean_magnitude
-from fedplug.encoders.base import Payload, State
-from fedplug.encoders.checks import require
-from fedplug.encoders.compiled_quantizer import CompiledQuantizer, Parts
-from fedplug.encoders.quantizer import PackedSymbols
-from fedplug.encoders.quantizers import block_scaling
+from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
+from fedplug.encoders.stages import PackedSymbols
 
 __all__ = ["Sign"]
 
 
-class Sign(CompiledQuantizer):
+class Sign(ValueFormQuantizer):
     """``mean(|x|) * sign(x)``, where ``sign(0) = +1``: of all vectors of one magnitude the nearest to ``x``.
 
     Sources: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy,
@@ -40,8 +35,8 @@ class Sign(CompiledQuantizer):
         """Makes the encoder.
 
         Args:
-            error_feedback: Keep the error in the client's state and add it the next time. Without effect in a
-                pipeline, where the sparsifier keeps it.
+            error_feedback: Keep the error in the client's state and add it the next time. Without effect
+                after a sparsifier, which keeps it.
 
         Raises:
             ConfigError: It is no boolean.
@@ -54,41 +49,18 @@ class Sign(CompiledQuantizer):
         return {"error_feedback": self.error_feedback}
 
     @property
-    def value_code(self) -> Mapping[str, Any]:
-        """See `fedplug.ops.encode_values`."""
+    def value_form(self) -> Mapping[str, Any]:
+        """Without further arguments."""
         return {"form": "sign"}
 
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
         """The signs."""
         return PackedSymbols(dtype.size, count, 1)
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
-        """As any `Quantizer`; with error feedback in one op, whose twin is what they all do."""
-        if not self.error_feedback or ops.resolve_lowering() != "fused":
-            return super().encode(x, state, round_num)
-        code, residual = ops.sign_residual(x, state["residual"])
-        payload = self.from_bytes(code, x.shape.num_elements(), x.dtype)
-        return payload, {"residual": residual}
-
-    def to_parts(self, values: tf.Tensor, round_num: tf.Tensor) -> Parts:
-        """``{"positive": bool[n], "scale": dtype scalar}``."""
+    def encode_with_residual(
+        self, x: tf.Tensor, residual: tf.Tensor, round_num: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """In one op."""
         del round_num
-        return {"positive": values >= 0, "scale": mean_magnitude(values)}
-
-    def from_parts(self, parts: Parts, dtype: tf.DType) -> tf.Tensor:
-        """``scale`` where positive, ``-scale`` elsewhere."""
-        del dtype
-        return tf.where(parts["positive"], parts["scale"], -parts["scale"])
-
-    def pack(self, parts: Parts) -> tf.Tensor:
-        """See the class."""
-        bits = bit_packing.pack(tf.cast(parts["positive"], tf.uint8), bits=1)
-        return tf.concat([serialization.to_bytes(parts["scale"]), bits], axis=0)
-
-    def unpack(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Parts:
-        """Refuses another length, a scale that is not valid, and unused bits that are set."""
-        with require(tf.size(code) >= dtype.size, "a sign payload is too short to hold its scale"):
-            code = tf.identity(code)
-        scales = block_scaling.scales_from_bytes(code[: dtype.size], dtype, "a sign payload")
-        bits = bit_packing.unpack(code[dtype.size :], count, bits=1, what="the bits of a sign payload")
-        return {"positive": bits == 1, "scale": scales[0]}
+        code, next_residual = ops.sign_residual(x, residual)
+        return code, tf.ensure_shape(next_residual, x.shape)

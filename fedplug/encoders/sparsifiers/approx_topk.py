@@ -1,4 +1,4 @@
-"""Approximate top-k: a threshold estimated from a sample. Must not know TFF or pipelines."""
+"""Approximate top-k: a threshold estimated from a sample."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed, check_share
 from fedplug.encoders.base import State
-from fedplug.encoders.sparse_form import scatter_add
-from fedplug.encoders.sparsifier import CountingSparsifier, Selection
-from fedplug.encoders.sparsifiers.randomk import draw
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["ApproxTopK"]
 
 
-class ApproxTopK(CountingSparsifier):
+class ApproxTopK(Sparsifier):
     """Keeps about k of the largest entries: all that reach a threshold estimated from a sample.
 
     Of ``a = x + residual`` m entries are looked at, one at random out of each of m runs of equal length; the
@@ -37,14 +35,14 @@ class ApproxTopK(CountingSparsifier):
     a threshold from 0.1 to 1 % of the gradient, and a second selection among the first where that lets too
     many pass.
 
-    Wire form "sparse+raw/1+rice/1", see `SparseForm`: for float32 about 5 bytes per entry kept where 1 % are
+    With the default stages after it, for float32 about 5 bytes per entry kept where 1 % are
     kept, 0.05 bytes per element.
 
     Takes float16, bfloat16, float32 and float64.
     """
 
     name: ClassVar[str] = "approx_topk"
-    wire_id: ClassVar[str] = "sparse+raw/1+rice/1"
+    sparsity: Sparsity
 
     def __init__(
         self,
@@ -65,7 +63,7 @@ class ApproxTopK(CountingSparsifier):
         Raises:
             ConfigError: One of them is out of range.
         """
-        self._kept = Sparsity("approx_topk", fraction, None)
+        self.sparsity = Sparsity("approx_topk", fraction, None)
         check_share("approx_topk sample", sample)
         check_seed("approx_topk", seed)
         check_error_feedback("approx_topk", error_feedback)
@@ -85,7 +83,7 @@ class ApproxTopK(CountingSparsifier):
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {
-            **self._kept.get_config(),
+            **self.sparsity.get_config(),
             "sample": self._sample,
             "seed": self._seed,
             "error_feedback": self.error_feedback,
@@ -93,7 +91,7 @@ class ApproxTopK(CountingSparsifier):
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
-        k = tf.convert_to_tensor(self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num), tf.int32)
+        k = tf.convert_to_tensor(self.sparsity.of_size(x.shape.num_elements(), round_num), tf.int32)
         residual = self.residual_of(x, state)
         passed = ops.threshold_residual(x, residual, self._threshold(x, residual, k, round_num))
         chosen = tf.cond(tf.size(passed.values) > 2 * k, lambda: _largest_of(passed, k), lambda: passed)
@@ -106,7 +104,7 @@ class ApproxTopK(CountingSparsifier):
         if size == 0:
             return tf.zeros([], x.dtype)
         looked_at = math.ceil(self._sample * size)
-        places = draw(self._seed, round_num, looked_at, size)
+        places = ops.draw_indices(ops.round_seed(self._seed, round_num), looked_at, size)
         sampled = tf.gather(tf.reshape(x, [-1]), places)
         sampled += tf.gather(tf.reshape(residual, [-1]), places)
         rank = tf.cast(tf.round(tf.cast(k, tf.float64) * (looked_at / size)), tf.int32)
@@ -117,5 +115,5 @@ class ApproxTopK(CountingSparsifier):
 def _largest_of(passed: ops.AboveThreshold, k: tf.Tensor) -> ops.AboveThreshold:
     """The k largest of the entries taken; the others go back."""
     largest = ops.topk_residual(passed.values, tf.zeros_like(passed.values), k)
-    residual = scatter_add(passed.residual, largest.residual, passed.indices)
+    residual = ops.scatter_decode_add(passed.residual, largest.residual, passed.indices)
     return ops.AboveThreshold(largest.values, tf.gather(passed.indices, largest.indices), residual)

@@ -1,4 +1,4 @@
-"""Deep gradient compression: top-k whose unsent part gathers momentum. Must not know TFF or pipelines."""
+"""Deep gradient compression: top-k whose unsent part gathers momentum."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.base import State
-from fedplug.encoders.sparse_form import scatter_add
-from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Exponential, Schedule
@@ -19,7 +18,7 @@ from fedplug.schedules import Exponential, Schedule
 __all__ = ["DGC"]
 
 
-class DGC(CountingSparsifier):
+class DGC(Sparsifier):
     """Adds updates up with momentum, sends the largest sums, and forgets the momentum of what was sent.
 
     With the client's ``u`` and ``v``: ``u' = momentum u + x`` and ``v' = v + u'`` (momentum correction); the
@@ -32,14 +31,14 @@ class DGC(CountingSparsifier):
     Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression: Reducing the Communication Bandwidth for
     Distributed Training", ICLR 2018 (arXiv 1712.01887), sections 3.1 to 3.3.
 
-    Wire form "sparse+raw/1+rice/1", see `SparseForm`: for float32 about 5 bytes per entry sent where 1 % are,
+    With the default stages after it, for float32 about 5 bytes per entry sent where 1 % are,
     0.05 bytes per element. The state takes 2 numbers per element.
 
     Takes float16, bfloat16, float32 and float64.
     """
 
     name: ClassVar[str] = "dgc"
-    wire_id: ClassVar[str] = "sparse+raw/1+rice/1"
+    sparsity: Sparsity
 
     def __init__(self, fraction: float | Schedule, *, momentum: float = 0.9, warmup_rounds: int = 0) -> None:
         """Makes the encoder.
@@ -59,7 +58,7 @@ class DGC(CountingSparsifier):
         if warmup_rounds and not isinstance(plain.fraction, int | float):
             raise ConfigError("dgc has both warmup_rounds and a schedule; put the warm-up into the schedule")
         self._plain = plain
-        self._kept = Sparsity("dgc", _warmup(plain.fraction, warmup_rounds), None)
+        self.sparsity = Sparsity("dgc", _warmup(plain.fraction, warmup_rounds), None)
         self._momentum = momentum
         self._warmup_rounds = warmup_rounds
 
@@ -76,28 +75,22 @@ class DGC(CountingSparsifier):
             "warmup_rounds": self._warmup_rounds,
         }
 
-    def entries(self, spec: tf.TensorSpec) -> list[int]:
-        """How many are sent in each round of the warm-up, and from then on."""
-        return self._kept.in_each_round(spec.shape.num_elements())
-
     def init_state(self, spec: tf.TensorSpec) -> State:
         """``{"momentum": u, "unsent": v}``, zeros of the tensor's shape and dtype."""
         return {"momentum": tf.zeros(spec.shape, spec.dtype), "unsent": tf.zeros(spec.shape, spec.dtype)}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
-        count = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
-        momentum = tf.constant(self._momentum, x.dtype) * state["momentum"] + x
-        chosen = ops.topk_residual(momentum, state["unsent"], count)
-        flat = tf.tensor_scatter_nd_update(
-            tf.reshape(momentum, [-1]), chosen.indices[:, tf.newaxis], tf.zeros_like(chosen.values)
+        count = self.sparsity.of_size(x.shape.num_elements(), round_num)
+        chosen = ops.topk_momentum(
+            x, state["momentum"], state["unsent"], count, momentum=tf.constant(self._momentum, x.dtype)
         )
-        next_state = {"momentum": tf.reshape(flat, x.shape), "unsent": chosen.residual}
+        next_state = {"momentum": chosen.velocity, "unsent": chosen.residual}
         return Selection(chosen.values, chosen.indices, next_state)
 
     def update_residual(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
         """What a later stage loses is unsent; it does not gather momentum."""
-        return {**state, "unsent": scatter_add(state["unsent"], lost, indices)}
+        return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
 
 
 def _warmup(fraction: Any, rounds: int) -> Any:

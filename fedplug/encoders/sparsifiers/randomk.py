@@ -1,7 +1,4 @@
-"""Random-k: entries chosen by a seed that both sides know, so that no indices travel.
-
-Knows TensorFlow; must not know TFF or pipelines.
-"""
+"""Random-k: entries chosen by a seed that both sides know, so that no indices travel."""
 
 from __future__ import annotations
 
@@ -10,23 +7,19 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import serialization
 from fedplug.encoders.arguments import check_error_feedback, check_seed
-from fedplug.encoders.arithmetic import noise_seed, shared_noise, widened
 from fedplug.encoders.base import State
-from fedplug.encoders.checks import of_length, require
-from fedplug.encoders.index_coder import IndexCoder
-from fedplug.encoders.sparsifier import CountingSparsifier, Selection
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.stages import IndexCoder, Selection, Sparsifier
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 
-__all__ = ["RandomK", "Seeded", "draw"]
+__all__ = ["RandomK", "Seeded"]
 
 _CODE_BYTES = 8
 
 
-class RandomK(CountingSparsifier):
+class RandomK(Sparsifier):
     """Keeps one random entry out of each of k runs of (as nearly as can be) equal length ``n / k``.
 
     The entry is sent times the length of its run, so that the expectation is ``x`` and the variance
@@ -39,14 +32,14 @@ class RandomK(CountingSparsifier):
     definition 2.1 (rand-k), drawn in strata; Wangni, Wang, Liu, Zhang, "Gradient Sparsification for
     Communication-Efficient Distributed Optimization", NeurIPS 2018 (arXiv 1710.09854), for the scaling.
 
-    Wire form "sparse+raw/1+seeded/1", see `SparseForm` and `Seeded`: 16 bytes and k values, so ``itemsize * k
-    / n`` bytes per element.
+    Its own index coder is `Seeded`: with the default stages a payload is k values and about 12 bytes, so
+    ``itemsize * k / n`` bytes per element.
 
     Takes float16, bfloat16, float32 and float64.
     """
 
     name: ClassVar[str] = "randomk"
-    wire_id: ClassVar[str] = "sparse+raw/1+seeded/1"
+    sparsity: Sparsity
 
     def __init__(
         self,
@@ -69,11 +62,12 @@ class RandomK(CountingSparsifier):
         Raises:
             ConfigError: Neither or both are given, or something is out of range.
         """
-        self._kept = Sparsity("randomk", fraction, count)
+        self.sparsity = Sparsity("randomk", fraction, count)
         check_seed("randomk", seed)
         check_error_feedback("randomk", error_feedback)
         self._seed = seed
         self.error_feedback = error_feedback
+        self.index_coder = Seeded(seed=seed)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -86,23 +80,18 @@ class RandomK(CountingSparsifier):
             secure_aggregation_safe=True,
         )
 
-    @property
-    def index_coder(self) -> IndexCoder:
-        """The seed instead of the indices."""
-        return Seeded(seed=self._seed)
-
     def get_config(self) -> dict[str, Any]:
         """The arguments that were given."""
-        return {**self._kept.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
+        return {**self.sparsity.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
         """See the class."""
         size = x.shape.num_elements()
-        count = self._kept.of(tf.TensorSpec(x.shape, x.dtype), round_num)
-        indices = draw(self._seed, round_num, count, size)
+        count = self.sparsity.of_size(size, round_num)
+        indices = ops.draw_indices(ops.round_seed(self._seed, round_num), count, size)
         if not self.error_feedback:
-            begins = _begins(count, size)
-            values = widened(tf.gather(tf.reshape(x, [-1]), indices))
+            begins = _run_begins(count, size)
+            values = ops.widened(tf.gather(tf.reshape(x, [-1]), indices))
             values *= tf.cast(begins[1:] - begins[:-1], values.dtype)
             values = tf.clip_by_value(values, float(x.dtype.min), float(x.dtype.max))
             return Selection(tf.cast(values, x.dtype), indices, {})
@@ -132,31 +121,20 @@ class Seeded(IndexCoder):
 
     def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
         """Refuses indices that were not drawn from this seed and round."""
-        expected = draw(self._seed, round_num, tf.size(indices), size)
-        with require(tf.reduce_all(indices == expected), f"indices were not drawn by {self!r}"):
-            return serialization.to_bytes(tf.stack([tf.constant(self._seed), round_num]))
+        seed = ops.round_seed(self._seed, round_num)
+        expected = ops.draw_indices(seed, tf.size(indices), size)
+        with ops.require(tf.reduce_all(indices == expected), f"indices were not drawn by {self!r}"):
+            return ops.to_bytes(tf.stack([tf.constant(self._seed), round_num]))
 
     def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
         """Draws the indices again; refuses another length and negative numbers."""
-        words = serialization.from_bytes(
-            of_length(code, _CODE_BYTES, "the seed and round of indices"), tf.int32
-        )
-        with require(tf.reduce_all(words >= 0), "the seed or round of indices is not valid"):
-            return draw(words[0], tf.identity(words[1]), count, size)
+        code = ops.of_length(code, _CODE_BYTES, "the seed and round of indices")
+        words = ops.from_bytes(code, tf.int32)
+        with ops.require(tf.reduce_all(words >= 0), "the seed or round of indices is not valid"):
+            return ops.draw_indices(ops.round_seed(words[0], tf.identity(words[1])), count, size)
 
 
-def _begins(count: tf.Tensor | int, size: int) -> tf.Tensor:
-    """Where the runs begin, and the end of the last: ``floor(i * size / count)``; int64 ``[count + 1]``."""
+def _run_begins(count: tf.Tensor | int, size: int) -> tf.Tensor:
+    """Where the runs of `ops.draw_indices` begin, and the end of the last; int64 ``[count + 1]``."""
     count = tf.cast(count, tf.int64)
     return tf.range(count + 1) * size // tf.maximum(count, 1)
-
-
-def draw(seed: tf.Tensor | int, round_num: tf.Tensor, count: tf.Tensor | int, size: int) -> tf.Tensor:
-    """One index of each run; strictly ascending, int32 ``[count]``."""
-    if ops.resolve_lowering() == "fused":
-        return ops.draw_indices(noise_seed(seed, round_num), count, size)
-    begins = _begins(count, size)
-    noise = shared_noise(count, seed, round_num)
-    lengths = begins[1:] - begins[:-1]
-    offsets = tf.cast(tf.floor(noise * tf.cast(lengths, tf.float64)), tf.int64)
-    return tf.cast(begins[:-1] + tf.minimum(offsets, lengths - 1), tf.int32)

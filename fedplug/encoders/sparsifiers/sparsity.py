@@ -25,7 +25,7 @@ class Sparsity:
         encoder: Its name, for errors.
         fraction: Above 0 and at most 1, or a schedule of such numbers, or what `as_schedule` reads.
         count: A whole number of at least 1. Exactly one of the two is given.
-        rate: Scalar, above 0, by which what they say is multiplied; see `Encoder.at_rate`.
+        rate: Scalar, above 0, by which what they say is multiplied; see `Sparsifier.at_rate`.
 
     Raises:
         ConfigError: Neither or both are given, or the one given is out of range.
@@ -68,10 +68,6 @@ class Sparsity:
     def at_rate(self, rate: tf.Tensor) -> Sparsity:
         """As many times ``rate``."""
         return dataclasses.replace(self, rate=rate)
-
-    def of(self, spec: tf.TensorSpec, round_num: tf.Tensor | int = 0) -> int | tf.Tensor:
-        """How many of a tensor's elements; see `of_size`."""
-        return self.of_size(spec.shape.num_elements(), round_num)
 
     def of_size(self, size: int, round_num: tf.Tensor | int = 0) -> int | tf.Tensor:
         """Of n elements ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``.

@@ -1,4 +1,4 @@
-"""Threshold sparsification: whatever is large enough is sent. Must not know TFF or pipelines."""
+"""Threshold sparsification: whatever is large enough is sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_number
 from fedplug.encoders.base import State
-from fedplug.encoders.sparsifier import Selection, Sparsifier
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Threshold"]
@@ -25,14 +25,13 @@ class Threshold(Sparsifier):
     Discrepancy between the Theoretical Analysis and Practical Implementations of Compressed Communication for
     Distributed Deep Learning", AAAI 2020 (arXiv 1911.08250).
 
-    Wire form "sparse+raw/1+rice/1", see `SparseForm`: for float32 about 5 bytes per entry kept where 1 % are
+    With the default stages after it, for float32 about 5 bytes per entry kept where 1 % are
     kept, 0.05 bytes per element. How many are kept, the data decide.
 
     Takes float16, bfloat16, float32 and float64.
     """
 
     name: ClassVar[str] = "threshold"
-    wire_id: ClassVar[str] = "sparse+raw/1+rice/1"
 
     def __init__(self, value: float, *, error_feedback: bool = True) -> None:
         """Makes the encoder.

@@ -7,7 +7,6 @@ and by the stateless aggregation factory (`factory`); knows neither.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,28 +17,27 @@ import tensorflow_federated as tff
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.break_even import break_even
 from fedplug.encoders.model import ModelEncoder
-from fedplug.errors import CapabilityWarning, ConfigError
+from fedplug.errors import ConfigError
 from fedplug.process import structures, tracing
 
 __all__ = ["EncodedAggregation", "build_encoded_aggregation", "model_encoder"]
 
 _MEASUREMENTS = ("uplink_bytes", "clients", "payloads", "nonfinite_updates")
-_COUNTERS = (*_MEASUREMENTS, "adjustable_bytes")
+_COUNTERS = (*_MEASUREMENTS, "tensor_bytes")
 
 
 class EncodedAggregation(NamedTuple):
     """The computations of an encoded aggregation; V is the update's type, C a client's state, S the server's.
 
-    S is ``<round_num=int32,control=K,inner=...>``: the round, what steers the encoder (see
-    `ModelEncoder.init_control`; empty for most), and the aggregator's own state.
+    S is ``<round_num=int32,control=K,inner=...>``: the round, what rate control keeps (`RateControl.init`,
+    empty without one), and the aggregator's own state.
 
     The message a client sends is ``<buffers=<uint8[?],...>,weight=float32,finite=bool,report=...>``, the
-    report being what `ModelEncoder.report` says, nothing for most encoders; the measurements
+    report being what `RateControl.report` says, nothing without one; the measurements
     are ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes
     of all buffers, how many clients took part, how many sent a payload, and how many had a NaN or an
-    infinity; and what `ModelEncoder.metrics` says, for most encoders nothing.
+    infinity; and what `RateControl.metrics` says, nothing without one.
 
     Attributes:
         init_client: ``( -> C)``
@@ -114,12 +112,17 @@ def build_encoded_aggregation(
     for position, spec in enumerate(encoder.specs):
         if spec.dtype.is_bool:
             raise ConfigError(f"tensor {position} is of bool, which cannot be added up; cast it to a float")
-    _warn_if_it_does_not_pay(encoder, lowering)
     trace = functools.partial(tracing.trace, lowering)
-    specs = encoder.specs
+    specs, control = encoder.specs, encoder.rate_control
+    reported = control.reported if control is not None else ()
 
     def no_report() -> dict[str, tf.Tensor]:
-        return {key: tf.zeros([], tf.float32) for key in encoder.reported}
+        return {key: tf.zeros([], tf.float32) for key in reported}
+
+    def report(update: Any, buffers: Any, next_states: Any) -> dict[str, tf.Tensor]:
+        if control is None or not reported:
+            return {}
+        return control.report(update, encoder.decode(buffers), next_states)
 
     def init_client() -> Any:
         return encoder.init_state()
@@ -132,21 +135,21 @@ def build_encoded_aggregation(
             buffers, next_state = encoder.encode(
                 update, state, instructions["round_num"], instructions["control"]
             )
-            return buffers, encoder.report(update, buffers, next_state), next_state
+            return buffers, report(update, buffers, next_state), next_state
 
         def nothing() -> Any:
             return tuple(tf.zeros([0], tf.uint8) for _ in specs), no_report(), state
 
-        buffers, report, next_state = tf.cond(finite & (weight > 0), sent, nothing)
+        buffers, told, next_state = tf.cond(finite & (weight > 0), sent, nothing)
         return {
-            "message": {"buffers": buffers, "weight": weight, "finite": finite, "report": report},
+            "message": {"buffers": buffers, "weight": weight, "finite": finite, "report": told},
             "state": next_state,
         }
 
     def init_server() -> Any:
         return {
             "round_num": tf.constant(0, tf.int32),
-            "control": encoder.init_control(),
+            "control": {} if control is None else control.init(),
             "inner": aggregator.init_state(specs),
         }
 
@@ -154,12 +157,16 @@ def build_encoded_aggregation(
         return {"round_num": state["round_num"], "control": state["control"]}
 
     def zero() -> Any:
-        dtypes = [tf.int64 if key.endswith("_bytes") else tf.int32 for key in _COUNTERS]
-        counters = {key: tf.zeros([], dtype) for key, dtype in zip(_COUNTERS, dtypes, strict=True)}
+        counters = {
+            "uplink_bytes": tf.zeros([], tf.int64),
+            **{key: tf.zeros([], tf.int32) for key in ("clients", "payloads", "nonfinite_updates")},
+            "tensor_bytes": tf.zeros([len(specs)], tf.int64),
+        }
         return {"inner": aggregator.zero(specs), **counters, "report": no_report()}
 
     def accumulate(accumulator: Any, message: Any) -> Any:
-        size = tf.add_n([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
+        sizes = tf.stack([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
+        size = tf.reduce_sum(sizes)
         inner = tf.cond(
             size > 0,
             lambda: aggregator.accumulate(
@@ -173,13 +180,12 @@ def build_encoded_aggregation(
             "clients": accumulator["clients"] + 1,
             "payloads": accumulator["payloads"] + tf.cast(size > 0, tf.int32),
             "nonfinite_updates": accumulator["nonfinite_updates"] + tf.cast(~message["finite"], tf.int32),
-            "adjustable_bytes": accumulator["adjustable_bytes"]
-            + tf.where(size > 0, encoder.adjustable_bytes(message["buffers"]), 0),
+            "tensor_bytes": accumulator["tensor_bytes"] + sizes,
             "report": add(accumulator["report"], message["report"]),
         }
 
     def add(left: Any, right: Any) -> dict[str, tf.Tensor]:
-        return {key: left[key] + right[key] for key in encoder.reported}
+        return {key: left[key] + right[key] for key in reported}
 
     def merge(left: Any, right: Any) -> Any:
         counters = {key: left[key] + right[key] for key in _COUNTERS}
@@ -194,7 +200,7 @@ def build_encoded_aggregation(
         measured = {**{key: accumulator[key] for key in _COUNTERS}, **accumulator["report"]}
         next_state = {
             "round_num": state["round_num"] + 1,
-            "control": encoder.next_control(state["control"], measured),
+            "control": {} if control is None else control.next(state["control"], measured),
             "inner": inner,
         }
         return {
@@ -202,7 +208,7 @@ def build_encoded_aggregation(
             "state": next_state,
             "measurements": {
                 **{key: measured[key] for key in _MEASUREMENTS},
-                **encoder.metrics(state["control"], measured),
+                **({} if control is None else control.metrics(state["control"], measured)),
             },
         }
 
@@ -237,13 +243,6 @@ def build_encoded_aggregation(
         merge=trace(merge, accumulator_type, accumulator_type),
         finish=server_finish,
     )
-
-
-def _warn_if_it_does_not_pay(encoder: ModelEncoder, lowering: str) -> None:
-    if encoder.megabits_per_second is not None:
-        report = break_even(encoder, encoder.megabits_per_second, lowering=lowering)
-        if not report.pays:
-            warnings.warn(str(report), CapabilityWarning, stacklevel=4)
 
 
 def _all_finite(x: tf.Tensor) -> tf.Tensor:

@@ -17,11 +17,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import ops
-from fedplug.encoders.arithmetic import normal_numbers
-from fedplug.encoders.assignment.budget import Budget
-from fedplug.encoders.checks import require
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.probe import normal_numbers
 from fedplug.errors import CapabilityError
 from fedplug.process import structures, tracing
 
@@ -34,9 +32,9 @@ class EncodedBroadcast(NamedTuple):
     """The computations of an encoded broadcast; V is the model's type, S the server's state, M a message.
 
     S is ``<sent=V,round_num=int32,position=int64>``: the model that clients hold, the number of broadcasts,
-    and how many bytes they were together. M is ``<buffers=<uint8[?],...>,whole=bool,position=int64>``: the
-    first message holds the whole model, later ones a difference to what was sent before, and the position is
-    the one after it.
+    and how many bytes they were together; with rate control also ``control=K``, see `RateControl.init`. M is
+    ``<buffers=<uint8[?],...>,whole=bool,position=int64>``: the first message holds the whole model, later
+    ones a difference to what was sent before, and the position is the one after it.
 
     **Catching up.** A client says how far it heard: its position. One that missed rounds is sent either all
     messages it missed, or the model as sent, whole, whichever is fewer bytes. Either way it ends with
@@ -73,15 +71,11 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
         lowering: ``"fused"`` or ``"reference"``.
 
     Raises:
-        CapabilityError: The encoder leaves out more than it is given, or is a budget.
+        CapabilityError: The encoder leaves out more than it is given.
     """
     trace = functools.partial(tracing.trace, lowering)
     whole = ModelEncoder(Identity(), encoder.specs, min_size=0)
-    if isinstance(encoder.encoder, Budget):
-        raise CapabilityError(
-            f"{encoder.encoder!r} cannot encode a broadcast: it follows what clients sent; use the encoder "
-            "without a budget"
-        )
+    control = encoder.rate_control
     _check_contraction(encoder, lowering)
 
     def init() -> Any:
@@ -90,7 +84,23 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
             sent=structures.unflatten(zeros, value_type),
             round_num=tf.constant(0, tf.int32),
             position=tf.constant(0, tf.int64),
+            **({} if control is None else {"control": control.init()}),
         )
+
+    def next_control(state: Any, buffers: Any, differences: Any, next_states: Any) -> dict[str, Any]:
+        """By the message of this round, which all clients are sent."""
+        if control is None:
+            return {}
+        measured = {
+            "tensor_bytes": tf.stack([tf.size(buffer, tf.int64) for buffer in buffers]),
+            "payloads": tf.cast(state["round_num"] > 0, tf.int32),  # the first holds the whole model
+        }
+        if control.reported:
+            received = tf.cond(
+                state["round_num"] > 0, lambda: encoder.decode(buffers), lambda: tuple(differences)
+            )
+            measured |= control.report(differences, received, next_states)
+        return {"control": control.next(state["control"], measured)}
 
     def apply(sent: Sequence[tf.Tensor], message: Any) -> Any:
         """An encoded difference is added; what is not of floats was sent as it is."""
@@ -107,15 +117,16 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
     def publish(value: Any, state: Any) -> Any:
         tensors, sent = structures.flatten(value, value_type), structures.flatten(state["sent"], value_type)
         finite = [tf.reduce_all(tf.math.is_finite(x)) for x in tensors if x.dtype.is_floating]
-        with require(tf.reduce_all(finite), "the model to be broadcast holds a NaN or an infinity"):
+        with ops.require(tf.reduce_all(finite), "the model to be broadcast holds a NaN or an infinity"):
             tensors = [tf.identity(x) for x in tensors]
         differences = [x - y if x.dtype.is_floating else x for x, y in zip(tensors, sent, strict=True)]
         round_num = state["round_num"]
-        first = round_num == 0
-        buffers = tf.cond(
+        first = tf.equal(round_num, 0)
+        nothing = encoder.init_state()
+        buffers, next_states = tf.cond(
             first,
-            lambda: whole.encode(tensors, whole.init_state(), round_num)[0],
-            lambda: encoder.encode(differences, encoder.init_state(), round_num)[0],
+            lambda: (whole.encode(tensors, whole.init_state(), round_num)[0], nothing),
+            lambda: encoder.encode(differences, nothing, round_num, state.get("control")),
         )
         position = state["position"] + tf.add_n([tf.size(buffer, tf.int64) for buffer in buffers])
         message = collections.OrderedDict(buffers=buffers, whole=first, position=position)
@@ -123,6 +134,7 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
             sent=structures.unflatten(apply(sent, message), value_type),
             round_num=round_num + 1,
             position=position,
+            **next_control(state, buffers, differences, next_states),
         )
         return collections.OrderedDict(message=message, state=next_state)
 

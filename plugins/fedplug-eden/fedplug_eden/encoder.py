@@ -7,11 +7,8 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import PackedSymbols, Payload, Quantizer, bit_packing, serialization
+from fedplug.encoders import PackedSymbols, Quantizer
 from fedplug.encoders.arguments import check_seed, check_whole
-from fedplug.encoders.arithmetic import wide_dtype, widened
-from fedplug.encoders.checks import require
-from fedplug.encoders.quantizers import block_scaling
 from fedplug.registry.specs import Capabilities
 from fedplug_eden import codebook, hadamard
 
@@ -41,7 +38,7 @@ class Eden(Quantizer):
 
     Wire form "eden/1": uint8 bits; 8 bytes, the key of the signs; s of every block, little-endian, float64
     for a float64 tensor and float32 for others; the number of the level of every element in ``bits`` bits
-    (`bit_packing`), those that fill up the last block included. That is ``bits / 8 + 4 / B`` bytes per
+    (`fedplug.ops.pack`), those that fill up the last block included. That is ``bits / 8 + 4 / B`` bytes per
     element, and for 4096 elements or more at most 3 % more.
 
     Takes float16, bfloat16, float32 and float64.
@@ -67,18 +64,17 @@ class Eden(Quantizer):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Random rotations; all but unbiased, see the class."""
+        """Random rotations; all but unbiased, see the class. At one bit an entry may change its sign."""
         return Capabilities(needs_seed=True)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {"bits": self._bits, "seed": self._seed}
 
-    def quantize(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
-        """``{"codes": uint8[m B], "scales": float[m], "key": int32[2], "count": int32 scalar}``."""
+    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+        """See the class."""
         key = self._key(values, round_num)
-        count = tf.size(values)
-        rows = _rows(widened(values))
+        rows = _rows(ops.widened(values))
         peaks = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)
         rows = tf.math.divide_no_nan(rows, peaks)  # or the squares would overflow
         rotated = hadamard.transform(rows * _signs(rows, key))
@@ -88,56 +84,44 @@ class Eden(Quantizer):
             tf.constant(codebook.borders(self._bits), rows.dtype), tf.reshape(normal, [-1])
         )
         products = hadamard.row_sums(rotated * tf.reshape(self._levels(codes, rows.dtype), tf.shape(rows)))
-        scales = tf.math.divide_no_nan(squares, products) * peaks[:, 0]
-        return {
-            "codes": tf.cast(codes, tf.uint8),
-            "scales": tf.minimum(scales, rows.dtype.max),
-            "key": key,
-            "count": count,
-        }
-
-    def dequantize(self, payload: Payload, dtype: tf.DType) -> tf.Tensor:
-        """``s D H q`` of every block; what is too large for the dtype becomes its largest number."""
-        scales, count = payload["scales"], payload["count"]
-        shape = [tf.size(scales), hadamard.block_size(count)]
-        rows = hadamard.transform(tf.reshape(self._levels(payload["codes"], scales.dtype), shape))
-        rows *= _signs(rows, payload["key"])
-        values = tf.reshape(rows * scales[:, tf.newaxis], [-1])[:count]
-        return tf.cast(tf.clip_by_value(values, float(dtype.min), float(dtype.max)), dtype)
-
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
-        """See the class."""
+        scales = tf.minimum(tf.math.divide_no_nan(squares, products) * peaks[:, 0], rows.dtype.max)
         parts = [
             tf.constant([self._bits], tf.uint8),
-            serialization.to_bytes(payload["key"]),
-            serialization.to_bytes(payload["scales"]),
-            bit_packing.pack(payload["codes"], self._bits),
+            ops.to_bytes(key),
+            ops.to_bytes(scales),
+            ops.pack(tf.cast(codes, tf.uint8), self._bits),
         ]
         return tf.concat(parts, axis=0)
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
-        """Refuses another number of bits or another length, and scales that are not valid."""
-        wide = wide_dtype(dtype)
+    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+        """``s D H q`` of every block; what is too large for the dtype becomes its largest number.
+
+        Refuses another number of bits or another length, and scales that are not valid.
+        """
         codes_at, number, bits = self.symbols(count, dtype)
-        with require(tf.size(data) >= codes_at, "an eden payload is too short to hold its scales"):
-            data = tf.identity(data)
-        with require(
-            tf.reduce_all(data[:1] == self._bits), f"an eden payload was not made with bits={self._bits}"
+        with ops.require(tf.size(code) >= codes_at, "an eden payload is too short to hold its scales"):
+            code = tf.identity(code)
+        with ops.require(
+            tf.reduce_all(code[:1] == self._bits), f"an eden payload was not made with bits={self._bits}"
         ):
-            key = serialization.from_bytes(data[1:_HEADER_BYTES], tf.int32)
-        scales = block_scaling.scales_from_bytes(data[_HEADER_BYTES:codes_at], wide, "an eden payload")
-        codes = bit_packing.unpack(data[codes_at:], number, bits, "the codes of an eden payload")
-        return {"codes": codes, "scales": scales, "key": key, "count": tf.cast(count, tf.int32)}
+            key = ops.from_bytes(code[1:_HEADER_BYTES], tf.int32)
+        scales = ops.scales_from_bytes(code[_HEADER_BYTES:codes_at], ops.wide_dtype(dtype), "an eden payload")
+        codes = ops.unpack(code[codes_at:], number, bits, "the codes of an eden payload")
+        shape = [tf.size(scales), hadamard.block_size(count)]
+        rows = hadamard.transform(tf.reshape(self._levels(codes, scales.dtype), shape))
+        rows *= _signs(rows, key)
+        values = tf.reshape(rows * scales[:, tf.newaxis], [-1])[:count]
+        return tf.cast(tf.clip_by_value(values, float(dtype.min), float(dtype.max)), dtype)
 
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
         """The numbers of the levels, which are not all as likely."""
         size = hadamard.block_size(count)
         blocks_needed = (count + size - 1) // size
-        start = _HEADER_BYTES + blocks_needed * wide_dtype(dtype).size
+        start = _HEADER_BYTES + blocks_needed * ops.wide_dtype(dtype).size
         return PackedSymbols(start, blocks_needed * size, self._bits)
 
     def _key(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
-        content = tf.bitcast(ops.crc32(serialization.to_bytes(values)), tf.int32)
+        content = tf.bitcast(ops.crc32(ops.to_bytes(values)), tf.int32)
         inner = tf.random.stateless_uniform(
             [2], tf.stack([tf.constant(self._seed), round_num]), None, None, tf.int32, alg="philox"
         )

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import Encoder, Payload, State, serialization
+from fedplug import ops
+from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
-from fedplug.encoders.arithmetic import shared_noise, wide_dtype, widened
-from fedplug.encoders.checks import of_length, require
+from fedplug.ops import of_length, require, shared_uniform, wide_dtype, widened
 from fedplug.registry.specs import Capabilities
 from fedplug_powersgd import matrices
 
@@ -111,7 +111,7 @@ class PowerSGD(Encoder):
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""
         names = ("scale", "p", "q") if self._is_factored(spec) else ("values",)
-        return tf.concat([serialization.to_bytes(payload[name]) for name in names], axis=0)
+        return tf.concat([ops.to_bytes(payload[name]) for name in names], axis=0)
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a wrong length, and numbers that cannot be those of the factors or are not finite."""
@@ -141,7 +141,7 @@ class PowerSGD(Encoder):
 
     def _first_q(self, spec: tf.TensorSpec) -> tf.Tensor:
         n = _matrix_shape(spec)[1]
-        noise = shared_noise(n * self._rank, self._seed, tf.constant(0))
+        noise = shared_uniform(n * self._rank, ops.round_seed(self._seed, 0))
         return tf.cast(tf.reshape(2 * noise - 1, [n, self._rank]), wide_dtype(spec.dtype))
 
 
@@ -155,6 +155,6 @@ def _largest(numbers: tf.Tensor) -> tf.Tensor:
 
 
 def _finite(data: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    numbers = serialization.from_bytes(data, dtype)
+    numbers = ops.from_bytes(data, dtype)
     with require(tf.reduce_all(tf.math.is_finite(numbers)), "a powersgd payload has a NaN or an infinity"):
         return tf.identity(numbers)

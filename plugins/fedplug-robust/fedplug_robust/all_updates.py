@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.aggregators import Aggregator, Update
-from fedplug.encoders.checks import require
 from fedplug.errors import ConfigError
+from fedplug.ops import require
 
 __all__ = ["DEFAULT_MAX_CLIENTS", "AllUpdates", "check_whole_number"]
 

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import Encoder, Payload, State, serialization
+from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_seed, check_share, check_whole
-from fedplug.encoders.arithmetic import wide_dtype, widened
-from fedplug.encoders.checks import of_length, require
+from fedplug.ops import from_bytes, of_length, require, to_bytes, wide_dtype, widened
 from fedplug.registry.specs import Capabilities
 from fedplug_sketch import ops
 
@@ -66,7 +65,7 @@ class CountSketch(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Unbiased and linear with one row; the same size and places for all clients."""
+        """Unbiased and a linear map with one row; the same size and places for all clients."""
         one_row = self._rows == 1
         return Capabilities(
             unbiased=one_row, commutes_with_sum=one_row, needs_seed=True, secure_aggregation_safe=one_row
@@ -94,15 +93,15 @@ class CountSketch(Encoder):
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""
         del spec
-        return tf.concat([serialization.to_bytes(payload[key]) for key in ("round", "table")], axis=0)
+        return tf.concat([to_bytes(payload[key]) for key in ("round", "table")], axis=0)
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
         """Refuses a wrong length, a negative round, and numbers that are not finite."""
         columns, dtype = self._columns(spec), wide_dtype(spec.dtype)
         length = _ROUND_BYTES + self._rows * columns * dtype.size
         body = of_length(body, length, "the bytes of a countsketch payload")
-        round_num = serialization.from_bytes(body[:_ROUND_BYTES], tf.int32)[0]
-        table = serialization.from_bytes(body[_ROUND_BYTES:], dtype)
+        round_num = from_bytes(body[:_ROUND_BYTES], tf.int32)[0]
+        table = from_bytes(body[_ROUND_BYTES:], dtype)
         valid = (round_num >= 0) & tf.reduce_all(tf.math.is_finite(table))
         with require(valid, "a countsketch payload has a negative round, a NaN or an infinity"):
             return {"table": tf.reshape(table, [self._rows, columns]), "round": tf.identity(round_num)}

@@ -1,0 +1,31 @@
+// How many entries a top-k selection returns, as far as that is known while a
+// graph is being built. Must not know any op.
+#ifndef FEDPLUG_TF_OPS_TOPK_SHAPES_H_
+#define FEDPLUG_TF_OPS_TOPK_SHAPES_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace fedplug {
+
+// min(k, n), where k, an input, and n are known; n is kUnknownDim otherwise.
+inline tensorflow::Status NumSelected(
+    tensorflow::shape_inference::InferenceContext* c, int k_input,
+    std::int64_t n, tensorflow::shape_inference::DimensionHandle* selected) {
+  *selected = c->UnknownDim();
+  const tensorflow::Tensor* k_tensor = c->input_tensor(k_input);
+  if (k_tensor == nullptr) return tensorflow::OkStatus();
+  const std::int64_t k = k_tensor->scalar<std::int64_t>()();
+  if (k < 0) {
+    return tensorflow::errors::InvalidArgument("k must be 0 or more, not ", k);
+  }
+  if (n >= 0) *selected = c->MakeDim(std::min(k, n));
+  return tensorflow::OkStatus();
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_TF_OPS_TOPK_SHAPES_H_

@@ -1,0 +1,67 @@
+"""The contract of rate control: adjusting encoders from round to round by what was measured."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from fedplug.encoders.base import Encoder, State
+
+__all__ = ["Control", "RateControl"]
+
+Control = Mapping[str, tf.Tensor]
+"""What the server keeps between rounds and tells whoever encodes; named tensors of fixed shapes."""
+
+
+class RateControl(abc.ABC):
+    """Made by an `EncoderAssignment` for the tensors of one model; its methods are traced into graphs.
+
+    The server keeps the control as part of its state, so that a restarted run goes on with it: ``init``, then
+    ``next`` after every round. Whoever encodes is told the control of the round and uses `adjust`. The
+    same runs in a broadcast, where the server is the only one that encodes.
+    """
+
+    reported: tuple[str, ...] = ()
+    """The names of what `report` returns."""
+
+    @abc.abstractmethod
+    def init(self) -> Control:
+        """The control of the first round."""
+
+    @abc.abstractmethod
+    def adjust(self, encoder: Encoder, control: Control) -> Encoder:
+        """The encoder to use in the place of one of the assigned, in the round of this control.
+
+        What it writes can be read by the assigned one.
+        """
+
+    def report(
+        self, xs: Sequence[tf.Tensor], received: Sequence[tf.Tensor], next_states: Sequence[State]
+    ) -> dict[str, tf.Tensor]:
+        """What is told beside the payloads of an update; float32 scalars, to be added up. Default: nothing.
+
+        Args:
+            xs: The tensors that were encoded.
+            received: What is decoded of them.
+            next_states: Of the encoders.
+        """
+        del xs, received, next_states
+        return {}
+
+    @abc.abstractmethod
+    def next(self, control: Control, measured: Mapping[str, tf.Tensor]) -> Control:
+        """The control of the next round.
+
+        Args:
+            control: That of this round.
+            measured: Of this round ``tensor_bytes`` (int64, one for each tensor), what the payloads took,
+                containers included, summed over all that were sent; ``payloads`` (int32), how many were, of
+                the whole model each; and the sums of what `report` says.
+        """
+
+    def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """What a round's metrics tell; float32 scalars. Default: the control. Arguments as for `next`."""
+        del measured
+        return dict(control)

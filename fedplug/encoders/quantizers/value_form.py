@@ -1,0 +1,34 @@
+"""Quantizers whose bytes one op writes and one reads: `fedplug.ops.encode_values` and `decode_values`."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.encoders.stages import Quantizer
+
+__all__ = ["ValueFormQuantizer"]
+
+
+class ValueFormQuantizer(Quantizer):
+    """A subclass says which form of the op it is."""
+
+    seed: int = 0
+    """For forms that round at random."""
+
+    @property
+    @abc.abstractmethod
+    def value_form(self) -> Mapping[str, Any]:
+        """The arguments of both ops: ``form``, and ``bits`` and ``block_size`` where it has them."""
+
+    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+        """Refuses values that are NaN or infinite."""
+        return ops.encode_values(values, **self.value_form, seed=ops.round_seed(self.seed, round_num))
+
+    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+        """Refuses what `encode` does not write for so many values with this configuration."""
+        return ops.decode_values(code, count, **self.value_form, dtype=dtype)

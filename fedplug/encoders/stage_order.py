@@ -1,0 +1,111 @@
+"""Which stages make a pipeline, in which order, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from fedplug.encoders.coders.index import Rice
+from fedplug.encoders.quantizers.raw import Raw
+from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer, Sparsifier
+from fedplug.errors import CapabilityError, ConfigError
+
+__all__ = ["DEFAULT_INDEX_CODER", "DEFAULT_QUANTIZER", "Stage", "Stages", "arrange"]
+
+Stage = Sparsifier | Quantizer | EntropyCoder | IndexCoder
+
+DEFAULT_QUANTIZER = Raw()
+DEFAULT_INDEX_CODER = Rice()
+
+_ROLES: tuple[tuple[type, str, str], ...] = (
+    (Sparsifier, "a sparsifier", "topk(0.01)"),
+    (Quantizer, "a quantizer", "qsgd(8)"),
+    (EntropyCoder, "an entropy coder", ""),
+    (IndexCoder, "an index coder", "rice"),
+)
+_SPARSIFIER, _QUANTIZER, _ENTROPY_CODER, _INDEX_CODER = range(4)
+
+
+class Stages(NamedTuple):
+    """The stages of a pipeline by their roles, defaults filled in."""
+
+    sparsifier: Sparsifier | None
+    quantizer: Quantizer
+    entropy_coder: EntropyCoder | None
+    index_coder: IndexCoder
+
+
+def arrange(given: Sequence[Any]) -> Stages:
+    """The roles of stages that stand in their order.
+
+    Raises:
+        CapabilityError: They do not, or one of them finds nothing to do.
+        ConfigError: There are none.
+    """
+    if not given:
+        raise ConfigError("a pipeline has no stages; give it at least one, for instance topk(0.01)")
+    roles = [_role(stage, given) for stage in given]
+    for (left, left_role), (right, right_role) in pairwise(zip(given, roles, strict=True)):
+        if left_role >= right_role:
+            raise CapabilityError(
+                "the stages of a pipeline are sparsifier | quantizer | entropy coder | index coder, each at "
+                f"most once; {left!r} is {_ROLES[left_role][1]} and cannot be followed by {right!r}, "
+                f"{_ROLES[right_role][1]}; use {_remedy(given)}"
+            )
+    by_role = dict(zip(roles, given, strict=True))
+    sparsifier, entropy_coder = by_role.get(_SPARSIFIER), by_role.get(_ENTROPY_CODER)
+    if entropy_coder is not None:
+        _require_symbols(by_role.get(_QUANTIZER), entropy_coder, given)
+    if _INDEX_CODER in by_role and sparsifier is None:
+        raise CapabilityError(
+            f"{by_role[_INDEX_CODER]!r} is an index coder, and without a sparsifier there are no indices; "
+            f"use {_remedy(given)}"
+        )
+    own_coder = None if sparsifier is None else sparsifier.index_coder
+    return Stages(
+        sparsifier,
+        by_role.get(_QUANTIZER, DEFAULT_QUANTIZER),
+        entropy_coder,
+        by_role.get(_INDEX_CODER, own_coder or DEFAULT_INDEX_CODER),
+    )
+
+
+def _require_symbols(quantizer: Quantizer | None, entropy_coder: EntropyCoder, given: Sequence[Any]) -> None:
+    if quantizer is None:
+        raise CapabilityError(
+            f"{entropy_coder!r} is an entropy coder, which shortens what a quantizer wrote, and there is "
+            f"none before it; use {_remedy(given)}"
+        )
+    if quantizer.symbols(0, tf.float32) is None:
+        raise CapabilityError(
+            f"{entropy_coder!r} shortens symbols of one fixed number of bits, and {quantizer!r} has none; "
+            f"use 'qsgd(8) | {entropy_coder!r}', or leave {entropy_coder!r} out"
+        )
+
+
+def _role(stage: Any, given: Sequence[Any]) -> int:
+    for role, (contract, _, _) in enumerate(_ROLES):
+        if isinstance(stage, contract):
+            return role
+    raise CapabilityError(
+        f"{stage!r} is neither a sparsifier nor a quantizer nor an entropy coder nor an index coder, so it "
+        f"cannot be a stage of a pipeline; use it alone, or {_remedy(given)}"
+    )
+
+
+def _remedy(given: Sequence[Any]) -> str:
+    """Stages that work, those that were given as far as there is a place for them."""
+    found = {
+        role: next((stage for stage in given if isinstance(stage, contract)), None)
+        for role, (contract, _, _) in enumerate(_ROLES)
+    }
+    coded, indexed = found[_ENTROPY_CODER] is not None, found[_INDEX_CODER] is not None
+    needed = {_SPARSIFIER: indexed or not coded, _QUANTIZER: coded}
+    texts = [
+        repr(found[role]) if found[role] is not None else default if needed.get(role) else ""
+        for role, (_, _, default) in enumerate(_ROLES)
+    ]
+    return repr(" | ".join(text for text in texts if text))

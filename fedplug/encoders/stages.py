@@ -1,0 +1,254 @@
+"""The stages of a pipeline, ``sparsifier | quantizer | entropy coder | index coder``: their four contracts.
+
+A stage is no encoder: `fedplug.encoders.Pipeline` makes one of stages. Like an encoder it is a `Component`, a
+value made from its configuration; its methods are traced into TensorFlow graphs, keep nothing on ``self``,
+and depend on nothing but their arguments and the configuration. What they read from the wire is untrusted.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.encoders.base import Adjustable, State
+from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.registry.component import Component
+from fedplug.registry.specs import Capabilities
+
+__all__ = ["EntropyCoder", "IndexCoder", "PackedSymbols", "Quantizer", "Selection", "Sparsifier"]
+
+
+class Selection(NamedTuple):
+    """What a sparsifier takes out of a tensor.
+
+    Attributes:
+        values: To be sent; ``[k]``, the tensor's dtype; k may be unknown while a graph is built.
+        indices: Their places in the flattened tensor, strictly ascending; ``[k]``, int32.
+        state: The next state, if the values arrive as they are.
+    """
+
+    values: tf.Tensor
+    indices: tf.Tensor
+    state: State
+
+
+class Sparsifier(Component):
+    """Chooses the entries of a tensor that are sent.
+
+    A state that is kept between rounds under the key ``"residual"``, of the tensor's shape, also takes what a
+    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state` and `update_residual`.
+    """
+
+    error_feedback: bool = False
+    """Whether what is not sent is kept on the client and added the next time."""
+
+    sparsity: Sparsity | None = None
+    """How many entries are sent, where the configuration says so; rate control adjusts it."""
+
+    index_coder: IndexCoder | None = None
+    """What writes the indices unless the pipeline names another coder; None: the pipeline's default."""
+
+    @property
+    @abc.abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What this sparsifier, as configured, promises where values are sent uncompressed."""
+
+    @abc.abstractmethod
+    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
+        """Chooses entries.
+
+        Args:
+            x: The tensor; finite, its shape fully known.
+            state: From `init_state` or from the previous call for this client and tensor.
+            round_num: The round, int32 scalar, for schedules and seeds.
+        """
+
+    def grouped_select(
+        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+    ) -> list[Selection]:
+        """Chooses entries of all tensors that share this sparsifier. Default: of each by itself."""
+        return [self.select(x, state, round_num) for x, state in zip(xs, states, strict=True)]
+
+    def init_state(self, spec: tf.TensorSpec) -> State:
+        """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
+        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self.error_feedback else {}
+
+    def residual_of(self, x: tf.Tensor, state: State) -> tf.Tensor:
+        """The residual that is added to ``x``, of its shape and dtype; zeros without error feedback."""
+        return state["residual"] if self.error_feedback else tf.zeros_like(x)
+
+    def state_of(self, residual: tf.Tensor) -> State:
+        """The next state that keeps ``residual``; nothing without error feedback."""
+        return {"residual": residual} if self.error_feedback else {}
+
+    def update_residual(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
+        """The next state when a later stage loses something of the values selected.
+
+        Args:
+            state: Of the `Selection`.
+            lost: The values selected minus the values a receiver gets; ``[k]``.
+            indices: Of the `Selection`.
+        """
+        if "residual" not in state:
+            return state
+        return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
+
+    def at_rate(self, rate: tf.Tensor) -> Self:
+        """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""
+        assert self.sparsity is not None
+        adjusted = copy.copy(self)
+        adjusted.sparsity = self.sparsity.at_rate(rate)
+        return adjusted
+
+
+class PackedSymbols(NamedTuple):
+    """Where in a quantizer's bytes its symbols are: from ``start`` to the end.
+
+    Attributes:
+        start: How many bytes come before them.
+        number: How many symbols there are.
+        bits: Of each symbol, 1 to 8; packed one after the other, the lowest bit first.
+    """
+
+    start: tf.Tensor | int
+    number: tf.Tensor | int
+    bits: int
+
+
+class Quantizer(Component):
+    """Represents a vector of values in fewer bits: of a dense tensor, or those a sparsifier chose."""
+
+    wire_id: ClassVar[str]
+    """Names the frozen layout of `encode`, for instance ``"qsgd/1"``; part of a pipeline's wire id."""
+
+    error_feedback: bool = False
+    """Whether a pipeline without a sparsifier keeps the error on the client and adds it the next time. After
+    a sparsifier its residual takes the error, if it has one."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Biased; state with error feedback only."""
+        return Capabilities(needs_client_state=self.error_feedback, sends_every_entry=True)
+
+    @abc.abstractmethod
+    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+        """The bytes of a vector, a uint8 vector.
+
+        Args:
+            values: ``[n]``, finite; n may be 0, and unknown while a graph is built.
+            round_num: int32 scalar, for schedules and seeds.
+        """
+
+    @abc.abstractmethod
+    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+        """The values that a receiver gets, ``[count]``, finite.
+
+        Args:
+            code: uint8 vector; untrusted.
+            count: How many values there must be, integer scalar.
+            dtype: That of the values.
+
+        Raises:
+            tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many values.
+        """
+
+    def encode_with_residual(
+        self, x: tf.Tensor, residual: tf.Tensor, round_num: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The bytes of ``a = x + residual``, and ``a`` minus what is decoded of them: the next residual.
+
+        For a quantizer that does it in fewer passes than these steps.
+
+        Args:
+            x: A tensor, finite, its shape fully known.
+            residual: What earlier rounds left behind; shape and dtype of ``x``.
+            round_num: As for `encode`.
+        """
+        a = x + residual
+        code = self.encode(tf.reshape(a, [-1]), round_num)
+        return code, a - tf.reshape(self.decode(code, x.shape.num_elements(), x.dtype), x.shape)
+
+    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols | None:
+        """Where the bytes of ``count`` values hold symbols, which an entropy coder may then make shorter.
+
+        Default: nowhere, and then no entropy coder can follow. That must not depend on the arguments.
+        """
+        del count, dtype
+        return None
+
+    def adjustable(self) -> Adjustable | None:
+        """See `Encoder.adjustable`, of a pipeline of this quantizer alone. Default: None."""
+        return None
+
+
+class EntropyCoder(Component):
+    """Writes a quantizer's packed symbols in fewer bytes, and loses nothing."""
+
+    wire_id: ClassVar[str]
+    """Names the frozen layout of `encode`, for instance ``"rans/1"``; part of a pipeline's wire id."""
+
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments that make an equal coder; JSON values only. Default: none."""
+        return {}
+
+    @abc.abstractmethod
+    def encode(self, packed: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
+        """The code, a uint8 vector.
+
+        Args:
+            packed: Symbols one after the other, the lowest bit first; uint8 vector.
+            count: How many symbols there are.
+            bits: Of each symbol, 1 to 8.
+        """
+
+    @abc.abstractmethod
+    def decode(self, code: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
+        """The inverse of `encode`; ``count`` and ``bits`` are those of the symbols there must be.
+
+        Args:
+            code: uint8 vector; untrusted.
+            count: How many symbols there must be.
+            bits: Of each symbol, 1 to 8.
+
+        Raises:
+            tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many symbols.
+        """
+
+
+class IndexCoder(Component):
+    """Writes strictly ascending indices as bytes, and loses nothing."""
+
+    wire_id: ClassVar[str]
+    """Names the frozen layout of `encode`, for instance ``"rice/1"``; part of a pipeline's wire id."""
+
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments that make an equal coder; JSON values only. Default: none."""
+        return {}
+
+    @abc.abstractmethod
+    def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
+        """The code, a uint8 vector.
+
+        Args:
+            indices: Strictly ascending, in ``[0, size)``; int32 vector.
+            size: Of the tensor they point into.
+            round_num: The round in which they were chosen, int32 scalar.
+        """
+
+    @abc.abstractmethod
+    def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
+        """The indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
+
+        Args:
+            code: uint8 vector; untrusted.
+            count: How many indices there must be; int32 scalar, already known to be in ``[0, size]``.
+            size: Of the tensor they point into.
+
+        Raises:
+            tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many indices.
+        """

@@ -1,0 +1,50 @@
+"""The container around payloads in stock TensorFlow ops: the reference of `fedplug.ops.container`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops.checks import require
+from fedplug.ops.checksum import crc32
+from fedplug.ops.serialization import from_bytes, to_bytes
+
+__all__ = ["frame", "unframe"]
+
+_LENGTH_BYTES = 8
+_CHECKSUM_BYTES = 4
+
+
+def frame(body: Any, header: bytes) -> tf.Tensor:
+    """See `fedplug.ops.frame`."""
+    content = tf.concat([_constant(header), to_bytes(tf.size(body, tf.int64)), body], axis=0)
+    return tf.concat([content, _checksum(content)], axis=0)
+
+
+def unframe(container: Any, header: bytes) -> tf.Tensor:
+    """See `fedplug.ops.unframe`."""
+    expected = _constant(header)
+    body_at = len(header) + _LENGTH_BYTES
+    enough = tf.size(container) >= body_at + _CHECKSUM_BYTES
+    with require(enough, "a payload is truncated"):
+        container = tf.identity(container)
+    with require(
+        tf.reduce_all(container[: len(header)] == expected),
+        "the header of a payload is wrong: corrupt, or made by another encoder or for another tensor",
+    ):
+        (length,) = tf.unstack(from_bytes(container[len(header) : body_at], tf.int64), num=1)
+    content, checksum = container[:-_CHECKSUM_BYTES], container[-_CHECKSUM_BYTES:]
+    intact = (length == tf.size(content, tf.int64) - body_at) & tf.reduce_all(_checksum(content) == checksum)
+    with require(
+        intact, "the length or the checksum of a payload is wrong: the bytes were changed on the way"
+    ):
+        return content[body_at:]
+
+
+def _constant(header: bytes) -> tf.Tensor:
+    return tf.constant(list(header), tf.uint8)
+
+
+def _checksum(content: Any) -> tf.Tensor:
+    return to_bytes(tf.cast(crc32(content), tf.uint32))

@@ -1,0 +1,218 @@
+"""The codes of csrc/core/index_code.h in stock TensorFlow ops: the reference of `fedplug.ops.index_code`.
+
+All positions are computed at once; no loop runs over indices or bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._arguments import after, require
+from fedplug.ops.packing import bits_of, numbers, pack, packed_size, unpack_all
+
+__all__ = ["decode", "encode"]
+
+_MAX_PARAMETER = 30
+_MAX_SIZE = 2**31 - 1
+_TOO_SHORT = "index code: it is too short for this many indices"
+_CHOICES = ("rice", "bitpack", "bitmap")
+
+
+def encode(indices: Any, size: Any, form: str) -> tf.Tensor:
+    """See `fedplug.ops.encode_indices`."""
+    return _ENCODE[form](after(_index_checks(indices, size), indices), size)
+
+
+def decode(code: Any, count: Any, size: Any, form: str) -> tf.Tensor:
+    """See `fedplug.ops.decode_indices`."""
+    return _DECODE[form](code, after(_count_checks(count, size), count), size)
+
+
+def _encode_rice(indices: Any, size: Any) -> tf.Tensor:
+    del size
+    gaps = _gaps(indices)
+    b = _best_parameter(gaps)
+    header = tf.cast(tf.repeat(b, tf.minimum(tf.size(indices), 1)), tf.uint8)
+    ones = _positions(tf.bitwise.right_shift(gaps, b))
+    return tf.concat([header, pack(bits_of(gaps, b), 1), pack(_ones_at(ones, _end(ones)), 1)], 0)
+
+
+def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
+    # An index costs at least one bit; so nothing that is computed is larger than the bytes justify.
+    count = after([require(count // 8 <= tf.size(code, tf.int64), _TOO_SHORT, count)], count)
+    b = tf.reduce_sum(tf.cast(code[:1], tf.int64))
+    low_bytes = packed_size(count, b)
+    body = after(_header_checks(code, count, b, low_bytes), code[1:])
+    low_bits, unary_bits = unpack_all(body[:low_bytes], 1), unpack_all(body[low_bytes:], 1)
+    ones = tf.where(tf.equal(unary_bits, 1))[:, 0]
+    ones = after(_body_checks(low_bits[count * b :], unary_bits, ones, count), ones)
+    low = numbers(low_bits[: count * b], count, b)
+    # Capped twice, so that no hostile gap overflows anything; what reaches a cap is refused as an index.
+    high = tf.bitwise.left_shift(tf.minimum(_gaps(ones), _MAX_SIZE + 1), b)
+    gaps = tf.minimum(high + tf.cast(low, tf.int64), _MAX_SIZE + 1)
+    indices = _positions(gaps)
+    in_range = require(tf.reduce_all(indices < size), "index code: an index is not below", size)
+    best = _best_parameter(tf.cast(after([in_range], gaps), tf.int32))
+    shortest = require(
+        tf.equal(b, tf.cast(best, tf.int64)), "index code: it is not the shortest one; parameter", b
+    )
+    return tf.cast(after([in_range, shortest], indices), tf.int32)
+
+
+def _encode_bitpack(indices: Any, size: Any) -> tf.Tensor:
+    return pack(bits_of(indices, tf.cast(_width(size), tf.int32)), 1)
+
+
+def _decode_bitpack(code: Any, count: Any, size: Any) -> tf.Tensor:
+    width = _width(size)
+    bits = unpack_all(after([_length_check(code, packed_size(count, width))], code), 1)
+    indices = numbers(bits[: count * width], count, width)
+    checks = [
+        require(tf.reduce_all(tf.equal(bits[count * width :], 0)), "index code: unused bits are set"),
+        require(tf.reduce_all(tf.cast(indices, tf.int64) < size), "index code: an index is not below", size),
+        require(tf.reduce_all(indices[1:] > indices[:-1]), "index code: indices do not ascend"),
+    ]
+    return after(checks, indices)
+
+
+def _encode_bitmap(indices: Any, size: Any) -> tf.Tensor:
+    return pack(_ones_at(indices, tf.cast(size, tf.int32)), 1)
+
+
+def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
+    bits = unpack_all(after([_length_check(code, packed_size(size, 1))], code), 1)
+    indices = tf.where(tf.equal(bits, 1))[:, 0]
+    found = tf.size(indices, tf.int64)
+    checks = [
+        require(tf.equal(found, count), "index code: bits set and indices announced", found, count),
+        require(tf.reduce_all(tf.equal(bits[size:], 0)), "index code: unused bits are set"),
+    ]
+    return tf.cast(after(checks, indices), tf.int32)
+
+
+def _encode_shortest(indices: Any, size: Any) -> tf.Tensor:
+    rice = _encode_rice(indices, size)
+    packed = packed_size(tf.size(indices, tf.int64), _width(size))
+    choice = tf.argmin(
+        tf.stack([tf.size(rice, tf.int64), packed, packed_size(size, 1)]), output_type=tf.int32
+    )
+    code = tf.switch_case(
+        choice, [lambda: rice, lambda: _encode_bitpack(indices, size), lambda: _encode_bitmap(indices, size)]
+    )
+    return tf.concat([tf.cast(choice, tf.uint8)[tf.newaxis], code], 0)
+
+
+def _decode_shortest(code: Any, count: Any, size: Any) -> tf.Tensor:
+    there = require(tf.size(code) >= 1, "index code: it is too short to say which it is")
+    choice = tf.reduce_sum(tf.cast(after([there], code)[:1], tf.int32))
+    known = require(choice < len(_CHOICES), "index code: it is of no known kind", choice)
+    return tf.switch_case(
+        after([known], choice),
+        [lambda form=form: _DECODE[form](code[1:], count, size) for form in _CHOICES],
+    )
+
+
+_ENCODE = {
+    "rice": _encode_rice,
+    "bitpack": _encode_bitpack,
+    "bitmap": _encode_bitmap,
+    "shortest": _encode_shortest,
+}
+_DECODE = {
+    "rice": _decode_rice,
+    "bitpack": _decode_bitpack,
+    "bitmap": _decode_bitmap,
+    "shortest": _decode_shortest,
+}
+
+
+def _best_parameter(gaps: Any) -> Any:
+    """The smallest ``b`` with the fewest bits, ``count * (b + 1) + sum(gaps >> b)``; scalar, int32.
+
+    This is convex in ``b``: one step saves ``sum(ceil((gaps >> b) / 2))`` bits, which never grows, and costs
+    ``count``. So the first step that does not pay ends the search, at 30 at the latest.
+    """
+    count = tf.size(gaps, tf.int64)
+
+    def pays(b: Any) -> Any:
+        saved = tf.bitwise.right_shift(gaps, b) - tf.bitwise.right_shift(gaps, b + 1)
+        return tf.reduce_sum(tf.cast(saved, tf.int64)) > count
+
+    return tf.while_loop(pays, lambda b: (b + 1,), (tf.constant(0),), maximum_iterations=_MAX_PARAMETER)[0]
+
+
+def _index_checks(indices: Any, size: Any) -> list[Any]:
+    inside = (indices >= 0) & (tf.cast(indices, tf.int64) < size)
+    return [
+        _size_check(size),
+        require(tf.reduce_all(inside), "indices must be in [0, size)", indices, size),
+        require(tf.reduce_all(indices[1:] > indices[:-1]), "indices must ascend strictly", indices),
+    ]
+
+
+def _count_checks(count: Any, size: Any) -> list[Any]:
+    return [
+        _size_check(size),
+        require((count >= 0) & (count <= size), "count must be in [0, size]", count, size),
+    ]
+
+
+def _header_checks(code: Any, count: Any, b: Any, low_bytes: Any) -> list[Any]:
+    length = tf.size(code, tf.int64)
+    shortest = tf.minimum(count, 1) + low_bytes + packed_size(count, 1)
+    return [
+        require((count > 0) | tf.equal(length, 0), "index code: bytes where no index was announced", length),
+        require(b <= _MAX_PARAMETER, "index code: its parameter is above 30", b),
+        require(shortest <= length, _TOO_SHORT, count),
+    ]
+
+
+def _body_checks(padding: Any, unary_bits: Any, ones: Any, count: Any) -> list[Any]:
+    found = tf.size(ones, tf.int64)
+    return [
+        require(
+            tf.reduce_all(tf.equal(padding, 0)), "index code: the padding after the low bits is not zero"
+        ),
+        require(tf.equal(found, count), "index code: indices found and announced", found, count),
+        require(
+            tf.equal(8 * packed_size(_end(ones), 1), tf.size(unary_bits, tf.int64)),
+            "index code: bytes follow its end",
+        ),
+    ]
+
+
+def _length_check(code: Any, length: Any) -> Any:
+    return require(tf.equal(tf.size(code, tf.int64), length), "index code: its length must be", length)
+
+
+def _size_check(size: Any) -> Any:
+    return require((size >= 0) & (size <= _MAX_SIZE), "size must be in [0, 2^31)", size)
+
+
+def _gaps(positions: Any) -> Any:
+    """How many places are left out before each of the ascending ``positions``."""
+    before = tf.concat([[-1], positions], 0)[:-1]
+    return positions - before - 1
+
+
+def _positions(gaps: Any) -> Any:
+    """The inverse of `_gaps`."""
+    return tf.cumsum(gaps + 1) - 1
+
+
+def _end(positions: Any) -> Any:
+    """One past the last of the ascending ``positions``; 0 when there are none."""
+    return tf.concat([[-1], positions], 0)[-1] + 1
+
+
+def _width(size: Any) -> Any:
+    """Bits of the largest index below ``size``; int64."""
+    largest = tf.cast(tf.maximum(size - 1, 0), tf.int32)
+    return tf.reduce_sum(tf.cast(tf.bitwise.right_shift(largest, tf.range(31)) > 0, tf.int64))
+
+
+def _ones_at(positions: Any, length: Any) -> Any:
+    """``length`` bits, 1 at the positions; uint8 vector."""
+    return tf.scatter_nd(positions[:, tf.newaxis], tf.ones_like(positions, tf.uint8), [length])

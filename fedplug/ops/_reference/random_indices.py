@@ -1,0 +1,24 @@
+"""Random indices in stock TensorFlow ops: the reference of `fedplug.ops.random_indices`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops.checks import require
+from fedplug.ops.prng import shared_uniform
+
+__all__ = ["draw_indices"]
+
+
+def draw_indices(seed: Any, count: Any, size: Any) -> tf.Tensor:
+    """See `fedplug.ops.draw_indices`."""
+    valid = (count >= 0) & (count <= size) & (size < 2**31)
+    with require(valid, "the count of random indices must be in [0, size], and size below 2^31"):
+        count = tf.identity(count)
+    begins = tf.range(count + 1) * size // tf.maximum(count, 1)
+    lengths = begins[1:] - begins[:-1]
+    noise = shared_uniform(count, seed)
+    offsets = tf.cast(tf.floor(noise * tf.cast(lengths, tf.float64)), tf.int64)
+    return tf.cast(begins[:-1] + tf.minimum(offsets, lengths - 1), tf.int32)

@@ -1,0 +1,79 @@
+"""The sum of sparse payloads in stock TensorFlow ops: the reference of `fedplug.ops.scatter`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._arguments import after, require
+
+__all__ = ["scatter_decode", "scatter_decode_add"]
+
+_MAX_SIZE = 2**31 - 1
+
+
+def scatter_decode(size: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:
+    """See `fedplug.ops.scatter_decode`."""
+    in_range = (size >= 0) & (size <= _MAX_SIZE)
+    checked = after([require(in_range, "size is not in [0, 2^31)", size)], size)
+    zeros = tf.zeros(tf.reshape(checked, [1]), values.dtype)
+    zeros.set_shape([tf.get_static_value(size)])
+    return scatter_decode_add(zeros, values, indices, row_splits, weights)
+
+
+def scatter_decode_add(
+    accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any
+) -> tf.Tensor:
+    """See `fedplug.ops.scatter_decode_add`."""
+    shape = tf.shape(accumulator)
+    flat = tf.stop_gradient(tf.reshape(accumulator, [-1]))
+    payloads = tf.size(weights)
+    row_splits = after(_row_split_checks(row_splits, tf.size(values), tf.size(indices), payloads), row_splits)
+    indices = after([_index_check(indices, row_splits, tf.size(flat))], indices)
+
+    # One payload after the other, not all in one scatter: TensorFlow leaves the order of several additions to
+    # one element open.
+    def add(i: Any, total: Any) -> Any:
+        mine = slice(row_splits[i], row_splits[i + 1])
+        return i + 1, tf.tensor_scatter_nd_add(total, indices[mine, tf.newaxis], weights[i] * values[mine])
+
+    _, total = tf.while_loop(
+        lambda i, _: i < payloads, add, (0, flat), shape_invariants=(tf.TensorShape([]), flat.shape)
+    )
+    total = tf.stop_gradient(tf.reshape(total, shape))
+    total.set_shape(accumulator.shape)
+    return total
+
+
+def _row_split_checks(row_splits: Any, entries: Any, index_count: Any, payloads: Any) -> list[Any]:
+    return [
+        require(tf.equal(entries, index_count), "values and indices differ in length", entries, index_count),
+        require(
+            tf.equal(tf.size(row_splits), payloads + 1),
+            "row_splits must have one element more than weights",
+            tf.size(row_splits),
+            payloads,
+        ),
+        require(
+            tf.reduce_all(tf.equal(row_splits[:1], 0))
+            & tf.reduce_all(row_splits[1:] >= row_splits[:-1])
+            & tf.reduce_all(tf.equal(row_splits[-1:], tf.cast(entries, tf.int64))),
+            "row_splits must ascend from 0 to the number of entries",
+            row_splits,
+            entries,
+        ),
+    ]
+
+
+def _index_check(indices: Any, row_splits: Any, n: Any) -> Any:
+    entry = tf.range(tf.size(indices), dtype=tf.int64)
+    payload = tf.searchsorted(row_splits, entry, side="right") - 1
+    begins = tf.equal(entry, tf.gather(row_splits, payload))
+    previous = tf.concat([[-1], indices[:-1]], 0)[: tf.size(indices)]
+    bad = (indices < 0) | (indices >= n) | (~begins & (indices <= previous))
+    return require(
+        ~tf.reduce_any(bad),
+        "the indices of a payload must ascend strictly and be in [0, n); those of this payload do not:",
+        tf.boolean_mask(payload, bad)[:1],
+    )

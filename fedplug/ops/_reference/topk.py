@@ -1,0 +1,76 @@
+"""Top-k with error feedback in stock TensorFlow ops: the reference of `fedplug.ops.topk`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._arguments import after, require, same_shape
+
+__all__ = ["grouped_topk_residual", "topk_residual"]
+
+
+def grouped_topk_residual(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
+    """See `fedplug.ops.grouped_topk_residual`; the fields of its result."""
+    checks = [
+        require(same_shape(delta, residual), "a delta and its residual must have the same shape")
+        for delta, residual in zip(deltas, residuals, strict=True)
+    ]
+    sizes = tf.stack([tf.size(delta, tf.int64) for delta in deltas])
+    values, indices, residual, nonfinite = topk_residual(
+        _end_to_end(deltas), after(checks, _end_to_end(residuals)), k, on_nonfinite
+    )
+    ends = tf.cumsum(sizes)
+    tensor_of = tf.searchsorted(ends, tf.cast(indices, tf.int64), side="right")
+    row_splits = tf.concat([[0], tf.searchsorted(tensor_of, tf.range(1, len(deltas) + 1))], 0)
+    begins = tf.gather(ends - sizes, tensor_of)
+    rest = []
+    for delta, part in zip(deltas, tf.split(residual, sizes, num=len(deltas)), strict=True):
+        part = tf.reshape(part, tf.shape(delta))
+        part.set_shape(delta.shape)
+        rest.append(part)
+    return values, indices - tf.cast(begins, tf.int32), tf.cast(row_splits, tf.int64), rest, nonfinite
+
+
+def _end_to_end(tensors: Any) -> tf.Tensor:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
+def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
+    """See `fedplug.ops.topk_residual`; the fields of its result."""
+    shape = tf.shape(delta)
+    checks = [
+        require(same_shape(delta, residual), "delta and residual must have the same shape"),
+        require(k >= 0, "k must be 0 or more", k),
+    ]
+    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
+    finite = tf.math.is_finite(a)
+    nonfinite = tf.math.count_nonzero(~finite)
+    if on_nonfinite == "error":
+        refusal = require(
+            tf.equal(nonfinite, 0),
+            "sums of delta and residual are NaN or infinite; leave this update out, or drop them with "
+            "on_nonfinite='drop'; their number is",
+            nonfinite,
+        )
+        a, nonfinite = after([refusal], a), after([refusal], nonfinite)
+    a = tf.where(finite, a, tf.zeros_like(a))
+    kept = tf.cast(tf.minimum(k, tf.size(a, tf.int64)), tf.int32)
+    indices = tf.sort(tf.math.top_k(_magnitude_bits(a), kept, sorted=False).indices)
+    values = tf.gather(a, indices)
+    rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(values))
+    rest = tf.reshape(rest, shape)
+    rest.set_shape(delta.shape)
+    return values, indices, rest, nonfinite
+
+
+def _magnitude_bits(a: Any) -> Any:
+    """Integers in the order of ``|a|``.
+
+    The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value; and integers have
+    kernels for sorting where the 16-bit floating types have none.
+    """
+    bits = {2: tf.int16, 4: tf.int32, 8: tf.int64}[a.dtype.size]
+    magnitude = tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)
+    return magnitude if bits == tf.int64 else tf.cast(magnitude, tf.int32)

@@ -1,0 +1,194 @@
+"""Quantized and packed values in stock TensorFlow ops: the reference of `fedplug.ops.value_code`.
+
+A form is a pair of functions, an encoder and a decoder; csrc/core/value_code.h specifies the layouts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops import block_scaling as blocks
+from fedplug.ops.checks import of_length, require
+from fedplug.ops.floats import widened
+from fedplug.ops.mean_magnitude import mean_magnitude
+from fedplug.ops.packing import pack, unpack
+from fedplug.ops.prng import dither
+from fedplug.ops.serialization import from_bytes, to_bytes
+
+__all__ = ["decode", "encode", "sign_residual"]
+
+_LEAST_BITS, _MOST_BITS = 2, 8
+_LEVELS_OF_BYTES = 127
+_TRITS = 5
+_TRIT_PLACES = (1, 3, 9, 27, 81)
+_FORMATS = {"float16": tf.float16, "bfloat16": tf.bfloat16}
+
+
+def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int) -> tf.Tensor:
+    """See `fedplug.ops.encode_values`."""
+    finite = tf.reduce_all(tf.math.is_finite(values))
+    with require(finite, f"{form} got values that are NaN or infinite"):
+        values = tf.identity(values)
+    if form in _FORMATS:
+        return _encode_cast(values, _FORMATS[form])
+    if form == "blockwise8":
+        return _encode_blockwise8(values, block_size)
+    if form == "qsgd":
+        return _encode_qsgd(values, seed, _checked(bits), block_size)
+    return _encode_terngrad(values, seed) if form == "terngrad" else _encode_sign(values)
+
+
+def decode(code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_size: int) -> tf.Tensor:
+    """See `fedplug.ops.decode_values`."""
+    with require((count >= 0) & (count < 2**31), "count must be in [0, 2^31)"):
+        count = tf.identity(count)
+    if form in _FORMATS:
+        return _decode_cast(code, count, dtype, form)
+    if form == "blockwise8":
+        return _decode_blockwise8(code, count, dtype, block_size)
+    if form == "qsgd":
+        return _decode_qsgd(code, count, _checked(bits), dtype, block_size)
+    decode_signs = _decode_terngrad if form == "terngrad" else _decode_sign
+    return decode_signs(code, count, dtype)
+
+
+def sign_residual(delta: Any, residual: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """See `fedplug.ops.sign_residual`; the fields of its result."""
+    a = delta + residual
+    code = encode(tf.reshape(a, [-1]), 0, 1, "sign", 1)
+    decoded = decode(code, tf.size(a, tf.int64), 1, "sign", a.dtype, 1)
+    return code, a - tf.reshape(decoded, tf.shape(a))
+
+
+def _encode_cast(values: Any, to: tf.DType) -> tf.Tensor:
+    return to_bytes(_nearest_finite(values, to))
+
+
+def _decode_cast(code: Any, count: Any, dtype: tf.DType, form: str) -> tf.Tensor:
+    narrow = from_bytes(
+        of_length(code, count * _FORMATS[form].size, f"the bytes of a {form} payload"), _FORMATS[form]
+    )
+    with require(tf.reduce_all(tf.math.is_finite(narrow)), f"a {form} payload holds no finite number"):
+        return _nearest_finite(tf.identity(narrow), dtype)
+
+
+def _nearest_finite(values: Any, dtype: tf.DType) -> tf.Tensor:
+    """Values in another format; what is too large for that becomes its largest number."""
+    converted = tf.cast(values, dtype)
+    largest = tf.cast(tf.sign(values), dtype) * dtype.max
+    return tf.where(tf.math.is_inf(converted), largest, converted)
+
+
+def _encode_blockwise8(values: Any, block_size: int) -> tf.Tensor:
+    relative, scales = blocks.relative_to_scales(widened(values), block_size)
+    levels = tf.cast(tf.round(relative * _LEVELS_OF_BYTES), tf.int8)
+    header = tf.constant([block_size.bit_length() - 1], tf.uint8)
+    return tf.concat([header, to_bytes(tf.cast(scales, values.dtype)), to_bytes(levels)], axis=0)
+
+
+def _decode_blockwise8(code: Any, count: Any, dtype: tf.DType, block_size: int) -> tf.Tensor:
+    levels_at = 1 + blocks.block_count(count, block_size) * dtype.size
+    code = of_length(code, levels_at + count, "the bytes of a blockwise8 payload")
+    same = tf.equal(code[0], block_size.bit_length() - 1)
+    with require(same, f"a blockwise8 payload was not made with block_size={block_size}"):
+        scales = blocks.scales_from_bytes(code[1:levels_at], dtype, "a blockwise8 payload")
+    levels = from_bytes(code[levels_at:], tf.int8)
+    with require(tf.reduce_all(levels >= -_LEVELS_OF_BYTES), "a blockwise8 payload holds a level of -128"):
+        levels = tf.identity(levels)
+    return _from_levels(levels, _MOST_BITS, scales, block_size)
+
+
+def _encode_qsgd(values: Any, seed: Any, bits: Any, block_size: int) -> tf.Tensor:
+    relative, scales = blocks.relative_to_scales(widened(values), block_size)
+    exact = relative * tf.cast(_highest(bits), relative.dtype)
+    below = tf.floor(exact)
+    noise = tf.cast(dither(values, seed), exact.dtype)
+    levels = tf.cast(below + tf.cast(noise < exact - below, exact.dtype), tf.int64)
+    codes = tf.cast(levels + _highest(bits), tf.uint8)
+    scales = to_bytes(tf.cast(scales, values.dtype))
+    return tf.concat([_qsgd_header(bits, block_size), scales, pack(codes, bits)], axis=0)
+
+
+def _decode_qsgd(code: Any, count: Any, bits: Any, dtype: tf.DType, block_size: int) -> tf.Tensor:
+    header = _qsgd_header(bits, block_size)
+    codes_at = header.shape[0] + blocks.block_count(count, block_size) * dtype.size
+    enough = tf.size(code, tf.int64) >= codes_at
+    with require(enough, "a qsgd payload is too short to hold its scales"):
+        code = tf.identity(code)
+    same = tf.reduce_all(code[: header.shape[0]] == header)
+    with require(same, f"a qsgd payload was not made with these bits and block_size={block_size}"):
+        scales = blocks.scales_from_bytes(code[header.shape[0] : codes_at], dtype, "a qsgd payload")
+    codes = tf.cast(unpack(code[codes_at:], count, bits, "the codes of a qsgd payload"), tf.int64)
+    levels = codes - _highest(bits)
+    known = tf.reduce_all(levels <= _highest(bits))
+    with require(known, "the codes of a qsgd payload hold a level that does not exist"):
+        levels = tf.identity(levels)
+    return _from_levels(levels, bits, scales, block_size)
+
+
+def _qsgd_header(bits: Any, block_size: int) -> tf.Tensor:
+    return tf.cast(tf.stack([bits, tf.constant(block_size.bit_length() - 1, tf.int64)]), tf.uint8)
+
+
+def _checked(bits: Any) -> tf.Tensor:
+    with require((bits >= _LEAST_BITS) & (bits <= _MOST_BITS), f"bits must be {_LEAST_BITS} to {_MOST_BITS}"):
+        return tf.identity(bits)
+
+
+def _highest(bits: Any) -> Any:
+    """L, of int64 bits."""
+    return tf.bitwise.left_shift(tf.ones_like(bits), bits - 1) - 1
+
+
+def _from_levels(levels: Any, bits: Any, scales: Any, block_size: int) -> tf.Tensor:
+    """``scale * (level / L)``, the quotient looked up.
+
+    In a graph TensorFlow turns a division by a constant into a multiplication, which rounds another way than
+    the division it is when run eagerly.
+    """
+    wide = widened(scales)
+    quotients: list[float] = []
+    offset = []
+    for width in range(_LEAST_BITS, _MOST_BITS + 1):
+        highest = 2 ** (width - 1) - 1
+        offset.append(len(quotients) + highest)
+        quotients += [level / highest for level in range(-highest, highest + 1)]
+    places = tf.gather(tf.constant(offset, tf.int64), bits - _LEAST_BITS) + tf.cast(levels, tf.int64)
+    relative = tf.gather(tf.constant(quotients, wide.dtype), places)
+    return tf.cast(blocks.times_scales(relative, wide, block_size), scales.dtype)
+
+
+def _encode_terngrad(values: Any, seed: Any) -> tf.Tensor:
+    wide = widened(values)
+    scale = tf.reduce_max(tf.concat([tf.abs(wide), tf.zeros([1], wide.dtype)], axis=0))
+    chosen = tf.cast(dither(values, seed), wide.dtype) < tf.math.divide_no_nan(tf.abs(wide), scale)
+    trits = tf.where(chosen, tf.cast(tf.sign(wide), tf.int32), 0) + 1
+    rows = tf.reshape(tf.pad(trits, [[0, -tf.size(trits) % _TRITS]], constant_values=1), [-1, _TRITS])
+    packed = tf.cast(tf.reduce_sum(rows * _TRIT_PLACES, axis=1), tf.uint8)
+    return tf.concat([to_bytes(tf.cast(scale, values.dtype)), packed], axis=0)
+
+
+def _decode_terngrad(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
+    what = "the bytes of a terngrad payload"
+    code = of_length(code, dtype.size + (count + _TRITS - 1) // _TRITS, what)
+    scales = blocks.scales_from_bytes(code[: dtype.size], dtype, "a terngrad payload")
+    packed = tf.cast(code[dtype.size :], tf.int32)
+    trits = tf.reshape(packed[:, tf.newaxis] // _TRIT_PLACES % 3, [-1])
+    valid = tf.reduce_all(packed < 3**_TRITS) & tf.reduce_all(trits[count:] == 1)
+    with require(valid, f"{what} stand for no signs"):
+        return tf.cast(trits[:count] - 1, dtype) * scales[0]
+
+
+def _encode_sign(values: Any) -> tf.Tensor:
+    bits = pack(tf.cast(values >= 0, tf.uint8), 1)
+    return tf.concat([to_bytes(mean_magnitude(values)), bits], axis=0)
+
+
+def _decode_sign(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
+    with require(tf.size(code) >= dtype.size, "a sign payload is too short to hold its scale"):
+        code = tf.identity(code)
+    (scale,) = tf.unstack(blocks.scales_from_bytes(code[: dtype.size], dtype, "a sign payload"), num=1)
+    bits = unpack(code[dtype.size :], count, 1, "the bits of a sign payload")
+    return tf.where(bits == 1, scale, -scale)
