@@ -1,6 +1,8 @@
-"""The choice between the compiled op and its twin."""
+"""The choice between the compiled op and its reference."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 import tensorflow as tf
