@@ -1,6 +1,6 @@
 // Shared work where helpers come late, never, or stay: what a pool of somebody
 // else's threads may do. With a pool of our own: thread_pool_test.
-#include "core/shared_work.h"
+#include "core/base/shared_work.h"
 
 #include <atomic>
 #include <thread>

@@ -1,6 +1,6 @@
 // The pool: every task once, from any number of callers, also from inside a
 // task.
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
 
 #include <atomic>
 #include <chrono>

@@ -20,7 +20,7 @@ tf.no_gradient("Fedplug>DrawIndices")
 def draw_indices(seed: Any, count: Any, size: Any) -> tf.Tensor:
     """One index of each of ``count`` runs of as nearly equal length as can be.
 
-    Which ones is specified in csrc/core/index_draw.h.
+    Which ones is specified in csrc/core/random_indices.h.
 
     Args:
         seed: Other seeds, other indices; int64 scalar.
