@@ -31,6 +31,14 @@ test-cpp: setup
 test-wheel: setup
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
+NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
+
+test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu qemu-user-static)
+	@for tool in $(NEON_TOOLS); do \
+	  command -v $$tool > /dev/null || { echo "test-neon skipped: no $$tool (Debian: g++-aarch64-linux-gnu qemu-user-static)"; exit 0; }; \
+	done; \
+	for step in "cmake --preset" "cmake --build --preset" "ctest --preset"; do $(RUN) $$step neon || exit 1; done
+
 sanitize: setup ## The C++ tests under the address and undefined-behaviour, then the thread sanitizer
 	for preset in sanitize tsan; do \
 	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \
@@ -77,4 +85,4 @@ wheel: setup ## The wheel, in dist/
 clean: ## Removes what was built and installed here
 	rm -rf build dist $(VENV) .uv
 
-.PHONY: help setup run test test-cpp test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean
+.PHONY: help setup run test test-cpp test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "python": ({"core", "cuda", "python"}, ("pybind11",)),
     "tests": ({"core", "cuda", "tests"}, ("cuda",)),
 }
-# Each folder of the core, and those of its folders that it may include. Contracts (core/*.h) may be included by all.
+# Each folder of the core, and those of its folders that it may include (the contracts, core/*.h, all may).
 MAY_INCLUDE_IN_CORE = {
     "base": {"base"},
     "simd": {"base", "simd"},

@@ -8,7 +8,6 @@
 #include "core/simd/loops.h"
 
 #if FEDPLUG_SIMD_X86
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -64,11 +63,9 @@ FEDPLUG_ALWAYS_INLINE std::uint32_t WidenLoop(const std::uint8_t* data,
 }
 
 #if FEDPLUG_SIMD_X86
-#define FEDPLUG_TARGET_F16C __attribute__((target("avx2,f16c")))
-
 constexpr std::int64_t kLanes = 8;
 
-FEDPLUG_TARGET_F16C inline std::uint32_t LargestOf(__m256i keys) {
+FEDPLUG_TARGET_AVX2 inline std::uint32_t LargestOf(__m256i keys) {
   alignas(32) std::uint32_t lanes[kLanes];
   _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), keys);
   std::uint32_t largest = 0;
@@ -76,12 +73,12 @@ FEDPLUG_TARGET_F16C inline std::uint32_t LargestOf(__m256i keys) {
   return largest;
 }
 
-FEDPLUG_TARGET_F16C inline __m256i KeysOf(__m256 x) {
+FEDPLUG_TARGET_AVX2 inline __m256i KeysOf(__m256 x) {
   return _mm256_and_si256(_mm256_castps_si256(x),
                           _mm256_set1_epi32(0x7fffffff));
 }
 
-FEDPLUG_TARGET_F16C std::uint32_t NarrowToHalfs(const float* x, std::int64_t n,
+FEDPLUG_TARGET_AVX2 std::uint32_t NarrowToHalfs(const float* x, std::int64_t n,
                                                 std::uint8_t* data) {
   const __m128i magnitude = _mm_set1_epi16(0x7fff);
   const __m128i infinity = _mm_set1_epi16(0x7c00);
@@ -100,7 +97,7 @@ FEDPLUG_TARGET_F16C std::uint32_t NarrowToHalfs(const float* x, std::int64_t n,
   return rest > LargestOf(largest) ? rest : LargestOf(largest);
 }
 
-FEDPLUG_TARGET_F16C std::uint32_t WidenHalfs(const std::uint8_t* data,
+FEDPLUG_TARGET_AVX2 std::uint32_t WidenHalfs(const std::uint8_t* data,
                                              std::int64_t n, float* x) {
   __m256i largest = _mm256_setzero_si256();
   std::int64_t i = 0;
@@ -113,18 +110,6 @@ FEDPLUG_TARGET_F16C std::uint32_t WidenHalfs(const std::uint8_t* data,
   const std::uint32_t rest = WidenLoop<Half>(data + 2 * i, n - i, x + i);
   return rest > LargestOf(largest) ? rest : LargestOf(largest);
 }
-
-// Clang 14 knows no __builtin_cpu_supports("f16c"). Asked once: in a virtual
-// machine the question costs microseconds.
-// REQUIRES: the processor has AVX2, so that its registers are in use
-bool HasF16c() {
-  static const bool has = [] {
-    unsigned a, b, features = 0, d;
-    return __get_cpuid(1, &a, &b, &features, &d) != 0 &&
-           (features & bit_F16C) != 0;
-  }();
-  return has;
-}
 #endif
 
 }  // namespace
@@ -132,7 +117,7 @@ bool HasF16c() {
 template <>
 CastLoops CastLoopsFor<Half>(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline && HasF16c()) {
+  if (level != SimdLevel::kBaseline) {
     return {NarrowToHalfs, WidenHalfs};
   }
 #endif

@@ -3,11 +3,29 @@
 #include <cstdlib>
 #include <string>
 
+#if FEDPLUG_SIMD_X86
+#include <cpuid.h>
+#endif
+
 namespace fedplug {
 namespace {
 
 constexpr SimdLevel kBestFirst[] = {SimdLevel::kAvx512, SimdLevel::kAvx2,
-                                    SimdLevel::kBaseline};
+                                    SimdLevel::kNeon, SimdLevel::kBaseline};
+
+#if FEDPLUG_SIMD_X86
+// Clang 14 knows no __builtin_cpu_supports("f16c"). Asked once: in a virtual
+// machine the question costs microseconds.
+// REQUIRES: the processor has AVX2, so that its registers are in use
+bool HasF16c() {
+  static const bool has = [] {
+    unsigned a, b, features = 0, d;
+    return __get_cpuid(1, &a, &b, &features, &d) != 0 &&
+           (features & bit_F16C) != 0;
+  }();
+  return has;
+}
+#endif
 
 struct Choice {
   Status status;
@@ -48,6 +66,8 @@ const char* NameOf(SimdLevel level) {
       return "avx2";
     case SimdLevel::kAvx512:
       return "avx512";
+    case SimdLevel::kNeon:
+      return "neon";
   }
   return "";
 }
@@ -59,8 +79,10 @@ bool IsSupported(SimdLevel level) {
   }
   if (level == SimdLevel::kAvx2) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
-           __builtin_cpu_supports("bmi");
+           __builtin_cpu_supports("bmi") && HasF16c();
   }
+#elif FEDPLUG_SIMD_NEON
+  if (level == SimdLevel::kNeon) return true;
 #endif
   return level == SimdLevel::kBaseline;
 }

@@ -10,17 +10,22 @@
 // baseline alone.
 #if defined(__x86_64__) && !defined(FEDPLUG_SIMD_BASELINE_ONLY)
 #define FEDPLUG_SIMD_X86 1
-#define FEDPLUG_TARGET_AVX2 __attribute__((target("avx2,popcnt,bmi")))
-#define FEDPLUG_TARGET_AVX512 __attribute__((target("avx512f,popcnt,bmi")))
+#define FEDPLUG_TARGET_AVX2 __attribute__((target("avx2,f16c,popcnt,bmi")))
+#define FEDPLUG_TARGET_AVX512 __attribute__((target("avx512f,f16c,popcnt,bmi")))
 #else
 #define FEDPLUG_SIMD_X86 0
+#endif
+#if defined(__aarch64__) && !defined(FEDPLUG_SIMD_BASELINE_ONLY)
+#define FEDPLUG_SIMD_NEON 1
+#else
+#define FEDPLUG_SIMD_NEON 0
 #endif
 
 namespace fedplug {
 
-enum class SimdLevel { kBaseline, kAvx2, kAvx512 };
+enum class SimdLevel { kBaseline, kAvx2, kAvx512, kNeon };
 
-// "baseline", "avx2" or "avx512".
+// "baseline", "avx2", "avx512" or "neon".
 const char* NameOf(SimdLevel level);
 
 bool IsSupported(SimdLevel level);

@@ -68,8 +68,15 @@ struct CompactCursor {
   std::int64_t in_range = 0;
 };
 
+// Where a sum is NaN, "its key" is some number above infinity, and "its value"
+// some NaN.
 template <typename T>
 struct BlockKernels {
+  // The keys of delta + residual; zero where a sum is not finite.
+  // SHAPE:    delta[n], residual[n], keys[n]
+  void (*sum_keys)(const T* delta, const T* residual, std::int64_t n,
+                   FloatBitsOf<T>* keys);
+
   // Classifies a = delta + residual; writes nothing but the cursor. Returns the
   // largest key.
   // SHAPE:    delta[n], residual[n]
@@ -93,13 +100,14 @@ struct BlockKernels {
 
   // As partition_sparse, but past the caches where residual_out begins with a
   // cache line: a large residual would not stay in them, and a store to a line
-  // that is not there reads it first. REQUIRES: residual_in and residual_out do
-  // not overlap THREADS:  others may read residual_out after a
-  // FenceStreamedStores
+  // that is not there reads it first.
+  // REQUIRES: residual_in and residual_out do not overlap
+  // THREADS:  others may read residual_out after a FenceStreamedStores
   Partition* partition_streaming;
 
   // Of the entries that a partition left, takes those whose keys are `from` and
   // above; those below `hi` were in the range.
+  // REQUIRES: kSlack elements behind values and indices may be read
   // SHAPE:    values[n], indices[n]
   void (*compact)(const T* values, const std::int32_t* indices, std::int64_t n,
                   FloatBitsOf<T> from, FloatBitsOf<T> hi,
@@ -115,6 +123,15 @@ inline void FenceStreamedStores() {
 }
 
 // The loops in plain C++, for every T and every processor.
+template <typename T>
+void SumKeysOfBlock(const T* delta, const T* residual, std::int64_t n,
+                    FloatBitsOf<T>* keys) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const FloatBitsOf<T> key = MagnitudeKey(delta[i] + residual[i]);
+    keys[i] = key < FloatTraits<T>::kInfinity ? key : FloatBitsOf<T>{0};
+  }
+}
+
 template <typename T>
 FloatBitsOf<T> CountBlock(const T* delta, const T* residual, std::int64_t n,
                           const PivotRange<T>& range, CountCursor<T>* cursor) {
@@ -165,19 +182,18 @@ void CompactBlock(const T* values, const std::int32_t* indices, std::int64_t n,
   }
 }
 
-// REQUIRES: IsSupported(level)
+// For every floating type. REQUIRES: IsSupported(level)
 template <typename T>
-BlockKernels<T> BlockKernelsFor(SimdLevel /*level*/) {
-  return {CountBlock<T>, PartitionBlock<T>, PartitionBlock<T>,
-          PartitionBlock<T>, CompactBlock<T>};
-}
-
-template <>
-BlockKernels<float> BlockKernelsFor<float>(SimdLevel level);
+BlockKernels<T> BlockKernelsFor(SimdLevel level);
 
 #if FEDPLUG_SIMD_X86
-BlockKernels<float> Avx2BlockKernels();
-BlockKernels<float> Avx512BlockKernels();
+template <typename T>
+BlockKernels<T> Avx2BlockKernels();
+template <typename T>
+BlockKernels<T> Avx512BlockKernels();
+#elif FEDPLUG_SIMD_NEON
+template <typename T>
+BlockKernels<T> NeonBlockKernels();
 #endif
 
 }  // namespace fedplug::topk

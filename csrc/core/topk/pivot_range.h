@@ -42,16 +42,6 @@ inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
-// The keys of the sums; zero where a sum is not finite.
-template <typename T>
-void KeysOrZeros(const T* delta, const T* residual, std::int64_t n,
-                 FloatBitsOf<T>* keys) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const FloatBitsOf<T> key = MagnitudeKey(delta[i] + residual[i]);
-    keys[i] = key < FloatTraits<T>::kInfinity ? key : FloatBitsOf<T>{0};
-  }
-}
-
 // One line at a random place of each of equally long strata. The places are the
 // same in every run, though no result depends on them.
 //
@@ -59,7 +49,8 @@ void KeysOrZeros(const T* delta, const T* residual, std::int64_t n,
 template <typename T>
 std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
                         const std::vector<Chunk>& chunks, std::int64_t n,
-                        std::int64_t lines, FloatBitsOf<T>* keys) {
+                        std::int64_t lines, const BlockKernels<T>& kernels,
+                        FloatBitsOf<T>* keys) {
   struct Line {
     const Update<T>* update;
     std::int64_t begin;
@@ -99,12 +90,7 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
     const std::int64_t length = std::min(kLine, update.n - begin);
     const T* const delta = update.delta->Read(begin, length, staging.data());
     const T* const residual = update.residual_in + begin;
-    // A length known to the compiler is one that it makes vectors of.
-    if (length == kLine) {
-      KeysOrZeros(delta, residual, kLine, keys + count);
-    } else {
-      KeysOrZeros(delta, residual, length, keys + count);
-    }
+    kernels.sum_keys(delta, residual, length, keys + count);
     count += length;
   }
   return count;

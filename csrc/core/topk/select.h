@@ -116,7 +116,8 @@ class Selection {
     const std::int64_t lines = SampleLines(n_, k_);
     const std::int64_t most = lines * kLine;
     Bits* const keys = scratch_->keys.template Reserve<Bits>(2 * most + kSlack);
-    const std::int64_t count = SampleKeys(updates_, chunks_, n_, lines, keys);
+    const std::int64_t count =
+        SampleKeys(updates_, chunks_, n_, lines, kernels_, keys);
     return PivotRangeFromSample<T>(keys, count, k_, n_, kernels_, keys + most);
   }
 
