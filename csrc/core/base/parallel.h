@@ -17,7 +17,8 @@ class Parallel {
   virtual int MaxThreads() const = 0;
 
   // Calls task(0) ... task(count - 1), each exactly once, and returns when all
-  // are done.
+  // are done. Throws what a task throws, and then need not have begun them all;
+  // none still runs.
   virtual void Run(int count, const std::function<void(int)>& task) = 0;
 
  protected:

@@ -1,6 +1,7 @@
 #include "core/base/shared_work.h"
 
 #include <chrono>
+#include <exception>
 #include <thread>
 
 namespace fedplug {
@@ -22,9 +23,24 @@ struct SharedWork::Job {
   const int count;
   const std::function<void(int)>& task;
   std::atomic<int> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure{};  // the first, written by who has set `failed`
 
-  void RunRemaining() {
-    for (int i = next.fetch_add(1); i < count; i = next.fetch_add(1)) task(i);
+  void RunRemaining() noexcept {
+    try {
+      while (!failed) {
+        const int i = next.fetch_add(1);
+        if (i >= count) return;
+        task(i);
+      }
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  }
+
+  // REQUIRES: nobody is at the job any more
+  void RethrowFailure() const {
+    if (failure != nullptr) std::rethrow_exception(failure);
   }
 };
 
@@ -33,6 +49,7 @@ void SharedWork::Run(int count, const std::function<void(int)>& task,
   Job job{count, task};
   if (count <= 1 || busy_.exchange(true)) {
     job.RunRemaining();
+    job.RethrowFailure();
     return;
   }
   {
@@ -40,7 +57,11 @@ void SharedWork::Run(int count, const std::function<void(int)>& task,
     job_ = &job;
     ++jobs_;
   }
-  call_helpers();
+  try {
+    call_helpers();
+  } catch (...) {
+    // Without memory to call helpers with, the caller runs the tasks himself.
+  }
   job.RunRemaining();
   // With `job_` cleared no helper joins any more; those at it are finishing the
   // tasks they have begun.
@@ -55,6 +76,7 @@ void SharedWork::Run(int count, const std::function<void(int)>& task,
     helpers_left_.wait(lock, alone);
   }
   busy_ = false;
+  job.RethrowFailure();
 }
 
 void SharedWork::Help() {

@@ -25,9 +25,10 @@ namespace fedplug {
 class SharedWork {
  public:
   // Calls task(0) ... task(count - 1), each exactly once, and returns when all
-  // are done. `call_helpers` is to make others call Help(), soon or never.
-  //
-  // REQUIRES: no task throws
+  // are done. `call_helpers` is to make others call Help(), soon or never; if
+  // it throws, fewer come. What a task throws, on whatever thread, is thrown to
+  // the caller when every task that was begun has ended; those that were not
+  // are left out.
   void Run(int count, const std::function<void(int)>& task,
            const std::function<void()>& call_helpers);
 

@@ -1,10 +1,17 @@
 #include "core/base/thread_pool.h"
 
+#include <system_error>
+
 namespace fedplug {
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) {
-    workers_.emplace_back([this] { HelpWhenCalled(); });
+  workers_.reserve(static_cast<std::size_t>(threads - 1));
+  try {
+    for (int i = 1; i < threads; ++i) {
+      workers_.emplace_back([this] { HelpWhenCalled(); });
+    }
+  } catch (const std::system_error&) {
+    // The others, and the caller, do the work.
   }
 }
 

@@ -19,6 +19,8 @@ namespace fedplug {
 // on, and a caller runs all the tasks himself.
 class ThreadPool final : public Parallel {
  public:
+  // Where so many cannot be started (a container may limit them), the pool has
+  // those that could.
   // REQUIRES: threads >= 1, the caller's own included
   explicit ThreadPool(int threads);
   ~ThreadPool() override;
@@ -27,8 +29,7 @@ class ThreadPool final : public Parallel {
     return static_cast<int>(workers_.size()) + 1;
   }
 
-  // REQUIRES: no task throws
-  // THREADS:  any; also from inside a task
+  // THREADS: any; also from inside a task
   void Run(int count, const std::function<void(int)>& task) override;
 
  protected:
