@@ -107,8 +107,8 @@ def main() -> None:
         "# Kept because it is faster than what it could be composed of",
         "",
         f"Made by `python benchmarks/composed.py`: {facts['processor']}, {facts['cores']} cores, SIMD level "
-        f"{facts['simd']}, TensorFlow {facts['tensorflow']}. Float32, in a `tf.function`, both ways in turn in "
-        "one process, medians.",
+        f"{facts['simd']}, TensorFlow {facts['tensorflow']}. Float32, in a `tf.function`, in turn, "
+        "in one process, medians.",
         "",
         "| what | instead | n | ms | instead, ms | gain |",
         "| --- | --- | --- | --- | --- | --- |",
