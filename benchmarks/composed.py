@@ -27,18 +27,6 @@ RESULT = Path(__file__).with_name("results") / "composed.md"
 Call = Callable[..., tuple[tf.Tensor, ...]]
 
 
-def sign_in_one_op(delta: Any, residual: Any, velocity: Any) -> tuple[tf.Tensor, ...]:
-    del velocity
-    return tuple(ops.sign_residual(delta, residual))
-
-
-def sign_in_steps(delta: Any, residual: Any, velocity: Any) -> tuple[tf.Tensor, ...]:
-    del velocity
-    a = delta + residual
-    code = ops.encode_values(a, "sign")
-    return code, a - ops.decode_values(code, tf.size(a), "sign", dtype=a.dtype)
-
-
 def momentum_in_one_op(delta: Any, residual: Any, velocity: Any) -> tuple[tf.Tensor, ...]:
     k = int(FRACTION * delta.shape[0])
     return tuple(ops.topk_momentum(delta, velocity, residual, k, momentum=MOMENTUM))[:4]
@@ -65,7 +53,6 @@ def sparsifier_on_stock_ops(text: str) -> Call:
 
 
 ROWS: tuple[tuple[str, Call, str, Call, bool], ...] = (
-    ("`sign_residual`", sign_in_one_op, "add, encode, decode, subtract", sign_in_steps, True),
     (
         "`topk_momentum`, 1 %",
         momentum_in_one_op,

@@ -32,7 +32,6 @@ class Identity(Encoder):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """No arguments."""
         return {}
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:

@@ -118,7 +118,6 @@ class Pipeline(Encoder):
         return {"residual": tf.zeros(spec.shape, spec.dtype)} if keeps_error else {}
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
-        """See the class; the payload has what `to_wire` writes, and the values that a receiver gets."""
         if self._stages.sparsifier is None:
             return self._encode_dense(x, state, round_num)
         return self._encode_sparse(x, self._stages.sparsifier.select(x, state, round_num), round_num)
@@ -133,11 +132,10 @@ class Pipeline(Encoder):
         return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
     def _encode_dense(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
-        quantizer = self._stages.quantizer
-        if not quantizer.error_feedback:
-            return self._values.payload(tf.reshape(x, [-1]), round_num), {}
-        code, residual = quantizer.encode_with_residual(x, state["residual"], round_num)
-        return self._values.payload_of(code, x.shape.num_elements(), x.dtype), {"residual": residual}
+        keeps_error = self._stages.quantizer.error_feedback
+        a = x + state["residual"] if keeps_error else x
+        payload = self._values.payload(tf.reshape(a, [-1]), round_num)
+        return payload, {"residual": a - tf.reshape(payload["values"], x.shape)} if keeps_error else {}
 
     def _encode_sparse(self, x: tf.Tensor, chosen: Selection, round_num: tf.Tensor) -> tuple[Payload, State]:
         assert self._stages.sparsifier is not None
@@ -170,7 +168,6 @@ class Pipeline(Encoder):
         return ops.scatter_decode_add(accumulator, payload["values"], payload["indices"], weights=weights)
 
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """See the class."""
         del spec
         code = self._values.to_bytes(payload)
         if self._stages.sparsifier is None:
@@ -197,12 +194,10 @@ class Pipeline(Encoder):
 
     @property
     def encoder(self) -> Encoder:
-        """See `Adjustable`."""
         return self
 
     @property
     def adjusts(self) -> Literal["entries"]:
-        """See `Adjustable`."""
         return "entries"
 
     def at_rate(self, rate: tf.Tensor) -> Self:

@@ -157,22 +157,6 @@ class Quantizer(Component):
             tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many values.
         """
 
-    def encode_with_residual(
-        self, x: tf.Tensor, residual: tf.Tensor, round_num: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The bytes of ``a = x + residual``, and ``a`` minus what is decoded of them: the next residual.
-
-        For a quantizer that does it in fewer passes than these steps.
-
-        Args:
-            x: A tensor, finite, its shape fully known.
-            residual: What earlier rounds left behind; shape and dtype of ``x``.
-            round_num: As for `encode`.
-        """
-        a = x + residual
-        code = self.encode(tf.reshape(a, [-1]), round_num)
-        return code, a - tf.reshape(self.decode(code, x.shape.num_elements(), x.dtype), x.shape)
-
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols | None:
         """Where the bytes of ``count`` values hold symbols, which an entropy coder may then make shorter.
 

@@ -48,7 +48,6 @@ class STC(Pipeline):
         super().__init__([self._topk, Sign(), Rice()])
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that were given."""
         return self._topk.get_config()
 
     def __repr__(self) -> str:

@@ -48,15 +48,10 @@ class ValueCoder:
         if self.lossless:
             return {"values": values}
         code = self.quantizer.encode(values, round_num)
-        return self.payload_of(code, tf.size(values), values.dtype)
-
-    def payload_of(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
-        """Of what a quantizer that loses something wrote for ``count`` values."""
-        received = self.quantizer.decode(code, count, dtype)
-        return {"values": received, "value_code": self._shortened(code, count, dtype)}
+        received = self.quantizer.decode(code, tf.size(values), values.dtype)
+        return {"values": received, "value_code": self._shortened(code, tf.size(values), values.dtype)}
 
     def to_bytes(self, payload: Payload) -> tf.Tensor:
-        """See the class."""
         if not self.lossless:
             return payload["value_code"]
         values = payload["values"]

@@ -10,7 +10,7 @@ The GIL is released while a kernel runs. Large inputs use several threads, as ma
 ``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be
 changed by another thread during a call.
 
-Must not know TensorFlow. ``csrc/README.md`` states the contract that this and every other API of the kernels
+``csrc/README.md`` states the contract that this and every other API of the kernels
 keeps.
 """
 
@@ -34,7 +34,6 @@ from fedplug.kernels.container import crc32, pack_container, unpack_container
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.scatter import scatter_decode_add
-from fedplug.kernels.sign import sign_residual
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
@@ -55,7 +54,6 @@ __all__ = [
     "num_threads",
     "pack_container",
     "scatter_decode_add",
-    "sign_residual",
     "simd_level",
     "threshold_residual",
     "topk_momentum",

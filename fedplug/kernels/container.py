@@ -1,6 +1,6 @@
 """The container around every payload, and its checksum.
 
-Must not know TensorFlow. `fedplug.wire` describes the layout.
+`fedplug.wire` describes the layout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Codes of strictly ascending indices.
-
-Must not know TensorFlow.
-"""
+"""Codes of strictly ascending indices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Random indices that two sides draw alike.
-
-Must not know TensorFlow.
-"""
+"""Random indices that two sides draw alike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Adds sparse payloads into one dense array.
-
-Must not know TensorFlow.
-"""
+"""Adds sparse payloads into one dense array."""
 
 from __future__ import annotations
 

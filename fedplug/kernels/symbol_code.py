@@ -1,7 +1,4 @@
-"""The rANS code of symbols of a few bits: an entropy coder.
-
-Must not know TensorFlow.
-"""
+"""The rANS code of symbols of a few bits: an entropy coder."""
 
 from __future__ import annotations
 

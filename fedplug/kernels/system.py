@@ -1,7 +1,4 @@
-"""What the kernels run on: how many threads, which instruction set.
-
-Must not know TensorFlow.
-"""
+"""What the kernels run on: how many threads, which instruction set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Takes the entries that reach a threshold out of an update.
-
-Must not know TensorFlow.
-"""
+"""Takes the entries that reach a threshold out of an update."""
 
 from __future__ import annotations
 

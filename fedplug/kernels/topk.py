@@ -1,7 +1,4 @@
-"""Takes the largest entries of an update and leaves the others in a residual.
-
-Must not know TensorFlow.
-"""
+"""Takes the largest entries of an update and leaves the others in a residual."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Values, quantized and packed: the bytes that travel.
-
-Must not know TensorFlow.
-"""
+"""Values, quantized and packed: the bytes that travel."""
 
 from __future__ import annotations
 

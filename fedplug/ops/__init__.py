@@ -22,7 +22,6 @@ from fedplug.ops.prng import dither, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.serialization import from_bytes, to_bytes, varints_from_bytes, varints_to_bytes
-from fedplug.ops.sign import SignCode, sign_residual
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
@@ -41,7 +40,6 @@ __all__ = [
     "GroupedTopKUpdate",
     "IndexForm",
     "Lowering",
-    "SignCode",
     "TopK",
     "TopKMomentum",
     "TopKUpdate",
@@ -75,7 +73,6 @@ __all__ = [
     "scatter_decode_add",
     "scatter_decode_update",
     "shared_uniform",
-    "sign_residual",
     "threshold_residual",
     "to_bytes",
     "topk_momentum",

@@ -25,7 +25,7 @@ SPEC = tf.TensorSpec([3000], tf.float32)
 
 
 def normal(spec=SPEC):
-    return tf.constant(np.random.default_rng(0).standard_normal(spec.shape), spec.dtype)
+    return tf.cast(np.random.default_rng(0).standard_normal(spec.shape), spec.dtype)
 
 
 def body(encoder, x, spec):
@@ -49,15 +49,27 @@ def test_a_quantizer_alone_writes_its_bytes_under_its_wire_id(quantizer):
     assert set(payload) == ({"values"} if lossless else {"values", "value_code"})
 
 
-@pytest.mark.parametrize("lowering", ["fused", "reference"])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.float16, tf.bfloat16])
 @pytest.mark.parametrize("text", ["sign", "sign | rans"])
-def test_what_a_quantizer_with_error_feedback_loses_waits_in_the_residual(text, lowering):
-    with ops.use_lowering(lowering):
-        encoder, state = fedplug.encoder(text), {"residual": tf.reverse(normal(), [0])}
-        payload, next_state = encoder.encode(normal(), state, ROUND)
-        sent = encoder.decode(encoder.from_wire(encoder.to_wire(payload, SPEC), SPEC), SPEC)
-    assert set(encoder.init_state(SPEC)) == {"residual"}
-    np.testing.assert_array_equal(next_state["residual"], normal() + state["residual"] - sent)
+def test_what_a_quantizer_with_error_feedback_loses_waits_in_the_residual(text, dtype):
+    encoder, spec = fedplug.encoder(text), tf.TensorSpec([30, 100], dtype)
+    x = normal(spec)
+    state, bodies = {"residual": tf.reverse(x, [0])}, []
+    for lowering in ("fused", "reference"):
+        with ops.use_lowering(lowering):
+            payload, next_state = encoder.encode(x, state, ROUND)
+            bodies.append(bytes(encoder.to_wire(payload, spec).numpy()))
+            sent = encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec)
+        np.testing.assert_array_equal(next_state["residual"], x + state["residual"] - sent)
+    assert bodies[0] == bodies[1]
+    assert set(encoder.init_state(spec)) == {"residual"}
+
+
+@pytest.mark.parametrize("lowering", ["fused", "reference"])
+def test_a_sum_with_the_residual_that_is_not_finite_is_refused(lowering):
+    x = tf.constant([1.0, 3e38])
+    with ops.use_lowering(lowering), pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
+        fedplug.encoder("sign").encode(x, {"residual": x}, ROUND)
 
 
 @pytest.mark.parametrize("lowering", ["fused", "reference"])

@@ -29,58 +29,58 @@ def as_tensor(data: bytes) -> tf.Tensor:
 @given(st.binary(max_size=70))
 @settings(max_examples=20, deadline=None)
 def test_frame_gives_the_bytes_of_wire_pack(body: bytes) -> None:
-    framed = framing.frame(as_tensor(body), "topk/1", SPEC)
-    assert framed.numpy().tobytes() == wire.pack(body, "topk/1", "float32", (3, 5))
+    framed = framing.frame(as_tensor(body), "sparse/1", SPEC)
+    assert framed.numpy().tobytes() == wire.pack(body, "sparse/1", "float32", (3, 5))
 
 
 @given(st.binary(max_size=70))
 @settings(max_examples=20, deadline=None)
 def test_unframe_returns_the_body(body: bytes) -> None:
-    buffer = as_tensor(wire.pack(body, "topk/1", "float32", (3, 5)))
-    assert framing.unframe(buffer, "topk/1", SPEC).numpy().tobytes() == body
+    buffer = as_tensor(wire.pack(body, "sparse/1", "float32", (3, 5)))
+    assert framing.unframe(buffer, "sparse/1", SPEC).numpy().tobytes() == body
 
 
 @given(st.data())
 @settings(max_examples=30, deadline=None)
 def test_a_changed_or_truncated_buffer_is_refused(data: st.DataObject) -> None:
-    packed = bytearray(wire.pack(b"some body", "topk/1", "float32", (3, 5)))
+    packed = bytearray(wire.pack(b"some body", "sparse/1", "float32", (3, 5)))
     if data.draw(st.booleans()):
         bit = data.draw(st.integers(0, 8 * len(packed) - 1))
         packed[bit // 8] ^= 1 << bit % 8
     else:
         packed = packed[: data.draw(st.integers(0, len(packed) - 1))]
     with pytest.raises(tf.errors.InvalidArgumentError):
-        framing.unframe(as_tensor(bytes(packed)), "topk/1", SPEC)
+        framing.unframe(as_tensor(bytes(packed)), "sparse/1", SPEC)
 
 
 @pytest.mark.parametrize(
     ("wire_id", "dtype", "shape"),
-    [("sign/1", "float32", (3, 5)), ("topk/1", "float64", (3, 5)), ("topk/1", "float32", (5, 3))],
+    [("sign/1", "float32", (3, 5)), ("sparse/1", "float64", (3, 5)), ("sparse/1", "float32", (5, 3))],
 )
 def test_a_payload_for_something_else_is_refused(wire_id: str, dtype: str, shape: tuple[int, ...]) -> None:
     buffer = as_tensor(wire.pack(b"body", wire_id, dtype, shape))
     with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another tensor"):
-        framing.unframe(buffer, "topk/1", SPEC)
+        framing.unframe(buffer, "sparse/1", SPEC)
 
 
 def test_the_last_byte_of_a_header_counts() -> None:
-    buffer = as_tensor(wire.pack(b"body", "topk/2", "float32", ()))
+    buffer = as_tensor(wire.pack(b"body", "sparse/2", "float32", ()))
     with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder"):
-        framing.unframe(buffer, "topk/1", tf.TensorSpec([], tf.float32))
+        framing.unframe(buffer, "sparse/1", tf.TensorSpec([], tf.float32))
 
 
 @pytest.mark.parametrize("length", [3, 5, 2**32 + 4, 2**64 - 1])
 def test_a_length_that_is_not_that_of_the_body_is_refused_though_the_checksum_is_right(length: int) -> None:
-    content = wire.header("topk/1", "float32", (3, 5)) + length.to_bytes(8, "little") + b"body"
+    content = wire.header("sparse/1", "float32", (3, 5)) + length.to_bytes(8, "little") + b"body"
     buffer = as_tensor(content + zlib.crc32(content).to_bytes(4, "little"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="length"):
-        framing.unframe(buffer, "topk/1", SPEC)
+        framing.unframe(buffer, "sparse/1", SPEC)
 
 
 def test_a_graph_with_an_unknown_number_of_bytes_frames_and_unframes() -> None:
     @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
     def there_and_back(body: tf.Tensor) -> tf.Tensor:
-        return framing.unframe(framing.frame(body, "topk/1", SPEC), "topk/1", SPEC)
+        return framing.unframe(framing.frame(body, "sparse/1", SPEC), "sparse/1", SPEC)
 
     for body in (b"", b"x", bytes(range(256)) * 40):
         assert there_and_back(as_tensor(body)).numpy().tobytes() == body

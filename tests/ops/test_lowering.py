@@ -54,7 +54,6 @@ CALLS = {
     "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),
     "Fedplug>Crc32": (ops.crc32, BYTES),
     "Fedplug>TopKMomentum": (lambda d: ops.topk_momentum(d, d, d, 3, momentum=0.9), VECTOR),
-    "Fedplug>SignResidual": (lambda d: ops.sign_residual(d, d), VECTOR),
     "Fedplug>EncodeValues": (lambda v: ops.encode_values(v, "qsgd"), VECTOR),
     "Fedplug>DecodeValues": (lambda c: ops.decode_values(c, 3, "qsgd", dtype=tf.float32), BYTES),
     "Fedplug>EncodeSymbols": (lambda p: ops.encode_symbols(p, 3, bits=8), BYTES),

@@ -62,7 +62,7 @@ def test_the_weights_of_a_functional_model_are_called_by_their_place():
 
 def test_each_tensor_is_encoded_by_its_rule(model_fn, sgd, dataset):
     process = build_weighted_fed_avg(model_fn, sgd, encoder=RULES, min_size=0)
-    assert encoders_of(process) == ["topk/1", "identity/1", "sparse+qsgd/1+rice/1", "identity/1"]
+    assert encoders_of(process) == ["sparse/1", "identity/1", "sparse/1+qsgd/1", "identity/1"]
     start = process.initialize()
     output = process.next(start, [dataset(1)], [process.initialize_client()])
     changed = [

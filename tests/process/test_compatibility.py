@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import fedplug
 from fedplug.aggregators import Mean
-from fedplug.encoders import Identity, ModelEncoder, TopK
+from fedplug.encoders import Identity, ModelEncoder
 from fedplug.errors import CapabilityError, CapabilityWarning
 from fedplug.process import build_sum_factory
 from fedplug.process.compatibility import RULES, Configuration, check
@@ -123,8 +123,9 @@ def test_the_stack_of_a_model_has_every_encoder_with_the_dtypes_it_gets():
         tf.TensorSpec([3], tf.bfloat16),
         tf.TensorSpec([100], tf.int32),
     ]
-    found = dict(Configuration.of(ModelEncoder(TopK(0.1), specs), Mean(), keeps_client_state=True).encoders)
-    assert found == {TopK(0.1): {"float32", "float64"}, Identity(): {"bfloat16"}}
+    topk = fedplug.encoder("topk(0.1)")
+    found = dict(Configuration.of(ModelEncoder(topk, specs), Mean(), keeps_client_state=True).encoders)
+    assert found == {topk: {"float32", "float64"}, Identity(): {"bfloat16"}}
 
 
 def test_a_sum_that_noise_is_to_hide_takes_only_what_stays_as_short_as_it_was_clipped(inprocess):

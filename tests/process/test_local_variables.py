@@ -161,7 +161,7 @@ def test_a_broadcast_encoder_counts_what_clients_hear_and_keeps_how_far_they_hea
     assert sorted(second["client_states"][0]) == ["broadcast", "encoder", "local"]
     assert len({int(state["broadcast"]) for state in second["client_states"]}) == 1
     assert offset_of(second["client_states"][0]) != offset_of(first["client_states"][0]) != 0
-    assert process.signature["broadcast_encoder"]["wire_ids"] == ["topk/1"]
+    assert process.signature["broadcast_encoder"]["wire_ids"] == ["sparse/1"]
 
 
 def test_it_runs_on_the_stock_worker_with_equal_results():

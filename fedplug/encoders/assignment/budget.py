@@ -104,7 +104,6 @@ class Budget(EncoderAssignment):
         return self._encoder.capabilities
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that were given."""
         given = {"bytes_per_client": self._bytes_per_client, "nmse": self._nmse}
         return {
             "encoder": component_config(self._encoder),

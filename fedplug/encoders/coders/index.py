@@ -18,12 +18,10 @@ class _Coder(IndexCoder):
     name: ClassVar[ops.IndexForm]
 
     def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
-        """See `fedplug.ops.encode_indices`."""
         del round_num
         return ops.encode_indices(indices, size, form=self.name)
 
     def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
-        """See `fedplug.ops.decode_indices`."""
         return ops.decode_indices(code, count, size, form=self.name)
 
 

@@ -28,9 +28,7 @@ class Rans(EntropyCoder):
     wire_id: ClassVar[str] = "rans/1"
 
     def encode(self, packed: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
-        """See `fedplug.ops.encode_symbols`."""
         return ops.encode_symbols(packed, count, bits=bits)
 
     def decode(self, code: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
-        """See `fedplug.ops.decode_symbols`."""
         return ops.decode_symbols(code, count, bits=bits)

@@ -49,12 +49,10 @@ class Blockwise8(ValueFormQuantizer):
         self._block_size = block_size
 
     def get_config(self) -> dict[str, Any]:
-        """The argument."""
         return {"block_size": self._block_size}
 
     @property
     def value_form(self) -> Mapping[str, Any]:
-        """Of this block size."""
         return {"form": "blockwise8", "block_size": self._block_size}
 
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:

@@ -14,12 +14,10 @@ class _Cast(ValueFormQuantizer):
     """Rounds to the nearest number of another format, ties to even; what is too large becomes the largest."""
 
     def get_config(self) -> dict[str, Any]:
-        """No arguments."""
         return {}
 
     @property
     def value_form(self) -> Mapping[str, Any]:
-        """Of the name."""
         return {"form": self.name}
 
 

@@ -69,11 +69,9 @@ class MixedQSGD(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of ``qsgd``."""
         return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
         return {"bits": schedule_config(self._mean), "block_size": self._block_size, "seed": self._seed}
 
     def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
@@ -93,11 +91,9 @@ class MixedQSGD(Encoder):
         ]
 
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """The payload's values."""
         return tf.reshape(payload["values"], spec.shape)
 
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """The payload's code."""
         del spec
         return payload["code"]
 
@@ -122,17 +118,14 @@ class MixedQSGD(Encoder):
         return {"code": body, "values": tf.concat(values, axis=0)}
 
     def adjustable(self) -> Self:
-        """Itself."""
         return self
 
     @property
     def encoder(self) -> Encoder:
-        """See `fedplug.encoders.Adjustable`."""
         return self
 
     @property
     def adjusts(self) -> Literal["bits"]:
-        """See `fedplug.encoders.Adjustable`."""
         return "bits"
 
     def at_rate(self, rate: tf.Tensor) -> Self:

@@ -67,7 +67,6 @@ class QSGD(ValueFormQuantizer):
         return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
         return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
 
     @property

@@ -32,11 +32,9 @@ class Raw(Quantizer):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """No arguments."""
         return {}
 
     def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
-        """See the class."""
         del round_num
         return ops.to_bytes(values)
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
@@ -45,22 +44,12 @@ class Sign(ValueFormQuantizer):
         self.error_feedback = error_feedback
 
     def get_config(self) -> dict[str, Any]:
-        """The argument."""
         return {"error_feedback": self.error_feedback}
 
     @property
     def value_form(self) -> Mapping[str, Any]:
-        """Without further arguments."""
         return {"form": "sign"}
 
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
         """The signs."""
         return PackedSymbols(dtype.size, count, 1)
-
-    def encode_with_residual(
-        self, x: tf.Tensor, residual: tf.Tensor, round_num: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """In one op."""
-        del round_num
-        code, next_residual = ops.sign_residual(x, residual)
-        return code, tf.ensure_shape(next_residual, x.shape)

@@ -55,12 +55,10 @@ class TernGrad(ValueFormQuantizer):
         return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
 
     def get_config(self) -> dict[str, Any]:
-        """The argument."""
         return {"seed": self.seed}
 
     @property
     def value_form(self) -> Mapping[str, Any]:
-        """Without further arguments."""
         return {"form": "terngrad"}
 
     def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:

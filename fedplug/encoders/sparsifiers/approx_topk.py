@@ -81,7 +81,6 @@ class ApproxTopK(Sparsifier):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
         return {
             **self.sparsity.get_config(),
             "sample": self._sample,
@@ -90,7 +89,6 @@ class ApproxTopK(Sparsifier):
         }
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        """See the class."""
         k = tf.convert_to_tensor(self.sparsity.of_size(x.shape.num_elements(), round_num), tf.int32)
         residual = self.residual_of(x, state)
         passed = ops.threshold_residual(x, residual, self._threshold(x, residual, k, round_num))

@@ -68,7 +68,6 @@ class DGC(Sparsifier):
         return Capabilities(needs_client_state=True)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
         return {
             **self._plain.get_config(),
             "momentum": self._momentum,
@@ -80,7 +79,6 @@ class DGC(Sparsifier):
         return {"momentum": tf.zeros(spec.shape, spec.dtype), "unsent": tf.zeros(spec.shape, spec.dtype)}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        """See the class."""
         count = self.sparsity.of_size(x.shape.num_elements(), round_num)
         chosen = ops.topk_momentum(
             x, state["momentum"], state["unsent"], count, momentum=tf.constant(self._momentum, x.dtype)

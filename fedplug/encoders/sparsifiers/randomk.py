@@ -81,11 +81,9 @@ class RandomK(Sparsifier):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that were given."""
         return {**self.sparsity.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        """See the class."""
         size = x.shape.num_elements()
         count = self.sparsity.of_size(size, round_num)
         indices = ops.draw_indices(ops.round_seed(self._seed, round_num), count, size)
@@ -116,7 +114,6 @@ class Seeded(IndexCoder):
         self._seed = seed
 
     def get_config(self) -> dict[str, Any]:
-        """The argument."""
         return {"seed": self._seed}
 
     def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:

@@ -56,11 +56,9 @@ class Threshold(Sparsifier):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
         return {"value": self._value, "error_feedback": self.error_feedback}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        """See the class."""
         del round_num
         threshold = tf.constant(self._value, x.dtype)
         chosen = ops.threshold_residual(x, self.residual_of(x, state), threshold)

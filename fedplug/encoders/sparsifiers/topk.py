@@ -80,12 +80,10 @@ class TopK(Sparsifier):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that were given."""
         config = {**self.sparsity.get_config(), "error_feedback": self.error_feedback}
         return config if self._scope == "tensor" else {**config, "scope": self._scope}
 
     def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        """See the class."""
         k = self.sparsity.of_size(x.shape.num_elements(), round_num)
         chosen = ops.topk_residual(x, self.residual_of(x, state), k)
         return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))

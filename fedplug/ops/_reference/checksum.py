@@ -23,7 +23,6 @@ _PREFIX = (0x62, 0xF5, 0x26, 0x92)
 
 
 def crc32(data: Any) -> tf.Tensor:
-    """See `fedplug.ops.crc32`."""
     words = _words(tf.concat([tf.constant(_PREFIX, tf.uint8), data], 0))
     step = tf.constant(_word_step())
 

@@ -17,13 +17,11 @@ _CHECKSUM_BYTES = 4
 
 
 def frame(body: Any, header: bytes) -> tf.Tensor:
-    """See `fedplug.ops.frame`."""
     content = tf.concat([_constant(header), to_bytes(tf.size(body, tf.int64)), body], axis=0)
     return tf.concat([content, _checksum(content)], axis=0)
 
 
 def unframe(container: Any, header: bytes) -> tf.Tensor:
-    """See `fedplug.ops.unframe`."""
     expected = _constant(header)
     body_at = len(header) + _LENGTH_BYTES
     enough = tf.size(container) >= body_at + _CHECKSUM_BYTES

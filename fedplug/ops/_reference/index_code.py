@@ -21,12 +21,10 @@ _CHOICES = ("rice", "bitpack", "bitmap")
 
 
 def encode(indices: Any, size: Any, form: str) -> tf.Tensor:
-    """See `fedplug.ops.encode_indices`."""
     return _ENCODE[form](after(_index_checks(indices, size), indices), size)
 
 
 def decode(code: Any, count: Any, size: Any, form: str) -> tf.Tensor:
-    """See `fedplug.ops.decode_indices`."""
     return _DECODE[form](code, after(_count_checks(count, size), count), size)
 
 

@@ -13,7 +13,6 @@ __all__ = ["draw_indices"]
 
 
 def draw_indices(seed: Any, count: Any, size: Any) -> tf.Tensor:
-    """See `fedplug.ops.draw_indices`."""
     valid = (count >= 0) & (count <= size) & (size < 2**31)
     with require(valid, "the count of random indices must be in [0, size], and size below 2^31"):
         count = tf.identity(count)

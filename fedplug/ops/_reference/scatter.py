@@ -14,7 +14,6 @@ _MAX_SIZE = 2**31 - 1
 
 
 def scatter_decode(size: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:
-    """See `fedplug.ops.scatter_decode`."""
     in_range = (size >= 0) & (size <= _MAX_SIZE)
     checked = after([require(in_range, "size is not in [0, 2^31)", size)], size)
     zeros = tf.zeros(tf.reshape(checked, [1]), values.dtype)
@@ -25,7 +24,6 @@ def scatter_decode(size: Any, values: Any, indices: Any, row_splits: Any, weight
 def scatter_decode_add(
     accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any
 ) -> tf.Tensor:
-    """See `fedplug.ops.scatter_decode_add`."""
     shape = tf.shape(accumulator)
     flat = tf.stop_gradient(tf.reshape(accumulator, [-1]))
     payloads = tf.size(weights)

@@ -25,7 +25,6 @@ _WORD_BYTES = 2
 
 
 def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
-    """See `fedplug.ops.encode_symbols`."""
     count, bits = after([_count_check(count)], count), after([_bits_check(bits)], bits)
     symbols = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)
     symbols = after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
@@ -39,7 +38,6 @@ def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
 
 
 def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
-    """See `fedplug.ops.decode_symbols`."""
     count, bits = after([_count_check(count)], count), after([_bits_check(bits)], bits)
     code = after([require(tf.size(code) >= 1, "symbol code: it is empty")], code)
     table_bytes = tf.reduce_sum(tf.cast(code[:1], tf.int64))

@@ -12,7 +12,6 @@ __all__ = ["threshold_residual"]
 
 
 def threshold_residual(delta: Any, residual: Any, threshold: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """See `fedplug.ops.threshold_residual`; the fields of its result."""
     zero = tf.zeros([], delta.dtype)
     checks = [
         require(same_shape(delta, residual), "delta and residual must have the same shape"),

@@ -12,7 +12,6 @@ __all__ = ["grouped_topk_residual", "topk_residual"]
 
 
 def grouped_topk_residual(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
-    """See `fedplug.ops.grouped_topk_residual`; the fields of its result."""
     checks = [
         require(same_shape(delta, residual), "a delta and its residual must have the same shape")
         for delta, residual in zip(deltas, residuals, strict=True)
@@ -38,7 +37,6 @@ def _end_to_end(tensors: Any) -> tf.Tensor:
 
 
 def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
-    """See `fedplug.ops.topk_residual`; the fields of its result."""
     shape = tf.shape(delta)
     checks = [
         require(same_shape(delta, residual), "delta and residual must have the same shape"),

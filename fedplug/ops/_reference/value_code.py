@@ -17,7 +17,7 @@ from fedplug.ops.packing import pack, unpack
 from fedplug.ops.prng import dither
 from fedplug.ops.serialization import from_bytes, to_bytes
 
-__all__ = ["decode", "encode", "sign_residual"]
+__all__ = ["decode", "encode"]
 
 _LEAST_BITS, _MOST_BITS = 2, 8
 _LEVELS_OF_BYTES = 127
@@ -27,7 +27,6 @@ _FORMATS = {"float16": tf.float16, "bfloat16": tf.bfloat16}
 
 
 def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int) -> tf.Tensor:
-    """See `fedplug.ops.encode_values`."""
     finite = tf.reduce_all(tf.math.is_finite(values))
     with require(finite, f"{form} got values that are NaN or infinite"):
         values = tf.identity(values)
@@ -41,7 +40,6 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int) -> tf.
 
 
 def decode(code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_size: int) -> tf.Tensor:
-    """See `fedplug.ops.decode_values`."""
     with require((count >= 0) & (count < 2**31), "count must be in [0, 2^31)"):
         count = tf.identity(count)
     if form in _FORMATS:
@@ -52,14 +50,6 @@ def decode(code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_s
         return _decode_qsgd(code, count, _checked(bits), dtype, block_size)
     decode_signs = _decode_terngrad if form == "terngrad" else _decode_sign
     return decode_signs(code, count, dtype)
-
-
-def sign_residual(delta: Any, residual: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """See `fedplug.ops.sign_residual`; the fields of its result."""
-    a = delta + residual
-    code = encode(tf.reshape(a, [-1]), 0, 1, "sign", 1)
-    decoded = decode(code, tf.size(a, tf.int64), 1, "sign", a.dtype, 1)
-    return code, a - tf.reshape(decoded, tf.shape(a))
 
 
 def _encode_cast(values: Any, to: tf.DType) -> tf.Tensor:
