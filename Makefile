@@ -32,7 +32,19 @@ test-cpp: setup ## Run the C++ tests
 test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
+<<<<<<< HEAD
 sanitize: setup ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
+=======
+NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
+
+test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu qemu-user-static)
+	@for tool in $(NEON_TOOLS); do \
+	  command -v $$tool > /dev/null || { echo "test-neon skipped: no $$tool (Debian: g++-aarch64-linux-gnu qemu-user-static)"; exit 0; }; \
+	done; \
+	for step in "cmake --preset" "cmake --build --preset" "ctest --preset"; do $(RUN) $$step neon || exit 1; done
+
+sanitize: setup ## The C++ tests under the address and undefined-behaviour, then the thread sanitizer
+>>>>>>> cpp
 	for preset in sanitize tsan; do \
 	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \
 	done
@@ -78,4 +90,4 @@ wheel: setup ## Build the wheel, in dist/
 clean: ## Remove what was built and installed here
 	rm -rf build dist $(VENV) .uv
 
-.PHONY: help setup run test test-cpp test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean
+.PHONY: help setup run test test-cpp test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean

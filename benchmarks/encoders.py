@@ -38,7 +38,6 @@ EXPRESSIONS = (
     "terngrad",
     "terngrad | rans",
     "sign",
-    "signsgd",
     "eden(8)",
     "eden(4)",
     "eden(2)",

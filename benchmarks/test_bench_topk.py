@@ -340,7 +340,7 @@ def test_time_of_a_model(benchmark, model, way):
         if way == "flat":
             return kernels.topk_residual(update.delta, update.residual, k, on_nonfinite="drop", out=out)
         share = ks if way.endswith("each") else k
-        return kernels.topk_residual_many(deltas, residuals, share, on_nonfinite="drop", out=out)
+        return kernels.grouped_topk_residual(deltas, residuals, share, on_nonfinite="drop", out=out)
 
     benchmark.group = f"model, {model}, {n} parameters in {tensors} tensors, k / n = 0.01"
     benchmark.extra_info.update(topic="model", model=model, n=n, tensors=tensors, way=way)

@@ -1,7 +1,7 @@
 # The compile options every fedplug target shares.
 #
 # -ffp-contract=off: a fused multiply-add rounds once where the contract rounds twice, and then the SIMD levels, the
-# GPU and the plain-TensorFlow twins would no longer agree bit for bit.
+# GPU and the plain-TensorFlow references would no longer agree bit for bit.
 function(fedplug_configure_target target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow -Werror
                                            -ffp-contract=off>)

@@ -15,7 +15,7 @@ def topk_residual(
     drop: bool,
     out: tuple[NDArray[Any], NDArray[np.int32]] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
-def topk_residual_many(
+def grouped_topk_residual(
     deltas: list[NDArray[Any]],
     residuals: list[NDArray[Any]],
     ks: list[int],

@@ -17,8 +17,8 @@
 #include <array>
 #include <vector>
 
-#include "core/simd.h"
-#include "core/tiles.h"
+#include "core/base/tiles.h"
+#include "core/simd/level.h"
 
 #if FEDPLUG_SIMD_X86
 #include <immintrin.h>

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 namespace fedplug {
 

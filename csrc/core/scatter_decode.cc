@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "core/float_environment.h"
-#include "core/scatter_payloads.h"
-#include "core/tiles.h"
+#include "core/base/float_environment.h"
+#include "core/base/tiles.h"
+#include "core/sparse/scatter_payloads.h"
 
 namespace fedplug {
 namespace {
@@ -54,29 +54,31 @@ std::int64_t FirstAtOrAbove(const std::int32_t* indices, std::int64_t from,
 }
 
 // How lines of the accumulator come into the cache.
-enum class Entrance {
-  kByThemselves,  // when an entry comes to them: they are near anyway
-  kByEntry,       // asked for some entries ahead
-  kInOrder,       // asked for one after the other, a tile ahead
-  kZeroed,        // overwritten with zeros
+enum class PrefetchMode {
+  kNone,        // when an entry comes to them: they are near anyway
+  kByEntry,     // asked for some entries ahead
+  kSequential,  // asked for one after the other, a tile ahead
+  kZeroed,      // overwritten with zeros
 };
 
 struct Tiles {
   std::int64_t size;
-  Entrance entrance;
+  PrefetchMode prefetch;
   std::int64_t per_step;  // elements to ask for in order for kStep entries
 };
 
 enum class Start { kAsItIs, kFromZero };
 
 template <typename T>
-Entrance ChooseEntrance(Start start, std::int64_t n, std::int64_t entries) {
+PrefetchMode ChoosePrefetchMode(Start start, std::int64_t n,
+                                std::int64_t entries) {
   constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
-  if (start == Start::kFromZero) return Entrance::kZeroed;
+  if (start == Start::kFromZero) return PrefetchMode::kZeroed;
   // About every line is named.
-  if (entries >= n * kElement / (2 * kLineBytes)) return Entrance::kInOrder;
-  return n * kElement > kCachedBytes ? Entrance::kByEntry
-                                     : Entrance::kByThemselves;
+  if (entries >= n * kElement / (2 * kLineBytes))
+    return PrefetchMode::kSequential;
+  return n * kElement > kCachedBytes ? PrefetchMode::kByEntry
+                                     : PrefetchMode::kNone;
 }
 
 // As many elements as fit the cache, or more where the payloads are so thin
@@ -93,21 +95,21 @@ Tiles ChooseTiles(Start start, std::int64_t n, std::int64_t entries,
   const std::int64_t lines_per_step =
       kStep * n / kLine / std::max<std::int64_t>(entries, 1) + 1;
   return {std::max(kTileBytes / kElement, n / most_tiles + 1),
-          ChooseEntrance<T>(start, n, entries), lines_per_step * kLine};
+          ChoosePrefetchMode<T>(start, n, entries), lines_per_step * kLine};
 }
 
 // Asks for a range of elements, a few lines for every step of additions: a
 // processor that is asked for many lines at once waits for them.
 template <typename T>
-class InOrder {
+class SequentialPrefetcher {
  public:
-  InOrder(const T* accumulator, Range range, std::int64_t per_step)
+  SequentialPrefetcher(const T* accumulator, Range range, std::int64_t per_step)
       : accumulator_(accumulator), range_(range), per_step_(per_step) {}
 
   void AheadOf(std::int64_t /*begin*/, std::int64_t /*end*/) {
     AskUpTo(std::min(range_.end, range_.begin + per_step_));
   }
-  void AskForTheRest() { AskUpTo(range_.end); }
+  void Drain() { AskUpTo(range_.end); }
 
  private:
   void AskUpTo(std::int64_t end) {
@@ -126,9 +128,10 @@ class InOrder {
 // behind it.
 // SHAPE: indices[count]
 template <typename T>
-class ByEntry {
+class EntryPrefetcher {
  public:
-  ByEntry(const T* accumulator, const std::int32_t* indices, std::int64_t count)
+  EntryPrefetcher(const T* accumulator, const std::int32_t* indices,
+                  std::int64_t count)
       : accumulator_(accumulator), indices_(indices), count_(count) {}
 
   void AheadOf(std::int64_t begin, std::int64_t end) {
@@ -200,28 +203,28 @@ void AddRange(T* accumulator, Range range, Tiles tiles,
   for (std::int64_t begin = range.begin; begin < range.end;
        begin += tiles.size) {
     const std::int64_t end = std::min(range.end, begin + tiles.size);
-    const bool in_order = tiles.entrance == Entrance::kInOrder;
-    InOrder<T> next_tile(
+    const bool sequential = tiles.prefetch == PrefetchMode::kSequential;
+    SequentialPrefetcher<T> next_tile(
         accumulator,
-        {end, in_order ? std::min(range.end, end + tiles.size) : end},
+        {end, sequential ? std::min(range.end, end + tiles.size) : end},
         tiles.per_step);
-    if (tiles.entrance == Entrance::kZeroed) {
+    if (tiles.prefetch == PrefetchMode::kZeroed) {
       std::fill(accumulator + begin, accumulator + end, T{});
     }
     for (std::int64_t p = 0; p < payloads.count; ++p) {
       std::int64_t& at = next[static_cast<std::size_t>(p)];
       const std::int64_t stop =
           FirstAtOrAbove(payloads.indices, at, payloads.row_splits[p + 1], end);
-      if (tiles.entrance == Entrance::kByEntry) {
+      if (tiles.prefetch == PrefetchMode::kByEntry) {
         AddRun(accumulator, payloads, p, at, stop,
-               ByEntry<T>(accumulator, payloads.indices + at,
-                          payloads.row_splits[p + 1] - at));
+               EntryPrefetcher<T>(accumulator, payloads.indices + at,
+                                  payloads.row_splits[p + 1] - at));
       } else {
         next_tile = AddRun(accumulator, payloads, p, at, stop, next_tile);
       }
       at = stop;
     }
-    next_tile.AskForTheRest();
+    next_tile.Drain();
   }
 }
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "core/float16.h"
-#include "core/parallel.h"
-#include "core/status.h"
+#include "core/base/float16.h"
+#include "core/base/parallel.h"
+#include "core/base/status.h"
 
 namespace fedplug {
 

@@ -7,14 +7,14 @@
 #include <array>
 #include <cstring>
 
-#include "core/float_bits.h"
-#include "core/float_environment.h"
-#include "core/mean_magnitude.h"
-#include "core/parallel.h"
-#include "core/simd_loops.h"
-#include "core/sum_refusal.h"
-#include "core/value_job.h"
-#include "core/value_packing.h"
+#include "core/base/float_bits.h"
+#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
+#include "core/codes/mean_magnitude.h"
+#include "core/codes/value_job.h"
+#include "core/codes/value_packing.h"
+#include "core/simd/loops.h"
+#include "core/topk/sum_refusal.h"
 
 namespace fedplug {
 namespace {

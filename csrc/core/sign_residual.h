@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "core/parallel.h"
-#include "core/status.h"
+#include "core/base/parallel.h"
+#include "core/base/status.h"
 
 namespace fedplug {
 

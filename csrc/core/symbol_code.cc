@@ -7,11 +7,11 @@
 #include <cstring>
 #include <string>
 
-#include "core/rans.h"
-#include "core/scratch.h"
-#include "core/simd.h"
-#include "core/symbol_frequencies.h"
-#include "core/value_loops.h"
+#include "core/base/scratch.h"
+#include "core/codes/rans.h"
+#include "core/codes/symbol_frequencies.h"
+#include "core/codes/value_loops.h"
+#include "core/simd/level.h"
 
 namespace fedplug {
 namespace {

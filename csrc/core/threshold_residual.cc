@@ -1,5 +1,5 @@
-// One walk with the split of topk_blocks.h, whose band is empty: what reaches
-// the bound leaves. Each thread lists what it finds in its share.
+// One walk with the partition of topk/blocks.h, whose pivot range is empty:
+// what reaches the bound leaves. Each thread lists what it finds in its share.
 #include "core/threshold_residual.h"
 
 #include <algorithm>
@@ -7,19 +7,19 @@
 #include <atomic>
 #include <string>
 
-#include "core/float_bits.h"
-#include "core/float_environment.h"
-#include "core/sum_refusal.h"
-#include "core/tiles.h"
-#include "core/topk_blocks.h"
+#include "core/base/float_bits.h"
+#include "core/base/float_environment.h"
+#include "core/base/tiles.h"
+#include "core/topk/blocks.h"
+#include "core/topk/sum_refusal.h"
 
 namespace fedplug {
 namespace {
 
-using topk::Band;
 using topk::BlockKernels;
 using topk::kBlock;
 using topk::kSlack;
+using topk::PivotRange;
 
 // Below this many elements a second thread takes longer to wake than to work.
 constexpr std::int64_t kSmallestShare = 1 << 19;
@@ -76,11 +76,11 @@ template <typename T>
 bool AllFinite(const BlockKernels<T>& kernels, const T* delta,
                const T* residual, const Range& share) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
-  std::array<FloatBitsOf<T>, kSlack> no_band;
-  topk::SurveyCursor<T> cursor{no_band.data()};
+  std::array<FloatBitsOf<T>, kSlack> no_keys;
+  topk::CountCursor<T> cursor{no_keys.data()};
   return ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
-    return kernels.survey(delta + at, residual + at, count,
-                          {kInfinity, kInfinity}, &cursor) < kInfinity;
+    return kernels.count_pass(delta + at, residual + at, count,
+                              {kInfinity, kInfinity}, &cursor) < kInfinity;
   });
 }
 
@@ -109,34 +109,36 @@ Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
 
   // The smallest key that is not zero's is 1.
   const auto bound = std::max<FloatBitsOf<T>>(MagnitudeKey(threshold), 1);
-  const Band<T> band{bound, bound};
+  const PivotRange<T> range{bound, bound};
   T* const values = scratch_->values.template Reserve<T>(n + tasks * kSlack);
   std::int32_t* const indices =
       scratch_->indices.template Reserve<std::int32_t>(n + tasks * kSlack);
   found_.resize(static_cast<std::size_t>(tasks));
-  auto* const split_sparse =
+  auto* const partition_sparse =
       residual_in != residual_out &&
               n >= kStreamedBytes / static_cast<std::int64_t>(sizeof(T))
-          ? kernels.split_streaming
-          : kernels.split_sparse;
-  const auto split = [&](const Range& share, int t) {
+          ? kernels.partition_streaming
+          : kernels.partition_sparse;
+  const auto partition = [&](const Range& share, int t) {
     const std::int64_t room = share.begin + t * kSlack;
-    std::array<FloatBitsOf<T>, kSlack> no_band;
-    topk::SplitCursor<T> cursor{values + room, indices + room, no_band.data()};
+    std::array<FloatBitsOf<T>, kSlack> no_keys;
+    topk::PartitionCursor<T> cursor{values + room, indices + room,
+                                    no_keys.data()};
     const bool finite =
         ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
           const bool dense = cursor.count * kDense > at - share.begin;
-          auto* const split_block = dense ? kernels.split_dense : split_sparse;
-          return split_block(delta + at, residual_in + at, residual_out + at,
-                             count, static_cast<std::int32_t>(at), band,
-                             &cursor) < kInfinity;
+          auto* const partition_block =
+              dense ? kernels.partition_dense : partition_sparse;
+          return partition_block(
+                     delta + at, residual_in + at, residual_out + at, count,
+                     static_cast<std::int32_t>(at), range, &cursor) < kInfinity;
         });
     topk::FenceStreamedStores();
     found_[static_cast<std::size_t>(t)] = {values + room, indices + room,
                                            cursor.count};
     return finite;
   };
-  if (ForEachShare(n, tasks, parallel, split)) return {};
+  if (ForEachShare(n, tasks, parallel, partition)) return {};
   found_.clear();
   return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
 }

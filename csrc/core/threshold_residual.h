@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/parallel.h"
-#include "core/scratch.h"
-#include "core/status.h"
+#include "core/base/parallel.h"
+#include "core/base/scratch.h"
+#include "core/base/status.h"
 
 namespace fedplug {
 
@@ -28,7 +28,7 @@ class ThresholdSelection {
   //           residual_out (in place) or the two do not overlap; delta overlaps
   //           neither. T is float, double, Half or BFloat16.
   // SHAPE:    delta[n], residual_in[n], residual_out[n]
-  // THREADS:  uses `parallel` from 2^20 elements on; the result does not depend
+  // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
   //           on the number of threads, nor on the SIMD level
   // COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T), and
   //           writes the entries; in place, reads everything once more. Scratch

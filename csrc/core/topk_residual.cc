@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/topk_refusal.h"
-#include "core/topk_select.h"
-#include "core/topk_sources.h"
+#include "core/topk/momentum_delta.h"
+#include "core/topk/refusal.h"
+#include "core/topk/select.h"
 
 namespace fedplug {
 namespace {
@@ -102,10 +102,10 @@ Status TopKMomentum(const T* gradient, T momentum, const T* velocity_in,
 }
 
 template <typename T>
-Status TopKResidualOfAll(const std::vector<TensorUpdate<T>>& tensors,
-                         std::int64_t k, NonFinitePolicy policy,
-                         Parallel& parallel, T* values, std::int32_t* indices,
-                         std::int64_t* row_splits, std::int64_t* non_finite) {
+Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
+                           std::int64_t k, NonFinitePolicy policy,
+                           Parallel& parallel, T* values, std::int32_t* indices,
+                           std::int64_t* row_splits, std::int64_t* non_finite) {
   *non_finite = 0;
   std::int64_t n = 0;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -126,11 +126,11 @@ Status TopKResidualOfAll(const std::vector<TensorUpdate<T>>& tensors,
 }
 
 template <typename T>
-Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
-                          const std::vector<std::int64_t>& ks,
-                          NonFinitePolicy policy, Parallel& parallel, T* values,
-                          std::int32_t* indices, std::int64_t* row_splits,
-                          std::int64_t* non_finite) {
+Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
+                           const std::vector<std::int64_t>& ks,
+                           NonFinitePolicy policy, Parallel& parallel,
+                           T* values, std::int32_t* indices,
+                           std::int64_t* row_splits, std::int64_t* non_finite) {
   *non_finite = 0;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
@@ -205,10 +205,10 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
   template Status TopKResidual<T>(const T*, const T*, T*, std::int64_t,      \
                                   std::int64_t, NonFinitePolicy, Parallel&,  \
                                   T*, std::int32_t*, std::int64_t*);         \
-  template Status TopKResidualOfAll<T>(                                      \
+  template Status GroupedTopKResidual<T>(                                    \
       const std::vector<TensorUpdate<T>>&, std::int64_t, NonFinitePolicy,    \
       Parallel&, T*, std::int32_t*, std::int64_t*, std::int64_t*);           \
-  template Status TopKResidualOfEach<T>(                                     \
+  template Status GroupedTopKResidual<T>(                                    \
       const std::vector<TensorUpdate<T>>&, const std::vector<std::int64_t>&, \
       NonFinitePolicy, Parallel&, T*, std::int32_t*, std::int64_t*,          \
       std::int64_t*);                                                        \

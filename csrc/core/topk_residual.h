@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/float16.h"
-#include "core/parallel.h"
-#include "core/status.h"
+#include "core/base/float16.h"
+#include "core/base/parallel.h"
+#include "core/base/status.h"
 
 namespace fedplug {
 
@@ -29,7 +29,7 @@ enum class NonFinitePolicy {
 //           Half or BFloat16.
 // SHAPE:    delta[n], residual_in[n], residual_out[n], values[min(k, n)],
 //           indices[min(k, n)]
-// THREADS:  uses `parallel` from 2^20 elements on; the result does not depend
+// THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
 //           on the number of threads
 // COST:     for k <= n / 5, under kDrop or out of place, one pass: reads
 //           2 * sizeof(T) bytes per element and writes sizeof(T), and writes
@@ -91,10 +91,10 @@ struct TensorUpdate {
 //           row_splits[tensors + 1]
 // COST:     that of one tensor with as many elements
 template <typename T>
-Status TopKResidualOfAll(const std::vector<TensorUpdate<T>>& tensors,
-                         std::int64_t k, NonFinitePolicy policy,
-                         Parallel& parallel, T* values, std::int32_t* indices,
-                         std::int64_t* row_splits, std::int64_t* non_finite);
+Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
+                           std::int64_t k, NonFinitePolicy policy,
+                           Parallel& parallel, T* values, std::int32_t* indices,
+                           std::int64_t* row_splits, std::int64_t* non_finite);
 
 // ks[t] entries of each tensor t. The tensors are still one update: under
 // kError a sum that is not finite in any of them leaves all as they were.
@@ -106,11 +106,11 @@ Status TopKResidualOfAll(const std::vector<TensorUpdate<T>>& tensors,
 // COST:     that of TopKResidual for each; in place under kError, reading
 //           everything once more
 template <typename T>
-Status TopKResidualOfEach(const std::vector<TensorUpdate<T>>& tensors,
-                          const std::vector<std::int64_t>& ks,
-                          NonFinitePolicy policy, Parallel& parallel, T* values,
-                          std::int32_t* indices, std::int64_t* row_splits,
-                          std::int64_t* non_finite);
+Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
+                           const std::vector<std::int64_t>& ks,
+                           NonFinitePolicy policy, Parallel& parallel,
+                           T* values, std::int32_t* indices,
+                           std::int64_t* row_splits, std::int64_t* non_finite);
 
 // How many of the sums delta + residual are NaN or infinite: what the policy
 // kDrop would drop.

@@ -11,16 +11,16 @@
 #include <string>
 #include <type_traits>
 
+#include "core/base/float_bits.h"
+#include "core/base/float_environment.h"
+#include "core/base/philox.h"
+#include "core/codes/mean_magnitude.h"
+#include "core/codes/value_cast.h"
+#include "core/codes/value_job.h"
+#include "core/codes/value_layout.h"
+#include "core/codes/value_loops.h"
+#include "core/codes/value_packing.h"
 #include "core/crc32.h"
-#include "core/float_bits.h"
-#include "core/float_environment.h"
-#include "core/mean_magnitude.h"
-#include "core/philox.h"
-#include "core/value_cast.h"
-#include "core/value_job.h"
-#include "core/value_layout.h"
-#include "core/value_loops.h"
-#include "core/value_packing.h"
 
 namespace fedplug {
 namespace {

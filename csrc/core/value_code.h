@@ -30,8 +30,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/parallel.h"
-#include "core/status.h"
+#include "core/base/parallel.h"
+#include "core/base/status.h"
 
 namespace fedplug {
 

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 
 namespace fedplug::cuda {
 

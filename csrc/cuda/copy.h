@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to one
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "cuda/block.h"
 
 namespace fedplug::cuda {

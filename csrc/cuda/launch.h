@@ -4,7 +4,7 @@
 
 #include <driver_types.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 namespace fedplug::cuda {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to one
 

@@ -17,8 +17,8 @@
 
 #include <cstdint>
 
-#include "core/float16.h"
-#include "core/host_device.h"
+#include "core/base/float16.h"
+#include "core/base/host_device.h"
 #include "cuda/block.h"
 #include "cuda/scatter_decode.h"
 

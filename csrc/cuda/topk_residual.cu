@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(kThreads)
   step(DeviceBlock{}, job, tile, shared);
 }
 
-// A step of all groups is queued before the next step of the first: Split must
-// know whether any tensor of the whole list was non-finite. Each step walks the
-// tiles the other way than the one before it, and so begins with what that one
-// has left in the second-level cache.
+// A step of all groups is queued before the next step of the first:
+// PartitionPass must know whether any tensor of the whole list was non-finite.
+// Each step walks the tiles the other way than the one before it, and so begins
+// with what that one has left in the second-level cache.
 template <typename T, int kMost>
 class StreamLauncher {
  public:
@@ -107,7 +107,7 @@ std::vector<TopKTensor<T>> Sharers(const TensorUpdate<T>* tensors,
 }
 
 template <typename T>
-Status CheckSizesOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
+Status CheckGroupSizes(const TensorUpdate<T>* tensors, std::int64_t count,
                        std::int64_t k) {
   if (k < 0) return Invalid("k = " + std::to_string(k) + " is negative");
   std::int64_t n = 0;
@@ -141,7 +141,7 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
                    "; ask " +
                    (request.sharing == Sharing::kOneForEach
                         ? "TopKResidualWorkspaceBytes"
-                        : "TopKResidualOfAllWorkspaceBytes"));
+                        : "GroupedTopKResidualWorkspaceBytes"));
   }
   const cudaError_t cleared =
       cudaMemsetAsync(layout.any_non_finite, 0, layout.zeroed_bytes, stream);
@@ -174,8 +174,8 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
 }
 
 template <typename T>
-std::size_t TopKResidualOfAllWorkspaceBytes(const TensorUpdate<T>* tensors,
-                                            std::int64_t count) {
+std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
+                                              std::int64_t count) {
   const auto sharers = Sharers<T>(tensors, count, 0, nullptr, nullptr);
   const Request<T> request = {sharers.data(), count, Sharing::kOneForAll,
                               nullptr};
@@ -183,17 +183,17 @@ std::size_t TopKResidualOfAllWorkspaceBytes(const TensorUpdate<T>* tensors,
 }
 
 template <typename T>
-Status TopKResidualOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
-                         std::int64_t k, NonFinitePolicy policy,
-                         void* workspace, std::size_t workspace_bytes,
-                         T* values, std::int32_t* indices,
-                         std::int64_t* row_splits, TopKReport* reports,
-                         cudaStream_t stream) {
+Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
+                           std::int64_t k, NonFinitePolicy policy,
+                           void* workspace, std::size_t workspace_bytes,
+                           T* values, std::int32_t* indices,
+                           std::int64_t* row_splits, TopKReport* reports,
+                           cudaStream_t stream) {
   const auto sharers = Sharers(tensors, count, k, values, indices);
   if (Status status = CheckSizes(sharers.data(), count); !status.ok()) {
     return status;
   }
-  if (Status status = CheckSizesOfAll(tensors, count, k); !status.ok()) {
+  if (Status status = CheckGroupSizes(tensors, count, k); !status.ok()) {
     return status;
   }
   if (count == 0) {  // no block is there to write the one split
@@ -210,9 +210,9 @@ Status TopKResidualOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
   template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,      \
                                   NonFinitePolicy, void*, std::size_t,     \
                                   TopKReport*, cudaStream_t);              \
-  template std::size_t TopKResidualOfAllWorkspaceBytes<T>(                 \
+  template std::size_t GroupedTopKResidualWorkspaceBytes<T>(               \
       const TensorUpdate<T>*, std::int64_t);                               \
-  template Status TopKResidualOfAll<T>(                                    \
+  template Status GroupedTopKResidual<T>(                                  \
       const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy, \
       void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,   \
       cudaStream_t)

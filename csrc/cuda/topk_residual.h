@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/status.h"
+#include "core/base/status.h"
 #include "core/topk_residual.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to one
@@ -69,11 +69,11 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
 // COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB
 template <typename T>
-std::size_t TopKResidualOfAllWorkspaceBytes(const TensorUpdate<T>* tensors,
-                                            std::int64_t count);
+std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
+                                              std::int64_t count);
 
 // Queues one selection from all tensors together, as if they lay one behind the
-// other: the core's TopKResidualOfAll. values, indices and row_splits, in
+// other: the core's GroupedTopKResidual. values, indices and row_splits, in
 // device memory, are without meaning where a sum is refused.
 //
 // REQUIRES: as TopKResidual; together the tensors have fewer than 2^31 elements
@@ -82,12 +82,12 @@ std::size_t TopKResidualOfAllWorkspaceBytes(const TensorUpdate<T>* tensors,
 // THREADS:  as TopKResidual
 // COST:     as TopKResidual
 template <typename T>
-Status TopKResidualOfAll(const TensorUpdate<T>* tensors, std::int64_t count,
-                         std::int64_t k, NonFinitePolicy policy,
-                         void* workspace, std::size_t workspace_bytes,
-                         T* values, std::int32_t* indices,
-                         std::int64_t* row_splits, TopKReport* reports,
-                         CUstream_st* stream);
+Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
+                           std::int64_t k, NonFinitePolicy policy,
+                           void* workspace, std::size_t workspace_bytes,
+                           T* values, std::int32_t* indices,
+                           std::int64_t* row_splits, TopKReport* reports,
+                           CUstream_st* stream);
 
 // The Status the core would have returned for a tensor of n elements.
 Status ToStatus(const TopKReport& report, std::int64_t n,

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "cuda/topk_residual_job.h"
 
 namespace fedplug::cuda::topk {

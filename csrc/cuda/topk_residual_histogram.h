@@ -1,11 +1,12 @@
 // Counts of keys by one digit, in the shared memory of a block and in that of a
-// scope, and the cut that follows from them. Must not know what is counted.
+// scope, and the threshold that follows from them. Must not know what is
+// counted.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_HISTOGRAM_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_HISTOGRAM_H_
 
 #include <cstdint>
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "cuda/block.h"
 #include "cuda/exclusive_scan.h"
 #include "cuda/topk_residual_job.h"
@@ -46,7 +47,7 @@ FEDPLUG_HOST_DEVICE void AddHistogram(const Block& block,
 //
 // REQUIRES: the block is the last of the scope to arrive
 template <typename T>
-struct FindCut {
+struct FindThreshold {
   int round;
 
   struct Shared {
@@ -57,15 +58,15 @@ struct FindCut {
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
                                       Shared& shared) const {
     std::uint32_t* const histogram = scope.state->histogram;
-    const Cut before =
-        round == 0 ? Cut{0, scope.chosen} : scope.state->cuts[round - 1];
-    Cut* const cut = &scope.state->cuts[round];
+    const Threshold before = round == 0 ? Threshold{0, scope.chosen}
+                                        : scope.state->thresholds[round - 1];
+    Threshold* const threshold = &scope.state->thresholds[round];
     // The bins from the top down, a few in a row to each thread.
     const auto bin_of = [](int thread, int item) {
       return kBins - 1 - (thread * kBinsPerThread + item);
     };
     block.Each([&](int thread) {
-      if (thread == 0) *cut = {kAboveAll, 0};  // holds if none is wanted
+      if (thread == 0) *threshold = {kAboveAll, 0};  // holds if none is wanted
       std::uint32_t sum = 0;
       for (int item = 0; item < kBinsPerThread; ++item) {
         sum += LoadArrived(&histogram[bin_of(thread, item)]);
@@ -83,9 +84,9 @@ struct FindCut {
         const int bin = bin_of(thread, item);
         const std::uint32_t here = counts[item];
         if (above < before.wanted && before.wanted <= above + here) {
-          *cut = {(before.prefix << BitsOfDigit<T>(round)) |
-                      static_cast<std::uint64_t>(bin),
-                  before.wanted - above};
+          *threshold = {(before.prefix << BitsOfDigit<T>(round)) |
+                            static_cast<std::uint64_t>(bin),
+                        before.wanted - above};
         }
         above += here;
         histogram[bin] = 0;

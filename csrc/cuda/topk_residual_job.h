@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "core/float_bits.h"
-#include "core/host_device.h"
+#include "core/base/float_bits.h"
+#include "core/base/host_device.h"
 #include "cuda/topk_residual.h"
 
 namespace fedplug::cuda::topk {
@@ -50,7 +50,7 @@ FEDPLUG_HOST_DEVICE int DigitOf(T a, int round) {
 
 // Of the entries whose digits so far are above `prefix` all leave, of those
 // with just these digits the `wanted` largest do.
-struct Cut {
+struct Threshold {
   std::uint64_t prefix;
   std::uint32_t wanted;
 };
@@ -61,8 +61,9 @@ inline constexpr std::uint64_t kAboveAll = ~std::uint64_t{0};
 
 // As wide as the prefixes of T, so that none is widened to be compared.
 template <typename T>
-FEDPLUG_HOST_DEVICE FloatBitsOf<T> PrefixOfCut(const Cut& cut) {
-  return static_cast<FloatBitsOf<T>>(cut.prefix);
+FEDPLUG_HOST_DEVICE FloatBitsOf<T> PrefixOfThreshold(
+    const Threshold& threshold) {
+  return static_cast<FloatBitsOf<T>>(threshold.prefix);
 }
 
 struct TensorState {
@@ -71,7 +72,7 @@ struct TensorState {
 };
 
 struct ScopeState {
-  Cut cuts[kMostRounds];  // one per round
+  Threshold thresholds[kMostRounds];  // one per round
   std::uint32_t histogram[kBins];
   std::uint32_t arrived;  // tiles with which this launch is through
 };
@@ -95,7 +96,7 @@ struct Scope {
   std::int64_t* row_splits_end;  // the last of row_splits, or null
 };
 
-// A tensor and its part of the workspace. Survey finds the states zeroed.
+// A tensor and its part of the workspace. CountPass finds the states zeroed.
 template <typename T>
 struct Job {
   TopKTensor<T> tensor;  // values and indices are those of the scope

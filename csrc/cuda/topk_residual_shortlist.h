@@ -1,13 +1,13 @@
-// The steps that walk over the shortlist which Split made: Refine, which counts
-// by further digits, and CountChosen, ScanTiles and Emit, which take the chosen
-// entries out. Must not know delta.
+// The steps that walk over the shortlist which PartitionPass made: Refine,
+// which counts by further digits, and CountChosen, ScanTiles and Emit, which
+// take the chosen entries out. Must not know delta.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_SHORTLIST_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_SHORTLIST_H_
 
 #include <cstdint>
 
-#include "core/float_bits.h"
-#include "core/host_device.h"
+#include "core/base/float_bits.h"
+#include "core/base/host_device.h"
 #include "cuda/block.h"
 #include "cuda/exclusive_scan.h"
 #include "cuda/topk_residual_histogram.h"
@@ -37,12 +37,13 @@ struct Refine {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const auto cut = PrefixOfCut<T>(job.scope.state->cuts[round - 1]);
+    const auto threshold =
+        PrefixOfThreshold<T>(job.scope.state->thresholds[round - 1]);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       ForShortlisted(job, tile, thread, [&](int, std::int64_t i) {
         const T a = job.tensor.residual_out[i];
-        if (PrefixOf(a, round - 1) == cut) {
+        if (PrefixOf(a, round - 1) == threshold) {
           CountOne(&shared.histogram[DigitOf(a, round)]);
         }
       });
@@ -53,8 +54,8 @@ struct Refine {
 
 // The key of the k-th largest, and how many of the entries that have it leave.
 template <typename T>
-FEDPLUG_HOST_DEVICE Cut Threshold(const Job<T>& job) {
-  return job.scope.state->cuts[kRounds<T> - 1];
+FEDPLUG_HOST_DEVICE Threshold FinalThreshold(const Job<T>& job) {
+  return job.scope.state->thresholds[kRounds<T> - 1];
 }
 
 template <typename T>
@@ -67,7 +68,7 @@ struct CountChosen {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const auto threshold = PrefixOfCut<T>(Threshold(job));
+    const auto threshold = PrefixOfThreshold<T>(FinalThreshold(job));
     block.Each([&](int thread) {
       if (thread == 0) shared.above = shared.ties = 0;
     });
@@ -148,7 +149,7 @@ struct Emit {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const Cut threshold = Threshold(job);
+    const Threshold threshold = FinalThreshold(job);
     const TileState before = job.tiles[tile.number];
     const int listed = static_cast<int>(before.shortlisted);
     // Ties leave in the order of their positions, so that those which leave of
@@ -168,8 +169,8 @@ struct Emit {
           const int place = job.shortlist[tile.begin + j];
           const auto key =
               MagnitudeKey(job.tensor.residual_out[tile.begin + place]);
-          above = key > PrefixOfCut<T>(threshold);
-          tie = key == PrefixOfCut<T>(threshold);
+          above = key > PrefixOfThreshold<T>(threshold);
+          tie = key == PrefixOfThreshold<T>(threshold);
         }
         shared.above.Mark(thread, j, above);
         shared.ties.Mark(thread, j, tie);

@@ -1,8 +1,13 @@
 // The steps of the selection, each as what one block of threads does to one
-// tile of a tensor. The method is the core's:
-//   Survey       counts the sums by the leading 11 bits of |a|; writes them to
+// tile of a tensor. The method is radix selection over several launches, as in
+// AIR Top-K (Zhang, Naruse, Li, Wang, "Parallel Top-K Algorithms on GPU: A
+// Comprehensive Study and New Methods", SC 2023) and RadiK (Li et al., ICS
+// 2024, arXiv 2501.14336), fused with the error-feedback update and exact to
+// the tie:
+//   CountPass    counts the sums by the leading 11 bits of |a|; writes them to
 //                residual_out where that cannot be regretted
-//   Split        writes them where Survey did not, and shortlists, tile by
+//   PartitionPass
+//                writes them where CountPass did not, and shortlists, tile by
 //                tile, the entries at or above the bin in which the k-th
 //                largest lies; counts those in that bin by their next 11 bits
 //   Refine       counts by further digits what of the shortlist still is in the
@@ -11,23 +16,23 @@
 //                give every chosen entry its place, in the order of the
 //                tensors and their indices, and move it out of the residual
 // What follows from the counts of a whole scope, the tensors that share a k, is
-// the work of the block that is the last of them to have counted: FindCut after
-// every round, ScanTiles after CountChosen. The tensors of a scope share its
-// histogram, its cuts and the numbering of its entries; what is done once for a
-// tensor, its report and its row split, its first tile does. No step depends on
-// the order in which blocks or threads run: the only atomic operations are
-// integer additions and maxima and the count of arrivals, and every place is
-// computed, not drawn. No block waits for another.
-// COST, per element: reads delta and residual_in and writes residual_out, and
-// reads again the sums, or, under kError in place, both addends: 4 or 5 *
-// sizeof(T) bytes. Per shortlisted entry, 2 bytes of scratch and one gather
-// from residual_out for each later step. 5 launches for float, 2 + rounds in
-// general, again for every group of tensors. Must not know the CUDA runtime:
-// tests run these steps on the CPU.
+// the work of the block that is the last of them to have counted: FindThreshold
+// after every round, ScanTiles after CountChosen. The tensors of a scope share
+// its histogram, its thresholds and the numbering of its entries; what is done
+// once for a tensor, its report and its row split, its first tile does. No step
+// depends on the order in which blocks or threads run: the only atomic
+// operations are integer additions and maxima and the count of arrivals, and
+// every place is computed, not drawn. No block waits for another. COST, per
+// element: reads delta and residual_in and writes residual_out, and reads again
+// the sums, or, under kError in place, both addends: 4 or 5 * sizeof(T) bytes.
+// Per shortlisted entry, 2 bytes of scratch and one gather from residual_out
+// for each later step. 5 launches for float, 2 + rounds in general, again for
+// every group of tensors. Must not know the CUDA runtime: tests run these steps
+// on the CPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 
-#include "core/host_device.h"
+#include "core/base/host_device.h"
 #include "cuda/block.h"
 #include "cuda/topk_residual_histogram.h"
 #include "cuda/topk_residual_job.h"
@@ -66,10 +71,10 @@ Then(OfTile, OfScope) -> Then<OfTile, OfScope>;
 // every tile of the call, after all that was asked for before.
 template <typename T, typename Launcher>
 void RunSteps(NonFinitePolicy policy, Launcher& launcher) {
-  launcher.EachTile(Then{Survey<T>{policy}, FindCut<T>{0}});
-  launcher.EachTile(Then{Split<T>{policy}, FindCut<T>{1}});
+  launcher.EachTile(Then{CountPass<T>{policy}, FindThreshold<T>{0}});
+  launcher.EachTile(Then{PartitionPass<T>{policy}, FindThreshold<T>{1}});
   for (int round = 2; round < kRounds<T>; ++round) {
-    launcher.EachTile(Then{Refine<T>{round}, FindCut<T>{round}});
+    launcher.EachTile(Then{Refine<T>{round}, FindThreshold<T>{round}});
   }
   launcher.EachTile(Then{CountChosen<T>{}, ScanTiles{}});
   launcher.EachTile(Emit<T>{});

@@ -1,12 +1,13 @@
-// The two steps that walk over all sums: Survey, which counts them, and Split,
-// which lists those that may be chosen. Must not know what becomes of the list.
+// The two steps that walk over all sums: CountPass, which counts them, and
+// PartitionPass, which lists those that may be chosen. Must not know what
+// becomes of the list.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_SUMS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_SUMS_H_
 
 #include <cstdint>
 
-#include "core/float_bits.h"
-#include "core/host_device.h"
+#include "core/base/float_bits.h"
+#include "core/base/host_device.h"
 #include "cuda/block.h"
 #include "cuda/exclusive_scan.h"
 #include "cuda/topk_residual.h"
@@ -16,10 +17,10 @@
 namespace fedplug::cuda::topk {
 
 // Whether the sums may be written before all were seen: where none is refused,
-// or where residual_in stays. So Split reads one array instead of two.
+// or where residual_in stays. So PartitionPass reads one array instead of two.
 template <typename T>
-FEDPLUG_HOST_DEVICE bool SurveyWrites(const TopKTensor<T>& tensor,
-                                      NonFinitePolicy policy) {
+FEDPLUG_HOST_DEVICE bool CountPassWrites(const TopKTensor<T>& tensor,
+                                         NonFinitePolicy policy) {
   return policy == NonFinitePolicy::kDrop ||
          tensor.residual_out != tensor.residual_in;
 }
@@ -66,7 +67,7 @@ FEDPLUG_HOST_DEVICE void LoadSums(const TopKTensor<T>& tensor,
 }
 
 template <typename T>
-struct Survey {
+struct CountPass {
   NonFinitePolicy policy;
 
   struct Shared {
@@ -79,7 +80,7 @@ struct Survey {
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
     const std::int64_t n = job.tensor.n;
-    const bool writes = SurveyWrites(job.tensor, policy);
+    const bool writes = CountPassWrites(job.tensor, policy);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       if (thread != 0) return;
@@ -121,7 +122,7 @@ struct Survey {
 };
 
 template <typename T>
-struct Split {
+struct PartitionPass {
   NonFinitePolicy policy;
 
   struct Shared {
@@ -137,8 +138,8 @@ struct Split {
       Refuse(block, job, tile);
       return;
     }
-    const auto cut = PrefixOfCut<T>(job.scope.state->cuts[0]);
-    const bool written = SurveyWrites(job.tensor, policy);
+    const auto threshold = PrefixOfThreshold<T>(job.scope.state->thresholds[0]);
+    const bool written = CountPassWrites(job.tensor, policy);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       const int left = tile.size - thread;
@@ -156,11 +157,11 @@ struct Split {
         const bool inside = item * kThreads < left;
         const T a = sums[item];
         const auto prefix = PrefixOf(a, 0);
-        if (inside && prefix == cut) {
+        if (inside && prefix == threshold) {
           CountOne(&shared.histogram[DigitOf(a, 1)]);
         }
         shared.shortlisted.Mark(thread, item * kThreads + thread,
-                                inside && prefix >= cut);
+                                inside && prefix >= threshold);
       }
     });
     shared.shortlisted.Run(block, kTile);

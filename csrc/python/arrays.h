@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/float16.h"
-#include "core/status.h"
+#include "core/base/float16.h"
+#include "core/base/status.h"
 
 namespace fedplug::python {
 

@@ -1,5 +1,5 @@
 // The module fedplug._kernels: the kernels of csrc/core on NumPy arrays,
-// without copies and without the GIL. Its public face, with the documentation,
+// without copies and without the GIL. Its public API, with the documentation,
 // is fedplug/kernels.
 #include <pybind11/pybind11.h>
 
@@ -10,7 +10,7 @@ void RegisterThresholdResidual(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
 void RegisterSymbolCode(pybind11::module_& module);
-void RegisterIndexDraw(pybind11::module_& module);
+void RegisterRandomIndices(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
 void RegisterSignResidual(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
@@ -27,7 +27,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
   fedplug::python::RegisterSymbolCode(module);
-  fedplug::python::RegisterIndexDraw(module);
+  fedplug::python::RegisterRandomIndices(module);
   fedplug::python::RegisterValueCode(module);
   fedplug::python::RegisterSignResidual(module);
   fedplug::python::RegisterContainer(module);

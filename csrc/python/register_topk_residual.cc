@@ -212,9 +212,9 @@ std::vector<Update> CheckUpdates(const py::sequence& deltas,
 
 // `ks` holds one number for each tensor, or a single one for all of them when
 // `shared`.
-py::tuple TopKMany(const py::sequence& deltas, const py::sequence& residuals,
-                   const std::vector<std::int64_t>& ks, bool shared, bool drop,
-                   const py::object& out) {
+py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
+                      const std::vector<std::int64_t>& ks, bool shared,
+                      bool drop, const py::object& out) {
   std::vector<Update> updates = CheckUpdates(deltas, residuals);
   if (!shared && ks.size() != updates.size()) {
     ThrowArgumentError("there are " + std::to_string(ks.size()) + " ks for " +
@@ -248,10 +248,11 @@ py::tuple TopKMany(const py::sequence& deltas, const py::sequence& residuals,
     }
     T* const value = entries.values.Write<T>();
     const py::gil_scoped_release release;
-    status = shared ? TopKResidualOfAll(tensors, ks[0], PolicyOf(drop), threads,
-                                        value, index, splits, &non_finite)
-                    : TopKResidualOfEach(tensors, ks, PolicyOf(drop), threads,
-                                         value, index, splits, &non_finite);
+    status = shared
+                 ? GroupedTopKResidual(tensors, ks[0], PolicyOf(drop), threads,
+                                       value, index, splits, &non_finite)
+                 : GroupedTopKResidual(tensors, ks, PolicyOf(drop), threads,
+                                       value, index, splits, &non_finite);
   });
   ThrowUnlessOk(status, non_finite);
   return py::make_tuple(entries.values.array, entries.indices, row_splits);
@@ -279,7 +280,7 @@ std::int64_t Count(const py::object& delta_object,
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
              py::arg("k"), py::arg("drop"), py::arg("out"));
-  module.def("topk_residual_many", &TopKMany, py::arg("deltas"),
+  module.def("grouped_topk_residual", &GroupedTopK, py::arg("deltas"),
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),
              py::arg("drop"), py::arg("out"));
   module.def("topk_momentum", &Momentum, py::arg("gradient"),

@@ -2,7 +2,7 @@
 #ifndef FEDPLUG_PYTHON_SIMD_H_
 #define FEDPLUG_PYTHON_SIMD_H_
 
-#include "core/simd.h"
+#include "core/simd/level.h"
 
 namespace fedplug::python {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
 #include "python/arrays.h"
 
 namespace fedplug::python {

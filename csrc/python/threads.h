@@ -2,7 +2,7 @@
 #ifndef FEDPLUG_PYTHON_THREADS_H_
 #define FEDPLUG_PYTHON_THREADS_H_
 
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 
 namespace fedplug::python {
 

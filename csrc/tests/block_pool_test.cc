@@ -1,6 +1,6 @@
 // The pool of blocks: what was given back is used again, within its limits, by
 // any number of threads.
-#include "core/block_pool.h"
+#include "core/base/block_pool.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // CRC-32 against known values and its definition.
 #include "core/crc32.h"
 
-#include "core/reference.h"
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 namespace {

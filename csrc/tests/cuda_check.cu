@@ -42,22 +42,23 @@ TEST(Cuda, TopKTakesALongTensor) {
   TopKTakesALongTensor(gpu);
 }
 
-TEST(Cuda, TopKOfAllEqualsTheCore) {
+TEST(Cuda, GroupedTopKEqualsTheCore) {
   Gpu gpu;
-  ForEachDtype([&](auto zero) { TopKOfAllEqualsTheCore<decltype(zero)>(gpu); });
+  ForEachDtype(
+      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(gpu); });
 }
 
-TEST(Cuda, TopKOfAllTakesALongListOfTensors) {
+TEST(Cuda, GroupedTopKTakesALongListOfTensors) {
   Gpu gpu;
   ForEachDtype([&](auto zero) {
-    TopKOfAllTakesALongListOfTensors<decltype(zero)>(gpu);
+    GroupedTopKTakesALongListOfTensors<decltype(zero)>(gpu);
   });
 }
 
-TEST(Cuda, TopKOfAllRefusesInTheWordsOfTheCore) {
+TEST(Cuda, GroupedTopKRefusesInTheWordsOfTheCore) {
   Gpu gpu;
   ForEachDtype([&](auto zero) {
-    TopKOfAllRefusesInTheWordsOfTheCore<decltype(zero)>(gpu);
+    GroupedTopKRefusesInTheWordsOfTheCore<decltype(zero)>(gpu);
   });
 }
 

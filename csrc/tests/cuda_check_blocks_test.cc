@@ -15,14 +15,14 @@ TEST(CudaBlocksOnThreads, TopKTakesALongListOfTensors) {
   TopKTakesALongListOfTensors<float>(machine);
 }
 
-TEST(CudaBlocksOnThreads, TopKOfAllTakesALongListOfTensors) {
+TEST(CudaBlocksOnThreads, GroupedTopKTakesALongListOfTensors) {
   EmulatedMachine machine(/*threads=*/4);
-  TopKOfAllTakesALongListOfTensors<float>(machine);
+  GroupedTopKTakesALongListOfTensors<float>(machine);
 }
 
-TEST(CudaBlocksOnThreads, TopKOfAllRefusesInTheWordsOfTheCore) {
+TEST(CudaBlocksOnThreads, GroupedTopKRefusesInTheWordsOfTheCore) {
   EmulatedMachine machine(/*threads=*/4);
-  TopKOfAllRefusesInTheWordsOfTheCore<float>(machine);
+  GroupedTopKRefusesInTheWordsOfTheCore<float>(machine);
 }
 
 TEST(CudaBlocksOnThreads, ScatterRefusesInTheWordsOfTheCore) {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/reference.h"
 #include "core/topk_residual.h"
 #include "cuda/topk_residual.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 

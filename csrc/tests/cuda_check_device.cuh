@@ -128,8 +128,8 @@ class Gpu {
   }
 
   template <typename T>
-  TopKOfAllOutput<T> TopKOfAll(const std::vector<TopKInput<T>>& inputs,
-                               std::int64_t k, NonFinitePolicy policy) {
+  GroupedTopKOutput<T> GroupedTopK(const std::vector<TopKInput<T>>& inputs,
+                                   std::int64_t k, NonFinitePolicy policy) {
     std::vector<DeviceTensor<T>> on_device;
     std::vector<TensorUpdate<T>> tensors;
     for (const TopKInput<T>& input : inputs) {
@@ -139,22 +139,22 @@ class Gpu {
           {tensor.delta, tensor.residual_in, tensor.residual_out, tensor.n});
     }
     const auto count = static_cast<std::int64_t>(tensors.size());
-    const DeviceArray<T> values(ChosenOfAll(inputs, k));
-    const DeviceArray<std::int32_t> indices(ChosenOfAll(inputs, k));
+    const DeviceArray<T> values(ChosenOfGroup(inputs, k));
+    const DeviceArray<std::int32_t> indices(ChosenOfGroup(inputs, k));
     const DeviceArray<std::int64_t> row_splits(inputs.size() + 1);
     const std::size_t bytes =
-        cuda::TopKResidualOfAllWorkspaceBytes(tensors.data(), count);
+        cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count);
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::TopKReport> reports(tensors.size());
-    Check(cuda::TopKResidualOfAll(tensors.data(), count, k, policy,
-                                  workspace.data(), bytes, values.data(),
-                                  indices.data(), row_splits.data(),
-                                  reports.data(), nullptr));
-    TopKOfAllOutput<T> output = {values.ToVector(),
-                                 indices.ToVector(),
-                                 row_splits.ToVector(),
-                                 {},
-                                 reports.ToVector()};
+    Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,
+                                    workspace.data(), bytes, values.data(),
+                                    indices.data(), row_splits.data(),
+                                    reports.data(), nullptr));
+    GroupedTopKOutput<T> output = {values.ToVector(),
+                                   indices.ToVector(),
+                                   row_splits.ToVector(),
+                                   {},
+                                   reports.ToVector()};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       output.residuals.push_back(on_device[i].Residual(inputs[i]));
     }

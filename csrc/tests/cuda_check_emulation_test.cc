@@ -53,23 +53,23 @@ TEST(CudaStepsOnTheCpu, TopKTakesALongTensor) {
   TopKTakesALongTensor(machine);
 }
 
-TEST(CudaStepsOnTheCpu, TopKOfAllEqualsTheCore) {
+TEST(CudaStepsOnTheCpu, GroupedTopKEqualsTheCore) {
   EmulatedMachine machine;
   ForEachDtype(
-      [&](auto zero) { TopKOfAllEqualsTheCore<decltype(zero)>(machine); });
+      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(machine); });
 }
 
-TEST(CudaStepsOnTheCpu, TopKOfAllTakesALongListOfTensors) {
+TEST(CudaStepsOnTheCpu, GroupedTopKTakesALongListOfTensors) {
   EmulatedMachine machine;
   ForEachDtype([&](auto zero) {
-    TopKOfAllTakesALongListOfTensors<decltype(zero)>(machine);
+    GroupedTopKTakesALongListOfTensors<decltype(zero)>(machine);
   });
 }
 
-TEST(CudaStepsOnTheCpu, TopKOfAllRefusesInTheWordsOfTheCore) {
+TEST(CudaStepsOnTheCpu, GroupedTopKRefusesInTheWordsOfTheCore) {
   EmulatedMachine machine;
   ForEachDtype([&](auto zero) {
-    TopKOfAllRefusesInTheWordsOfTheCore<decltype(zero)>(machine);
+    GroupedTopKRefusesInTheWordsOfTheCore<decltype(zero)>(machine);
   });
 }
 

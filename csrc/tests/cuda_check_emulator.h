@@ -10,7 +10,7 @@
 #include <memory>
 #include <numeric>
 
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
 #include "cuda/scatter_decode_steps.h"
 #include "cuda/topk_residual_groups.h"
 #include "cuda/topk_residual_steps.h"
@@ -212,10 +212,10 @@ class EmulatedMachine {
   }
 
   template <typename T>
-  TopKOfAllOutput<T> TopKOfAll(const std::vector<TopKInput<T>>& inputs,
-                               std::int64_t k, NonFinitePolicy policy) {
-    TopKOfAllOutput<T> output;
-    output.values = Garbage<T>(ChosenOfAll(inputs, k));
+  GroupedTopKOutput<T> GroupedTopK(const std::vector<TopKInput<T>>& inputs,
+                                   std::int64_t k, NonFinitePolicy policy) {
+    GroupedTopKOutput<T> output;
+    output.values = Garbage<T>(ChosenOfGroup(inputs, k));
     output.indices = Garbage<std::int32_t>(output.values.size());
     output.row_splits = Garbage<std::int64_t>(inputs.size() + 1);
     std::vector<TensorBuffers<T>> buffers(inputs.begin(), inputs.end());
@@ -226,7 +226,8 @@ class EmulatedMachine {
       tensors.back().values = output.values.data();
       tensors.back().indices = output.indices.data();
     }
-    if (inputs.empty()) output.row_splits[0] = 0;  // as TopKResidualOfAll does
+    if (inputs.empty())
+      output.row_splits[0] = 0;  // as GroupedTopKResidual does
     output.reports =
         Run<T>({tensors.data(), static_cast<std::int64_t>(tensors.size()),
                 cuda::topk::Sharing::kOneForAll, output.row_splits.data()},

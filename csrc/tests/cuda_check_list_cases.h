@@ -1,7 +1,7 @@
 // What the CUDA selection from a list of tensors with one k is held to. A
 // Machine (cuda_check_cases.h) has
-//   TopKOfAll(inputs, k, policy)
-//                         ->  TopKOfAllOutput; no input's own k counts
+//   GroupedTopK(inputs, k, policy)
+//                         ->  GroupedTopKOutput; no input's own k counts
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_
 
@@ -18,7 +18,7 @@ namespace fedplug::testing {
 
 // Of a list with one k for all.
 template <typename T>
-struct TopKOfAllOutput {
+struct GroupedTopKOutput {
   std::vector<T> values;
   std::vector<std::int32_t> indices;
   std::vector<std::int64_t> row_splits;
@@ -28,8 +28,8 @@ struct TopKOfAllOutput {
 
 // min(k, sum of n)
 template <typename T>
-std::size_t ChosenOfAll(const std::vector<TopKInput<T>>& inputs,
-                        std::int64_t k) {
+std::size_t ChosenOfGroup(const std::vector<TopKInput<T>>& inputs,
+                          std::int64_t k) {
   std::int64_t n = 0;
   for (const TopKInput<T>& input : inputs) n += input.n();
   return static_cast<std::size_t>(std::min(k, n));
@@ -51,15 +51,15 @@ void ExpectSameAsCore(const std::vector<TopKInput<T>>& inputs, std::int64_t k,
     T* const residual = residuals[i].data();
     updates.push_back({inputs[i].delta.data(), residual, residual, sizes[i]});
   }
-  std::vector<T> values(ChosenOfAll(inputs, k));
+  std::vector<T> values(ChosenOfGroup(inputs, k));
   std::vector<std::int32_t> indices(values.size());
   std::vector<std::int64_t> row_splits(inputs.size() + 1);
   std::int64_t non_finite = 0;
   const Status status =
-      TopKResidualOfAll(updates, k, policy, serial, values.data(),
-                        indices.data(), row_splits.data(), &non_finite);
+      GroupedTopKResidual(updates, k, policy, serial, values.data(),
+                          indices.data(), row_splits.data(), &non_finite);
 
-  const TopKOfAllOutput<T> actual = machine.TopKOfAll(inputs, k, policy);
+  const GroupedTopKOutput<T> actual = machine.GroupedTopK(inputs, k, policy);
   EXPECT_EQ(cuda::ToStatus(actual.reports, sizes, policy).message(),
             status.message());
   std::int64_t reported = 0;
@@ -88,7 +88,7 @@ std::vector<TopKInput<T>> ListOf(const std::vector<std::int64_t>& sizes,
 // Of all sizes, with empty tensors anywhere, or with no tensor at all; and ties
 // that begin in one tensor and end in another.
 template <typename T, typename Machine>
-void TopKOfAllEqualsTheCore(Machine& machine) {
+void GroupedTopKEqualsTheCore(Machine& machine) {
   Random random(8);
   const std::vector<std::vector<std::int64_t>> lists = {
       {},
@@ -117,7 +117,7 @@ void TopKOfAllEqualsTheCore(Machine& machine) {
 
 // More tensors than several launches take, and than ScanTiles has threads.
 template <typename T, typename Machine>
-void TopKOfAllTakesALongListOfTensors(Machine& machine) {
+void GroupedTopKTakesALongListOfTensors(Machine& machine) {
   Random random(11);
   std::vector<std::int64_t> sizes;
   for (int i = 0; i < 700; ++i) sizes.push_back(Below(random, 60));
@@ -130,7 +130,7 @@ void TopKOfAllTakesALongListOfTensors(Machine& machine) {
 }
 
 template <typename T, typename Machine>
-void TopKOfAllRefusesInTheWordsOfTheCore(Machine& machine) {
+void GroupedTopKRefusesInTheWordsOfTheCore(Machine& machine) {
   Random random(12);
   auto inputs = ManyTensors<T>(random);
   const T infinity = FromBits<T>(FloatTraits<T>::kInfinity);

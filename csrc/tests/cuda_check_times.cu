@@ -130,22 +130,23 @@ std::vector<std::int64_t> LayerSizes() {
 }
 
 // One call for `tensors` with one k, again and again from the same residual.
-class OfAllOnDevice {
+class GroupedOnDevice {
  public:
-  OfAllOnDevice(const std::vector<TensorUpdate<float>>& tensors, std::int64_t k)
+  GroupedOnDevice(const std::vector<TensorUpdate<float>>& tensors,
+                  std::int64_t k)
       : tensors_(tensors),
         k_(k),
         values_(static_cast<std::size_t>(k)),
         indices_(static_cast<std::size_t>(k)),
         row_splits_(tensors.size() + 1),
         reports_(tensors.size()),
-        workspace_(
-            cuda::TopKResidualOfAllWorkspaceBytes(tensors_.data(), Count())) {}
+        workspace_(cuda::GroupedTopKResidualWorkspaceBytes(tensors_.data(),
+                                                           Count())) {}
 
   template <typename Restore>
   double Microseconds(const Restore& restore) const {
     return MedianMicroseconds(restore, [&] {
-      Check(cuda::TopKResidualOfAll(
+      Check(cuda::GroupedTopKResidual(
           tensors_.data(), Count(), k_, NonFinitePolicy::kError,
           workspace_.data(), workspace_.Bytes(), values_.data(),
           indices_.data(), row_splits_.data(), reports_.data(), nullptr));
@@ -194,8 +195,8 @@ TEST(CudaTimes, ListWithOneKAgainstOneTensor) {
               sizes.size(), static_cast<long long>(n));
   std::puts("         k      list   one tensor   ratio");
   for (const std::int64_t k : {n / 1000, n / 100, n / 10}) {
-    const OfAllOnDevice list(layers, k);
-    const OfAllOnDevice flat(
+    const GroupedOnDevice list(layers, k);
+    const GroupedOnDevice flat(
         {{delta.data(), residual.data(), residual.data(), n}}, k);
     const double list_us = list.Microseconds(restore);
     const std::vector<float> left = residual.ToVector();

@@ -1,6 +1,6 @@
 // The 16-bit types: every value there and back, and rounding checked against
 // the two neighbours.
-#include "core/float16.h"
+#include "core/base/float16.h"
 
 #include <cmath>
 

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "core/reference.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 namespace {

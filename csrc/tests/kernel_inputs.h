@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "core/float_bits.h"
-#include "core/thread_pool.h"
+#include "core/base/float_bits.h"
+#include "core/base/thread_pool.h"
 #include "tests/test.h"
 
 namespace fedplug::testing {

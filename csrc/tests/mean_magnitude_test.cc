@@ -1,10 +1,10 @@
 // Means against the plain halving of the header, bit for bit, at sizes with odd
 // levels and strips that end early.
-#include "core/mean_magnitude.h"
+#include "core/codes/mean_magnitude.h"
 
 #include <cmath>
 
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {

@@ -2,8 +2,8 @@
 // refusal.
 #include "core/scatter_decode.h"
 
-#include "core/reference.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 namespace {

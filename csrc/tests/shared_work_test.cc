@@ -1,8 +1,10 @@
 // Shared work where helpers come late, never, or stay: what a pool of somebody
 // else's threads may do. With a pool of our own: thread_pool_test.
-#include "core/shared_work.h"
+#include "core/base/shared_work.h"
 
 #include <atomic>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -70,6 +72,57 @@ TEST(SharedWork, AJobWithinATaskIsRunByWhoeverHasTheTask) {
       [&] { helper = std::thread([&] { work.Help(); }); });
   EXPECT_EQ(inner.load(), 15);
   helper.join();
+}
+
+// What Run throws; nothing is "".
+std::string ThrownBy(SharedWork& work, int count,
+                     const std::function<void(int)>& task,
+                     const std::function<void()>& call) {
+  try {
+    work.Run(count, task, call);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SharedWork, WhatATaskOfTheCallerThrowsIsThrownAndTheNextJobRuns) {
+  SharedWork work;
+  const auto fail = [](int i) {
+    if (i == 2) throw std::runtime_error("task 2");
+  };
+  for (const int count : {3, 7}) {
+    EXPECT_EQ(ThrownBy(work, count, fail, [] {}), std::string("task 2"));
+    EXPECT_EQ(CountTasks(work, 7, [] {}), 7);
+  }
+}
+
+TEST(SharedWork, WhatATaskOfAHelperThrowsIsThrownToTheCallerWhenAllHaveEnded) {
+  SharedWork work;
+  std::thread helper;
+  std::atomic<int> begun{0};
+  std::atomic<int> ended{0};
+  const auto caller = std::this_thread::get_id();
+  const auto task = [&](int) {
+    ++begun;
+    while (begun < 2) std::this_thread::yield();  // one each
+    if (std::this_thread::get_id() != caller) {
+      throw std::runtime_error("of the helper");
+    }
+    ++ended;
+  };
+  EXPECT_EQ(ThrownBy(work, 2, task,
+                     [&] { helper = std::thread([&] { work.Help(); }); }),
+            std::string("of the helper"));
+  EXPECT_EQ(ended.load(), 1);
+  helper.join();
+  EXPECT_EQ(CountTasks(work, 7, [] {}), 7);
+}
+
+TEST(SharedWork, IsDoneByTheCallerIfHelpersCannotBeCalled) {
+  SharedWork work;
+  EXPECT_EQ(CountTasks(work, 7, [] { throw std::bad_alloc(); }), 7);
+  EXPECT_EQ(CountTasks(work, 7, [] {}), 7);
 }
 
 }  // namespace

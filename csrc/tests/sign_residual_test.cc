@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
 #include "core/value_code.h"
 #include "tests/kernel_inputs.h"
 

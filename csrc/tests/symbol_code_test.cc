@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "core/rans.h"
-#include "core/reference.h"
-#include "core/symbol_frequencies.h"
+#include "core/codes/rans.h"
+#include "core/codes/symbol_frequencies.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 namespace {

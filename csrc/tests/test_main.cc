@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "core/simd.h"
+#include "core/simd/level.h"
 #include "tests/test.h"
 
 namespace fedplug::testing {

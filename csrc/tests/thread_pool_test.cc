@@ -1,9 +1,12 @@
 // The pool: every task once, from any number of callers, also from inside a
 // task.
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
+
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
+#include <stdexcept>
 
 #include "tests/test.h"
 
@@ -65,6 +68,38 @@ TEST(ThreadPool, MayBeUsedFromInsideATask) {
   pool.Run(3, [&](int) { pool.Run(5, [&](int) { ++total; }); });
   EXPECT_EQ(total.load(), 15);
 }
+
+TEST(ThreadPool, ThrowsWhatATaskThrowsAndGoesOn) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 100; ++round) {
+    bool thrown = false;
+    try {
+      pool.Run(9, [&](int i) {
+        if (i % 3 == round % 3) throw std::runtime_error("a task");
+      });
+    } catch (const std::runtime_error&) {
+      thrown = true;
+    }
+    EXPECT_TRUE(thrown);
+    EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
+  }
+}
+
+#ifdef __GLIBC__
+TEST(ThreadPool, WorksWithTheThreadsThatCouldBeStarted) {
+  pthread_attr_t usual, huge;
+  pthread_getattr_default_np(&usual);
+  pthread_getattr_default_np(&huge);
+  pthread_attr_setstacksize(&huge, std::size_t{1} << 50);  // nobody has that
+  EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
+  ThreadPool pool(4);
+  EXPECT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(pool.MaxThreads(), 1);
+  EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
+  pthread_attr_destroy(&usual);
+  pthread_attr_destroy(&huge);
+}
+#endif
 
 }  // namespace
 }  // namespace fedplug::testing

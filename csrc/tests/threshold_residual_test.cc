@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "core/thread_pool.h"
+#include "core/base/thread_pool.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {

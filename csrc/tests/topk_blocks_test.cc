@@ -1,28 +1,41 @@
 // Every SIMD level this processor has, against the plain loops.
-#include "core/topk_blocks.h"
-
 #include <array>
+#include <cstring>
 #include <numeric>
 
+#include "core/topk/blocks.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
 namespace {
 
-using topk::Band;
 using topk::BlockKernels;
 using topk::BlockKernelsFor;
+using topk::CompactCursor;
+using topk::CountCursor;
 using topk::kSlack;
-using topk::SiftCursor;
-using topk::SplitCursor;
-using topk::SurveyCursor;
+using topk::PartitionCursor;
+using topk::PivotRange;
 
 constexpr SimdLevel kLevels[] = {SimdLevel::kBaseline, SimdLevel::kAvx2,
-                                 SimdLevel::kAvx512};
+                                 SimdLevel::kAvx512, SimdLevel::kNeon};
 
-// Calls body(level, delta, residual, band) with blocks of all sizes and fills,
-// and bands that hold all, some or nothing.
-template <typename Body>
+// Which NaN a sum is, levels need not agree on.
+template <typename T>
+std::int64_t OneNaN(FloatBitsOf<T> bits) {
+  T value;
+  std::memcpy(&value, &bits, sizeof(value));
+  const bool nan = MagnitudeKey(value) > FloatTraits<T>::kInfinity;
+  return nan ? -1 : static_cast<std::int64_t>(bits);
+}
+template <typename T>
+std::int64_t OneNaN(T value) {
+  return OneNaN<T>(ToBits(value));
+}
+
+// Calls body(level, delta, residual, range) with blocks of all sizes and fills,
+// and ranges that hold all, some or nothing.
+template <typename T, typename Body>
 void ForEachBlock(const Body& body) {
   Random random(1);
   for (const SimdLevel level : kLevels) {
@@ -32,105 +45,138 @@ void ForEachBlock(const Body& body) {
       for (const Fill fill : kAllFills) {
         SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
                      std::to_string(static_cast<int>(fill)));
-        const auto delta = RandomVector<float>(n, fill, random);
-        const auto residual = RandomVector<float>(n, fill, random);
-        const std::uint32_t one = MagnitudeKey(1.0f);
-        const std::uint32_t two = MagnitudeKey(2.0f);
-        const std::uint32_t infinity = MagnitudeKey(INFINITY);
-        for (const Band<float>& band :
-             {Band<float>{one, two}, Band<float>{one, one}, Band<float>{0, 0},
-              Band<float>{0, infinity}, Band<float>{infinity, infinity},
-              Band<float>{one + 1, two, one}, Band<float>{1, two, 0}}) {
-          body(level, delta, residual, band);
+        const auto delta = RandomVector<T>(n, fill, random);
+        const auto residual = RandomVector<T>(n, fill, random);
+        const FloatBitsOf<T> infinity = FloatTraits<T>::kInfinity;
+        const FloatBitsOf<T> one = infinity / 2;
+        const auto two = static_cast<FloatBitsOf<T>>(one + infinity / 30);
+        const auto above_one = static_cast<FloatBitsOf<T>>(one + 1);
+        for (const PivotRange<T>& range :
+             {PivotRange<T>{one, two}, PivotRange<T>{one, one},
+              PivotRange<T>{0, 0}, PivotRange<T>{0, infinity},
+              PivotRange<T>{infinity, infinity},
+              PivotRange<T>{above_one, two, one}, PivotRange<T>{1, two, 0}}) {
+          body(level, delta, residual, range);
         }
       }
     }
   }
 }
 
-TEST(TopKBlocks, EveryLevelSurveysAlike) {
-  ForEachBlock([](SimdLevel level, const std::vector<float>& delta,
-                  const std::vector<float>& residual, const Band<float>& band) {
+template <typename T>
+void ExpectCountsAlike() {
+  ForEachBlock<T>([](SimdLevel level, const std::vector<T>& delta,
+                     const std::vector<T>& residual,
+                     const PivotRange<T>& range) {
     const auto n = static_cast<std::int64_t>(delta.size());
-    const auto survey = [&](SimdLevel which) {
-      std::vector<std::uint32_t> keys(delta.size() + kSlack);
-      SurveyCursor<float> cursor{keys.data()};
-      Buffer<float> shifted(residual, 1);
-      const std::uint32_t largest = BlockKernelsFor<float>(which).survey(
-          delta.data(), shifted.data(), n, band, &cursor);
-      keys.resize(static_cast<std::size_t>(cursor.in_band));
-      for (const std::int64_t count :
-           {std::int64_t{largest}, cursor.above, cursor.at_edge}) {
-        keys.push_back(static_cast<std::uint32_t>(count));
-      }
-      return keys;
+    const auto count_pass = [&](SimdLevel which) {
+      std::vector<FloatBitsOf<T>> keys(delta.size() + kSlack);
+      CountCursor<T> cursor{keys.data()};
+      Buffer<T> shifted(residual, 1);
+      const FloatBitsOf<T> largest = BlockKernelsFor<T>(which).count_pass(
+          delta.data(), shifted.data(), n, range, &cursor);
+      std::vector<std::int64_t> all = {OneNaN<T>(largest), cursor.above,
+                                       cursor.at_edge};
+      all.insert(all.end(), keys.begin(), keys.begin() + cursor.in_range);
+      BlockKernelsFor<T>(which).sum_keys(delta.data(), shifted.data(), n,
+                                         keys.data());
+      all.insert(all.end(), keys.begin(), keys.begin() + n);
+      return all;
     };
-    EXPECT_EQ(survey(level), survey(SimdLevel::kBaseline));
+    EXPECT_EQ(count_pass(level), count_pass(SimdLevel::kBaseline));
   });
 }
 
-TEST(TopKBlocks, EveryLevelSplitsAlike) {
-  ForEachBlock([](SimdLevel level, const std::vector<float>& delta,
-                  const std::vector<float>& residual, const Band<float>& band) {
+template <typename T>
+void ExpectPartitionsAlike() {
+  ForEachBlock<T>([](SimdLevel level, const std::vector<T>& delta,
+                     const std::vector<T>& residual,
+                     const PivotRange<T>& range) {
     const auto n = static_cast<std::int64_t>(delta.size());
-    // Everything a split gives, as one list of numbers.
-    const auto split = [&](BlockKernels<float>::Split* split_block,
-                           bool in_place) {
-      std::vector<float> values(delta.size() + kSlack);
-      std::vector<std::int32_t> indices(values.size());
-      std::vector<std::uint32_t> keys(values.size());
-      SplitCursor<float> cursor{values.data(), indices.data(), keys.data()};
-      // In place across two lines of the cache, elsewhere from one line on.
-      Buffer<float> before(residual, 1);
-      alignas(64) std::array<float, topk::kBlock> after;
-      float* const left = in_place ? before.data() : after.data();
-      const std::uint32_t largest = split_block(delta.data(), before.data(),
-                                                left, n, 1000, band, &cursor);
-      topk::FenceStreamedStores();
-      std::vector<std::int64_t> all = {largest, cursor.count, cursor.in_band};
-      for (std::int64_t j = 0; j < cursor.count; ++j) {
-        all.push_back(ToBits(cursor.values[j]));
-        all.push_back(cursor.indices[j]);
-      }
-      all.insert(all.end(), keys.begin(), keys.begin() + cursor.in_band);
-      for (std::int64_t i = 0; i < n; ++i) all.push_back(ToBits(left[i]));
-      return all;
-    };
-    const auto expected = split(topk::SplitBlock<float>, true);
-    const BlockKernels<float> kernels = BlockKernelsFor<float>(level);
+    // Everything a partition gives, as one list of numbers.
+    const auto partition =
+        [&](typename BlockKernels<T>::Partition* partition_block,
+            bool in_place) {
+          std::vector<T> values(delta.size() + kSlack);
+          std::vector<std::int32_t> indices(values.size());
+          std::vector<FloatBitsOf<T>> keys(values.size());
+          PartitionCursor<T> cursor{values.data(), indices.data(), keys.data()};
+          // In place across two lines of the cache, elsewhere from one line on.
+          Buffer<T> before(residual, 1);
+          alignas(64) std::array<T, topk::kBlock> after;
+          T* const left = in_place ? before.data() : after.data();
+          const FloatBitsOf<T> largest = partition_block(
+              delta.data(), before.data(), left, n, 1000, range, &cursor);
+          topk::FenceStreamedStores();
+          std::vector<std::int64_t> all = {OneNaN<T>(largest), cursor.count,
+                                           cursor.in_range};
+          for (std::int64_t j = 0; j < cursor.count; ++j) {
+            all.push_back(OneNaN(cursor.values[j]));
+            all.push_back(cursor.indices[j]);
+          }
+          all.insert(all.end(), keys.begin(), keys.begin() + cursor.in_range);
+          for (std::int64_t i = 0; i < n; ++i) all.push_back(OneNaN(left[i]));
+          return all;
+        };
+    const auto expected = partition(topk::PartitionBlock<T>, true);
+    const BlockKernels<T> kernels = BlockKernelsFor<T>(level);
     for (const bool in_place : {true, false}) {
-      EXPECT_EQ(split(kernels.split_sparse, in_place), expected);
-      EXPECT_EQ(split(kernels.split_dense, in_place), expected);
+      EXPECT_EQ(partition(kernels.partition_sparse, in_place), expected);
+      EXPECT_EQ(partition(kernels.partition_dense, in_place), expected);
     }
-    EXPECT_EQ(split(kernels.split_streaming, false), expected);
+    EXPECT_EQ(partition(kernels.partition_streaming, false), expected);
   });
 }
 
-TEST(TopKBlocks, EveryLevelSiftsAlike) {
-  ForEachBlock([](SimdLevel level, const std::vector<float>& listed,
-                  const std::vector<float>& /*residual*/,
-                  const Band<float>& band) {
+template <typename T>
+void ExpectCompactsAlike() {
+  ForEachBlock<T>([](SimdLevel level, const std::vector<T>& listed,
+                     const std::vector<T>& /*residual*/,
+                     const PivotRange<T>& range) {
     const auto n = static_cast<std::int64_t>(listed.size());
-    std::vector<std::int32_t> indices(listed.size());
+    std::vector<T> padded = listed;  // the loops read into the slack
+    padded.resize(listed.size() + kSlack);
+    std::vector<std::int32_t> indices(padded.size());
     std::iota(indices.begin(), indices.end(), 1000);
-    const auto sift = [&](SimdLevel which) {
-      std::vector<float> values(listed.size() + kSlack);
+    const auto compact = [&](SimdLevel which) {
+      std::vector<T> values(padded.size());
       std::vector<std::int32_t> kept(values.size());
-      std::vector<std::int32_t> from_band(values.size());
-      SiftCursor<float> cursor{values.data(), kept.data(), from_band.data()};
-      BlockKernelsFor<float>(which).sift(listed.data(), indices.data(), n,
-                                         band.lo, band.hi, &cursor);
-      std::vector<std::int64_t> all = {cursor.count, cursor.in_band};
+      std::vector<std::int32_t> from_range(values.size());
+      CompactCursor<T> cursor{values.data(), kept.data(), from_range.data()};
+      BlockKernelsFor<T>(which).compact(padded.data(), indices.data(), n,
+                                        range.lo, range.hi, &cursor);
+      std::vector<std::int64_t> all = {cursor.count, cursor.in_range};
       for (std::int64_t j = 0; j < cursor.count; ++j) {
-        all.push_back(ToBits(cursor.values[j]));
+        all.push_back(OneNaN(cursor.values[j]));
         all.push_back(cursor.indices[j]);
       }
-      all.insert(all.end(), from_band.begin(),
-                 from_band.begin() + cursor.in_band);
+      all.insert(all.end(), from_range.begin(),
+                 from_range.begin() + cursor.in_range);
       return all;
     };
-    EXPECT_EQ(sift(level), sift(SimdLevel::kBaseline));
+    EXPECT_EQ(compact(level), compact(SimdLevel::kBaseline));
   });
+}
+
+TEST(TopKBlocks, EveryLevelCountsAlike) {
+  ExpectCountsAlike<float>();
+  ExpectCountsAlike<double>();
+  ExpectCountsAlike<Half>();
+  ExpectCountsAlike<BFloat16>();
+}
+
+TEST(TopKBlocks, EveryLevelPartitionsAlike) {
+  ExpectPartitionsAlike<float>();
+  ExpectPartitionsAlike<double>();
+  ExpectPartitionsAlike<Half>();
+  ExpectPartitionsAlike<BFloat16>();
+}
+
+TEST(TopKBlocks, EveryLevelCompactsAlike) {
+  ExpectCompactsAlike<float>();
+  ExpectCompactsAlike<double>();
+  ExpectCompactsAlike<Half>();
+  ExpectCompactsAlike<BFloat16>();
 }
 
 }  // namespace

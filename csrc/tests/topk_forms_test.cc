@@ -2,9 +2,9 @@
 // each against plain loops around the reference.
 #include <cmath>
 
-#include "core/reference.h"
 #include "core/topk_residual.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 namespace {
@@ -42,7 +42,7 @@ std::vector<T> Joined(const std::vector<std::vector<T>>& parts) {
   return joined;
 }
 
-TEST(TopKResidualOfAll, IsTheSelectionFromTheTensorsLaidEndToEnd) {
+TEST(GroupedTopKResidual, IsTheSelectionFromTheTensorsLaidEndToEnd) {
   ForEachDtype([](auto zero) {
     using T = decltype(zero);
     Random random(1);
@@ -58,7 +58,7 @@ TEST(TopKResidualOfAll, IsTheSelectionFromTheTensorsLaidEndToEnd) {
         std::vector<std::int32_t> indices(values.size());
         std::vector<std::int64_t> row_splits(kSizes.size() + 1);
         std::int64_t non_finite = -1;
-        const Status status = TopKResidualOfAll(
+        const Status status = GroupedTopKResidual(
             tensors.InPlace(), k, NonFinitePolicy::kDrop, two, values.data(),
             indices.data(), row_splits.data(), &non_finite);
         EXPECT_EQ(status.message(), std::string());
@@ -80,7 +80,7 @@ TEST(TopKResidualOfAll, IsTheSelectionFromTheTensorsLaidEndToEnd) {
   });
 }
 
-TEST(TopKResidualOfEach, IsTheSelectionFromEachTensor) {
+TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
   ForEachDtype([](auto zero) {
     using T = decltype(zero);
     Random random(2);
@@ -108,9 +108,9 @@ TEST(TopKResidualOfEach, IsTheSelectionFromEachTensor) {
       std::vector<std::int64_t> actual_splits(row_splits.size());
       std::int64_t non_finite = -1;
       const Status status =
-          TopKResidualOfEach(tensors.InPlace(), ks, NonFinitePolicy::kDrop, two,
-                             actual_values.data(), actual_indices.data(),
-                             actual_splits.data(), &non_finite);
+          GroupedTopKResidual(tensors.InPlace(), ks, NonFinitePolicy::kDrop,
+                              two, actual_values.data(), actual_indices.data(),
+                              actual_splits.data(), &non_finite);
       EXPECT_EQ(status.message(), std::string());
       EXPECT_EQ(non_finite, expected_non_finite);
       EXPECT_EQ(actual_splits, row_splits);
@@ -122,7 +122,7 @@ TEST(TopKResidualOfEach, IsTheSelectionFromEachTensor) {
 }
 
 // One tensor that the threads share, and two that they take one each.
-TEST(TopKResidualOfEach, GivesEveryTensorWhatItWouldGetAlone) {
+TEST(GroupedTopKResidual, GivesEveryTensorWhatItWouldGetAlone) {
   Random random(6);
   ThreadPool two(2);
   Serial serial;
@@ -149,9 +149,9 @@ TEST(TopKResidualOfEach, GivesEveryTensorWhatItWouldGetAlone) {
                              expected_indices.data() + entries, &non_finite)
                     .ok());
   }
-  EXPECT_TRUE(TopKResidualOfEach(updates, ks, NonFinitePolicy::kError, two,
-                                 values.data(), indices.data(),
-                                 row_splits.data(), &non_finite)
+  EXPECT_TRUE(GroupedTopKResidual(updates, ks, NonFinitePolicy::kError, two,
+                                  values.data(), indices.data(),
+                                  row_splits.data(), &non_finite)
                   .ok());
   EXPECT_EQ(row_splits, (std::vector<std::int64_t>{0, 500, 60500, 67500}));
   EXPECT_EQ(indices, expected_indices);
@@ -159,7 +159,7 @@ TEST(TopKResidualOfEach, GivesEveryTensorWhatItWouldGetAlone) {
   EXPECT_EQ(BitsOf(Joined(residuals)), BitsOf(Joined(expected_residuals)));
 }
 
-TEST(TopKResidualOfEach, OneBadTensorLeavesAllOfThemAsTheyWere) {
+TEST(GroupedTopKResidual, OneBadTensorLeavesAllOfThemAsTheyWere) {
   Random random(3);
   ThreadPool two(2);
   for (const bool each : {false, true}) {
@@ -174,12 +174,12 @@ TEST(TopKResidualOfEach, OneBadTensorLeavesAllOfThemAsTheyWere) {
     std::int64_t non_finite = -1;
     const Status status =
         each
-            ? TopKResidualOfEach(tensors.InPlace(), ks, NonFinitePolicy::kError,
-                                 two, values.data(), indices.data(),
-                                 row_splits.data(), &non_finite)
-            : TopKResidualOfAll(tensors.InPlace(), 2, NonFinitePolicy::kError,
-                                two, values.data(), indices.data(),
-                                row_splits.data(), &non_finite);
+            ? GroupedTopKResidual(
+                  tensors.InPlace(), ks, NonFinitePolicy::kError, two,
+                  values.data(), indices.data(), row_splits.data(), &non_finite)
+            : GroupedTopKResidual(tensors.InPlace(), 2, NonFinitePolicy::kError,
+                                  two, values.data(), indices.data(),
+                                  row_splits.data(), &non_finite);
     EXPECT_TRUE(status.code() == StatusCode::kNonFinite);
     EXPECT_EQ(status.message().substr(0, 88),
               std::string("2 of 5000 sums of delta and residual of tensor 5 "

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "core/topk_rank.h"
-#include "core/topk_shortlist.h"
-#include "core/topk_update.h"
+#include "core/topk/rank.h"
+#include "core/topk/shortlist.h"
+#include "core/topk/update.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {

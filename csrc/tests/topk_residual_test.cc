@@ -5,8 +5,8 @@
 #include <cfenv>
 #include <cmath>
 
-#include "core/reference.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 #ifdef __SSE2__
 #include <xmmintrin.h>
@@ -146,7 +146,7 @@ TEST(TopKResidual, EqualsTheReferenceWhereASampleGuidesIt) {
 }
 
 // Whole cache lines are large or small, so that a sample of lines says much
-// less than its size promises: some of these bands are too high, some too low.
+// less than its size promises: some of these ranges are too high, some too low.
 TEST(TopKResidual, EqualsTheReferenceWhereTheSampleMisleads) {
   Random random(8);
   Serial serial;

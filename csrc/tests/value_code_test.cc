@@ -1,9 +1,9 @@
 // The value codes against the reference, and against damaged bytes.
 #include "core/value_code.h"
 
-#include "core/philox.h"
-#include "core/reference.h"
+#include "core/base/philox.h"
 #include "tests/kernel_inputs.h"
+#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 namespace {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.encoders.arguments import check_number
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.probe import normal_numbers
@@ -21,12 +22,12 @@ _MEGABIT_BYTES = 1e6 / 8
 
 @dataclass(frozen=True)
 class BreakEven:
-    """What a client's update takes with an encoder, and as it is.
+    """What a client's update takes with an encoder, and uncompressed.
 
     Attributes:
         megabits_per_second: Of the link.
         encode_seconds: Of the encoder, from tensors to buffers.
-        sent_bytes: Of its buffers.
+        sent_bytes: Of its buffers in a client's first round, before rate control adjusts anything.
         plain_seconds: What it takes to make buffers of the tensors as they are.
         plain_bytes: Of those buffers.
     """
@@ -71,7 +72,7 @@ class BreakEven:
         return (
             f"compression {verdict} on a link of {self.megabits_per_second:g} Mbit/s: encoding takes "
             f"{encoding} here and sending {self.sent_bytes} bytes {sending}; the {self.plain_bytes} bytes of "
-            f"the update as it is take {plain}; it pays below {self.pays_below:.3g} Mbit/s"
+            f"the uncompressed update take {plain}; it pays below {self.pays_below:.3g} Mbit/s"
         )
 
 
@@ -84,7 +85,11 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
         model: For the model in question.
         megabits_per_second: Of the link from a client to the server, above 0.
         lowering: Of the ops; see `fedplug.ops.use_lowering`.
+
+    Raises:
+        ConfigError: The speed is no number above 0.
     """
+    check_number("break_even megabits_per_second", megabits_per_second, lambda speed: speed > 0, "above 0")
     with ops.use_lowering(lowering or "auto"):
         encode_seconds, sent_bytes = _measure(model)
         plain_seconds, plain_bytes = _measure(ModelEncoder(Identity(), model.specs))

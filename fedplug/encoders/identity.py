@@ -14,7 +14,7 @@ __all__ = ["Identity"]
 
 
 class Identity(Encoder):
-    """Sends every element as it is: ``itemsize`` bytes per element. Takes any numeric or boolean dtype."""
+    """Sends every element uncompressed: ``itemsize`` bytes each. Takes any numeric or boolean dtype."""
 
     name: ClassVar[str] = "identity"
     wire_id: ClassVar[str] = "identity/1"

@@ -49,7 +49,7 @@ class ModelEncoder:
             encoder: For every floating-point tensor of at least ``min_size`` elements, or an assignment; also
                 what `as_encoder` takes for one.
             specs: Of the model's tensors, in order; shapes fully known; names, where rules go by them.
-            min_size: In elements; smaller tensors are sent as they are.
+            min_size: In elements; smaller tensors are sent uncompressed.
 
         Raises:
             ConfigError: ``min_size`` is no whole number of at least 0, there are no tensors, one has a shape

@@ -16,7 +16,7 @@ __all__ = ["STC"]
 
 
 class STC(Pipeline):
-    """Top-k, then the mean magnitude of the kept entries times their signs; the error waits on the client.
+    """Top-k, then the mean magnitude of the kept entries times their signs, with error feedback.
 
     The mean is over the kept entries: over all n it would shrink the update by the sparsity.
 

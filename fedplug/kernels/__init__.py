@@ -10,7 +10,7 @@ The GIL is released while a kernel runs. Large inputs use several threads, as ma
 ``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be
 changed by another thread during a call.
 
-Must not know TensorFlow. ``csrc/README.md`` states the contract that this and every other face of the kernels
+Must not know TensorFlow. ``csrc/README.md`` states the contract that this and every other API of the kernels
 keeps.
 """
 
@@ -38,7 +38,7 @@ from fedplug.kernels.sign import sign_residual
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
-from fedplug.kernels.topk import count_nonfinite, topk_momentum, topk_residual, topk_residual_many
+from fedplug.kernels.topk import count_nonfinite, grouped_topk_residual, topk_momentum, topk_residual
 from fedplug.kernels.value_code import decode_values, encode_values
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "encode_indices",
     "encode_symbols",
     "encode_values",
+    "grouped_topk_residual",
     "num_threads",
     "pack_container",
     "scatter_decode_add",
@@ -59,6 +60,5 @@ __all__ = [
     "threshold_residual",
     "topk_momentum",
     "topk_residual",
-    "topk_residual_many",
     "unpack_container",
 ]

@@ -19,8 +19,8 @@ __all__ = ["draw_indices"]
 def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]:
     """Draws one index of each of ``count`` runs of as nearly equal length as can be.
 
-    Which ones is specified in ``csrc/core/index_draw.h``; they follow from the arguments alone. The numbers
-    behind them are those of Philox (Salmon et al., SC 2011).
+    Which ones is specified in ``csrc/core/random_indices.h``; they follow from the arguments alone. The
+    numbers behind them are those of Philox (Salmon et al., SC 2011).
 
     Args:
         seed: Other seeds, other indices; in ``[-2**63, 2**63)``.

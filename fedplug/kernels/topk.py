@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["OnNonFinite", "count_nonfinite", "topk_momentum", "topk_residual", "topk_residual_many"]
+__all__ = ["OnNonFinite", "count_nonfinite", "grouped_topk_residual", "topk_momentum", "topk_residual"]
 
 OnNonFinite: TypeAlias = Literal["error", "drop"]
 
@@ -61,7 +61,7 @@ def topk_residual(
     return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite), out)
 
 
-def topk_residual_many(
+def grouped_topk_residual(
     deltas: Sequence[NDArray[Any]],
     residuals: Sequence[NDArray[Any]],
     k: int | Sequence[int],
@@ -95,7 +95,7 @@ def topk_residual_many(
     """
     shared = isinstance(k, int | np.integer)
     ks = [k] if shared else list(cast("Sequence[int]", k))
-    return _kernels.topk_residual_many(
+    return _kernels.grouped_topk_residual(
         list(deltas), list(residuals), cast("list[int]", ks), shared, _drops(on_nonfinite), out
     )
 

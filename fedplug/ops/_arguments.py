@@ -1,7 +1,7 @@
 """Checks of arguments, while a graph is being built and when it runs. Must not know any op.
 
 What is known while building is a ValueError or TypeError. What is found when running is a
-`tf.errors.InvalidArgumentError`, from the compiled ops and from their twins alike.
+`tf.errors.InvalidArgumentError`, from the compiled ops and from their references alike.
 """
 
 from __future__ import annotations

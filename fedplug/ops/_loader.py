@@ -20,7 +20,7 @@ _LIBRARY = "_fedplug_ops.so"
 _REMEDY = (
     "Build it for the TensorFlow that is installed: "
     "`pip install --force-reinstall --no-binary fedplug fedplug`, or `make setup` in a checkout. "
-    "The plain-TensorFlow twins (lowering='reference') work without it"
+    "The references of stock ops (lowering='reference') work without it"
 )
 
 

@@ -1,4 +1,4 @@
-"""Chooses between the compiled op and its plain-TensorFlow twin. Must not know any op.
+"""Chooses between the compiled op and its reference of stock TensorFlow ops.
 
 The choice is made while a graph is being built, never at import: the same program may build one graph for a
 runtime that can run the compiled ops and another one for a runtime that cannot.
@@ -17,7 +17,7 @@ from fedplug.ops import _loader
 __all__ = ["Lowering", "available", "resolve_lowering", "use_lowering"]
 
 Lowering = Literal["auto", "fused", "reference"]
-"""``"fused"``: the compiled op; ``"reference"``: the twin; ``"auto"``: fused where the op library loads."""
+"""``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused where the op library loads."""
 
 _LOWERINGS = ("auto", "fused", "reference")
 _preferred: contextvars.ContextVar[str] = contextvars.ContextVar("fedplug_lowering", default="auto")

@@ -39,7 +39,7 @@ def scatter_decode_add(
     ``j``. Payload ``i`` owns the entries from ``row_splits[i]`` up to ``row_splits[i + 1]``. Each product and
     each sum is rounded once. Everything is checked before anything is added. Not differentiable.
 
-    The compiled op keeps denormal numbers; the twin does as TensorFlow's threads do and takes them for zero
+    The compiled op keeps denormal numbers; the reference takes them for zero, as TensorFlow's threads do
     (float16 is not affected). Everything else is the same, bit for bit, but for the bits of a NaN.
 
     Args:
@@ -85,8 +85,8 @@ def scatter_decode_update(
     """Does what `scatter_decode_add` does, and leaves the sum in the variable.
 
     The compiled op locks the variable and adds in its buffer, or in a copy if somebody still holds what was
-    read from it before; that never changes. After an error the variable is what it was. The twin reads, and
-    assigns.
+    read from it before; that never changes. After an error the variable is what it was. The reference reads,
+    and assigns.
 
     Args:
         accumulator: The dense sum so far; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or

@@ -37,7 +37,7 @@ def threshold_residual(
 
     Zeros are never taken. The residual is ``a`` with the entries taken set to zero, so scattering the values
     into it gives ``a`` back, bit for bit. Not differentiable. The compiled op keeps denormal numbers; the
-    twin does as TensorFlow's threads do and takes them for zero.
+    reference takes them for zero, as TensorFlow's threads do.
 
     Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", Interspeech 2015.
 

@@ -67,7 +67,7 @@ def topk_residual(
     ``a`` with these entries set to zero, so scattering the values into it gives ``a`` back, bit for bit. Not
     differentiable.
 
-    The compiled op keeps denormal numbers; the twin does as TensorFlow's threads do and takes them for zero
+    The compiled op keeps denormal numbers; the reference takes them for zero, as TensorFlow's threads do
     (float16, whose denormals are computed in float32, is not affected). Everything else is the same, bit for
     bit.
 

@@ -60,8 +60,8 @@ def topk_residual_update(
     """Does what `fedplug.ops.topk_residual` does, and leaves the new residual in the variable it came from.
 
     The compiled op locks the variable and writes into its buffer, or into a new one if somebody still holds
-    what was read from it before; that never changes. After an error the variable is what it was. The twin
-    reads, and assigns.
+    what was read from it before; that never changes. After an error the variable is what it was. The
+    reference reads, and assigns.
 
     Args:
         residual: What earlier rounds left behind; any shape of ``n < 2^31`` elements; float32, float64,
@@ -139,7 +139,7 @@ def grouped_topk_residual_update(
     if resolve_lowering(lowering) == "fused":
         op = _loader.library().fedplug_resource_top_k_residual
         return GroupedTopKUpdate(*op([r.handle for r in residuals], deltas, k, on_nonfinite=on_nonfinite))
-    return _twin_of_many(residuals, deltas, k, on_nonfinite)
+    return _reference_of_group(residuals, deltas, k, on_nonfinite)
 
 
 def _require_a_delta_each(residuals: Sequence[tf.Variable], deltas: Sequence[Any]) -> None:
@@ -164,7 +164,7 @@ def _deltas_of(residuals: Sequence[tf.Variable], deltas: Sequence[Any], names: l
     return deltas
 
 
-def _twin_of_many(residuals: Any, deltas: Any, k: Any, on_nonfinite: str) -> GroupedTopKUpdate:
+def _reference_of_group(residuals: Any, deltas: Any, k: Any, on_nonfinite: str) -> GroupedTopKUpdate:
     before = [residual.read_value() for residual in residuals]
     policy = {"on_nonfinite": on_nonfinite, "lowering": "reference"}
     if k.shape.rank == 0:

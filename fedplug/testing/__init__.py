@@ -1,4 +1,4 @@
-"""The conformance kit: what fedplug expects of a plugin, as test suites that its author subclasses.
+"""The conformance suite: what fedplug expects of a plugin, as test suites that its author subclasses.
 
 Every suite runs under pytest as it is; `run` runs one without pytest, as ``fedplug plugins check`` does. Only
 tests and that command import this package. Importing it loads nothing; a suite loads what it tests with.

@@ -151,7 +151,7 @@ class AggregatorSuite(Suite, abc.ABC):
         self._close("the weights given", self._of(aggregator, updates), want)
 
     @after(_DETERMINISM)
-    def test_linear_means_that_the_result_for_a_sum_is_the_sum_of_results(self) -> None:
+    def test_commuting_with_a_sum_means_that_the_result_for_a_sum_is_the_sum_of_results(self) -> None:
         aggregator = self._declaring("commutes_with_sum")
         ones, others = ([_update(client + shift) for client in range(_CLIENTS)] for shift in (0, 100))
         sums = [

@@ -91,7 +91,7 @@ class CapabilityChecks(EncoderSubject):
             decoded = encoder.decode(step.payload, step.case.spec)
             expect.same_bits(f"decode(encode({step.case.what}))", decoded, step.case.x)
 
-    def test_linear_means_that_payloads_may_be_summed(self) -> None:
+    def test_commuting_with_a_sum_means_that_payloads_may_be_summed(self) -> None:
         encoder = self._declaring("commutes_with_sum")
         for spec in self.specs():
             payloads = [self._payload(encoder, spec, seed) for seed in (1, 2)]

@@ -64,6 +64,22 @@ class DeclarationChecks(EncoderSubject):
                 f"{step.case.what} has norm {given:.6g}, and what is decoded of it {norm:.6g}",
             )
 
+    def test_sending_every_entry_means_that_equal_magnitudes_keep_their_signs(self) -> None:
+        encoder = self.make_encoder()
+        if not encoder.capabilities.sends_every_entry:
+            raise NotApplicable("it does not declare sends_every_entry")
+        for spec in self.specs():
+            signs = tf.sign(tf.cast(tensors.tensor("normal", spec), tf.float32))
+            x = tf.cast(tf.where(tf.equal(signs, 0), 1.0, signs), spec.dtype)
+            payload, _ = encoder.encode(x, encoder.init_state(spec), tf.constant(0))
+            decoded = encoder.decode(payload, spec)
+            lost = int(tf.math.count_nonzero(tf.not_equal(tf.sign(decoded), x)))
+            expect.that(
+                not lost,
+                f"{lost} of {tf.size(x)} entries of {tensors.name_of(spec)}, all 1 or -1, are decoded as "
+                "zero or with the other sign",
+            )
+
     def test_every_dtype_it_declares_goes_there_and_back(self) -> None:
         encoder = self.make_encoder()
         for name in encoder.capabilities.dtypes:

@@ -25,7 +25,7 @@ _STATE = "test_the_state_keeps_its_structure_shapes_and_dtypes"
 _WIRE_ID = "test_its_wire_id_names_a_frozen_layout"
 _ROUND_TRIP = "test_what_is_sent_is_received"
 _GRAPH = "test_a_graph_computes_what_eager_execution_does"
-_TWINS = "test_fused_ops_and_their_twins_give_the_same"
+_REFERENCES = "test_compiled_ops_and_their_references_give_the_same"
 
 
 class GraphChecks(EncoderSubject):
@@ -44,20 +44,22 @@ class GraphChecks(EncoderSubject):
                 expect.same_tensors(f"{tensors.name_of(spec)} in a graph", got, want)
 
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH)
-    def test_fused_ops_and_their_twins_give_the_same(self) -> None:
-        """Only the twins in a graph: that fused ops give the same there is tested above."""
+    def test_compiled_ops_and_their_references_give_the_same(self) -> None:
+        """Only the references in a graph: that compiled ops give the same there is tested above."""
         if not ops.available():
             raise NotApplicable("the compiled ops cannot be loaded here, see `fedplug doctor`")
         for spec in self.few_specs():
             with ops.use_lowering("reference"):
-                twin = _graph(self.make_encoder(), spec)
+                reference = _graph(self.make_encoder(), spec)
             for number, x in enumerate(_inputs(spec)):
                 with ops.use_lowering("fused"):
                     got = self._eagerly(x, number, spec)
-                want = twin(x, tf.constant(number))
-                expect.same_tensors(f"{tensors.name_of(spec)} with fused ops, against the twins", got, want)
+                want = reference(x, tf.constant(number))
+                expect.same_tensors(
+                    f"{tensors.name_of(spec)} with compiled ops, against the references", got, want
+                )
 
-    @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH, _TWINS, _STATE)
+    @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH, _REFERENCES, _STATE)
     def test_a_tff_process_sends_what_eager_execution_does(self) -> None:
         if not self.check_tff:
             raise NotApplicable("not asked for")

@@ -17,6 +17,8 @@ __all__ = ["damaged", "peak_memory"]
 
 _COUNTS = (0x7FFFFFFF, 0xFFFFFFFF, 0x08000000, 0)
 _COUNTED_BYTES = 8
+_LEB128_COUNTS = (b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08", b"\x80\x00", b"\xff" * 6)
+"""2^31 - 1; 2^31; 0 in more bytes than it needs; a number that does not end."""
 _FLIPS = 40
 _CUTS = 16
 _RANDOM = 16
@@ -39,6 +41,9 @@ def damaged(body: bytes) -> Iterator[tuple[bytes, str]]:
     for at in range(min(len(body) - 3, _COUNTED_BYTES)):
         for count in _COUNTS:
             yield body[:at] + count.to_bytes(4, "little") + body[at + 4 :], f"{count:#x} written at byte {at}"
+    for at in range(min(len(body), 2)):
+        for leb128 in _LEB128_COUNTS:
+            yield body[:at] + leb128 + body[at + 1 :], f"the number {leb128.hex()} written at byte {at}"
     for number in range(_RANDOM):
         length = len(body) if number % 2 else int(rng.integers(0, 2 * len(body) + 8))
         yield rng.bytes(length), f"{length} random bytes"

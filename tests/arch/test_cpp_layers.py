@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ MAY_INCLUDE = {
     "tf": ({"core", "cuda", "tf"}, ("tensorflow", "Eigen")),
     "python": ({"core", "cuda", "python"}, ("pybind11",)),
     "tests": ({"core", "cuda", "tests"}, ("cuda",)),
+}
+# Each folder of the core, and those of its folders that it may include (the contracts, core/*.h, all may).
+MAY_INCLUDE_IN_CORE = {
+    "base": {"base"},
+    "simd": {"base", "simd"},
+    "codes": {"base", "simd", "codes"},
+    "topk": {"base", "simd", "topk"},
+    "sparse": {"base", "simd", "sparse"},
 }
 # How a header tells its library; what is not listed is the standard library or the compiler's intrinsics.
 LIBRARIES = {
@@ -86,3 +95,31 @@ def test_our_own_headers_are_included_by_their_path_in_csrc(folder):
         for quote, header in INCLUDE.findall(path.read_text(encoding="utf-8")):
             if quote == '"' and library_of(header) is None:
                 assert (CSRC / header).is_file(), f"{path.relative_to(CSRC)} includes {header}"
+
+
+def test_every_folder_of_the_core_has_its_rule():
+    assert {path.name for path in (CSRC / "core").iterdir() if path.is_dir()} == set(MAY_INCLUDE_IN_CORE)
+
+
+@pytest.mark.parametrize("folder", MAY_INCLUDE_IN_CORE)
+def test_a_folder_of_the_core_includes_only_what_is_below_it(folder):
+    wrong = []
+    for path in sources_of(f"core/{folder}"):
+        for _, header in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            inner = header.split("/")[1:-1]  # of "core/base/status.h": ["base"]
+            if header.startswith("core/") and inner and inner[0] not in MAY_INCLUDE_IN_CORE[folder]:
+                wrong.append(f"{path.relative_to(CSRC)} includes {header}")
+    assert not wrong
+
+
+def test_no_source_includes_itself_by_way_of_others():
+    includes = {}
+    for path in (path for folder in MAY_INCLUDE for path in sources_of(folder)):
+        headers = [header for _, header in INCLUDE.findall(path.read_text(encoding="utf-8"))]
+        includes[path.relative_to(CSRC).as_posix()] = [h for h in headers if (CSRC / h).is_file()]
+    TopologicalSorter(includes).prepare()  # raises CycleError
+
+
+def test_the_library_does_not_hold_the_reference():
+    assert list((CSRC / "tests" / "reference").glob("*.cc"))
+    assert "reference" not in (CSRC / "core" / "CMakeLists.txt").read_text(encoding="utf-8")

@@ -184,7 +184,7 @@ BAD = [
     ("test_merging_accumulators_of_neighbours_is_like_one_accumulator", KeepsTheLast),
     ("test_doubling_all_weights_changes_nothing", Absolute),
     ("test_unbiased_means_the_weighted_mean", ClaimsItsMeanIsUnbiased),
-    ("test_linear_means_that_the_result_for_a_sum_is_the_sum_of_results", ClippedMean),
+    ("test_commuting_with_a_sum_means_that_the_result_for_a_sum_is_the_sum_of_results", ClippedMean),
     ("test_safe_for_secure_aggregation_means_that_merging_is_adding", MergesWithMaximum),
     (
         "test_bounded_sensitivity_means_that_large_updates_do_not_give_a_large_result",

@@ -63,7 +63,7 @@ class OldQuestion(fedplug.testing.EncoderSuite):
 def test_the_kit_finds_that_the_old_encoder_neither_commutes_with_sums_nor_keeps_signs():
     failed = {result.check for result in suite.run(OldQuestion) if result.status == "fail"}
     assert failed == {
-        "test_linear_means_that_payloads_may_be_summed",
+        "test_commuting_with_a_sum_means_that_payloads_may_be_summed",
         "test_what_is_decoded_is_on_the_side_of_the_input",
     }
 

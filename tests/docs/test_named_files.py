@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -33,6 +34,23 @@ def test_every_file_that_a_page_names_exists(page):
     assert found
     missing = [name for name in found if not exists(name, page)]
     assert not missing, f"{page} names {', '.join(missing)}"
+
+
+def test_every_command_for_contributors_can_be_run():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    made = re.findall(r"make ([a-z-]+)[`\n]", text)
+    tested = [
+        folder for call in re.findall(r"`pytest ([^`]+)`", text) for folder in call.split() if "/" in folder
+    ]
+    modules = re.findall(r"python -m ([\w.]+)", text)
+    assert made
+    assert tested
+    assert modules
+    assert set(made) <= set(targets)
+    assert [folder for folder in tested if not (ROOT / folder).is_dir()] == []
+    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
+    assert (ROOT / ".ci/run").is_file()
 
 
 def test_the_walk_of_one_update_is_the_first_section_and_has_at_most_twelve_files():

@@ -8,15 +8,15 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug.encoders import TopK
+from fedplug.encoders import Pipeline, TopK
 from fedplug.encoders.sparsifiers.approx_topk import ApproxTopK
 from fedplug.errors import ConfigError
 
 ROUND = tf.constant(3)
 
 
-def encoded(encoder, x):
-    x = tf.constant(x)
+def encoded(sparsifier, x):
+    x, encoder = tf.constant(x), Pipeline([sparsifier])
     payload, state = encoder.encode(x, encoder.init_state(tf.TensorSpec(x.shape, x.dtype)), ROUND)
     return payload["indices"].numpy(), state["residual"].numpy()
 
@@ -40,7 +40,7 @@ def test_what_it_sends_is_larger_than_what_it_keeps():
 def test_it_never_sends_more_than_twice_k_nor_zeros(size, fraction, sample, seed):
     x = np.random.default_rng(seed).integers(-2, 3, size).astype(np.float32)
     indices, residual = encoded(ApproxTopK(fraction, sample=sample), x)
-    k = TopK(fraction).entries(tf.TensorSpec([size], tf.float32))
+    k = TopK(fraction).sparsity.of_size(size)
     assert len(indices) <= 2 * k
     assert np.all(x[indices] != 0)
     sent = np.zeros_like(x)

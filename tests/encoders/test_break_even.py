@@ -1,17 +1,15 @@
-"""When compression pays: the arithmetic of a report, and the warning of a process."""
+"""When compression pays: the arithmetic of a report, and that none is made unasked."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
 import fedplug
 from fedplug.encoders import BreakEven, ModelEncoder, break_even
-from fedplug.errors import CapabilityWarning, ConfigError
-from fedplug.process import build_aggregation_factory
-from fedplug.process.aggregation import encoded_aggregation
+from fedplug.errors import ConfigError, UnknownNameError
+
+SPECS = [tf.TensorSpec([1000], tf.float32), tf.TensorSpec([7], tf.int32)]
 
 
 def report(speed):
@@ -29,33 +27,30 @@ def test_it_pays_below_the_speed_at_which_the_bytes_saved_take_as_long_as_encodi
 def test_a_report_says_what_was_found():
     assert str(report(1000)) == (
         "compression does not pay on a link of 1000 Mbit/s: encoding takes 1e+03 ms here and sending 1000000 "
-        "bytes 8 ms; the 10000000 bytes of the update as it is take 180 ms; it pays below 80 Mbit/s"
+        "bytes 8 ms; the 10000000 bytes of the uncompressed update take 180 ms; it pays below 80 Mbit/s"
     )
 
 
 def test_an_encoder_is_measured_on_the_model_it_is_for():
-    specs = [tf.TensorSpec([1000], tf.float32), tf.TensorSpec([7], tf.int32)]
-    found = break_even(ModelEncoder(fedplug.encoder("topk(0.01)"), specs), 10)
+    found = break_even(ModelEncoder(fedplug.encoder("topk(0.01)"), SPECS), 10)
     assert found.sent_bytes < 200 < 4000 < found.plain_bytes < 4200
     assert found.encode_seconds > 0
-    budget = ModelEncoder(fedplug.encoder("budget('topk(0.01)', 500)"), specs)
-    assert break_even(budget, 10).sent_bytes == 500
 
 
-def test_a_process_warns_where_the_link_is_too_fast_to_pay_and_only_there(monkeypatch):
-    monkeypatch.setattr(encoded_aggregation, "break_even", lambda model, speed, lowering: report(speed))
-    value_type, weight_type = tff.TensorType(np.float32, [1000]), tff.TensorType(np.float32)
+def test_what_is_measured_of_a_budget_is_its_first_round():
+    alone, kept = (
+        break_even(ModelEncoder(fedplug.encoder(text), SPECS), 10)
+        for text in ("topk(0.01)", "budget('topk(0.01)', 500)")
+    )
+    assert kept.sent_bytes == alone.sent_bytes
 
-    def build(speed):
-        text = f"budget('randomk(0.1)', 400, megabits_per_second={speed})"
-        return build_aggregation_factory(text).create(value_type, weight_type)
 
-    build(79)
-    with pytest.warns(CapabilityWarning, match="compression does not pay on a link of 81 Mbit/s"):
-        build(81)
+def test_a_budget_knows_no_link():
+    with pytest.raises(UnknownNameError, match="megabits_per_second"):
+        fedplug.get_encoder("budget", encoder="topk(0.1)", bytes_per_client=9, megabits_per_second=8)
 
 
 @pytest.mark.parametrize("speed", [0, -1, "fast", float("inf")])
 def test_a_speed_that_is_none_is_refused(speed):
-    with pytest.raises(ConfigError, match="budget megabits_per_second is"):
-        fedplug.get_encoder("budget", encoder="topk(0.1)", bytes_per_client=9, megabits_per_second=speed)
+    with pytest.raises(ConfigError, match="megabits_per_second is"):
+        break_even(ModelEncoder(fedplug.encoder("topk(0.1)"), SPECS), speed)

@@ -9,10 +9,13 @@ import pytest
 import tensorflow as tf
 
 import fedplug
+from fedplug import wire
 from fedplug.encoders import Budget, ModelEncoder, TopK
+from fedplug.encoders.framing import container_bytes
 from fedplug.errors import CapabilityError, ConfigError
 
 SPECS = [tf.TensorSpec([1000], tf.float32, name="kernel"), tf.TensorSpec([10], tf.float32, name="bias")]
+WIRE_IDS = ["sparse/1", "identity/1"]
 ROUND = tf.constant(0)
 
 
@@ -20,18 +23,32 @@ def model_of(budget):
     return ModelEncoder(budget, SPECS)
 
 
+def measured(tensor_bytes, payloads, **reported):
+    """Of a round in which the payloads together had so many bytes for each tensor."""
+    sums = {key: tf.constant(value) for key, value in reported.items()}
+    return {"tensor_bytes": tf.constant(tensor_bytes, tf.int64), "payloads": tf.constant(payloads), **sums}
+
+
 def next_rate(budget, fixed, adjustable, payloads, rate=1.0):
-    """After a round in which all payloads together had so many bytes."""
-    measured = {
-        "uplink_bytes": tf.constant(fixed + adjustable, tf.int64),
-        "adjustable_bytes": tf.constant(adjustable, tf.int64),
-        "payloads": tf.constant(payloads),
-    }
-    return float(model_of(budget).next_control({"rate": tf.constant(rate)}, measured)["rate"])
+    """After a round whose payloads had so many bytes: the kernel's body is adjustable, all else is fixed."""
+    model = model_of(budget)
+    container = payloads * container_bytes(model.encoders[0].wire_id, SPECS[0])
+    round_ = measured([container + adjustable, fixed - container], payloads)
+    return float(model.rate_control.next({"rate": tf.constant(rate)}, round_)["rate"])
+
+
+def update():
+    return [tf.constant(np.random.default_rng(0).normal(size=spec.shape), tf.float32) for spec in SPECS]
+
+
+def lengths(model, rate):
+    """Of the buffers at that rate."""
+    control = {"rate": tf.constant(rate)}
+    return [len(buffer) for buffer in model.encode(update(), model.init_state(), ROUND, control)[0]]
 
 
 def sent(model, rate):
-    xs = [tf.constant(np.random.default_rng(0).normal(size=spec.shape), tf.float32) for spec in SPECS]
+    xs = update()
     buffers, _ = model.encode(xs, model.init_state(), ROUND, {"rate": tf.constant(rate)})
     return int(np.count_nonzero(model.decode(buffers)[0]))
 
@@ -45,15 +62,18 @@ def test_the_rate_multiplies_the_entries_of_what_has_some():
 def test_the_rate_multiplies_bits_from_two_to_eight():
     model = model_of(Budget("qsgd(4)", 1000))
     assert model.encoders[0].wire_id == "qsgd/2"
-    lengths = []
-    for rate in (0.01, 0.5, 0.6, 1.0, 1.5, 2.0, 100.0):
-        xs = [tf.ones(spec.shape) for spec in SPECS]
-        buffers, _ = model.encode(xs, model.init_state(), ROUND, {"rate": tf.constant(rate)})
-        lengths.append(len(buffers[0]))
+    kernel_bytes = [lengths(model, rate)[0] for rate in (0.01, 0.5, 0.6, 1.0, 1.5, 2.0, 100.0)]
     extra_bits = [0, 0, 0.4, 2, 4, 6, 6]
-    for length, extra in zip(lengths, extra_bits, strict=True):
-        assert length - lengths[0] == pytest.approx(1000 * extra / 8, abs=6)
-    assert lengths[0] + len(buffers[1]) == model.min_bytes
+    for length, extra in zip(kernel_bytes, extra_bits, strict=True):
+        assert length - kernel_bytes[0] == pytest.approx(1000 * extra / 8, abs=6)
+
+
+def test_without_a_control_the_encoders_are_as_configured():
+    for text in ("topk(0.01)", "qsgd(4)", "dgc(0.01)"):
+        model = model_of(Budget(text, 1000))
+        (rate,) = model.rate_control.init().values()
+        buffers, _ = model.encode(update(), model.init_state(), ROUND)
+        assert [len(buffer) for buffer in buffers] == lengths(model, float(rate))
 
 
 def test_tensors_that_share_an_encoder_still_share_it_under_a_budget():
@@ -66,11 +86,9 @@ def test_tensors_that_share_an_encoder_still_share_it_under_a_budget():
 
 def test_an_error_that_is_adjusted_by_bits_alone_takes_a_smaller_step():
     def step(text, error):
-        measured = {"squared_error": tf.constant(error), "squared_norm": tf.constant(1.0)}
-        counts = {"uplink_bytes": 100, "adjustable_bytes": 100, "payloads": 1}
-        measured |= {key: tf.constant(count) for key, count in counts.items()}
-        model = model_of(Budget(text, nmse=0.1))
-        return float(model.next_control({"rate": tf.constant(1.0)}, measured)["rate"])
+        found = measured([100, 0], 1, squared_error=error, squared_norm=1.0)
+        control = model_of(Budget(text, nmse=0.1)).rate_control
+        return float(control.next({"rate": tf.constant(1.0)}, found)["rate"])
 
     assert step("qsgd(4)", 0.4) == pytest.approx(4 ** (1 / 12))
     assert step("qsgd(4)", 0.025) == pytest.approx(4 ** (-1 / 12))
@@ -79,10 +97,19 @@ def test_an_error_that_is_adjusted_by_bits_alone_takes_a_smaller_step():
 
 
 def test_a_budget_for_less_than_two_bits_is_refused():
-    least = model_of(Budget("qsgd(4)", 1000)).min_bytes
+    least = sum(lengths(model_of(Budget("qsgd(4)", 1000)), 0.01))
     assert 250 < least < 400
-    with pytest.raises(ConfigError, match=f"the fewest bits of the others take {least} bytes"):
-        model_of(Budget("qsgd(4)", 250))
+    for too_little in (250, least):
+        with pytest.raises(ConfigError, match=f"the fewest bits of the others take {least} bytes"):
+            model_of(Budget("qsgd(4)", too_little))
+    model_of(Budget("qsgd(4)", least + 1))
+
+
+def test_a_budget_for_less_than_what_goes_as_it_is_is_refused():
+    least = 40 + sum(container_bytes(wire_id, spec) for wire_id, spec in zip(WIRE_IDS, SPECS, strict=True))
+    with pytest.raises(ConfigError, match=f"a budget of {least} bytes leaves nothing .* take {least} bytes"):
+        model_of(Budget("topk(0.01)", least))
+    model_of(Budget("topk(0.01)", least + 1))
 
 
 def test_the_next_rate_is_what_the_bytes_that_are_not_fixed_ask_for():
@@ -93,10 +120,12 @@ def test_the_next_rate_is_what_the_bytes_that_are_not_fixed_ask_for():
 
 def test_fixed_are_containers_and_what_goes_as_it_is():
     model = model_of(Budget(TopK(count=1), 1000))
-    xs = [tf.zeros(spec.shape) for spec in SPECS]
-    buffers, _ = model.encode(xs, model.init_state(), ROUND)
-    assert sum(map(len, buffers)) == model.min_bytes + int(model.adjustable_bytes(buffers))
-    assert 4 + 4 + 1 <= int(model.adjustable_bytes(buffers)) < 12  # count, value, index code
+    buffers, _ = model.encode(update(), model.init_state(), ROUND)
+    sizes = [len(buffer) for buffer in buffers]
+    body = len(wire.unpack(bytes(buffers[0].numpy())).body)
+    assert 1 + 1 + 4 + 1 <= body < 10  # two lengths, value, index code
+    control = model_of(Budget(TopK(count=1), sum(sizes) + 2 * body)).rate_control
+    assert float(control.next(control.init(), measured(sizes, 1))["rate"]) == 3.0
 
 
 def test_no_step_is_larger_than_eight_and_without_payloads_there_is_none():
@@ -108,18 +137,29 @@ def test_no_step_is_larger_than_eight_and_without_payloads_there_is_none():
 
 
 def test_the_error_that_is_reported_is_what_is_not_sent():
-    model = model_of(Budget("topk(0.1)", nmse=0.1))
-    xs = [tf.constant(np.random.default_rng(0).normal(size=spec.shape), tf.float32) for spec in SPECS]
-    states = model.init_state()
+    model, by_bytes = model_of(Budget("topk(0.1)", nmse=0.1)), model_of(Budget("topk(0.1)", 1000))
+    xs, states = update(), model.init_state()
     for _ in range(2):
         a = xs[0] + states[0]["residual"]
         buffers, states = model.encode(xs, states, ROUND)
-        report = model.report(xs, buffers, states)
-        lost = a - model.decode(buffers)[0]
+        received = model.decode(buffers)
+        report = model.rate_control.report(xs, received, states)
+        assert set(report) == set(model.rate_control.reported)
+        lost = a - received[0]
         assert float(report["squared_error"]) == pytest.approx(float(tf.reduce_sum(lost**2)), rel=1e-5)
         total = float(tf.reduce_sum(a**2) + tf.reduce_sum(xs[1] ** 2))
         assert float(report["squared_norm"]) == pytest.approx(total, rel=1e-5)
-    assert model_of(Budget("topk(0.1)", 1000)).report(xs, buffers, states) == {}
+    assert by_bytes.rate_control.report(xs, received, states) == {}
+    assert by_bytes.rate_control.reported == ()
+
+
+def test_metrics_have_the_rate_and_the_error_where_it_is_wanted():
+    found = measured([100, 0], 2, squared_error=1.0, squared_norm=4.0)
+    control = {"rate": tf.constant(3.0)}
+    by_bytes = model_of(Budget("topk(0.1)", 1000)).rate_control.metrics(control, found)
+    by_error = model_of(Budget("topk(0.1)", nmse=0.1)).rate_control.metrics(control, found)
+    assert {key: float(number) for key, number in by_bytes.items()} == {"rate": 3.0}
+    assert {key: float(number) for key, number in by_error.items()} == {"rate": 3.0, "nmse": 0.25}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from fedplug.encoders import Identity, TopK
+from fedplug.encoders import Identity, Pipeline, TopK
 from fedplug.testing import EncoderSuite
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -24,7 +24,7 @@ class TestTopK(EncoderSuite):
     conservation_tolerance = 0.0
 
     def make_encoder(self):
-        return TopK(0.3)
+        return Pipeline([TopK(0.3)])
 
 
 class TestTopKByCount(EncoderSuite):
@@ -34,7 +34,7 @@ class TestTopKByCount(EncoderSuite):
     conservation_tolerance = 0.0
 
     def make_encoder(self):
-        return TopK(count=5)
+        return Pipeline([TopK(count=5)])
 
 
 class TestTopKWithoutErrorFeedback(EncoderSuite):
@@ -43,4 +43,4 @@ class TestTopKWithoutErrorFeedback(EncoderSuite):
     check_tff = False
 
     def make_encoder(self):
-        return TopK(0.3, error_feedback=False)
+        return Pipeline([TopK(0.3, error_feedback=False)])

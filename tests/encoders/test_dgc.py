@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug.encoders import TopK
+from fedplug.encoders import Pipeline, TopK
 from fedplug.encoders.sparsifiers.dgc import DGC
 from fedplug.errors import ConfigError
 
@@ -32,13 +32,13 @@ def run(encoder, rounds=12, start=0):
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 40), st.sampled_from([0.0, 0.5, 0.9]), st.integers(0, 3))
 def test_it_is_the_algorithm_of_the_paper(count, momentum, warmup_rounds):
-    encoder = DGC(count / 40, momentum=momentum, warmup_rounds=warmup_rounds)
-    sent, state = run(encoder)
+    dgc = DGC(count / 40, momentum=momentum, warmup_rounds=warmup_rounds)
+    sent, state = run(Pipeline([dgc]))
     u, v = np.zeros(40), np.zeros(40)
     for number, update in enumerate(updates()):
         u = momentum * u + update
         v = v + u
-        k = encoder.entries(SPEC)[min(number, warmup_rounds)]
+        k = dgc.sparsity.in_each_round(40)[min(number, warmup_rounds)]
         mask = np.isin(np.arange(40), np.argsort(-np.abs(v), kind="stable")[:k])
         np.testing.assert_allclose(sent[number], np.where(mask, v, 0), atol=1e-12)
         u, v = np.where(mask, 0, u), np.where(mask, 0, v)
@@ -47,19 +47,20 @@ def test_it_is_the_algorithm_of_the_paper(count, momentum, warmup_rounds):
 
 
 def test_without_momentum_it_sends_what_topk_sends():
-    np.testing.assert_array_equal(run(DGC(0.1, momentum=0))[0], run(TopK(0.1))[0])
+    dgc, topk = Pipeline([DGC(0.1, momentum=0)]), Pipeline([TopK(0.1)])
+    np.testing.assert_array_equal(run(dgc)[0], run(topk)[0])
 
 
 def test_the_warm_up_goes_from_a_quarter_to_the_fraction_as_in_the_paper():
-    spec = tf.TensorSpec([10**6], tf.float32)
-    shares = [count / 10**6 for count in DGC(0.001, warmup_rounds=4).entries(spec)]
+    counts = DGC(0.001, warmup_rounds=4).sparsity.in_each_round(10**6)
+    shares = [count / 10**6 for count in counts]
     assert shares == pytest.approx([0.25, 0.0625, 0.0158, 0.004, 0.001], rel=0.02)
 
 
 def test_the_warm_up_follows_from_the_round_alone():
-    encoder = DGC(0.1, warmup_rounds=3)
-    counts = [np.count_nonzero(sent) for sent in run(encoder, rounds=3, start=2)[0]]
-    assert counts == [encoder.entries(SPEC)[number] for number in (2, 3, 3)]
+    dgc = DGC(0.1, warmup_rounds=3)
+    counts = [np.count_nonzero(sent) for sent in run(Pipeline([dgc]), rounds=3, start=2)[0]]
+    assert counts == [dgc.sparsity.in_each_round(40)[number] for number in (2, 3, 3)]
 
 
 def test_in_a_pipeline_what_the_quantizer_loses_stays_unsent():

@@ -25,6 +25,11 @@ class FamilySuite(EncoderSuite):
         return fedplug.encoder(self.expression)
 
 
+class TestRaw(FamilySuite):
+    conservation_tolerance = 0.0
+    expression = "raw"
+
+
 class TestQSGD(FamilySuite):
     shapes = ((), (0,), (1,), (3, 5), (600,))
     dtypes = EncoderSuite.dtypes

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug import kernels, ops
 from fedplug.encoders.coders.index import Bitmap, BitPack, Rice, Shortest
-from fedplug.encoders.sparsifiers.randomk import RandomK, Seeded, draw
-from fedplug.errors import ArgumentError, ConfigError
+from fedplug.encoders.sparsifiers.randomk import RandomK, Seeded
+from fedplug.errors import CapabilityError, ConfigError
 
 CODERS = [Rice(), Bitmap(), BitPack(), Shortest()]
 ROUND = tf.constant(3)
@@ -126,31 +125,6 @@ def test_a_seed_that_is_no_whole_number_in_range_is_refused(seed):
 
 @named(CODERS)
 def test_a_coder_alone_is_no_encoder(coder):
-    with pytest.raises(fedplug.errors.CapabilityError, match=rf"{coder.name} is an index coder; use 'topk"):
+    message = rf"{coder.name} is an index coder, and without .* use 'topk\(0.01\) \| {coder.name}'"
+    with pytest.raises(CapabilityError, match=message):
         fedplug.encoder(coder.name)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 700), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
-def test_op_twin_and_kernel_draw_the_same_indices(count, size, seed, number):
-    count = min(count, size)
-    drawn = []
-    for lowering in ("fused", "reference"):
-        with ops.use_lowering(lowering):
-            drawn.append(draw(seed, tf.constant(number), count, size).numpy())
-    np.testing.assert_array_equal(*drawn)
-    np.testing.assert_array_equal(drawn[0], kernels.draw_indices(seed * 2**32 + number, count, size))
-
-
-def test_many_indices_are_drawn_by_many_threads_as_by_one():
-    threads = kernels.draw_indices(5, 200_000, 2**31 - 1)
-    with ops.use_lowering("reference"):
-        np.testing.assert_array_equal(threads, draw(0, tf.constant(5), 200_000, 2**31 - 1))
-
-
-@pytest.mark.parametrize(("count", "size"), [(-1, 5), (6, 5), (0, -1), (0, 2**31)])
-def test_more_indices_than_there_are_positions_are_not_drawn(count, size):
-    with pytest.raises(ArgumentError, match="are not 0 <= count <= size"):
-        kernels.draw_indices(0, count, size)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="are not 0 <= count <= size"):
-        ops.draw_indices(0, count, size)

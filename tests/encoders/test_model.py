@@ -26,10 +26,10 @@ def values() -> list[tf.Tensor]:
 
 def test_small_tensors_and_integers_are_left_alone() -> None:
     model = ModelEncoder(TopK(0.1), SPECS, min_size=64)
-    assert [encoder.name for encoder in model.encoders] == ["topk", "identity", "identity", "identity"]
+    assert [encoder.name for encoder in model.encoders] == ["pipeline", "identity", "identity", "identity"]
     assert [encoder.name for encoder in ModelEncoder(TopK(0.1), SPECS, min_size=0).encoders][:2] == [
-        "topk",
-        "topk",
+        "pipeline",
+        "pipeline",
     ]
 
 
@@ -38,7 +38,7 @@ def test_buffers_are_containers_for_their_tensors() -> None:
     buffers, _ = model.encode(values(), model.init_state(), ROUND)
     containers = [wire.unpack(buffer.numpy().tobytes()) for buffer in buffers]
     assert [(c.wire_id, c.dtype, c.shape) for c in containers] == [
-        ("topk/1", "float32", (20, 10)),
+        ("sparse/1", "float32", (20, 10)),
         ("identity/1", "float32", (10,)),
         ("identity/1", "int32", (100,)),
         ("identity/1", "float32", ()),

@@ -1,4 +1,4 @@
-"""Pipelines: what the stages do together, which orders are legal, and that a round runs with them."""
+"""Pipelines with a sparsifier: what the stages do together, which orders are legal, what travels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from fedplug import wire
 from fedplug.encoders import framing
 from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.sign import Sign
+from fedplug.encoders.sparsifiers.randomk import RandomK
+from fedplug.encoders.sparsifiers.threshold import Threshold
 from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
 
@@ -67,12 +70,25 @@ def test_over_many_rounds_nothing_is_lost(text):
 
 def test_the_values_chosen_are_quantized_as_a_tensor_of_their_own():
     x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
-    pipeline, topk, qsgd = (fedplug.encoder(t) for t in ("topk(0.1) | qsgd(8)", "topk(0.1)", "qsgd(8)"))
+    pipeline, topk, qsgd = fedplug.encoder("topk(0.1) | qsgd(8)"), fedplug.encoder("topk(0.1)"), QSGD(8)
     payload, _ = encode(pipeline, x)
     kept, _ = encode(topk, x)
-    values = qsgd.dequantize(qsgd.quantize(kept["values"], ROUND), tf.float32)
+    values = qsgd.decode(qsgd.encode(kept["values"], ROUND), 100, tf.float32)
     np.testing.assert_array_equal(payload["indices"], kept["indices"])
     np.testing.assert_array_equal(tf.gather(pipeline.decode(payload, spec_of(x)), kept["indices"]), values)
+
+
+@pytest.mark.parametrize("text", ["topk(0.2)", "topk(0.2) | sign", "randomk(0.2) | blockwise8 | rice"])
+def test_a_payload_holds_what_arrives_and_what_travels(text):
+    x = np.random.default_rng(0).standard_normal(100).astype(np.float32)
+    encoder = fedplug.encoder(text)
+    payload, _ = encode(encoder, x)
+    quantized = {"value_code"} if "|" in text else set()
+    assert set(payload) == {"values", "indices", "index_code"} | quantized
+    received = encoder.from_wire(encoder.to_wire(payload, spec_of(x)), spec_of(x))
+    assert set(received) == set(payload)
+    for key, part in payload.items():
+        np.testing.assert_array_equal(received[key], part)
 
 
 def test_a_pipeline_is_unbiased_only_if_every_stage_is():
@@ -84,13 +100,24 @@ def test_a_pipeline_is_unbiased_only_if_every_stage_is():
     assert not unbiased("topk(0.1) | qsgd(8)")
 
 
+@pytest.mark.parametrize(
+    "sparsifier", [TopK(0.1), TopK(0.1, error_feedback=False), RandomK(0.1), Threshold(1.0)], ids=repr
+)
+def test_with_values_sent_uncompressed_it_promises_what_its_sparsifier_promises(sparsifier):
+    assert Pipeline([sparsifier]).capabilities == sparsifier.capabilities
+
+
 def test_the_wire_id_names_how_values_and_indices_are_written():
     def wire_id(text):
         return fedplug.encoder(text).wire_id
 
-    assert wire_id("topk(0.01) | qsgd(8) | rice") == "sparse+qsgd/1+rice/1"
+    assert wire_id("topk(0.01)") == wire_id("topk(0.01) | raw | rice") == "sparse/1"
+    assert wire_id("topk(0.01) | qsgd(8) | rice") == "sparse/1+qsgd/1"
     assert wire_id("topk(0.01) | qsgd(8)") == wire_id("threshold(1) | qsgd(4) | rice")
-    assert wire_id("randomk(0.01)") == "sparse+raw/1+seeded/1"
+    assert wire_id("topk(0.01) | bitmap") == "sparse/1+bitmap/1"
+    assert wire_id("topk(0.01) | sign | shortest") == "sparse/1+sign/1+shortest/1"
+    assert wire_id("randomk(0.01)") == "sparse/1+seeded/1"
+    assert wire_id("randomk(0.01) | rice") == "sparse/1"
 
 
 @pytest.mark.parametrize("text", PIPELINES)
@@ -115,9 +142,12 @@ def test_a_pipeline_goes_through_json_and_comes_back_equal(text):
     [
         (
             "qsgd(8) | topk(0.1)",
-            r"begins with a sparsifier.*qsgd.* is a quantizer.*'topk\(fraction=0.1.*qsgd",
+            r"qsgd.* is a quantizer and cannot be followed by topk.*, a sparsifier; use 'topk\(fraction=0.1",
         ),
-        ("qsgd(8) | rice", r"begins with a sparsifier.*use 'topk\(fraction=0.01"),
+        (
+            "qsgd(8) | rice",
+            r"rice is an index coder, and .* no indices; use 'topk\(0.01\) \| qsgd.* \| rice",
+        ),
         (
             "topk(0.1) | randomk(0.1)",
             r"topk.* is a sparsifier and cannot be followed by randomk.*, a sparsifier",
@@ -144,6 +174,7 @@ def test_an_illegal_order_names_the_rule_the_parts_and_a_stack_that_works(text, 
 
 def test_its_stages_may_be_expressions():
     assert Pipeline(["topk(0.1)", "qsgd(4)", "rice"]) == fedplug.encoder("topk(0.1) | qsgd(4) | rice")
+    assert Pipeline(["qsgd(4)", {"name": "rans"}]) == fedplug.encoder("qsgd(4) | rans")
 
 
 def test_stages_that_cannot_be_read_are_refused():
@@ -177,13 +208,18 @@ def test_a_stage_whose_wire_id_is_too_long_for_a_pipeline_is_refused():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        pytest.param("", "too short to hold its lengths", id="empty"),
-        pytest.param("01000000010000", "too short to hold its lengths", id="truncated lengths"),
-        pytest.param("ffffffff00000000", "lengths .* do not fit", id="negative count"),
-        pytest.param("0b00000000000000", "lengths .* do not fit", id="more entries than elements"),
-        pytest.param("00000000ff000000", "lengths .* do not fit", id="code longer than the body"),
-        pytest.param("00000000ffffffff", "lengths .* do not fit", id="negative code length"),
-        pytest.param("00000000000000000000", None, id="bytes left over"),
+        pytest.param("", "lengths .* cannot be read", id="empty"),
+        pytest.param("01", "lengths .* cannot be read", id="truncated lengths"),
+        pytest.param("0180", "lengths .* cannot be read", id="a length cut off"),
+        pytest.param("800002000000", "lengths .* not in their fewest bytes", id="a count too long"),
+        pytest.param("008200000000", "lengths .* not in their fewest bytes", id="a length too long"),
+        pytest.param("ffffffff0f00", "lengths .* too large", id="negative count"),
+        pytest.param("00ffffffff0f", "lengths .* too large", id="negative code length"),
+        pytest.param("0b020000", "lengths .* do not fit", id="more entries than elements"),
+        pytest.param("00030000", "lengths .* do not fit", id="code longer than the body"),
+        pytest.param("00ffffffff070000", "lengths .* do not fit", id="code of two gigabytes"),
+        pytest.param("0002000000", "the bytes of raw values have the wrong length", id="bytes left over"),
+        pytest.param("0102010000", "the bytes of raw values have the wrong length", id="half a value"),
     ],
 )
 def test_lengths_that_do_not_fit_are_refused(body, message):
@@ -192,3 +228,10 @@ def test_lengths_that_do_not_fit_are_refused(body, message):
         fedplug.encoder("topk(0.1) | bitmap").from_wire(
             tf.constant(list(bytes.fromhex(body)), tf.uint8), spec
         )
+
+
+def test_the_body_is_frozen():
+    x, encoder = np.zeros(10, np.float32), fedplug.encoder("topk(count=2) | bitmap")
+    x[[3, 8]] = 1.0, -2.0
+    body = encoder.to_wire(encode(encoder, x)[0], spec_of(x))
+    assert bytes(body.numpy()).hex() == "020208010000803f000000c0"

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedplug
+from fedplug.encoders import Pipeline
 from fedplug.encoders.quantizers.blockwise8 import Blockwise8
 from fedplug.encoders.quantizers.cast import BFloat16, Float16
 from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.quantizers.sign import Sign
 from fedplug.encoders.quantizers.terngrad import TernGrad
 from fedplug.errors import ConfigError
@@ -32,7 +34,7 @@ def normal(n=N, seed=0):
 
 
 def decoded(quantizer, x, round_num=ROUND):
-    return quantizer.dequantize(quantizer.quantize(tf.constant(x), round_num), tf.float32).numpy()
+    return quantizer.decode(quantizer.encode(tf.constant(x), round_num), len(x), tf.float32).numpy()
 
 
 def scales_of(x, block_size):
@@ -82,6 +84,12 @@ def test_casts_round_as_numpy_does(x):
     )
 
 
+@settings(max_examples=50, deadline=None)
+@given(vectors)
+def test_raw_loses_nothing(x):
+    assert decoded(Raw(), x).tobytes() == x.tobytes()
+
+
 def test_casts_take_what_is_too_large_for_the_largest():
     largest = np.array([3e38, -3.4e38, 1e5], np.float32)
     np.testing.assert_array_equal(decoded(Float16(), largest), [65504, -65504, 65504])
@@ -99,7 +107,7 @@ def test_the_mean_over_rounds_is_the_input(quantizer):
     @tf.function
     def all_rounds():
         return tf.map_fn(
-            lambda r: quantizer.dequantize(quantizer.quantize(tf.constant(x), r), tf.float32),
+            lambda r: quantizer.decode(quantizer.encode(tf.constant(x), r), len(x), tf.float32),
             tf.range(rounds),
             fn_output_signature=tf.float32,
         )
@@ -138,6 +146,7 @@ def test_clients_round_independently_so_that_their_errors_average_out():
         ("sign", 1 / 8, (0.35, 0.375)),  # 1 - 2 / pi
         ("float16", 2, (1e-9, 1e-6)),
         ("bfloat16", 2, (1e-7, 1e-5)),
+        ("raw", 4, (0, 0)),
     ],
 )
 def test_size_on_the_wire_and_error_on_normal_data_are_as_documented(expression, bytes_per_element, nmse):
@@ -151,7 +160,7 @@ def test_size_on_the_wire_and_error_on_normal_data_are_as_documented(expression,
 
 
 def test_with_error_feedback_a_biased_quantizer_loses_nothing_over_many_rounds():
-    sign, spec = Sign(), tf.TensorSpec([100], tf.float64)
+    sign, spec = Pipeline([Sign()]), tf.TensorSpec([100], tf.float64)
     state, received = sign.init_state(spec), np.zeros(100)
     updates = np.random.default_rng(0).standard_normal((50, 100))
     for update in updates:
@@ -177,27 +186,34 @@ def test_a_wrong_argument_is_refused(make, message):
         make()
 
 
-QUANTIZERS = [QSGD(3, block_size=4), Blockwise8(block_size=4), TernGrad(), Sign(), Float16(), BFloat16()]
+QUANTIZERS = [
+    QSGD(3, block_size=4),
+    Blockwise8(block_size=4),
+    TernGrad(),
+    Sign(),
+    Float16(),
+    BFloat16(),
+    Raw(),
+]
 
 
 @pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_refused_or_stand_for_exactly_one_payload(quantizer, data):
-    spec = tf.TensorSpec([6], tf.float16)
-    written = bytes(quantizer.to_bytes(quantizer.quantize(tf.cast(normal(6), tf.float16), ROUND)).numpy())
+    encoder, spec = Pipeline([quantizer]), tf.TensorSpec([6], tf.float16)
+    written = bytes(quantizer.encode(tf.cast(normal(6), tf.float16), ROUND).numpy())
     position, byte = data.draw(st.integers(0, len(written) - 1)), data.draw(st.binary(max_size=2))
     changed = written[:position] + byte + written[position + 1 :]
     try:
-        payload = quantizer.from_wire(tf.constant(list(changed), tf.uint8), spec)
+        payload = encoder.from_wire(tf.constant(list(changed), tf.uint8), spec)
     except tf.errors.InvalidArgumentError:
         return
-    assert bytes(quantizer.to_bytes(payload).numpy()) == changed
-    assert np.isfinite(quantizer.decode(payload, spec).numpy()).all()
+    assert bytes(encoder.to_wire(payload, spec).numpy()) == changed
+    assert np.isfinite(encoder.decode(payload, spec).numpy()).all()
 
 
 def test_bytes_of_another_configuration_are_refused():
-    spec = tf.TensorSpec([64], tf.float32)
-    body = QSGD(8).to_wire(QSGD(8).quantize(tf.constant(normal(64)), ROUND), spec)
+    code = QSGD(8).encode(tf.constant(normal(64)), ROUND)
     with pytest.raises(tf.errors.InvalidArgumentError, match="was not made with bits=4 and block_size=512"):
-        QSGD(4).from_wire(body, spec)
+        QSGD(4).decode(code, 64, tf.float32)

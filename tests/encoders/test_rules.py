@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import fedplug
-from fedplug.encoders import Identity, ModelEncoder, Rule, Rules, TopK
+from fedplug.encoders import Identity, ModelEncoder, Pipeline, Rule, Rules, TopK
 from fedplug.errors import ConfigError, UnknownNameError
 
 SPECS = [
@@ -22,7 +22,8 @@ BY_NAME = {"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.1)"}
 
 
 def test_the_first_rule_whose_pattern_matches_the_name_counts():
-    assert Rules(BY_NAME).assign(SPECS) == [TopK(0.001), TopK(0.1), Identity(), Identity()]
+    sparser, denser = Pipeline([TopK(0.001)]), Pipeline([TopK(0.1)])
+    assert Rules(BY_NAME).assign(SPECS) == [sparser, denser, Identity(), Identity()]
 
 
 def test_rules_look_at_size_and_dtype_too():
@@ -68,7 +69,7 @@ def test_a_whole_model_is_encoded_by_its_rules():
     assert [int(np.count_nonzero(tensor)) for tensor in decoded[:2]] == [4, 80]
     for x, d, state in zip(xs, decoded, states, strict=True):
         np.testing.assert_array_equal(d + state.get("residual", tf.zeros_like(x)), x)
-    assert model.get_config()["wire_ids"] == ["topk/1", "topk/1", "identity/1", "identity/1"]
+    assert model.get_config()["wire_ids"] == ["sparse/1", "sparse/1", "identity/1", "identity/1"]
 
 
 def test_together_they_promise_what_each_of_them_does():

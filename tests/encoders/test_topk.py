@@ -1,4 +1,4 @@
-"""The top-k encoder: what is kept, what waits, what travels, and what is refused."""
+"""Top-k as an encoder: what is kept, what waits, what travels, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedplug import ops
-from fedplug.encoders import TopK
+from fedplug.encoders import Pipeline, TopK
 from fedplug.errors import ConfigError
 
 ROUND = tf.constant(0, tf.int32)
@@ -23,6 +23,17 @@ def _lowering(request: pytest.FixtureRequest) -> object:
         yield
 
 
+def topk(*arguments: float, **options: object) -> Pipeline:
+    """The stage with the defaults after it."""
+    return Pipeline([TopK(*arguments, **options)])
+
+
+def leb128(number: int) -> bytes:
+    """Seven bits a byte, the lowest first, the high bit set on all bytes but the last."""
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + leb128(rest) if rest else bytes([low])
+
+
 def spec_of(x: np.ndarray) -> tf.TensorSpec:
     return tf.TensorSpec(x.shape, x.dtype)
 
@@ -30,7 +41,7 @@ def spec_of(x: np.ndarray) -> tf.TensorSpec:
 @given(FLOATS, st.integers(1, 70))
 @settings(max_examples=25, deadline=None)
 def test_what_is_sent_and_what_is_kept_add_up_to_the_update(x: np.ndarray, count: int) -> None:
-    encoder, spec = TopK(count=count), spec_of(x)
+    encoder, spec = topk(count=count), spec_of(x)
     payload, state = encoder.encode(tf.constant(x), encoder.init_state(spec), ROUND)
     np.testing.assert_array_equal(encoder.decode(payload, spec) + state["residual"], x)
     assert len(payload["values"]) == min(count, len(x))
@@ -39,7 +50,7 @@ def test_what_is_sent_and_what_is_kept_add_up_to_the_update(x: np.ndarray, count
 @given(FLOATS, st.integers(5, 20))
 @settings(max_examples=25, deadline=None)
 def test_everything_arrives_after_enough_rounds_of_silence(x: np.ndarray, count: int) -> None:
-    encoder, spec = TopK(count=count), spec_of(x)
+    encoder, spec = topk(count=count), spec_of(x)
     state = encoder.init_state(spec)
     received = tf.zeros_like(x)
     for i in range(-(-len(x) // count)):
@@ -50,7 +61,7 @@ def test_everything_arrives_after_enough_rounds_of_silence(x: np.ndarray, count:
 
 
 def test_without_error_feedback_there_is_no_state_and_the_rest_is_lost() -> None:
-    encoder = TopK(count=1, error_feedback=False)
+    encoder = topk(count=1, error_feedback=False)
     spec = tf.TensorSpec([3], tf.float32)
     assert encoder.init_state(spec) == {}
     assert not encoder.capabilities.needs_client_state
@@ -74,7 +85,7 @@ def test_without_error_feedback_there_is_no_state_and_the_rest_is_lost() -> None
 def test_a_fraction_keeps_its_share_of_entries_and_at_least_one(
     fraction: float, size: int, entries: int
 ) -> None:
-    assert TopK(fraction).entries(tf.TensorSpec([size], tf.float32)) == entries
+    assert TopK(fraction).sparsity.of_size(size) == entries
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
@@ -83,11 +94,11 @@ def test_the_wire_form_comes_back_and_has_the_length_it_promises(
     dtype: tf.DType, shape: tuple[int, ...]
 ) -> None:
     x = tf.cast(np.random.default_rng(0).normal(size=shape), dtype)
-    encoder, spec = TopK(0.1), tf.TensorSpec(shape, dtype)
+    encoder, spec = topk(0.1), tf.TensorSpec(shape, dtype)
     payload, _ = encoder.encode(x, encoder.init_state(spec), ROUND)
     body = encoder.to_wire(payload, spec)
     code = ops.encode_indices(payload["indices"], spec.shape.num_elements())
-    assert len(body) == 4 + len(code) + len(payload["values"]) * dtype.size
+    assert len(body) == 1 + 1 + len(code) + len(payload["values"]) * dtype.size
     back = encoder.from_wire(body, spec)
     np.testing.assert_array_equal(back["indices"], payload["indices"])
     assert back["values"].numpy().tobytes() == payload["values"].numpy().tobytes()
@@ -95,7 +106,7 @@ def test_the_wire_form_comes_back_and_has_the_length_it_promises(
 
 def test_one_percent_of_a_large_tensor_takes_about_five_bytes_an_entry() -> None:
     x = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
-    encoder, spec = TopK(0.01), spec_of(x)
+    encoder, spec = topk(0.01), spec_of(x)
     payload, _ = encoder.encode(tf.constant(x), encoder.init_state(spec), ROUND)
     assert 5.0 < len(encoder.to_wire(payload, spec)) / 1000 < 5.1
 
@@ -106,7 +117,7 @@ def in_graph(_lowering: None) -> object:
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)])
     def read(body: tf.Tensor) -> dict[str, tf.Tensor]:
-        return TopK(count=6).from_wire(body, tf.TensorSpec([40], tf.float32))
+        return topk(count=6).from_wire(body, tf.TensorSpec([40], tf.float32))
 
     return read
 
@@ -115,7 +126,7 @@ def in_graph(_lowering: None) -> object:
 @settings(max_examples=60, deadline=None)
 def test_a_hostile_body_is_refused_or_is_a_valid_payload(in_graph: object, data: st.DataObject) -> None:
     x = np.arange(-20, 20).astype(np.float32)
-    encoder, spec = TopK(count=6), spec_of(x)
+    encoder, spec = topk(count=6), spec_of(x)
     payload, _ = encoder.encode(tf.constant(x), encoder.init_state(spec), ROUND)
     body = bytearray(encoder.to_wire(payload, spec).numpy().tobytes())
     for _ in range(data.draw(st.integers(1, 3))):
@@ -133,18 +144,28 @@ def test_a_hostile_body_is_refused_or_is_a_valid_payload(in_graph: object, data:
     assert np.all(np.isfinite(payload["values"]))
 
 
-@pytest.mark.parametrize("count", [-1, 41, 2**31 - 1, -(2**31)])
-def test_a_count_that_cannot_be_is_refused(count: int) -> None:
-    body = np.concatenate([np.array([count], "<i4").view(np.uint8), np.zeros(20, np.uint8)])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="count does not fit"):
-        TopK(count=6).from_wire(tf.constant(body), tf.TensorSpec([40], tf.float32))
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (41, "lengths in a sparse payload do not fit"),
+        (2**31 - 1, "lengths in a sparse payload do not fit"),
+        (2**31, "lengths in a sparse payload are not in their fewest bytes, or too large"),
+        (2**32 + 6, "lengths in a sparse payload are not in their fewest bytes, or too large"),
+        (2**63, "lengths in a sparse payload cannot be read"),
+    ],
+)
+def test_a_count_that_cannot_be_is_refused(count: int, message: str) -> None:
+    body = leb128(count) + leb128(0) + bytes(20)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        topk(count=6).from_wire(tf.constant(list(body), tf.uint8), tf.TensorSpec([40], tf.float32))
 
 
 def test_a_non_finite_value_on_the_wire_is_refused() -> None:
-    encoder, spec = TopK(count=1), tf.TensorSpec([4], tf.float32)
-    payload = {"values": tf.constant([np.nan]), "indices": tf.constant([2])}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or an infinity"):
-        encoder.from_wire(encoder.to_wire(payload, spec), spec)
+    encoder, spec = topk(count=1), tf.TensorSpec([4], tf.float32)
+    payload, _ = encoder.encode(tf.constant([0.0, 0.0, 1.0, 0.0]), encoder.init_state(spec), ROUND)
+    hostile = {**payload, "values": tf.constant([np.nan])}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a raw value is NaN or infinite"):
+        encoder.from_wire(encoder.to_wire(hostile, spec), spec)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +188,10 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, object]) -> Non
         TopK(**arguments)
 
 
-@pytest.mark.parametrize("encoder", [TopK(0.01), TopK(count=5, error_feedback=False)])
-def test_the_configuration_makes_an_equal_encoder(encoder: TopK) -> None:
-    assert TopK.from_config(encoder.get_config()) == encoder
-    assert TopK(0.5) != encoder
+@pytest.mark.parametrize("stage", [TopK(0.01), TopK(count=5, error_feedback=False)])
+def test_the_configuration_makes_an_equal_stage_and_an_equal_encoder(stage: TopK) -> None:
+    assert TopK.from_config(stage.get_config()) == stage
+    assert TopK(0.5) != stage
+    encoder = Pipeline([stage])
+    assert Pipeline.from_config(encoder.get_config()) == encoder
+    assert topk(0.5) != encoder

@@ -32,7 +32,7 @@ def test_one_k_for_a_list_selects_as_from_its_tensors_laid_end_to_end(seed, leve
     deltas, residuals = model(seed, levels=levels), model(seed + 1, levels=levels)
     joined = flat(residuals)
     expected_values, expected_indices = kernels.topk_residual(flat(deltas), joined, k)
-    values, indices, row_splits = kernels.topk_residual_many(deltas, residuals, k)
+    values, indices, row_splits = kernels.grouped_topk_residual(deltas, residuals, k)
     starts = np.cumsum([0, *(d.size for d in deltas[:-1])])
     np.testing.assert_array_equal(indices + np.repeat(starts, np.diff(row_splits)), expected_indices)
     np.testing.assert_array_equal(values, expected_values)
@@ -45,7 +45,7 @@ def test_a_k_for_each_tensor_selects_from_each_by_itself(seed, ks):
     deltas, residuals = model(seed), model(seed + 1)
     copies = [r.copy() for r in residuals]
     alone = [kernels.topk_residual(d, r, k) for d, r, k in zip(deltas, copies, ks, strict=True)]
-    values, indices, row_splits = kernels.topk_residual_many(deltas, residuals, ks)
+    values, indices, row_splits = kernels.grouped_topk_residual(deltas, residuals, ks)
     np.testing.assert_array_equal(row_splits, np.cumsum([0, *(len(v) for v, _ in alone)]))
     np.testing.assert_array_equal(values, np.concatenate([v for v, _ in alone]))
     np.testing.assert_array_equal(indices, np.concatenate([i for _, i in alone]))
@@ -58,20 +58,20 @@ def test_a_non_finite_sum_in_one_tensor_leaves_all_as_they_were(k):
     deltas[4][3, 5] = np.nan
     before = flat(residuals)
     with pytest.raises(errors.NonFiniteError, match="1 of 6000 sums of delta and residual of tensor 4"):
-        kernels.topk_residual_many(deltas, residuals, k)
+        kernels.grouped_topk_residual(deltas, residuals, k)
     np.testing.assert_array_equal(flat(residuals), before)
 
 
 def test_lists_that_cannot_be_used_are_refused():
     deltas, residuals = model(1), model(2)
     with pytest.raises(errors.ArgumentError, match="6 deltas and 5 residuals"):
-        kernels.topk_residual_many(deltas, residuals[:5], 1)
+        kernels.grouped_topk_residual(deltas, residuals[:5], 1)
     with pytest.raises(errors.ArgumentError, match="there are 2 ks for 6 tensors"):
-        kernels.topk_residual_many(deltas, residuals, [1, 2])
+        kernels.grouped_topk_residual(deltas, residuals, [1, 2])
     with pytest.raises(errors.ArgumentError, match="shares memory with another array of the call"):
-        kernels.topk_residual_many(deltas[:2] + deltas[:2], residuals[:2] * 2, 1)
+        kernels.grouped_topk_residual(deltas[:2] + deltas[:2], residuals[:2] * 2, 1)
     with pytest.raises(errors.ArgumentError, match="tensor 2: k = -1 is negative"):
-        kernels.topk_residual_many(deltas, residuals, [0, 0, -1, 0, 0, 0])
+        kernels.grouped_topk_residual(deltas, residuals, [0, 0, -1, 0, 0, 0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -113,9 +113,9 @@ def test_the_entries_of_an_earlier_call_are_written_over():
 
 @pytest.mark.parametrize("k", [7, [1, 0, 2, 1, 2, 1]])
 def test_the_entries_of_an_earlier_list_are_written_over(k):
-    out = kernels.topk_residual_many(model(1), model(2), k)[:2]
-    wanted = kernels.topk_residual_many(model(3), model(4), k)
-    values, indices, row_splits = kernels.topk_residual_many(model(3), model(4), k, out=out)
+    out = kernels.grouped_topk_residual(model(1), model(2), k)[:2]
+    wanted = kernels.grouped_topk_residual(model(3), model(4), k)
+    values, indices, row_splits = kernels.grouped_topk_residual(model(3), model(4), k, out=out)
     assert values is out[0]
     assert indices is out[1]
     for actual, expected in zip((values, indices, row_splits), wanted, strict=True):
@@ -128,7 +128,7 @@ def test_the_entries_of_a_list_may_not_be_written_over_its_tensors():
     for array in (deltas[4], residuals[4]):
         out = array.ravel()[:7], np.zeros(7, np.int32)
         with pytest.raises(errors.ArgumentError, match="one of out, shares memory"):
-            kernels.topk_residual_many(deltas, residuals, 7, out=out)
+            kernels.grouped_topk_residual(deltas, residuals, 7, out=out)
     np.testing.assert_array_equal(flat(residuals), before)
 
 

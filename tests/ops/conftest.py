@@ -29,7 +29,7 @@ def _outcome(op, *arguments, **options):
 
 @pytest.fixture(scope="session")
 def agree():
-    """Asserts that the compiled op and its twin refuse the same call, or give the same bits."""
+    """Asserts that the compiled op and its reference refuse the same call, or give the same bits."""
 
     def check(op, *arguments, **options):
         fused = _outcome(op, *arguments, lowering="fused", **options)

@@ -1,4 +1,4 @@
-"""`fedplug.ops.crc32`: the compiled op and its twin, against zlib."""
+"""`fedplug.ops.crc32`: the compiled op and its reference, against zlib."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_decoding_gives_the_indices_back(lowering, form, data):
 
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
-def test_op_and_twin_refuse_the_same_codes_and_agree_on_the_rest(agree, form, data):
+def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, form, data):
     indices, size = data.draw(index_sets(form))
     code = bytearray(slow_code(indices, size, form))
     count = max(0, len(indices) + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
@@ -94,7 +94,7 @@ def test_op_and_twin_refuse_the_same_codes_and_agree_on_the_rest(agree, form, da
 @given(
     code=st.binary(max_size=8), count=st.integers(-1, 9), size=st.one_of(st.integers(-1, 70), st.just(2**31))
 )
-def test_op_and_twin_agree_on_any_bytes_at_all(agree, form, code, count, size):
+def test_op_and_reference_agree_on_any_bytes_at_all(agree, form, code, count, size):
     agree(ops.decode_indices, as_tensor(code), count, size, form=form)
 
 

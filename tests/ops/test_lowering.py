@@ -1,4 +1,4 @@
-"""The choice between the compiled op and its twin."""
+"""The choice between the compiled op and its reference."""
 
 from __future__ import annotations
 
@@ -51,11 +51,20 @@ CALLS = {
     "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), INDICES),
     "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),
     "Fedplug>Crc32": (ops.crc32, BYTES),
+    "Fedplug>TopKMomentum": (lambda d: ops.topk_momentum(d, d, d, 3, momentum=0.9), VECTOR),
+    "Fedplug>SignResidual": (lambda d: ops.sign_residual(d, d), VECTOR),
+    "Fedplug>EncodeValues": (lambda v: ops.encode_values(v, "qsgd"), VECTOR),
+    "Fedplug>DecodeValues": (lambda c: ops.decode_values(c, 3, "qsgd", dtype=tf.float32), BYTES),
+    "Fedplug>EncodeSymbols": (lambda p: ops.encode_symbols(p, 3, bits=8), BYTES),
+    "Fedplug>DecodeSymbols": (lambda c: ops.decode_symbols(c, 3, bits=8), BYTES),
+    "Fedplug>DrawIndices": (lambda s: ops.draw_indices(s, 3, 9), tf.TensorSpec([], tf.int64)),
+    "Fedplug>Frame": (lambda b: ops.frame(b, b"header"), BYTES),
+    "Fedplug>Unframe": (lambda c: ops.unframe(c, b"header"), BYTES),
 }
 
 
 @pytest.mark.parametrize("op", CALLS)
-def test_the_twin_is_made_of_stock_ops_that_any_tensorflow_runs(op):
+def test_the_reference_is_made_of_stock_ops_that_any_tensorflow_runs(op):
     with ops.use_lowering("reference"):
         types = op_types(*CALLS[op])
     assert not [t for t in types if t.startswith("Fedplug") or "PyFunc" in t]
@@ -67,7 +76,7 @@ def test_auto_builds_the_compiled_op_where_it_can_be_loaded(op):
 
 
 @pytest.mark.parametrize("op", CALLS)
-def test_auto_builds_the_twin_where_there_is_no_library(op, without_library):
+def test_auto_builds_the_reference_where_there_is_no_library(op, without_library):
     assert op not in op_types(*CALLS[op])
 
 

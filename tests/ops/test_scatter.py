@@ -1,4 +1,4 @@
-"""`fedplug.ops.scatter_decode_add` and `scatter_decode`: compiled ops and twins, against a slow loop."""
+"""`fedplug.ops.scatter_decode_add` and `scatter_decode`: compiled ops and references, against a slow loop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_it_is_the_slow_loop_over_payloads(as_dtype, lowering, case):
 
 @settings(deadline=None, max_examples=60)
 @given(case=sums(), data=st.data())
-def test_op_and_twin_refuse_the_same_payloads_and_agree_on_the_rest(agree, case, data):
+def test_op_and_reference_refuse_the_same_payloads_and_agree_on_the_rest(agree, case, data):
     accumulator, values, indices, row_splits, weights = case
     for vector in (indices, row_splits):
         if vector.size and data.draw(st.booleans()):
@@ -54,7 +54,7 @@ def test_op_and_twin_refuse_the_same_payloads_and_agree_on_the_rest(agree, case,
     agree(ops.scatter_decode_add, accumulator, values, indices, row_splits, weights)
 
 
-def test_op_and_twin_agree_where_many_threads_and_payloads_meet(agree, as_dtype):
+def test_op_and_reference_agree_where_many_threads_and_payloads_meet(agree, as_dtype):
     rng = np.random.default_rng(11)
     n, k, payloads = 100_000, 30_000, 4
     indices = np.concatenate([np.sort(rng.permutation(n)[:k]) for _ in range(payloads)]).astype(np.int32)
@@ -166,7 +166,7 @@ def test_the_sum_of_payloads_is_what_adding_them_to_zeros_gives(as_dtype, loweri
     assert got.numpy().tobytes() == slow_sum(zeros, values, *payloads[1:3], weights).tobytes()
 
 
-def test_op_and_twin_agree_on_a_sum_of_many_tiles(agree, as_dtype):
+def test_op_and_reference_agree_on_a_sum_of_many_tiles(agree, as_dtype):
     rng = np.random.default_rng(12)
     n, k, payloads = 300_000, 3_000, 3
     indices = np.concatenate([np.sort(rng.permutation(n)[:k]) for _ in range(payloads)]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""The rANS code of symbols as tensors: the op, its twin, and codes that are refused."""
+"""The rANS code of symbols as tensors: the op, its reference, and codes that are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cases(draw):
 
 @settings(deadline=None, max_examples=40)
 @given(case=cases())
-def test_op_and_twin_write_the_same_bytes(agree, case):
+def test_op_and_reference_write_the_same_bytes(agree, case):
     data, count, bits = case
     agree(ops.encode_symbols, data, count, bits=bits)
 
@@ -44,7 +44,7 @@ def test_decoding_gives_the_symbols_back(lowering, case):
 
 @settings(deadline=None, max_examples=60)
 @given(case=cases(), data=st.data())
-def test_op_and_twin_refuse_the_same_codes_and_agree_on_the_rest(agree, case, data):
+def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, case, data):
     symbols, count, bits = case
     code = bytearray(ops.encode_symbols(symbols, count, bits=bits).numpy())
     for _ in range(data.draw(st.integers(0, 2))):
@@ -58,7 +58,7 @@ def test_op_and_twin_refuse_the_same_codes_and_agree_on_the_rest(agree, case, da
 
 @settings(deadline=None, max_examples=60)
 @given(code=st.binary(max_size=30), count=st.integers(-1, 9), bits=st.integers(1, 8))
-def test_op_and_twin_agree_on_any_bytes_at_all(agree, code, count, bits):
+def test_op_and_reference_agree_on_any_bytes_at_all(agree, code, count, bits):
     agree(ops.decode_symbols, np.frombuffer(code, np.uint8), count, bits=bits)
 
 

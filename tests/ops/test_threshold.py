@@ -1,4 +1,4 @@
-"""The threshold op: the same as its twin bit for bit, in graphs and eagerly."""
+"""The threshold op: the same as its reference, bit for bit, in graphs and eagerly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedplug import ops
 
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32), size=st.integers(0, 300), threshold=st.sampled_from([0, 0.5, 1, 2, 1e9]))
-def test_op_and_twin_give_the_same_bits(agree, as_dtype, seed, size, threshold):
+def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, threshold):
     random = np.random.default_rng(seed)
     delta, residual, bound = as_dtype(
         random.integers(-3, 4, size) / 2, random.integers(-3, 4, size) / 2, np.float64(threshold)

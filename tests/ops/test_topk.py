@@ -1,4 +1,4 @@
-"""`fedplug.ops.topk_residual`: the compiled op and its twin, against a slow sort."""
+"""`fedplug.ops.topk_residual`: the compiled op and its reference, against a slow sort."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def without_denormals(delta, residual):
 @pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
 @settings(deadline=None, max_examples=60)
 @given(update=UPDATES, k=st.integers(0, 45))
-def test_op_and_twin_agree_bit_for_bit(agree, as_dtype, on_nonfinite, update, k):
+def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, on_nonfinite, update, k):
     delta, residual = without_denormals(*as_dtype(*update))
     agree(ops.topk_residual, delta, residual, k, on_nonfinite=on_nonfinite)
 
@@ -62,7 +62,7 @@ def test_it_is_the_slow_sort_of_magnitudes(as_dtype, lowering, update, k):
         assert mine.numpy().tobytes() == expected.tobytes()
 
 
-def test_op_and_twin_agree_where_many_threads_and_ties_meet(agree, as_dtype):
+def test_op_and_reference_agree_where_many_threads_and_ties_meet(agree, as_dtype):
     rng = np.random.default_rng(7)
     delta, residual = as_dtype(*(rng.integers(-9, 9, 200_003) / 4 for _ in range(2)))
     for k in (1, 777, 150_000):
@@ -87,7 +87,7 @@ def test_the_op_keeps_denormals_as_numpy_does_on_every_thread(as_dtype, denormal
     assert np.count_nonzero(got.residual) == n - 2
 
 
-def test_the_twin_takes_denormals_for_zero_but_in_float16(as_dtype, dtype, denormal):
+def test_the_reference_takes_denormals_for_zero_but_in_float16(as_dtype, dtype, denormal):
     (delta,) = as_dtype(np.full(5, denormal))
     got = ops.topk_residual(delta, np.zeros_like(delta), 2, lowering="reference")
     assert np.count_nonzero(got.residual) == (3 if dtype == tf.float16 else 0)

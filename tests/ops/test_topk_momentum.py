@@ -1,32 +1,55 @@
-"""The op Fedplug>TopKMomentum is the kernel `fedplug.kernels.topk_momentum`, out of place."""
+"""Top-k with momentum: the op, its reference, and the kernel that works in place."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from fedplug import kernels
-from fedplug.ops import _loader
+from fedplug import kernels, ops
+from fedplug.errors import UnknownNameError
+
+# Ties, zeros of both signs and numbers that are not finite; no denormals, which only the op keeps.
+NUMBERS = st.one_of(
+    st.integers(-4, 4).map(float),
+    st.sampled_from([-0.0, 0.3, -1.7, 250.0]),
+    st.sampled_from([np.nan, np.inf]),
+)
+FINITE = st.one_of(st.integers(-4, 4).map(float), st.sampled_from([-0.0, 0.3, -1.7, 250.0]))
+SHAPES = st.sampled_from([(), (0,), (1,), (9,), (3, 4), (40,)])
+MOMENTA = st.sampled_from([0.0, 0.5, 0.9, 1.0])
 
 
-def momentum_op(gradient, velocity, residual, k, **options):
-    return _loader.library().fedplug_top_k_momentum(
-        gradient=gradient,
-        momentum=tf.constant(0.9, gradient.dtype),
-        velocity=velocity,
-        residual=residual,
-        k=k,
-        **options,
-    )
+@st.composite
+def steps(draw, elements):
+    """A gradient, a velocity and a residual of one shape."""
+    shape = draw(SHAPES)
+    return [draw(hnp.arrays(np.float32, shape, elements=elements)) for _ in range(3)]
+
+
+@settings(deadline=None, max_examples=40)
+@given(step=steps(FINITE), k=st.integers(-1, 50), momentum=MOMENTA)
+def test_op_and_reference_agree_bit_for_bit(agree, dtype, step, k, momentum):
+    step = [tf.cast(part, dtype) for part in step]
+    agree(ops.topk_momentum, *step, k, momentum=momentum)
+
+
+@settings(deadline=None, max_examples=40)
+@given(step=steps(NUMBERS), k=st.integers(0, 50), policy=st.sampled_from(["error", "drop"]))
+def test_op_and_reference_treat_what_is_not_finite_alike(agree, dtype, step, k, policy):
+    step = [tf.cast(part, dtype) for part in step]
+    agree(ops.topk_momentum, *step, k, momentum=0.9, on_nonfinite=policy)
 
 
 @pytest.mark.parametrize("n", [0, 5, 90_000])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_op_gives_the_bits_of_the_kernel_and_leaves_its_inputs(dtype, n):
-    gradient, velocity, residual = np.random.default_rng(n).standard_normal((3, n)).astype(dtype)
+@pytest.mark.parametrize("kernel_dtype", [np.float32, np.float64])
+def test_the_op_gives_the_bits_of_the_kernel_and_leaves_its_inputs(lowering, kernel_dtype, n):
+    gradient, velocity, residual = np.random.default_rng(n).standard_normal((3, n)).astype(kernel_dtype)
     inputs = [tf.constant(x) for x in (gradient, velocity, residual)]
-    got = momentum_op(*inputs, n // 50)
+    got = ops.topk_momentum(*inputs, n // 50, momentum=0.9, lowering=lowering)
     for tensor, array in zip(inputs, (gradient, velocity, residual), strict=True):
         np.testing.assert_array_equal(tensor, array)
     values, indices = kernels.topk_momentum(gradient, velocity, residual, n // 50, momentum=0.9)
@@ -35,34 +58,65 @@ def test_the_op_gives_the_bits_of_the_kernel_and_leaves_its_inputs(dtype, n):
     assert got.nonfinite == 0
 
 
-def test_a_constant_k_gives_static_shapes():
-    shape = tf.TensorSpec([2, 3])
-    function = tf.function(lambda g, v, r: momentum_op(g, v, r, 4), autograph=False)
-    assert list(function.get_concrete_function(shape, shape, shape).output_shapes) == [
-        [4],
-        [4],
-        [2, 3],
-        [2, 3],
-        [],
-    ]
+def test_a_constant_k_gives_static_shapes(lowering, dtype):
+    def step(gradient, velocity, residual):
+        return ops.topk_momentum(gradient, velocity, residual, 4, momentum=0.9, lowering=lowering)
+
+    spec = tf.TensorSpec([2, 3], dtype)
+    shapes = tf.function(step, autograph=False).get_concrete_function(spec, spec, spec).output_shapes
+    assert list(shapes) == [[4], [4], [2, 3], [2, 3], []]
 
 
-def test_a_sum_that_is_not_finite_is_refused_or_dropped():
+def test_a_sum_that_is_not_finite_is_refused_or_dropped(lowering):
+    gradient, zeros = tf.constant([1.0, np.inf, 3.0]), tf.zeros(3)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.topk_momentum(gradient, zeros, zeros, 1, momentum=0.9, lowering=lowering)
+    got = ops.topk_momentum(gradient, zeros, zeros, 1, momentum=0.9, on_nonfinite="drop", lowering=lowering)
+    assert got.nonfinite == 1
+    np.testing.assert_array_equal(got.velocity, [1, 0, 0])
+    np.testing.assert_array_equal(got.residual, [1, 0, 0])
+
+
+def test_the_op_says_how_many_sums_are_not_finite():
     gradient, zeros = tf.constant([1.0, np.inf, 3.0]), tf.zeros(3)
     with pytest.raises(tf.errors.InvalidArgumentError, match="1 of 3 sums"):
-        momentum_op(gradient, zeros, zeros, 1)
-    got = momentum_op(gradient, zeros, zeros, 1, on_nonfinite="drop")
-    assert got.nonfinite == 1
-    np.testing.assert_array_equal(got.new_velocity, [1, 0, 0])
-    np.testing.assert_array_equal(got.new_residual, [1, 0, 0])
+        ops.topk_momentum(gradient, zeros, zeros, 1, momentum=0.9, lowering="fused")
 
 
-def test_shapes_that_differ_and_a_negative_k_are_refused():
-    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None), tf.TensorSpec([], tf.int64)])
-    def run(gradient, velocity, k):
-        return momentum_op(gradient, velocity, gradient, k)
+def test_shapes_that_differ_and_a_negative_k_are_refused_when_run(lowering):
+    vector, k = tf.TensorSpec(None), tf.TensorSpec([], tf.int64)
+
+    @tf.function(input_signature=[vector, vector, vector, k], autograph=False)
+    def run(gradient, velocity, residual, k):
+        return ops.topk_momentum(gradient, velocity, residual, k, momentum=0.9, lowering=lowering)
+
+    two, three = tf.zeros(2), tf.zeros(3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
+        run(two, three, two, 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
+        run(two, two, three, 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
+        run(two, tf.zeros([]), two, 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="k must be 0 or more"):
+        run(two, two, two, -1)
+
+
+def test_the_op_says_which_shapes_differ():
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)], autograph=False)
+    def run(gradient, velocity):
+        return ops.topk_momentum(gradient, velocity, gradient, 1, momentum=0.9, lowering="fused")
 
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"shape \[2\] but velocity has \[3\]"):
-        run(tf.zeros(2), tf.zeros(3), 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="k must be 0 or more, not -1"):
-        run(tf.zeros(2), tf.zeros(2), -1)
+        run(tf.zeros(2), tf.zeros(3))
+
+
+def test_wrong_arguments_are_refused_while_building(lowering):
+    two, three = tf.zeros(2), tf.zeros(3)
+    with pytest.raises(ValueError, match=r"gradient has shape \(2,\) but velocity has \(3,\)"):
+        ops.topk_momentum(two, three, two, 1, momentum=0.9, lowering=lowering)
+    with pytest.raises(ValueError, match=r"gradient has shape \(2,\) but residual has \(3,\)"):
+        ops.topk_momentum(two, two, three, 1, momentum=0.9, lowering=lowering)
+    with pytest.raises(UnknownNameError, match="did you mean 'drop'"):
+        ops.topk_momentum(two, two, two, 1, momentum=0.9, on_nonfinite="drip", lowering=lowering)
+    with pytest.raises(TypeError, match="gradient must be one of float32"):
+        ops.topk_momentum([1], [1], [1], 1, momentum=1, lowering=lowering)

@@ -23,7 +23,7 @@ def tensors_of(as_dtype, sizes, seed):
 @pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
 @settings(deadline=None, max_examples=40)
 @given(sizes=SIZES, k=st.integers(0, 50), seed=st.integers(0, 99), bad=st.booleans())
-def test_op_and_twin_agree_bit_for_bit(agree, as_dtype, on_nonfinite, sizes, k, seed, bad):
+def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, on_nonfinite, sizes, k, seed, bad):
     tensors = tensors_of(as_dtype, sizes, seed)
     if bad and sizes[-1]:
         tensors[-1][0][-1] = np.nan

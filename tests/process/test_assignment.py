@@ -169,11 +169,6 @@ def test_a_budget_below_what_is_fixed_is_refused(model_fn, sgd):
         build_weighted_fed_avg(model_fn, sgd, encoder="budget('topk(0.1)', 200)")
 
 
-def test_a_budget_is_not_for_broadcasts(model_fn, sgd):
-    with pytest.raises(CapabilityError, match="follows what clients sent"):
-        build_weighted_fed_avg(model_fn, sgd, broadcast_encoder="budget('topk(0.1)', 5000)")
-
-
 def test_without_a_budget_the_metrics_are_those_there_always_were(model_fn, sgd):
     metrics = build_weighted_fed_avg(model_fn, sgd).next.type_signature.result["metrics"].member
     assert [name for name, _ in tff.structure.iter_elements(metrics["aggregator"])] == [

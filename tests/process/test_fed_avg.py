@@ -156,17 +156,17 @@ def everything(model_fn, sgd, **options):
 def test_the_runtimes_and_lowerings_agree(model_fn, sgd, dataset) -> None:
     rounds = [[dataset(1), dataset(2, examples=7, poisoned=True), dataset(3)]] * 3
     fused = run(everything(model_fn, sgd, lowering="fused"), rounds)[-1]
-    twin = run(everything(model_fn, sgd, lowering="reference"), rounds)[-1]
+    reference = run(everything(model_fn, sgd, lowering="reference"), rounds)[-1]
     with use_runtime("native"):
         process = everything(model_fn, sgd)
         assert process.lowering == "reference"
         stock = run(process, rounds)[-1]
-    for a, b in zip(weights_of(fused["state"]), weights_of(twin["state"]), strict=True):
+    for a, b in zip(weights_of(fused["state"]), weights_of(reference["state"]), strict=True):
         np.testing.assert_array_equal(a, b)
     for a, b in zip(weights_of(fused["state"]), weights_of(stock["state"]), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)  # the worker's exp differs from this process's by an ulp
     for measured in ("aggregator", "distributor"):
-        assert fused["metrics"][measured] == twin["metrics"][measured]
+        assert fused["metrics"][measured] == reference["metrics"][measured]
         assert dict(fused["metrics"][measured]) == pytest.approx(dict(stock["metrics"][measured]), rel=1e-6)
     assert stock["metrics"]["aggregator"]["nonfinite_updates"] == 1
 

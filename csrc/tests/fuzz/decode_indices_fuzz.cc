@@ -3,8 +3,8 @@
 // that code (of the shortest form: no longer one), in small cases those of the
 // obvious decoder.
 #include "core/index_code.h"
-#include "core/reference.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/reference/reference.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {

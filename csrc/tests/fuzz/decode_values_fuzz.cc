@@ -1,11 +1,11 @@
 // DecodeValues on hostile bytes, of every form and dtype: it stays inside its
 // buffers, which the sanitizers watch, accepts what the obvious decoder
 // accepts, with the same bits, and nothing that is not finite.
-#include "core/float_bits.h"
-#include "core/parallel.h"
-#include "core/reference.h"
+#include "core/base/float_bits.h"
+#include "core/base/parallel.h"
 #include "core/value_code.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/reference/reference.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
 // ScatterDecodeAdd and ScatterDecode on hostile row splits and indices: a
 // refusal leaves the accumulator as it was, and what is accepted adds up as in
 // the reference.
-#include "core/parallel.h"
-#include "core/reference.h"
+#include "core/base/parallel.h"
 #include "core/scatter_decode.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/reference/reference.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #ifndef FEDPLUG_TF_KERNELS_ELEMENT_TYPE_H_
 #define FEDPLUG_TF_KERNELS_ELEMENT_TYPE_H_
 
-#include "core/float16.h"
+#include "core/base/float16.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 

@@ -26,7 +26,7 @@ class GroupedTopKResidualOp : public TopKOp {
     OP_REQUIRES_OK(context, arguments.Open(context));
     IntraOpPool pool(context);
     std::int64_t non_finite = 0;
-    const Status status = TopKResidualOfAll(
+    const Status status = GroupedTopKResidual(
         arguments.updates, arguments.k, policy_, pool,
         MutableElements<T>(arguments.values),
         arguments.indices->template flat<std::int32_t>().data(),

@@ -30,16 +30,17 @@ class GroupedTopKResidualGpuOp : public TopKOp {
     const Updates& updates = arguments.updates;
     const int tensors = static_cast<int>(updates.size());
     Scratch workspace, reports;
-    OP_REQUIRES_OK(context, workspace.Allocate(
-                                context, cuda::TopKResidualOfAllWorkspaceBytes(
-                                             updates.data(), tensors)));
+    OP_REQUIRES_OK(
+        context,
+        workspace.Allocate(context, cuda::GroupedTopKResidualWorkspaceBytes(
+                                        updates.data(), tensors)));
     OP_REQUIRES_OK(
         context,
         reports.Allocate(context, updates.size() * sizeof(cuda::TopKReport)));
     CUstream_st* const stream = StreamOf(context);
     OP_REQUIRES_OK(
         context,
-        ToTensorFlow(cuda::TopKResidualOfAll(
+        ToTensorFlow(cuda::GroupedTopKResidual(
             updates.data(), tensors, arguments.k, policy_, workspace.As<void>(),
             workspace.bytes(), MutableElements<T>(arguments.values),
             arguments.indices->template flat<std::int32_t>().data(),

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/block_pool.h"
+#include "core/base/block_pool.h"
 #include "tensorflow/core/framework/allocator.h"
 
 namespace fedplug {

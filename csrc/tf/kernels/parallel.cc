@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "core/shared_work.h"
+#include "core/base/shared_work.h"
 #include "tensorflow/core/platform/threadpool.h"
 
 namespace fedplug {

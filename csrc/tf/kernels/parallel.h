@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace fedplug {

@@ -25,19 +25,16 @@ class ResourceTopKResidualOp : public TopKOp {
     ResourceTopKResidualCall<T> call;
     OP_REQUIRES_OK(context, call.Open(context));
     IntraOpPool pool(context);
-    const auto select = [&](auto kernel, const auto& k) {
-      return kernel(call.updates, k, policy_, pool,
-                    MutableElements<T>(call.values),
-                    call.indices->template flat<std::int32_t>().data(),
-                    call.row_splits->template flat<std::int64_t>().data(),
-                    call.non_finite->template flat<std::int64_t>().data());
+    const auto select = [&](const auto& k) {
+      return GroupedTopKResidual(
+          call.updates, k, policy_, pool, MutableElements<T>(call.values),
+          call.indices->template flat<std::int32_t>().data(),
+          call.row_splits->template flat<std::int64_t>().data(),
+          call.non_finite->template flat<std::int64_t>().data());
     };
-    OP_REQUIRES_OK(
-        context,
-        ToTensorFlow(
-            call.counts.of_each
-                ? select(TopKResidualOfEach<CoreType<T>>, call.counts.ks)
-                : select(TopKResidualOfAll<CoreType<T>>, call.counts.ks[0])));
+    OP_REQUIRES_OK(context, ToTensorFlow(call.counts.a_k_each
+                                             ? select(call.counts.ks)
+                                             : select(call.counts.ks[0])));
     call.residuals.Commit();
   }
 };

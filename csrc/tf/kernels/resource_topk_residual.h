@@ -20,7 +20,7 @@ namespace fedplug {
 
 // The k of all tensors together, or one for each.
 struct TopKCounts {
-  bool of_each;
+  bool a_k_each;
   std::vector<std::int64_t> ks;  // one, or as many as there are tensors
 };
 
@@ -28,8 +28,8 @@ struct TopKCounts {
 inline tensorflow::Status ReadTopKCounts(const tensorflow::Tensor& k,
                                          int tensors, TopKCounts* counts) {
   using tensorflow::errors::InvalidArgument;
-  counts->of_each = k.dims() == 1;
-  if (k.dims() > 1 || (counts->of_each && k.NumElements() != tensors)) {
+  counts->a_k_each = k.dims() == 1;
+  if (k.dims() > 1 || (counts->a_k_each && k.NumElements() != tensors)) {
     return InvalidArgument("k must be a scalar or have ", tensors,
                            " elements, one for each tensor; its shape is ",
                            k.shape().DebugString());
@@ -79,7 +79,7 @@ struct ResourceTopKResidualCall {
   tensorflow::Status AllocateOutputs(tensorflow::OpKernelContext* context) {
     std::vector<std::int64_t> sizes(counts.ks.size());  // of what shares a k
     for (std::size_t t = 0; t < updates.size(); ++t) {
-      sizes[counts.of_each ? t : 0] += updates[t].n;
+      sizes[counts.a_k_each ? t : 0] += updates[t].n;
     }
     std::int64_t entries = 0;
     for (std::size_t s = 0; s < sizes.size(); ++s) {

@@ -31,9 +31,9 @@ class ResourceTopKResidualGpuOp : public TopKOp {
     OP_REQUIRES_OK(
         context, reports.Allocate(
                      context, call.updates.size() * sizeof(cuda::TopKReport)));
-    OP_REQUIRES_OK(context, call.counts.of_each
-                                ? SelectOfEach(context, call, &reports)
-                                : SelectOfAll(context, call, &reports));
+    OP_REQUIRES_OK(context, call.counts.a_k_each
+                                ? SelectWithKs(context, call, &reports)
+                                : SelectWithOneK(context, call, &reports));
     OP_REQUIRES_OK(context,
                    ToTensorFlow(Judge(StreamOf(context), call, &reports)));
     call.residuals.Commit();
@@ -42,17 +42,17 @@ class ResourceTopKResidualGpuOp : public TopKOp {
  private:
   using Call = ResourceTopKResidualCall<T>;
 
-  tensorflow::Status SelectOfAll(OpKernelContext* context, const Call& call,
-                                 Scratch* reports) const {
+  tensorflow::Status SelectWithOneK(OpKernelContext* context, const Call& call,
+                                    Scratch* reports) const {
     const auto tensors = static_cast<std::int64_t>(call.updates.size());
     Scratch workspace, row_splits;
     TF_RETURN_IF_ERROR(workspace.Allocate(
         context,
-        cuda::TopKResidualOfAllWorkspaceBytes(call.updates.data(), tensors)));
+        cuda::GroupedTopKResidualWorkspaceBytes(call.updates.data(), tensors)));
     TF_RETURN_IF_ERROR(
         row_splits.Allocate(context, call.row_splits->TotalBytes()));
     CUstream_st* const stream = StreamOf(context);
-    TF_RETURN_IF_ERROR(ToTensorFlow(cuda::TopKResidualOfAll(
+    TF_RETURN_IF_ERROR(ToTensorFlow(cuda::GroupedTopKResidual(
         call.updates.data(), tensors, call.counts.ks[0], policy_,
         workspace.As<void>(), workspace.bytes(),
         MutableElements<T>(call.values),
@@ -64,7 +64,7 @@ class ResourceTopKResidualGpuOp : public TopKOp {
                     row_splits.As<void>(), row_splits.bytes(), stream));
   }
 
-  tensorflow::Status SelectOfEach(OpKernelContext* context, const Call& call,
+  tensorflow::Status SelectWithKs(OpKernelContext* context, const Call& call,
                                   Scratch* reports) const {
     auto row_splits = call.row_splits->template flat<std::int64_t>();
     row_splits(0) = 0;

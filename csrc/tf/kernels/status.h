@@ -2,14 +2,14 @@
 #ifndef FEDPLUG_TF_KERNELS_STATUS_H_
 #define FEDPLUG_TF_KERNELS_STATUS_H_
 
-#include "core/status.h"
+#include "core/base/status.h"
 #include "tensorflow/core/platform/errors.h"
 
 namespace fedplug {
 
 // Every refusal of an input is InvalidArgument: that is what the assertions of
-// the plain-TensorFlow twins raise, and a caller must not need to know which of
-// the two ran. A GPU that does not do its work is nobody's argument.
+// the plain-TensorFlow references raise, and a caller must not need to know
+// which of the two ran. A GPU that does not do its work is nobody's argument.
 inline tensorflow::Status ToTensorFlow(const Status& status) {
   if (status.ok()) return tensorflow::OkStatus();
   if (status.code() == StatusCode::kDevice) {

@@ -35,13 +35,13 @@ tensorflow::Status NumSelected(InferenceContext* c, int k_input,
   if (std::count(sizes.begin(), sizes.end(), kUnknown) > 0) {
     return tensorflow::OkStatus();
   }
-  const bool of_each = k_tensor->dims() == 1;
+  const bool a_k_each = k_tensor->dims() == 1;
   std::int64_t n = 0, each = 0;
   for (std::size_t t = 0; t < sizes.size(); ++t) {
     n += sizes[t];
-    if (of_each) each += std::min(ks(static_cast<std::int64_t>(t)), sizes[t]);
+    if (a_k_each) each += std::min(ks(static_cast<std::int64_t>(t)), sizes[t]);
   }
-  *selected = c->MakeDim(of_each ? each : std::min(ks(0), n));
+  *selected = c->MakeDim(a_k_each ? each : std::min(ks(0), n));
   return tensorflow::OkStatus();
 }
 

@@ -56,7 +56,7 @@ class Rule:
         if self.dtype is not None and self.dtype not in FLOATS:
             raise ConfigError(
                 f"the dtype of a rule is {self.dtype!r}; it must be one of {', '.join(FLOATS)}: tensors of "
-                "other dtypes are always sent as they are"
+                "other dtypes are always sent uncompressed"
             )
 
     def applies_to(self, spec: tf.TensorSpec) -> bool:
@@ -82,13 +82,13 @@ class Rule:
 
 
 class Rules(EncoderAssignment):
-    """The first rule that applies to a tensor says how it is encoded; without one it goes as it is.
+    """The first rule that applies to a tensor says how it is encoded; without one it is sent uncompressed.
 
     ``{"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.01)"}`` are three rules by name; as a
     list they can also look at size and dtype:
     ``[{"min_elements": 10000, "encoder": "topk(0.001)"}, {"encoder": "topk(0.01)"}]``.
 
-    Whatever the rules, tensors below a process's ``min_size`` and those not of floats go as they are.
+    Whatever the rules, tensors below a process's ``min_size`` and those not of floats are sent uncompressed.
     """
 
     name: ClassVar[str] = "rules"

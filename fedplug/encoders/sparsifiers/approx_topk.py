@@ -25,7 +25,7 @@ class ApproxTopK(Sparsifier):
     one of rank ``k m / n`` among their magnitudes is the threshold. With r that rank, the number of entries
     that reach it differs from k by a share of about ``1 / sqrt(r)``: 10 % for 1 % of a million and a sample
     of 1 %. Where it is more than 2 k, as the sample was too small or there are ties, the k largest of them
-    are taken. Zeros are never sent. With error feedback the others wait on the client:
+    are taken. Zeros are never sent. With error feedback the others stay in the residual:
     ``decode(payload) + residual' == a`` bit for bit.
 
     Where the compiled ops run, the exact `TopK` is the faster one; what a sample saves is the sort that plain

@@ -25,8 +25,8 @@ class RandomK(Sparsifier):
     The entry is sent times the length of its run, so that the expectation is ``x`` and the variance
     ``(n/k - 1) ||x||^2`` where k divides n: as for k entries drawn from all n, but in O(k), in
     ascending order, and with neighbours spread evenly. Which ones depends on seed and round only, so that all
-    clients send the same entries. With error feedback values are sent as they are, and the others wait on the
-    client.
+    clients send the same entries. With error feedback values are not scaled, and the others stay in the
+    residual.
 
     Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599),
     definition 2.1 (rand-k), drawn in strata; Wangni, Wang, Liu, Zhang, "Gradient Sparsification for

@@ -18,7 +18,7 @@ __all__ = ["Threshold"]
 class Threshold(Sparsifier):
     """Keeps the entries of ``a = x + residual`` with ``|a| >= value``, none or all of them if so it happens.
 
-    With error feedback the others wait on the client: ``decode(payload) + residual' == a`` bit for bit.
+    With error feedback the others stay in the residual: ``decode(payload) + residual' == a`` bit for bit.
 
     Sources: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", Interspeech 2015
     (which sends the threshold in place of the value: ``threshold(...) | sign``); Dutta et al., "On the

@@ -133,7 +133,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
 
 
 def _frequencies(symbols: Any, count: Any, bits: Any) -> Any:
-    """Of every symbol, in parts of 4096, as csrc/core/symbol_frequencies.h says; ``[2^bits]`` int64."""
+    """Of every symbol, in parts of 4096, as csrc/core/codes/symbol_frequencies.h says; ``[2^bits]`` int64."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(symbols, tf.int64), symbols, _symbol_count(bits))
     different = tf.math.count_nonzero(counts)
     rare = (counts > 0) & (counts * (_SCALE - different) < count)

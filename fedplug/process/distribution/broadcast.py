@@ -91,14 +91,13 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
         """By the message of this round, which all clients are sent."""
         if control is None:
             return {}
+        encoded = state["round_num"] > 0  # the first message holds the whole model
         measured = {
-            "tensor_bytes": tf.stack([tf.size(buffer, tf.int64) for buffer in buffers]),
-            "payloads": tf.cast(state["round_num"] > 0, tf.int32),  # the first holds the whole model
+            "tensor_bytes": tf.stack([tf.where(encoded, tf.size(b, tf.int64), 0) for b in buffers]),
+            "payloads": tf.cast(encoded, tf.int32),
         }
         if control.reported:
-            received = tf.cond(
-                state["round_num"] > 0, lambda: encoder.decode(buffers), lambda: tuple(differences)
-            )
+            received = tf.cond(encoded, lambda: encoder.decode(buffers), lambda: tuple(differences))
             measured |= control.report(differences, received, next_states)
         return {"control": control.next(state["control"], measured)}
 

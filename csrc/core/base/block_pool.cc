@@ -1,0 +1,104 @@
+#include "core/base/block_pool.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+namespace fedplug {
+namespace {
+
+// Lies in front of the bytes of a block.
+struct alignas(BlockPool::kAlignment) Header {
+  std::size_t capacity;
+};
+
+std::size_t CapacityOf(void* block) {
+  return (static_cast<Header*>(block) - 1)->capacity;
+}
+
+// Few capacities, so that a result that is a little larger or smaller than the
+// last one, as with a k that changes, still finds its block.
+std::size_t RoundUp(std::size_t bytes) {
+  std::size_t step = 4096;
+  while (step <= bytes / 16) step *= 2;
+  return (bytes + step - 1) / step * step;
+}
+
+void* Allocate(std::size_t capacity) {
+  void* const memory =
+      ::operator new(sizeof(Header) + capacity,
+                     std::align_val_t{alignof(Header)}, std::nothrow);
+  return memory == nullptr ? nullptr : new (memory) Header{capacity} + 1;
+}
+
+void Free(void* block) {
+  ::operator delete(static_cast<Header*>(block) - 1,
+                    std::align_val_t{alignof(Header)});
+}
+
+void FreeAll(const std::vector<void*>& blocks) {
+  for (void* const block : blocks) Free(block);
+}
+
+}  // namespace
+
+BlockPool::BlockPool(Limits limits) : limits_(limits) {}
+
+BlockPool::~BlockPool() {
+  for (const Idle& idle : idle_) Free(idle.block);
+}
+
+void* BlockPool::Take(std::size_t bytes) {
+  if (bytes > PTRDIFF_MAX / 2) return nullptr;
+  const std::size_t capacity = RoundUp(bytes);
+  std::vector<void*> dropped;
+  void* block;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++takes_;
+    block = TakeIdle(capacity);
+    Shrink(&dropped);
+  }
+  FreeAll(dropped);
+  return block != nullptr ? block : Allocate(capacity);
+}
+
+void BlockPool::GiveBack(void* block) {
+  std::vector<void*> dropped;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back({block, takes_});
+    idle_bytes_ += CapacityOf(block);
+    Shrink(&dropped);
+  }
+  FreeAll(dropped);
+}
+
+std::size_t BlockPool::IdleBytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return idle_bytes_;
+}
+
+void* BlockPool::TakeIdle(std::size_t capacity) {
+  const auto found = std::find_if(
+      idle_.rbegin(), idle_.rend(),
+      [&](const Idle& idle) { return CapacityOf(idle.block) == capacity; });
+  if (found == idle_.rend()) return nullptr;
+  void* const block = found->block;
+  idle_.erase(std::next(found).base());
+  idle_bytes_ -= capacity;
+  return block;
+}
+
+void BlockPool::Shrink(std::vector<void*>* dropped) {
+  auto kept = idle_.begin();
+  for (; kept != idle_.end(); ++kept) {
+    const bool too_long = takes_ - kept->since > limits_.idle_takes;
+    if (idle_bytes_ <= limits_.idle_bytes && !too_long) break;
+    idle_bytes_ -= CapacityOf(kept->block);
+    dropped->push_back(kept->block);
+  }
+  idle_.erase(idle_.begin(), kept);
+}
+
+}  // namespace fedplug

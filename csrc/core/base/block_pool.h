@@ -1,0 +1,64 @@
+// Memory for results, which outlive the call that makes them: the block of a
+// result that is no longer needed goes to the next one. Fresh pages cost ten
+// times the kernel that fills them, and malloc gives large blocks back to the
+// system. Must not know what a block holds.
+#ifndef FEDPLUG_CORE_BASE_BLOCK_POOL_H_
+#define FEDPLUG_CORE_BASE_BLOCK_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace fedplug {
+
+class BlockPool {
+ public:
+  // What the pool may hold while nobody uses it. The block that has been idle
+  // for longest goes first.
+  struct Limits {
+    std::size_t idle_bytes;   // never more than this
+    std::int64_t idle_takes;  // nothing that so many calls of Take passed over
+  };
+
+  static constexpr std::size_t kAlignment = 64;
+
+  explicit BlockPool(Limits limits);
+  // REQUIRES: every block was given back
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // `bytes` bytes or up to an eighth more, aligned to kAlignment and
+  // uninitialised; null where there is no memory.
+  //
+  // THREADS: any, also GiveBack
+  void* Take(std::size_t bytes);
+
+  // REQUIRES: Take returned `block`, which is not null
+  void GiveBack(void* block);
+
+  std::size_t IdleBytes() const;
+
+ private:
+  struct Idle {
+    void* block;
+    std::int64_t since;  // takes_ when it was given back
+  };
+
+  // The most recently used idle block of this capacity, or null.
+  void* TakeIdle(std::size_t capacity);
+  // Moves what is idle beyond the limits to `dropped`: freeing takes time, and
+  // is done without the lock.
+  void Shrink(std::vector<void*>* dropped);
+
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  std::vector<Idle> idle_;  // the one idle for longest first
+  std::size_t idle_bytes_ = 0;
+  std::int64_t takes_ = 0;
+};
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_BASE_BLOCK_POOL_H_

@@ -1,0 +1,60 @@
+// Memory a kernel needs for the time of a call. Fresh pages cost ten times the
+// kernel that fills them, so what a call has touched is kept for the next one.
+// Must not know what is kept in it.
+#ifndef FEDPLUG_CORE_BASE_SCRATCH_H_
+#define FEDPLUG_CORE_BASE_SCRATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace fedplug {
+
+// One growing piece of uninitialised memory, for numbers of any type.
+class ScratchBuffer {
+ public:
+  // The contents are lost when it grows.
+  // Throws: std::bad_alloc
+  template <typename T>
+  T* Reserve(std::int64_t count) {
+    const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
+    if (bytes > bytes_) {
+      memory_.reset();
+      bytes_ = 0;
+      memory_.reset(new std::byte[bytes]);
+      bytes_ = bytes;
+    }
+    return reinterpret_cast<T*>(memory_.get());
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t bytes_ = 0;
+};
+
+struct Scratch {
+  ScratchBuffer values;
+  ScratchBuffer indices;
+  ScratchBuffer keys;
+  ScratchBuffer ranked;
+};
+
+// Lends one Scratch for its own life. There are as many as ever were lent at
+// the same time, and they live as long as the process.
+class ScratchLease {
+ public:
+  ScratchLease();
+  ~ScratchLease();
+  ScratchLease(const ScratchLease&) = delete;
+  ScratchLease& operator=(const ScratchLease&) = delete;
+
+  Scratch* operator->() const { return scratch_.get(); }
+
+ private:
+  std::unique_ptr<Scratch> scratch_;
+};
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_BASE_SCRATCH_H_

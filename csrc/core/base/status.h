@@ -1,0 +1,36 @@
+// The result of an operation that can refuse its input. Must not know
+// TensorFlow, Python or CUDA.
+#ifndef FEDPLUG_CORE_BASE_STATUS_H_
+#define FEDPLUG_CORE_BASE_STATUS_H_
+
+#include <string>
+#include <utility>
+
+namespace fedplug {
+
+enum class StatusCode {
+  kOk,
+  kInvalidArgument,  // the caller's shapes, counts or options are wrong
+  kNonFinite,        // a NaN or an infinity under NonFinitePolicy::kError
+  kDataLoss,         // a payload is truncated, corrupt or hostile
+  kDevice,           // an accelerator's runtime refused to do the work
+};
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message)
+      : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_BASE_STATUS_H_

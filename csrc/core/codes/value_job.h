@@ -1,0 +1,130 @@
+// What coding the values of one tensor needs at every step, and how its values
+// are walked: units for threads, chunks for the cache, runs for a scale.
+#ifndef FEDPLUG_CORE_CODES_VALUE_JOB_H_
+#define FEDPLUG_CORE_CODES_VALUE_JOB_H_
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "core/base/float_bits.h"
+#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
+#include "core/base/tiles.h"
+#include "core/codes/value_layout.h"
+#include "core/codes/value_loops.h"
+#include "core/value_code.h"
+
+namespace fedplug {
+
+// What the loops over one tensor share.
+template <typename T>
+struct Job {
+  using Wide = value_loops::WideOf<T>;
+
+  Job(const ValueCode& c, std::int64_t n, SimdLevel level)
+      : code(c),
+        count(n),
+        layout(LayoutOf(c, n, sizeof(T))),
+        simd(level),
+        convert(value_loops::ConvertLoopsFor<T>(level)),
+        level_loops(value_loops::LevelLoopsFor<Wide>(level)),
+        bit_loops(value_loops::BitLoopsFor(level)) {}
+
+  ValueCode code;
+  std::int64_t count;
+  ValueLayout layout;
+  SimdLevel simd;
+  value_loops::ConvertLoops<T> convert;
+  value_loops::LevelLoops<Wide> level_loops;
+  value_loops::BitLoops bit_loops;
+};
+
+template <typename T>
+using WideChunk = std::array<value_loops::WideOf<T>, value_loops::kChunk>;
+
+template <typename T>
+value_loops::WideOf<T> ReadScale(const Job<T>& job, const std::uint8_t* data,
+                                 std::int64_t block) {
+  T scale;
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  std::memcpy(&scale, data + job.layout.header_bytes + block * size, sizeof(T));
+  value_loops::WideOf<T> wide;
+  job.convert.widen(&scale, 1, &wide);
+  return wide;
+}
+
+template <typename T>
+void WriteScale(const Job<T>& job, value_loops::WideOf<T> wide,
+                std::int64_t block, std::uint8_t* data) {
+  T scale;
+  job.convert.narrow(&wide, 1, &scale);
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  std::memcpy(data + job.layout.header_bytes + block * size, &scale, sizeof(T));
+}
+
+// Values below which waking a thread costs more than it saves.
+inline constexpr std::int64_t kSmallestShare = 1 << 15;
+
+// Calls unit(first, n) for all units of `size`, and says whether all were good;
+// the others are left out once one is not.
+template <typename Unit>
+bool ForEachUnit(std::int64_t count, std::int64_t size, Parallel& parallel,
+                 const Unit& unit) {
+  const std::int64_t units = (count + size - 1) / size;
+  const int tiles = static_cast<int>(
+      std::min<std::int64_t>(std::max<std::int64_t>(units, 1),
+                             TileCount(count, kSmallestShare, parallel)));
+  std::atomic<bool> good{true};
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment environment;
+    const Range mine = TileOf(units, tiles, t);
+    for (std::int64_t u = mine.begin; u < mine.end && good; ++u) {
+      const std::int64_t first = u * size;
+      if (!unit(first, std::min(size, count - first))) good = false;
+    }
+  });
+  return good;
+}
+
+// Calls chunk(first, n) for the chunks of a unit, until one is not good.
+template <typename Chunk>
+bool ForEachChunk(const ValueLayout& layout, std::int64_t first, std::int64_t n,
+                  const Chunk& chunk) {
+  for (std::int64_t at = first; at < first + n; at += layout.chunk) {
+    if (!chunk(at, std::min(layout.chunk, first + n - at))) return false;
+  }
+  return true;
+}
+
+// Calls run(i, n, scale) for the runs of a chunk that share a scale; i counts
+// from the first value of the chunk.
+template <typename T, typename Run>
+void ForEachRun(const Job<T>& job, const std::uint8_t* data, std::int64_t first,
+                std::int64_t n, const Run& run) {
+  const std::int64_t block_size = job.layout.block;
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t block = (first + i) / block_size;
+    const std::int64_t end = std::min(n, (block + 1) * block_size - first);
+    run(i, end - i, ReadScale(job, data, block));
+    i = end;
+  }
+}
+
+template <typename Wide>
+bool IsFiniteKey(FloatBitsOf<Wide> key) {
+  return key < FloatTraits<Wide>::kInfinity;
+}
+
+template <typename Wide>
+Wide FromKey(FloatBitsOf<Wide> key) {
+  Wide value;
+  std::memcpy(&value, &key, sizeof(value));
+  return value;
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CODES_VALUE_JOB_H_

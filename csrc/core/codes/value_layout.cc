@@ -1,0 +1,127 @@
+#include "core/codes/value_layout.h"
+
+#include <algorithm>
+#include <string>
+
+namespace fedplug {
+namespace {
+
+constexpr std::int64_t kLargestBlock = 1 << 20;
+
+bool HasBlocks(ValueForm form) {
+  return form == ValueForm::kQsgd || form == ValueForm::kBlockwise8;
+}
+
+std::uint8_t Log2(std::int64_t power) {
+  std::uint8_t log = 0;
+  while ((std::int64_t{1} << log) < power) ++log;
+  return log;
+}
+
+struct NamedForm {
+  const char* name;
+  ValueForm form;
+};
+
+constexpr NamedForm kForms[] = {
+    {"float16", ValueForm::kFloat16},       {"bfloat16", ValueForm::kBFloat16},
+    {"blockwise8", ValueForm::kBlockwise8}, {"qsgd", ValueForm::kQsgd},
+    {"terngrad", ValueForm::kTernGrad},     {"sign", ValueForm::kSign}};
+
+}  // namespace
+
+bool FindValueForm(const std::string& name, ValueForm* form) {
+  for (const NamedForm& known : kForms) {
+    if (name != known.name) continue;
+    *form = known.form;
+    return true;
+  }
+  return false;
+}
+
+Status CheckValueCode(const ValueCode& code, std::int64_t count) {
+  if (count < 0 || count > INT32_MAX) {
+    return {StatusCode::kInvalidArgument,
+            "count = " + std::to_string(count) + " is not in [0, 2^31)"};
+  }
+  if (code.form == ValueForm::kQsgd && (code.bits < 2 || code.bits > 8)) {
+    return {StatusCode::kInvalidArgument,
+            "bits = " + std::to_string(code.bits) + " is not in [2, 8]"};
+  }
+  const std::int64_t block = code.block_size;
+  if (HasBlocks(code.form) &&
+      (block < 1 || block > kLargestBlock || (block & (block - 1)) != 0)) {
+    return {StatusCode::kInvalidArgument,
+            "block_size = " + std::to_string(block) +
+                " is not a power of two from 1 to 2^20"};
+  }
+  return {};
+}
+
+ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
+                     std::int64_t value_bytes) {
+  ValueLayout layout;
+  layout.at_random =
+      code.form == ValueForm::kQsgd || code.form == ValueForm::kTernGrad;
+  switch (code.form) {
+    case ValueForm::kFloat16:
+    case ValueForm::kBFloat16:
+      layout.group_bytes = 16;
+      return layout;
+    case ValueForm::kBlockwise8:
+      layout.header = {Log2(code.block_size)};
+      layout.header_bytes = 1;
+      layout.top = 127;
+      layout.group_bytes = 8;
+      break;
+    case ValueForm::kQsgd:
+      layout.header = {static_cast<std::uint8_t>(code.bits),
+                       Log2(code.block_size)};
+      layout.header_bytes = 2;
+      layout.top = (1 << (code.bits - 1)) - 1;
+      layout.group_bytes = code.bits;
+      break;
+    case ValueForm::kTernGrad:
+      layout.group = 5;
+      layout.chunk = 1000;
+      break;
+    case ValueForm::kSign:
+      break;
+  }
+  layout.per_block = HasBlocks(code.form);
+  layout.block =
+      layout.per_block ? code.block_size : std::max<std::int64_t>(count, 1);
+  layout.scales =
+      layout.per_block ? (count + layout.block - 1) / layout.block : 1;
+  layout.levels_at = layout.header_bytes + layout.scales * value_bytes;
+  return layout;
+}
+
+std::int64_t ValueCodeBytes(const ValueCode& code, std::int64_t count,
+                            std::int64_t value_bytes) {
+  const ValueLayout layout = LayoutOf(code, count, value_bytes);
+  return layout.levels_at + layout.LevelBytes(count);
+}
+
+Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
+                       std::int64_t count, const ValueCode& code,
+                       std::int64_t value_bytes) {
+  if (Status status = CheckValueCode(code, count); !status.ok()) return status;
+  const ValueLayout layout = LayoutOf(code, count, value_bytes);
+  if (bytes >= layout.header_bytes &&
+      !std::equal(data, data + layout.header_bytes, layout.header.begin())) {
+    const std::string bits = code.form == ValueForm::kQsgd
+                                 ? "bits=" + std::to_string(code.bits) + " and "
+                                 : "";
+    return {StatusCode::kDataLoss,
+            "value code: it was not made with " + bits +
+                "block_size=" + std::to_string(code.block_size)};
+  }
+  const std::int64_t wanted = layout.levels_at + layout.LevelBytes(count);
+  if (bytes == wanted) return {};
+  return {StatusCode::kDataLoss, "value code: " + std::to_string(count) +
+                                     " values take " + std::to_string(wanted) +
+                                     " bytes, not " + std::to_string(bytes)};
+}
+
+}  // namespace fedplug

@@ -1,0 +1,223 @@
+// The operations of block_loops.h with AVX2: 8 lanes, 4 of double. Keys have no
+// top bit, so that signed comparisons do.
+#ifndef FEDPLUG_CORE_SIMD_AVX2_H_
+#define FEDPLUG_CORE_SIMD_AVX2_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "core/base/float_bits.h"
+#include "core/simd/level.h"
+#include "core/simd/packing.h"
+
+#define FEDPLUG_OP FEDPLUG_TARGET_AVX2 static inline
+
+namespace fedplug::simd::avx2 {
+
+struct Lanes32 {
+  static constexpr int kLanes = 8;
+  using Register = __m256i;
+  using Bound = __m256i;  // one less than what is compared with
+  using Mask = unsigned;
+  using Indices = __m256i;
+
+  FEDPLUG_OP Register Broadcast(std::uint32_t bits) {
+    return _mm256_set1_epi32(static_cast<int>(bits));
+  }
+  FEDPLUG_OP Bound BoundOf(std::uint32_t key) { return Broadcast(key - 1); }
+  FEDPLUG_OP Mask MaskOf(Register lanes) {
+    return static_cast<Mask>(_mm256_movemask_ps(_mm256_castsi256_ps(lanes)));
+  }
+  FEDPLUG_OP Mask AtLeast(Register keys, Bound bound) {
+    return MaskOf(_mm256_cmpgt_epi32(keys, bound));
+  }
+  FEDPLUG_OP Mask Equals(Register keys, Register others) {
+    return MaskOf(_mm256_cmpeq_epi32(keys, others));
+  }
+  FEDPLUG_OP Register KeepBelow(Register a, Register keys, Bound bound) {
+    return _mm256_andnot_si256(_mm256_cmpgt_epi32(keys, bound), a);
+  }
+  FEDPLUG_OP Register Max(Register a, Register b) {
+    return _mm256_max_epi32(a, b);
+  }
+  FEDPLUG_OP std::uint32_t Largest(Register keys) {
+    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(keys),
+                                       _mm256_extracti128_si256(keys, 1));
+    const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    const __m128i one = _mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(one));
+  }
+  FEDPLUG_OP Register Pack(Register lanes, Mask mask) {
+    return _mm256_permutevar8x32_epi32(
+        lanes, _mm256_load_si256(reinterpret_cast<const __m256i*>(
+                   &kPacking<std::int32_t, kLanes, 1>[mask])));
+  }
+  FEDPLUG_OP Indices Iota(std::int32_t first) {
+    return Plus(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), first);
+  }
+  FEDPLUG_OP Indices Plus(Indices indices, std::int32_t number) {
+    return _mm256_add_epi32(indices, _mm256_set1_epi32(number));
+  }
+  FEDPLUG_OP Indices LoadIndices(const std::int32_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  FEDPLUG_OP void StorePacked(std::int32_t* to, Indices indices, Mask mask) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), Pack(indices, mask));
+  }
+};
+
+template <typename T>
+struct Vector;
+
+template <>
+struct Vector<float> : Lanes32 {
+  using Element = float;
+
+  FEDPLUG_OP Register Sum(const float* a, const float* b) {
+    return _mm256_castps_si256(
+        _mm256_add_ps(_mm256_loadu_ps(a), _mm256_loadu_ps(b)));
+  }
+  FEDPLUG_OP Register Load(const float* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  FEDPLUG_OP void Store(void* to, Register lanes) {
+    _mm256_storeu_si256(static_cast<__m256i*>(to), lanes);
+  }
+  FEDPLUG_OP void Stream(float* to, Register lanes) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), lanes);
+  }
+  FEDPLUG_OP Register Keys(Register lanes) {
+    return _mm256_and_si256(lanes, Broadcast(0x7fffffff));
+  }
+};
+
+// The 16-bit types: each lane is the bits of one, widened with zeros.
+template <typename T>
+struct Vector16 : Lanes32 {
+  using Element = T;
+
+  FEDPLUG_OP Register Load(const T* from) {
+    return _mm256_cvtepu16_epi32(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  FEDPLUG_OP __m128i Narrow(Register lanes) {
+    return _mm256_castsi256_si128(
+        _mm256_permute4x64_epi64(_mm256_packus_epi32(lanes, lanes), 0x08));
+  }
+  FEDPLUG_OP void Store(void* to, Register lanes) {
+    _mm_storeu_si128(static_cast<__m128i*>(to), Narrow(lanes));
+  }
+  FEDPLUG_OP void Stream(T* to, Register lanes) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to), Narrow(lanes));
+  }
+  FEDPLUG_OP Register Keys(Register lanes) {
+    return _mm256_and_si256(lanes, Broadcast(0x7fff));
+  }
+};
+
+template <>
+struct Vector<Half> : Vector16<Half> {
+  FEDPLUG_OP __m256 Widen(const Half* from) {
+    return _mm256_cvtph_ps(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  FEDPLUG_OP Register Sum(const Half* a, const Half* b) {
+    return _mm256_cvtepu16_epi32(_mm256_cvtps_ph(
+        _mm256_add_ps(Widen(a), Widen(b)), _MM_FROUND_TO_NEAREST_INT));
+  }
+};
+
+template <>
+struct Vector<BFloat16> : Vector16<BFloat16> {
+  FEDPLUG_OP __m256 Widen(const BFloat16* from) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(Load(from), 16));
+  }
+  // As internal::ShiftRounded: what is NaN has zeros in the bits that go.
+  FEDPLUG_OP Register Sum(const BFloat16* a, const BFloat16* b) {
+    const __m256i sum = _mm256_castps_si256(_mm256_add_ps(Widen(a), Widen(b)));
+    const __m256i odd =
+        _mm256_and_si256(_mm256_srli_epi32(sum, 16), Broadcast(1));
+    return _mm256_srli_epi32(
+        _mm256_add_epi32(_mm256_add_epi32(sum, Broadcast(0x7fff)), odd), 16);
+  }
+};
+
+template <>
+struct Vector<double> {
+  static constexpr int kLanes = 4;
+  using Element = double;
+  using Register = __m256i;
+  using Bound = __m256i;  // one less than what is compared with
+  using Mask = unsigned;
+  using Indices = __m128i;
+
+  FEDPLUG_OP Register Sum(const double* a, const double* b) {
+    return _mm256_castpd_si256(
+        _mm256_add_pd(_mm256_loadu_pd(a), _mm256_loadu_pd(b)));
+  }
+  FEDPLUG_OP Register Load(const double* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  FEDPLUG_OP void Store(void* to, Register lanes) {
+    _mm256_storeu_si256(static_cast<__m256i*>(to), lanes);
+  }
+  FEDPLUG_OP void Stream(double* to, Register lanes) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), lanes);
+  }
+  FEDPLUG_OP Register Broadcast(std::uint64_t bits) {
+    return _mm256_set1_epi64x(static_cast<long long>(bits));
+  }
+  FEDPLUG_OP Register Keys(Register lanes) {
+    return _mm256_and_si256(lanes, Broadcast(0x7fffffffffffffff));
+  }
+  FEDPLUG_OP Bound BoundOf(std::uint64_t key) { return Broadcast(key - 1); }
+  FEDPLUG_OP Mask MaskOf(Register lanes) {
+    return static_cast<Mask>(_mm256_movemask_pd(_mm256_castsi256_pd(lanes)));
+  }
+  FEDPLUG_OP Mask AtLeast(Register keys, Bound bound) {
+    return MaskOf(_mm256_cmpgt_epi64(keys, bound));
+  }
+  FEDPLUG_OP Mask Equals(Register keys, Register others) {
+    return MaskOf(_mm256_cmpeq_epi64(keys, others));
+  }
+  FEDPLUG_OP Register KeepBelow(Register a, Register keys, Bound bound) {
+    return _mm256_andnot_si256(_mm256_cmpgt_epi64(keys, bound), a);
+  }
+  FEDPLUG_OP Register Max(Register a, Register b) {
+    return _mm256_blendv_epi8(b, a, _mm256_cmpgt_epi64(a, b));
+  }
+  FEDPLUG_OP std::uint64_t Largest(Register keys) {
+    const Register pairs = Max(keys, _mm256_permute4x64_epi64(keys, 0x4e));
+    const Register all = Max(pairs, _mm256_permute4x64_epi64(pairs, 0xb1));
+    return static_cast<std::uint64_t>(
+        _mm_cvtsi128_si64(_mm256_castsi256_si128(all)));
+  }
+  FEDPLUG_OP Register Pack(Register lanes, Mask mask) {
+    return _mm256_permutevar8x32_epi32(
+        lanes, _mm256_load_si256(reinterpret_cast<const __m256i*>(
+                   &kPacking<std::int32_t, kLanes, 2>[mask])));
+  }
+  FEDPLUG_OP Indices Iota(std::int32_t first) {
+    return Plus(_mm_setr_epi32(0, 1, 2, 3), first);
+  }
+  FEDPLUG_OP Indices Plus(Indices indices, std::int32_t number) {
+    return _mm_add_epi32(indices, _mm_set1_epi32(number));
+  }
+  FEDPLUG_OP Indices LoadIndices(const std::int32_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  }
+  FEDPLUG_OP void StorePacked(std::int32_t* to, Indices indices, Mask mask) {
+    const __m128i places = _mm_load_si128(reinterpret_cast<const __m128i*>(
+        &kPacking<std::int32_t, kLanes, 1>[mask]));
+    _mm_storeu_si128(
+        reinterpret_cast<__m128i*>(to),
+        _mm_castps_si128(_mm_permutevar_ps(_mm_castsi128_ps(indices), places)));
+  }
+};
+
+}  // namespace fedplug::simd::avx2
+
+#undef FEDPLUG_OP
+
+#endif  // FEDPLUG_CORE_SIMD_AVX2_H_

@@ -1,0 +1,211 @@
+// The operations of block_loops.h with AVX-512: 16 lanes, 8 of double. Chosen
+// lanes are packed in a register and stored whole: a compressing store to
+// memory is microcoded on some processors.
+#ifndef FEDPLUG_CORE_SIMD_AVX512_H_
+#define FEDPLUG_CORE_SIMD_AVX512_H_
+
+#include <cstdint>
+
+#include "core/base/float_bits.h"
+#include "core/simd/level.h"
+
+// GCC 12 warns about its own header (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#define FEDPLUG_OP FEDPLUG_TARGET_AVX512 static inline
+
+namespace fedplug::simd::avx512 {
+
+struct Lanes32 {
+  static constexpr int kLanes = 16;
+  using Register = __m512i;
+  using Bound = __m512i;
+  using Mask = __mmask16;
+  using Indices = __m512i;
+
+  FEDPLUG_OP Register Broadcast(std::uint32_t bits) {
+    return _mm512_set1_epi32(static_cast<int>(bits));
+  }
+  FEDPLUG_OP Bound BoundOf(std::uint32_t key) { return Broadcast(key); }
+  FEDPLUG_OP Mask AtLeast(Register keys, Bound bound) {
+    return _mm512_cmp_epu32_mask(keys, bound, _MM_CMPINT_NLT);
+  }
+  FEDPLUG_OP Mask Equals(Register keys, Register others) {
+    return _mm512_cmpeq_epu32_mask(keys, others);
+  }
+  FEDPLUG_OP Register KeepBelow(Register a, Register keys, Bound bound) {
+    return _mm512_maskz_mov_epi32(
+        _mm512_cmp_epu32_mask(keys, bound, _MM_CMPINT_LT), a);
+  }
+  FEDPLUG_OP Register Max(Register a, Register b) {
+    return _mm512_max_epu32(a, b);
+  }
+  FEDPLUG_OP std::uint32_t Largest(Register keys) {
+    return _mm512_reduce_max_epu32(keys);
+  }
+  FEDPLUG_OP Register Pack(Register lanes, Mask mask) {
+    return _mm512_maskz_compress_epi32(mask, lanes);
+  }
+  FEDPLUG_OP Indices Iota(std::int32_t first) {
+    return _mm512_add_epi32(
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+        _mm512_set1_epi32(first));
+  }
+  FEDPLUG_OP Indices Plus(Indices indices, std::int32_t number) {
+    return _mm512_add_epi32(indices, _mm512_set1_epi32(number));
+  }
+  FEDPLUG_OP Indices LoadIndices(const std::int32_t* from) {
+    return _mm512_loadu_si512(from);
+  }
+  FEDPLUG_OP void StorePacked(std::int32_t* to, Indices indices, Mask mask) {
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi32(mask, indices));
+  }
+};
+
+template <typename T>
+struct Vector;
+
+template <>
+struct Vector<float> : Lanes32 {
+  using Element = float;
+
+  FEDPLUG_OP Register Sum(const float* a, const float* b) {
+    return _mm512_castps_si512(
+        _mm512_add_ps(_mm512_loadu_ps(a), _mm512_loadu_ps(b)));
+  }
+  FEDPLUG_OP Register Load(const float* from) {
+    return _mm512_loadu_si512(from);
+  }
+  FEDPLUG_OP void Store(void* to, Register lanes) {
+    _mm512_storeu_si512(to, lanes);
+  }
+  FEDPLUG_OP void Stream(float* to, Register lanes) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), lanes);
+  }
+  FEDPLUG_OP Register Keys(Register lanes) {
+    return _mm512_and_si512(lanes, Broadcast(0x7fffffff));
+  }
+};
+
+// The 16-bit types: each lane is the bits of one, widened with zeros.
+template <typename T>
+struct Vector16 : Lanes32 {
+  using Element = T;
+
+  FEDPLUG_OP Register Load(const T* from) {
+    return _mm512_cvtepu16_epi32(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  FEDPLUG_OP void Store(void* to, Register lanes) {
+    _mm256_storeu_si256(static_cast<__m256i*>(to),
+                        _mm512_cvtepi32_epi16(lanes));
+  }
+  FEDPLUG_OP void Stream(T* to, Register lanes) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_cvtepi32_epi16(lanes));
+  }
+  FEDPLUG_OP Register Keys(Register lanes) {
+    return _mm512_and_si512(lanes, Broadcast(0x7fff));
+  }
+};
+
+template <>
+struct Vector<Half> : Vector16<Half> {
+  FEDPLUG_OP __m512 Widen(const Half* from) {
+    return _mm512_cvtph_ps(
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  }
+  FEDPLUG_OP Register Sum(const Half* a, const Half* b) {
+    return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(
+        _mm512_add_ps(Widen(a), Widen(b)), _MM_FROUND_TO_NEAREST_INT));
+  }
+};
+
+template <>
+struct Vector<BFloat16> : Vector16<BFloat16> {
+  FEDPLUG_OP __m512 Widen(const BFloat16* from) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(Load(from), 16));
+  }
+  // As internal::ShiftRounded: what is NaN has zeros in the bits that go.
+  FEDPLUG_OP Register Sum(const BFloat16* a, const BFloat16* b) {
+    const __m512i sum = _mm512_castps_si512(_mm512_add_ps(Widen(a), Widen(b)));
+    const __m512i odd =
+        _mm512_and_si512(_mm512_srli_epi32(sum, 16), Broadcast(1));
+    return _mm512_srli_epi32(
+        _mm512_add_epi32(_mm512_add_epi32(sum, Broadcast(0x7fff)), odd), 16);
+  }
+};
+
+template <>
+struct Vector<double> {
+  static constexpr int kLanes = 8;
+  using Element = double;
+  using Register = __m512i;
+  using Bound = __m512i;
+  using Mask = __mmask8;
+  using Indices = __m256i;
+
+  FEDPLUG_OP Register Sum(const double* a, const double* b) {
+    return _mm512_castpd_si512(
+        _mm512_add_pd(_mm512_loadu_pd(a), _mm512_loadu_pd(b)));
+  }
+  FEDPLUG_OP Register Load(const double* from) {
+    return _mm512_loadu_si512(from);
+  }
+  FEDPLUG_OP void Store(void* to, Register lanes) {
+    _mm512_storeu_si512(to, lanes);
+  }
+  FEDPLUG_OP void Stream(double* to, Register lanes) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), lanes);
+  }
+  FEDPLUG_OP Register Broadcast(std::uint64_t bits) {
+    return _mm512_set1_epi64(static_cast<long long>(bits));
+  }
+  FEDPLUG_OP Register Keys(Register lanes) {
+    return _mm512_and_si512(lanes, Broadcast(0x7fffffffffffffff));
+  }
+  FEDPLUG_OP Bound BoundOf(std::uint64_t key) { return Broadcast(key); }
+  FEDPLUG_OP Mask AtLeast(Register keys, Bound bound) {
+    return _mm512_cmp_epu64_mask(keys, bound, _MM_CMPINT_NLT);
+  }
+  FEDPLUG_OP Mask Equals(Register keys, Register others) {
+    return _mm512_cmpeq_epu64_mask(keys, others);
+  }
+  FEDPLUG_OP Register KeepBelow(Register a, Register keys, Bound bound) {
+    return _mm512_maskz_mov_epi64(
+        _mm512_cmp_epu64_mask(keys, bound, _MM_CMPINT_LT), a);
+  }
+  FEDPLUG_OP Register Max(Register a, Register b) {
+    return _mm512_max_epu64(a, b);
+  }
+  FEDPLUG_OP std::uint64_t Largest(Register keys) {
+    return _mm512_reduce_max_epu64(keys);
+  }
+  FEDPLUG_OP Register Pack(Register lanes, Mask mask) {
+    return _mm512_maskz_compress_epi64(mask, lanes);
+  }
+  FEDPLUG_OP Indices Iota(std::int32_t first) {
+    return Plus(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), first);
+  }
+  FEDPLUG_OP Indices Plus(Indices indices, std::int32_t number) {
+    return _mm256_add_epi32(indices, _mm256_set1_epi32(number));
+  }
+  FEDPLUG_OP Indices LoadIndices(const std::int32_t* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  FEDPLUG_OP void StorePacked(std::int32_t* to, Indices indices, Mask mask) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_castsi512_si256(_mm512_maskz_compress_epi32(
+                            mask, _mm512_castsi256_si512(indices))));
+  }
+};
+
+}  // namespace fedplug::simd::avx512
+
+#undef FEDPLUG_OP
+
+#endif  // FEDPLUG_CORE_SIMD_AVX512_H_

@@ -1,0 +1,279 @@
+// The loops of blocks.h, written once over a vector V of simd/avx512.h, avx2.h
+// or neon.h, whose operations they are made of. Each file that includes this
+// defines FEDPLUG_TARGET, the instruction set its functions are compiled for.
+// What whole vectors leave over goes through the plain loops.
+#ifndef FEDPLUG_TARGET
+#error "define FEDPLUG_TARGET before including core/topk/block_loops.h"
+#endif
+#ifndef FEDPLUG_CORE_TOPK_BLOCK_LOOPS_H_
+#define FEDPLUG_CORE_TOPK_BLOCK_LOOPS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/topk/blocks.h"
+
+namespace fedplug::topk {
+namespace {
+
+template <typename V>
+using BitsOf = FloatBitsOf<typename V::Element>;
+
+template <typename V>
+inline constexpr auto kElementBytes =
+    static_cast<std::int64_t>(sizeof(typename V::Element));
+
+// The vectors of a block that have an entry, by their first element.
+template <typename V>
+using Hits = std::int32_t[kBlock / V::kLanes + 1];
+
+template <typename V>
+FEDPLUG_TARGET inline BitsOf<V> LargerOf(BitsOf<V> rest,
+                                         typename V::Register largest) {
+  const auto key = static_cast<BitsOf<V>>(V::Largest(largest));
+  return key > rest ? key : rest;
+}
+
+// Asks for what is 6 KiB ahead, once for each cache line: a processor's own
+// prefetchers stop at the end of a page.
+template <typename V>
+FEDPLUG_TARGET inline void Prefetch(const typename V::Element* delta,
+                                    const typename V::Element* residual,
+                                    std::int64_t i) {
+  constexpr std::int64_t kAhead = 6144 / kElementBytes<V>;
+  constexpr std::int64_t kLine = 64 / kElementBytes<V>;
+  if constexpr (V::kLanes < kLine) {
+    if (i % kLine != 0) return;
+  }
+  __builtin_prefetch(delta + i + kAhead);
+  __builtin_prefetch(residual + i + kAhead);
+}
+
+template <typename V>
+FEDPLUG_TARGET void SumKeys(const typename V::Element* delta,
+                            const typename V::Element* residual, std::int64_t n,
+                            BitsOf<V>* keys) {
+  const auto infinity = V::BoundOf(FloatTraits<typename V::Element>::kInfinity);
+  std::int64_t i = 0;
+  for (; i + V::kLanes <= n; i += V::kLanes) {
+    const auto lanes = V::Keys(V::Sum(delta + i, residual + i));
+    V::Store(keys + i, V::KeepBelow(lanes, lanes, infinity));
+  }
+  SumKeysOfBlock(delta + i, residual + i, n - i, keys + i);
+}
+
+template <typename V>
+FEDPLUG_TARGET BitsOf<V> CountPass(const typename V::Element* delta,
+                                   const typename V::Element* residual,
+                                   std::int64_t n,
+                                   const PivotRange<typename V::Element>& range,
+                                   CountCursor<typename V::Element>* cursor) {
+  using T = typename V::Element;
+  const auto lo = V::BoundOf(range.lo);
+  const auto hi = V::BoundOf(range.hi);
+  const auto edge = V::Broadcast(range.edge);
+  const bool has_edge = range.edge != PivotRange<T>::kNoEdge;
+  CountCursor<T> at = *cursor;
+  auto largest = V::Broadcast(0);
+  Hits<V> hits;
+  std::size_t hit_count = 0;
+  std::int64_t i = 0;
+  for (; i + V::kLanes <= n; i += V::kLanes) {
+    Prefetch<V>(delta, residual, i);
+    const auto keys = V::Keys(V::Sum(delta + i, residual + i));
+    largest = V::Max(largest, keys);
+    if (has_edge) at.at_edge += __builtin_popcount(V::Equals(keys, edge));
+    const auto above = V::AtLeast(keys, hi);
+    at.above += __builtin_popcount(above);
+    hits[hit_count] = static_cast<std::int32_t>(i);
+    hit_count += V::AtLeast(keys, lo) != above;
+  }
+  for (std::size_t h = 0; h < hit_count; ++h) {
+    const auto keys = V::Keys(V::Sum(delta + hits[h], residual + hits[h]));
+    const auto in_range = static_cast<typename V::Mask>(V::AtLeast(keys, lo) ^
+                                                        V::AtLeast(keys, hi));
+    V::Store(at.range_keys + at.in_range, V::Pack(keys, in_range));
+    at.in_range += __builtin_popcount(in_range);
+  }
+  BitsOf<V> rest = 0;
+  if (i < n) rest = CountBlock(delta + i, residual + i, n - i, range, &at);
+  *cursor = at;
+  return LargerOf<V>(rest, largest);
+}
+
+// Appends the lanes at lo and above.
+template <typename V>
+FEDPLUG_TARGET inline void List(typename V::Register a,
+                                typename V::Register keys,
+                                typename V::Indices indices,
+                                typename V::Bound lo,
+                                PartitionCursor<typename V::Element>* cursor) {
+  const auto listed = V::AtLeast(keys, lo);
+  V::Store(cursor->values + cursor->count, V::Pack(a, listed));
+  V::StorePacked(cursor->indices + cursor->count, indices, listed);
+  cursor->count += __builtin_popcount(listed);
+}
+
+// The lanes in front of place `count`.
+template <typename V>
+FEDPLUG_TARGET inline typename V::Mask FrontLanes(std::int64_t count) {
+  return static_cast<typename V::Mask>(
+      count >= V::kLanes ? (1u << V::kLanes) - 1u : (1u << count) - 1u);
+}
+
+// Collects the keys in the range from the entries listed since `begin`, which
+// are fewer than the elements they came from. The last vector reads beyond
+// them, into the slack.
+template <typename V>
+FEDPLUG_TARGET inline void CollectInRange(
+    const PivotRange<typename V::Element>& range, std::int64_t begin,
+    PartitionCursor<typename V::Element>* cursor) {
+  if (range.lo == range.hi) return;
+  const auto hi = V::BoundOf(range.hi);
+  for (std::int64_t j = begin; j < cursor->count; j += V::kLanes) {
+    const auto keys = V::Keys(V::Load(cursor->values + j));
+    const auto in_range = static_cast<typename V::Mask>(
+        FrontLanes<V>(cursor->count - j) & ~V::AtLeast(keys, hi));
+    V::Store(cursor->range_keys + cursor->in_range, V::Pack(keys, in_range));
+    cursor->in_range += __builtin_popcount(in_range);
+  }
+}
+
+// Ends a partition that has come to element i: the range of what was listed,
+// and then the rest of the block.
+template <typename V>
+FEDPLUG_TARGET inline BitsOf<V> FinishPartition(
+    const typename V::Element* delta, const typename V::Element* residual_in,
+    typename V::Element* residual_out, std::int64_t i, std::int64_t n,
+    std::int32_t first_index, const PivotRange<typename V::Element>& range,
+    typename V::Register largest, PartitionCursor<typename V::Element> at,
+    PartitionCursor<typename V::Element>* cursor) {
+  CollectInRange<V>(range, cursor->count, &at);
+  BitsOf<V> rest = 0;
+  if (i < n) {
+    rest =
+        PartitionBlock(delta + i, residual_in + i, residual_out + i, n - i,
+                       first_index + static_cast<std::int32_t>(i), range, &at);
+  }
+  *cursor = at;
+  return LargerOf<V>(rest, largest);
+}
+
+// Two loops: the first adds and notes which vectors have an entry, the second
+// goes to those. A branch for every vector would be mispredicted too often.
+// What is streamed is not read again: the second loop repeats the additions.
+template <typename V, bool kStreaming>
+FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
+    const typename V::Element* delta, const typename V::Element* residual_in,
+    typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
+    const PivotRange<typename V::Element>& range,
+    PartitionCursor<typename V::Element>* cursor) {
+  const auto lo = V::BoundOf(range.lo);
+  const auto hi = V::BoundOf(range.hi);
+  const auto first = V::Iota(first_index);
+  PartitionCursor<typename V::Element> at = *cursor;
+  auto largest = V::Broadcast(0);
+  Hits<V> hits;
+  std::size_t hit_count = 0;
+  std::int64_t i = 0;
+  for (; i + V::kLanes <= n; i += V::kLanes) {
+    Prefetch<V>(delta, residual_in, i);
+    const auto a = V::Sum(delta + i, residual_in + i);
+    const auto keys = V::Keys(a);
+    largest = V::Max(largest, keys);
+    if constexpr (kStreaming) {
+      V::Stream(residual_out + i, V::KeepBelow(a, keys, hi));
+    } else {
+      V::Store(residual_out + i, a);
+    }
+    hits[hit_count] = static_cast<std::int32_t>(i);
+    hit_count += V::AtLeast(keys, lo) != 0;
+  }
+  for (std::size_t h = 0; h < hit_count; ++h) {
+    typename V::Element* const out = residual_out + hits[h];
+    const auto a = kStreaming ? V::Sum(delta + hits[h], residual_in + hits[h])
+                              : V::Load(out);
+    const auto keys = V::Keys(a);
+    if constexpr (!kStreaming) V::Store(out, V::KeepBelow(a, keys, hi));
+    List<V>(a, keys, V::Plus(first, hits[h]), lo, &at);
+  }
+  return FinishPartition<V>(delta, residual_in, residual_out, i, n, first_index,
+                            range, largest, at, cursor);
+}
+
+template <typename V>
+FEDPLUG_TARGET BitsOf<V> PartitionStreaming(
+    const typename V::Element* delta, const typename V::Element* residual_in,
+    typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
+    const PivotRange<typename V::Element>& range,
+    PartitionCursor<typename V::Element>* cursor) {
+  constexpr std::uintptr_t kVector = V::kLanes * sizeof(typename V::Element);
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(residual_out) % kVector == 0;
+  return (aligned ? PartitionInTwoLoops<V, true>
+                  : PartitionInTwoLoops<V, false>)(delta, residual_in,
+                                                   residual_out, n, first_index,
+                                                   range, cursor);
+}
+
+template <typename V>
+FEDPLUG_TARGET BitsOf<V> PartitionDense(
+    const typename V::Element* delta, const typename V::Element* residual_in,
+    typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
+    const PivotRange<typename V::Element>& range,
+    PartitionCursor<typename V::Element>* cursor) {
+  const auto lo = V::BoundOf(range.lo);
+  const auto hi = V::BoundOf(range.hi);
+  PartitionCursor<typename V::Element> at = *cursor;
+  auto indices = V::Iota(first_index);
+  auto largest = V::Broadcast(0);
+  std::int64_t i = 0;
+  for (; i + V::kLanes <= n; i += V::kLanes) {
+    Prefetch<V>(delta, residual_in, i);
+    const auto a = V::Sum(delta + i, residual_in + i);
+    const auto keys = V::Keys(a);
+    largest = V::Max(largest, keys);
+    V::Store(residual_out + i, V::KeepBelow(a, keys, hi));
+    List<V>(a, keys, indices, lo, &at);
+    indices = V::Plus(indices, V::kLanes);
+  }
+  return FinishPartition<V>(delta, residual_in, residual_out, i, n, first_index,
+                            range, largest, at, cursor);
+}
+
+template <typename V>
+FEDPLUG_TARGET void Compact(const typename V::Element* values,
+                            const std::int32_t* indices, std::int64_t n,
+                            BitsOf<V> from, BitsOf<V> hi,
+                            CompactCursor<typename V::Element>* cursor) {
+  const auto from_bound = V::BoundOf(from);
+  const auto hi_bound = V::BoundOf(hi);
+  CompactCursor<typename V::Element> at = *cursor;
+  for (std::int64_t j = 0; j < n; j += V::kLanes) {
+    const auto a = V::Load(values + j);
+    const auto index = V::LoadIndices(indices + j);
+    const auto keys = V::Keys(a);
+    const auto taken = static_cast<typename V::Mask>(
+        V::AtLeast(keys, from_bound) & FrontLanes<V>(n - j));
+    const auto in_range =
+        static_cast<typename V::Mask>(taken & ~V::AtLeast(keys, hi_bound));
+    V::Store(at.values + at.count, V::Pack(a, taken));
+    V::StorePacked(at.indices + at.count, index, taken);
+    V::StorePacked(at.from_range + at.in_range, index, in_range);
+    at.count += __builtin_popcount(taken);
+    at.in_range += __builtin_popcount(in_range);
+  }
+  *cursor = at;
+}
+
+template <typename V>
+BlockKernels<typename V::Element> KernelsOver() {
+  return {
+      SumKeys<V>,        CountPass<V>,          PartitionInTwoLoops<V, false>,
+      PartitionDense<V>, PartitionStreaming<V>, Compact<V>};
+}
+
+}  // namespace
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_BLOCK_LOOPS_H_

@@ -1,0 +1,23 @@
+#include "core/topk/blocks.h"
+
+namespace fedplug::topk {
+
+template <typename T>
+BlockKernels<T> BlockKernelsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level == SimdLevel::kAvx512) return Avx512BlockKernels<T>();
+  if (level == SimdLevel::kAvx2) return Avx2BlockKernels<T>();
+#elif FEDPLUG_SIMD_NEON
+  if (level == SimdLevel::kNeon) return NeonBlockKernels<T>();
+#endif
+  static_cast<void>(level);
+  return {SumKeysOfBlock<T>, CountBlock<T>,     PartitionBlock<T>,
+          PartitionBlock<T>, PartitionBlock<T>, CompactBlock<T>};
+}
+
+template BlockKernels<float> BlockKernelsFor(SimdLevel level);
+template BlockKernels<double> BlockKernelsFor(SimdLevel level);
+template BlockKernels<Half> BlockKernelsFor(SimdLevel level);
+template BlockKernels<BFloat16> BlockKernelsFor(SimdLevel level);
+
+}  // namespace fedplug::topk

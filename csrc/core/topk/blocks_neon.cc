@@ -1,0 +1,24 @@
+// The loops of block_loops.h with NEON.
+#include "core/topk/blocks.h"
+
+#if FEDPLUG_SIMD_NEON
+
+#include "core/simd/neon.h"
+#define FEDPLUG_TARGET
+#include "core/topk/block_loops.h"
+
+namespace fedplug::topk {
+
+template <typename T>
+BlockKernels<T> NeonBlockKernels() {
+  return KernelsOver<simd::neon::Vector<T>>();
+}
+
+template BlockKernels<float> NeonBlockKernels();
+template BlockKernels<double> NeonBlockKernels();
+template BlockKernels<Half> NeonBlockKernels();
+template BlockKernels<BFloat16> NeonBlockKernels();
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_SIMD_NEON

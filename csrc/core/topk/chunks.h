@@ -1,0 +1,101 @@
+// What a selection knows of each chunk, and how chunks are handed to threads.
+// Must not know how the selection is made.
+#ifndef FEDPLUG_CORE_TOPK_CHUNKS_H_
+#define FEDPLUG_CORE_TOPK_CHUNKS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
+#include "core/base/tiles.h"
+#include "core/topk/update.h"
+
+namespace fedplug::topk {
+
+// Below this many elements a second thread takes longer to wake than to work,
+// even if it is woken once for all the walks of a call.
+inline constexpr std::int64_t kOneThread = 1 << 19;
+
+struct ChunkState {
+  Chunk chunk;
+  std::int64_t room;       // where scratch for it and those behind it begins
+  std::int64_t start = 0;  // where its list begins
+  std::int64_t range_start = 0;  // where its keys in the range begin
+  std::int64_t above = 0;        // keys at range.hi and above
+  std::int64_t in_range = 0;     // keys in the range
+  std::int64_t at_edge = 0;      // keys equal to range.edge
+  std::int64_t listed = 0;       // entries a partition left in the scratch
+  std::int64_t dropped = 0;      // sums replaced by zero
+  std::int64_t chosen = 0;       // entries that leave
+  std::int64_t ties = 0;         // of them, those just below the threshold
+  std::int64_t tied = 0;         // of all, those just below the threshold
+  std::int64_t first_entry = 0;  // where its entries begin in the output
+};
+
+// The chunks of an update. Whoever calls has set the default floating-point
+// environment for its own thread; the other threads are given it here.
+class ChunkStates {
+ public:
+  // REQUIRES: `parallel` outlives the object
+  ChunkStates(const std::vector<Chunk>& chunks, Parallel& parallel)
+      : parallel_(parallel) {
+    states_.reserve(chunks.size());
+    for (const Chunk& chunk : chunks) {
+      states_.push_back({chunk, room_});
+      room_ += chunk.end - chunk.begin + kSlack;
+      elements_ += chunk.end - chunk.begin;
+    }
+  }
+
+  std::int64_t elements() const { return elements_; }
+
+  // How many elements of scratch the chunks need together.
+  std::int64_t room() const { return room_; }
+
+  std::vector<ChunkState>::iterator begin() { return states_.begin(); }
+  std::vector<ChunkState>::iterator end() { return states_.end(); }
+  std::vector<ChunkState>::const_iterator begin() const {
+    return states_.begin();
+  }
+  std::vector<ChunkState>::const_iterator end() const { return states_.end(); }
+
+  // Calls body(first, last) for runs of neighbouring chunks: a run is one task.
+  // There are more of them than threads, so that no thread waits long.
+  template <typename Body>
+  void ForEachRun(const Body& body) {
+    constexpr int kRunsPerThread = 4;
+    if (states_.empty()) return;
+    if (elements_ < kOneThread || parallel_.MaxThreads() == 1) {
+      body(states_.data(), states_.data() + states_.size());
+      return;
+    }
+    const auto all = static_cast<std::int64_t>(states_.size());
+    const auto runs = static_cast<int>(
+        std::min<std::int64_t>(all, kRunsPerThread * parallel_.MaxThreads()));
+    parallel_.Run(runs, [&](int run) {
+      const DefaultFloatEnvironment environment;
+      const Range mine = TileOf(all, runs, run);
+      body(states_.data() + mine.begin, states_.data() + mine.end);
+    });
+  }
+
+  // Calls body(state) for every chunk.
+  template <typename Body>
+  void ForEach(const Body& body) {
+    ForEachRun([&](ChunkState* first, ChunkState* last) {
+      std::for_each(first, last, body);
+    });
+  }
+
+ private:
+  Parallel& parallel_;
+  std::vector<ChunkState> states_;
+  std::int64_t room_ = 0;
+  std::int64_t elements_ = 0;
+};
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_CHUNKS_H_

@@ -1,0 +1,68 @@
+// The list of entries that a partition by the pivot range leaves, and how the
+// chosen ones of them get from it to the output. Must not know how the
+// threshold was found.
+#ifndef FEDPLUG_CORE_TOPK_LIST_H_
+#define FEDPLUG_CORE_TOPK_LIST_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/topk/chunks.h"
+#include "core/topk/entries.h"
+
+namespace fedplug::topk {
+
+// The entries of one chunk that are at range.lo and above.
+// SHAPE: values[count], indices[count]
+template <typename T>
+struct EntryList {
+  const T* values;
+  const std::int32_t* indices;
+  std::int64_t count;
+};
+
+// Up to this place in the list, the keys just below `from` leave too.
+template <typename T>
+std::int64_t EndOfTies(const EntryList<T>& list, FloatBitsOf<T> from,
+                       const ChunkState& state) {
+  if (state.ties == 0) return 0;
+  if (state.ties == state.tied) return list.count;
+  std::int64_t left = state.ties;
+  std::int64_t place = 0;
+  for (; left > 0; ++place)
+    left -= MagnitudeKey(list.values[place]) + 1 == from;
+  return place;
+}
+
+// Copies those of the listed entries [begin, end) whose keys are `from` and
+// above. Those below `hi` still are in the residual, and leave it: they are far
+// apart there and seldom in the cache, so that they are asked for ahead.
+template <typename T>
+void Compact(const EntryList<T>& list, std::int64_t begin, std::int64_t end,
+             FloatBitsOf<T> from, FloatBitsOf<T> hi,
+             const BlockKernels<T>& kernels, T* residual,
+             EntryWriter<T>* entries) {
+  constexpr std::int64_t kAhead = 24;
+  std::array<std::int32_t, kBlock + kSlack> leaving;
+  for (std::int64_t at = begin; at < end; at += kBlock) {
+    const std::int64_t count = std::min(kBlock, end - at);
+    CompactCursor<T> cursor{entries->values(), entries->indices(),
+                            leaving.data()};
+    kernels.compact(list.values + at, list.indices + at, count, from, hi,
+                    &cursor);
+    entries->Advance(cursor.count);
+    for (std::int64_t j = 0; j < cursor.in_range + kAhead; ++j) {
+      if (j < cursor.in_range) {
+        __builtin_prefetch(residual + leaving[static_cast<std::size_t>(j)], 1);
+      }
+      if (j >= kAhead) {
+        residual[leaving[static_cast<std::size_t>(j - kAhead)]] = T{};
+      }
+    }
+  }
+}
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_LIST_H_

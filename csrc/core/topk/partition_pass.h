@@ -1,0 +1,68 @@
+// The pass that writes: the residual becomes the sums, and what is above a
+// pivot range leaves it. Must not know what becomes of the entries.
+#ifndef FEDPLUG_CORE_TOPK_PARTITION_PASS_H_
+#define FEDPLUG_CORE_TOPK_PARTITION_PASS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "core/topk/chunks.h"
+
+namespace fedplug::topk {
+
+// Sums that are not finite were taken for large ones: the residual holds
+// nothing of them, but the entries since `before` do. Returns how many.
+template <typename T>
+std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
+                           const PartitionCursor<T>& before,
+                           PartitionCursor<T>* cursor) {
+  const std::int64_t end = cursor->count;
+  *cursor = before;
+  std::int64_t dropped = 0;
+  for (std::int64_t j = before.count; j < end; ++j) {
+    T a = cursor->values[j];
+    if (!IsFinite(a)) {
+      ++dropped;
+      update.delta->Clear(cursor->indices[j]);
+      if (range.lo > 0) continue;
+      a = T{};
+    }
+    const FloatBitsOf<T> key = MagnitudeKey(a);
+    if (key < range.hi) cursor->range_keys[cursor->in_range++] = key;
+    cursor->values[cursor->count] = a;
+    cursor->indices[cursor->count++] = cursor->indices[j];
+  }
+  return dropped;
+}
+
+// Partitions [begin, end) of a tensor by `range`. The entries of each block go
+// behind those of the block before; `after_block` may move the cursor. Returns
+// how many sums were not finite, and dropped.
+//
+// COST: reads 2 * sizeof(T) bytes per element and writes sizeof(T)
+template <typename T, typename AfterBlock>
+std::int64_t PartitionChunk(const Update<T>& update,
+                            typename BlockKernels<T>::Partition* partition,
+                            const PivotRange<T>& range, std::int64_t begin,
+                            std::int64_t end, PartitionCursor<T>* cursor,
+                            const AfterBlock& after_block) {
+  std::array<T, kBlock> staging;
+  std::int64_t dropped = 0;
+  const auto partition_block = [&](std::int64_t at, std::int64_t count) {
+    const T* const delta = update.delta->Take(at, count, staging.data());
+    const PartitionCursor<T> before = *cursor;
+    if (partition(delta, update.residual_in + at, update.residual_out + at,
+                  count, static_cast<std::int32_t>(at), range,
+                  cursor) >= FloatTraits<T>::kInfinity) {
+      dropped += DropNonFinite(update, range, before, cursor);
+    }
+    after_block();
+  };
+  ForEachBlock(update, begin, end, partition_block);
+  FenceStreamedStores();
+  return dropped;
+}
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_PARTITION_PASS_H_

@@ -1,0 +1,183 @@
+// The pivot range: the keys between which the k-th largest lies, probably, from
+// a sample, or surely, from all of them. A range decides nothing; the counts of
+// the pass that follows verify it. (Floyd and Rivest, "Expected time bounds for
+// selection", CACM 18(3), 1975.)
+#ifndef FEDPLUG_CORE_TOPK_PIVOT_RANGE_H_
+#define FEDPLUG_CORE_TOPK_PIVOT_RANGE_H_
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
+#include "core/base/tiles.h"
+#include "core/topk/rank.h"
+#include "core/topk/shortlist.h"
+#include "core/topk/update.h"
+
+namespace fedplug::topk {
+
+// Up to this size all keys are looked at: a sample would hardly cost less.
+inline constexpr std::int64_t kSampleNothing = 1024;
+
+// Elements sampled together: one cache line of float32.
+inline constexpr std::int64_t kLine = 16;
+
+// Every key sampled costs about as much as a key in the range, which is
+// about n * sqrt(p * (1 - p) / keys) wide, with p = k / n: this balances them.
+inline std::int64_t SampleLines(std::int64_t n, std::int64_t k) {
+  const double p = static_cast<double>(k) / static_cast<double>(n);
+  const double spread = static_cast<double>(n) * std::sqrt(p * (1 - p));
+  const double lines = 0.2 * std::cbrt(spread * spread);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(lines), 16, 16384);
+}
+
+inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// One line at a random place of each of equally long strata. The places are the
+// same in every run, though no result depends on them.
+//
+// SHAPE: keys[lines * kLine]; returns how many were written
+template <typename T>
+std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
+                        const std::vector<Chunk>& chunks, std::int64_t n,
+                        std::int64_t lines, const BlockKernels<T>& kernels,
+                        FloatBitsOf<T>* keys) {
+  struct Line {
+    const Update<T>* update;
+    std::int64_t begin;
+  };
+  std::vector<Line> places;
+  places.reserve(static_cast<std::size_t>(lines));
+  std::size_t c = 0;
+  std::int64_t chunk_begin = 0;  // of chunk c, in the row of all elements
+  // Strata are not whole numbers wide: 32 bits are behind the binary point.
+  const std::int64_t stratum = (n << 32) / lines;
+  for (std::int64_t line = 0; line < lines; ++line) {
+    const auto random = static_cast<std::int64_t>(
+        Scramble(static_cast<std::uint64_t>(line)) >> 48);
+    const std::int64_t place =
+        (line * stratum + (stratum >> 16) * random) >> 32;
+    while (place >= chunk_begin + chunks[c].end - chunks[c].begin) {
+      chunk_begin += chunks[c].end - chunks[c].begin;
+      ++c;
+    }
+    const Update<T>& update = updates[chunks[c].tensor];
+    const std::int64_t in_tensor = chunks[c].begin + place - chunk_begin;
+    const std::int64_t begin = in_tensor - PastLine(update, in_tensor) % kLine;
+    places.push_back({&update, std::max<std::int64_t>(0, begin)});
+  }
+
+  constexpr std::size_t kAhead = 12;  // lines on their way from memory
+  std::array<T, kBlock> staging;
+  std::int64_t count = 0;
+  for (std::size_t line = 0; line < places.size(); ++line) {
+    if (line + kAhead < places.size()) {
+      const Line& next = places[line + kAhead];
+      next.update->delta->Prefetch(next.begin);
+      __builtin_prefetch(next.update->residual_in + next.begin);
+    }
+    const Update<T>& update = *places[line].update;
+    const std::int64_t begin = places[line].begin;
+    const std::int64_t length = std::min(kLine, update.n - begin);
+    const T* const delta = update.delta->Read(begin, length, staging.data());
+    const T* const residual = update.residual_in + begin;
+    kernels.sum_keys(delta, residual, length, keys + count);
+    count += length;
+  }
+  return count;
+}
+
+// The range around rank k of n keys, of which `keys` is a sample: wide enough
+// for 3.5 standard deviations of the rank.
+//
+// REQUIRES: 0 < k < n
+// SHAPE:    keys[count], whose contents are lost; room[count + kSlack]
+template <typename T>
+PivotRange<T> PivotRangeFromSample(FloatBitsOf<T>* keys, std::int64_t count,
+                                   std::int64_t k, std::int64_t n,
+                                   const BlockKernels<T>& kernels,
+                                   FloatBitsOf<T>* room) {
+  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
+  const double share = static_cast<double>(k) / static_cast<double>(n);
+  const double rank = share * static_cast<double>(count);
+  const double margin = 3.5 * std::sqrt(rank * (1 - share)) + 2;
+  const auto upper_rank = static_cast<std::int64_t>(rank - margin);
+  const auto lower_rank = static_cast<std::int64_t>(rank + margin) + 1;
+
+  const auto list = ShortlistRanks<T>(
+      keys, count, std::max<std::int64_t>(upper_rank, 1),
+      std::min(lower_rank, count), 0, kInfinity, kernels, room);
+  const auto key_at = [&](std::int64_t rank_wanted) {
+    std::copy_n(list.keys, list.count, keys);
+    return FindRank(keys, list.count, rank_wanted - list.above, list.lo,
+                    list.hi)
+        .key;
+  };
+  PivotRange<T> range{0, kInfinity};
+  if (upper_rank >= 1) {
+    range.hi = static_cast<FloatBitsOf<T>>(key_at(upper_rank) + 1);
+  }
+  if (lower_rank <= count) range.lo = key_at(lower_rank);
+
+  // A key that is itself a part of all elements (zero, mostly) is not worth
+  // collecting: the first few of them will do.
+  const auto at_lo = std::count(list.keys, list.keys + list.count, range.lo);
+  if (at_lo > count / 64) {
+    range.edge = range.lo;
+    range.lo = static_cast<FloatBitsOf<T>>(range.lo + 1);
+  }
+  return range;
+}
+
+// The leading bits of the k-th largest key, from a histogram of them all: a
+// range that cannot miss, for when a sample misled.
+//
+// REQUIRES: 0 < k
+// COST:     reads everything once
+template <typename T>
+PivotRange<T> ExactPivotRange(const std::vector<Update<T>>& updates,
+                              const std::vector<Chunk>& chunks, std::int64_t k,
+                              Parallel& parallel) {
+  using Bits = FloatBitsOf<T>;
+  constexpr int kBinBits = 12;
+  constexpr int kShift = kKeyBits<T> - kBinBits;
+  constexpr std::int64_t kSmallestTile = 16;  // chunks
+  using Histogram = std::array<std::int64_t, 1 << kBinBits>;
+  const auto all = static_cast<std::int64_t>(chunks.size());
+  const int tiles = TileCount(all, kSmallestTile, parallel);
+  std::vector<Histogram> histograms(static_cast<std::size_t>(tiles),
+                                    Histogram{});
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment environment;
+    Histogram& histogram = histograms[static_cast<std::size_t>(t)];
+    const Range mine = TileOf(all, tiles, t);
+    for (std::int64_t c = mine.begin; c < mine.end; ++c) {
+      const Chunk& chunk = chunks[static_cast<std::size_t>(c)];
+      ForEachKey(updates[chunk.tensor], chunk,
+                 [&](std::int64_t /*index*/, Bits key) {
+                   ++histogram[static_cast<std::size_t>(key >> kShift)];
+                 });
+    }
+  });
+  std::int64_t above = 0;
+  std::size_t bin = Histogram{}.size();
+  while (above < k) {
+    --bin;
+    for (const Histogram& histogram : histograms) above += histogram[bin];
+  }
+  return {static_cast<Bits>(bin << kShift),
+          static_cast<Bits>((bin + 1) << kShift)};
+}
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_PIVOT_RANGE_H_

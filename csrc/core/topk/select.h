@@ -1,0 +1,311 @@
+// Exact top-k selection over a whole update: Floyd and Rivest's SELECT
+// ("Expected time bounds for selection", CACM 18(3), 1975: sample, bracket,
+// verify), fused with the error-feedback update. It is made of two passes over
+// the chunks:
+//   CountPass      only reads: counts the keys above a pivot range, collects
+//                  those in it
+//   PartitionPass  writes the residual and takes out what is above a bound
+// Where nothing must be taken back, one partition by the pivot range does both,
+// and a short finish settles the range. Elsewhere a count finds the exact
+// threshold, and a partition by it puts every entry straight into its place. A
+// range that missed is detected by the counts; what was written is then made
+// whole (the residual holds the sums), and a histogram of all keys gives a
+// range that cannot miss. The steps are in the headers named after them; here
+// is their order.
+#ifndef FEDPLUG_CORE_TOPK_SELECT_H_
+#define FEDPLUG_CORE_TOPK_SELECT_H_
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
+#include "core/base/scratch.h"
+#include "core/topk/chunks.h"
+#include "core/topk/count_pass.h"
+#include "core/topk/entries.h"
+#include "core/topk/list.h"
+#include "core/topk/partition_pass.h"
+#include "core/topk/pivot_range.h"
+#include "core/topk/threshold.h"
+#include "core/topk_residual.h"
+
+namespace fedplug::topk {
+
+// From k = n / kDense on, most vectors have an entry.
+inline constexpr std::int64_t kDense = 20;
+
+// Above k = n / kMany, a partition by a range, which writes each entry twice,
+// takes longer than to look first.
+inline constexpr std::int64_t kMany = 5;
+
+// A residual of this many bytes and more, written to new memory, would not stay
+// in the caches.
+inline constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
+
+template <typename T>
+class Selection {
+ public:
+  // REQUIRES: k >= 0; what `updates` points to outlives the object
+  Selection(std::vector<Update<T>> updates, std::int64_t k,
+            NonFinitePolicy policy, SimdLevel level, Parallel& parallel)
+      : updates_(std::move(updates)),
+        chunks_(CutIntoChunks(updates_)),
+        states_(chunks_, parallel),
+        n_(states_.elements()),
+        k_(std::min(k, n_)),
+        policy_(policy),
+        kernels_(BlockKernelsFor<T>(level)),
+        parallel_(parallel) {}
+
+  // False when a sum is not finite and the policy is kError: every residual_in
+  // then is as it was, and a residual_out elsewhere is of no use.
+  bool Run(T* values, std::int32_t* indices) {
+    const DefaultFloatEnvironment environment;
+    const KeepAwake awake(parallel_);
+    PivotRange<T> range = FirstPivotRange();
+    if (MayWriteAtOnce(range)) {
+      PartitionAll(range);
+      if (dropped_ > 0 && policy_ == NonFinitePolicy::kError) return false;
+      if (FindThresholdIn(range)) {
+        FinishPartition(range, values, indices);
+        return true;
+      }
+      RestoreSums();
+      range = ExactPivotRange(updates_, chunks_, k_, parallel_);
+    }
+    do {
+      if (!CountAll(range)) return false;
+      if (FindThresholdIn(range)) break;
+      range = ExactPivotRange(updates_, chunks_, k_, parallel_);
+    } while (true);
+    Commit(values, indices);
+    return true;
+  }
+
+  // Of the sums, how many were replaced by zero.
+  std::int64_t dropped() const { return dropped_; }
+
+  // SHAPE: row_splits[tensors + 1]
+  void WriteRowSplits(std::int64_t* row_splits) const {
+    std::fill_n(row_splits, updates_.size() + 1, 0);
+    for (const ChunkState& state : states_) {
+      row_splits[state.chunk.tensor + 1] += state.chosen;
+    }
+    for (std::size_t t = 0; t < updates_.size(); ++t) {
+      row_splits[t + 1] += row_splits[t];
+    }
+  }
+
+ private:
+  using Bits = FloatBitsOf<T>;
+  static constexpr Bits kInfinity = FloatTraits<T>::kInfinity;
+
+  const Update<T>& UpdateOf(const ChunkState& state) const {
+    return updates_[state.chunk.tensor];
+  }
+
+  PivotRange<T> FirstPivotRange() {
+    if (k_ == 0) return {kInfinity, kInfinity};
+    if (k_ == n_) return {0, 0};
+    if (n_ <= kSampleNothing) return {0, kInfinity};
+    const std::int64_t lines = SampleLines(n_, k_);
+    const std::int64_t most = lines * kLine;
+    Bits* const keys = scratch_->keys.template Reserve<Bits>(2 * most + kSlack);
+    const std::int64_t count =
+        SampleKeys(updates_, chunks_, n_, lines, kernels_, keys);
+    return PivotRangeFromSample<T>(keys, count, k_, n_, kernels_, keys + most);
+  }
+
+  // Ties at an edge of the range need to be counted first.
+  bool MayWriteAtOnce(const PivotRange<T>& range) const {
+    if (range.lo == 0 || range.edge != PivotRange<T>::kNoEdge ||
+        k_ > n_ / kMany) {
+      return false;
+    }
+    if (policy_ == NonFinitePolicy::kDrop) return true;
+    return std::all_of(updates_.begin(), updates_.end(),
+                       [](const Update<T>& update) {
+                         return update.residual_in != update.residual_out &&
+                                !update.delta->TakeWrites();
+                       });
+  }
+
+  typename BlockKernels<T>::Partition* PartitionKernel(
+      const Update<T>& update) const {
+    constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+    if (n_ >= kStreamedBytes / kBytes && k_ <= n_ / kMany &&
+        update.residual_in != update.residual_out) {
+      return kernels_.partition_streaming;
+    }
+    return k_ < n_ / kDense ? kernels_.partition_sparse
+                            : kernels_.partition_dense;
+  }
+
+  bool FindThresholdIn(const PivotRange<T>& range) {
+    return FindThreshold<T>(range, k_, range_keys_, kernels_, &scratch_->ranked,
+                            &states_, &from_);
+  }
+
+  void CountDropped() {
+    for (ChunkState& state : states_) {
+      dropped_ += std::exchange(state.dropped, 0);
+    }
+  }
+
+  // False when it met a sum that is not finite under kError.
+  bool CountAll(const PivotRange<T>& range) {
+    range_keys_ = scratch_->keys.template Reserve<Bits>(states_.room());
+    const bool drop = policy_ == NonFinitePolicy::kDrop;
+    std::atomic<bool> refused{false};
+    states_.ForEachRun([&](ChunkState* first, ChunkState* last) {
+      std::int64_t range_start = first->room;
+      for (ChunkState* state = first; state != last; ++state) {
+        if (refused.load(std::memory_order_relaxed)) return;
+        if (!CountChunk(UpdateOf(*state), kernels_, drop, range,
+                        range_keys_ + range_start, state)) {
+          refused = true;
+        }
+        state->range_start = range_start;
+        range_start += state->in_range;
+      }
+    });
+    return !refused;
+  }
+
+  void PartitionAll(const PivotRange<T>& range) {
+    const std::int64_t room = states_.room();
+    listed_values_ = scratch_->values.template Reserve<T>(room);
+    listed_indices_ = scratch_->indices.template Reserve<std::int32_t>(room);
+    range_keys_ = scratch_->keys.template Reserve<Bits>(room);
+    // One list per run, without gaps: a list scattered over many pages would
+    // cost more to read back than to write.
+    states_.ForEachRun([&](ChunkState* first, ChunkState* last) {
+      std::int64_t start = first->room;
+      std::int64_t range_start = start;
+      for (ChunkState* state = first; state != last; ++state) {
+        PartitionCursor<T> cursor{listed_values_ + start,
+                                  listed_indices_ + start,
+                                  range_keys_ + range_start};
+        state->dropped = PartitionChunk(
+            UpdateOf(*state), PartitionKernel(UpdateOf(*state)), range,
+            state->chunk.begin, state->chunk.end, &cursor, [] {});
+        state->start = start;
+        state->range_start = range_start;
+        state->listed = cursor.count;
+        state->in_range = cursor.in_range;
+        state->above = cursor.count - cursor.in_range;
+        start += cursor.count;
+        range_start += cursor.in_range;
+      }
+    });
+    CountDropped();
+  }
+
+  // Settles the range after PartitionAll: its chosen entries leave the
+  // residual, and all chosen entries go to the output, in order.
+  void FinishPartition(const PivotRange<T>& range, T* values,
+                       std::int32_t* indices) {
+    states_.ForEach([&](ChunkState& state) {
+      const EntryList<T> list{listed_values_ + state.start,
+                              listed_indices_ + state.start, state.listed};
+      T* const residual = UpdateOf(state).residual_out;
+      const std::int64_t end_of_ties = EndOfTies(list, from_, state);
+      const auto below = static_cast<Bits>(from_ - 1);
+      EntryWriter<T> entries(values + state.first_entry,
+                             indices + state.first_entry, state.chosen);
+      Compact(list, 0, end_of_ties, below, range.hi, kernels_, residual,
+              &entries);
+      Compact(list, end_of_ties, list.count, from_, range.hi, kernels_,
+              residual, &entries);
+      ClearSource(state, indices);
+    });
+  }
+
+  // After a partition by a range that missed: everything that left comes back.
+  void RestoreSums() {
+    states_.ForEach([&](const ChunkState& state) {
+      T* const residual = UpdateOf(state).residual_out;
+      for (std::int64_t j = state.start; j < state.start + state.listed; ++j) {
+        residual[listed_indices_[j]] = listed_values_[j];
+      }
+    });
+    no_deltas_.reserve(updates_.size());
+    for (Update<T>& update : updates_) {
+      no_deltas_.emplace_back(update.delta);
+      update.delta = &no_deltas_.back();
+      update.residual_in = update.residual_out;
+    }
+  }
+
+  // Partitions by the exact threshold, every entry straight into its place.
+  void Commit(T* values, std::int32_t* indices) {
+    states_.ForEach([&](ChunkState& state) {
+      const Update<T>& update = UpdateOf(state);
+      const std::int64_t boundary = EndOfTiesIn(state);
+      std::array<Bits, kSlack> no_keys;
+      EntryWriter<T> entries(values + state.first_entry,
+                             indices + state.first_entry, state.chosen);
+      PartitionCursor<T> cursor{entries.values(), entries.indices(),
+                                no_keys.data()};
+      const auto flush = [&] {
+        entries.Advance(cursor.count);
+        cursor = {entries.values(), entries.indices(), no_keys.data()};
+      };
+      const auto below = static_cast<Bits>(from_ - 1);
+      state.dropped =
+          PartitionChunk(update, PartitionKernel(update), {below, below},
+                         state.chunk.begin, boundary, &cursor, flush);
+      state.dropped +=
+          PartitionChunk(update, PartitionKernel(update), {from_, from_},
+                         boundary, state.chunk.end, &cursor, flush);
+      ClearSource(state, indices);
+    });
+    CountDropped();
+  }
+
+  // Up to here the keys just below the threshold leave too.
+  std::int64_t EndOfTiesIn(const ChunkState& state) const {
+    if (state.ties == 0) return state.chunk.begin;
+    if (state.ties == state.tied) return state.chunk.end;
+    std::int64_t left = state.ties;
+    std::int64_t end_of_ties = state.chunk.end;
+    ForEachKey(UpdateOf(state), state.chunk, [&](std::int64_t index, Bits key) {
+      if (key + 1 == from_ && left-- == 1) end_of_ties = index + 1;
+    });
+    return end_of_ties;
+  }
+
+  void ClearSource(const ChunkState& state, const std::int32_t* indices) const {
+    const DeltaSource<T>& delta = *UpdateOf(state).delta;
+    if (!delta.Clears()) return;
+    for (std::int64_t j = 0; j < state.chosen; ++j) {
+      delta.Clear(indices[state.first_entry + j]);
+    }
+  }
+
+  std::vector<Update<T>> updates_;
+  const std::vector<Chunk> chunks_;
+  ChunkStates states_;
+  const std::int64_t n_;
+  const std::int64_t k_;
+  const NonFinitePolicy policy_;
+  const BlockKernels<T> kernels_;
+  Parallel& parallel_;
+  const ScratchLease scratch_;
+
+  T* listed_values_ = nullptr;  // what PartitionAll left, by chunk
+  std::int32_t* listed_indices_ = nullptr;
+  Bits* range_keys_ = nullptr;         // the keys in the range, by chunk
+  Bits from_ = 0;                      // the threshold
+  std::vector<NoDelta<T>> no_deltas_;  // once the residual holds the sums
+  std::int64_t dropped_ = 0;
+};
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_SELECT_H_

@@ -1,0 +1,169 @@
+// What is selected from: one or more tensors, each with its residual and a
+// source of its delta, seen as one long row that is cut into chunks. Must not
+// know how the selection is made.
+#ifndef FEDPLUG_CORE_TOPK_UPDATE_H_
+#define FEDPLUG_CORE_TOPK_UPDATE_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/topk/blocks.h"
+
+namespace fedplug::topk {
+
+// Where the deltas of a tensor come from, at most kBlock at a time.
+template <typename T>
+class DeltaSource {
+ public:
+  virtual ~DeltaSource() = default;
+
+  // The deltas from `begin` on: memory of the source's own, or `staging`
+  // filled.
+  // SHAPE: staging[kBlock]
+  virtual const T* Read(std::int64_t begin, std::int64_t count,
+                        T* staging) const = 0;
+
+  // Says that the deltas from `begin` on are about to be read.
+  virtual void Prefetch(std::int64_t begin) const = 0;
+
+  // As Read, called exactly once for each element and when its residual is
+  // about to be written.
+  virtual const T* Take(std::int64_t begin, std::int64_t count,
+                        T* staging) const {
+    return Read(begin, count, staging);
+  }
+
+  // Called for every element that leaves, when all have been taken, where
+  // Clears().
+  virtual void Clear(std::int32_t /*index*/) const {}
+  virtual bool Clears() const { return false; }
+
+  // Whether Take changes anything that a refused call must leave as it is.
+  virtual bool TakeWrites() const { return false; }
+};
+
+// Deltas as they lie in memory.
+template <typename T>
+class PlainDelta final : public DeltaSource<T> {
+ public:
+  explicit PlainDelta(const T* delta) : delta_(delta) {}
+  const T* Read(std::int64_t begin, std::int64_t /*count*/,
+                T* /*staging*/) const override {
+    return delta_ + begin;
+  }
+  void Prefetch(std::int64_t begin) const override {
+    __builtin_prefetch(delta_ + begin);
+  }
+
+ private:
+  const T* delta_;
+};
+
+// Zeros that change nothing when added, not even the sign of -0: -0 itself.
+template <typename T>
+const T* MinusZeros() {
+  static const auto* const zeros = [] {
+    auto* const block = new std::array<T, kBlock>;
+    constexpr auto kBits =
+        static_cast<FloatBitsOf<T>>(FloatBitsOf<T>{1} << kKeyBits<T>);
+    for (T& zero : *block) std::memcpy(&zero, &kBits, sizeof(T));
+    return block;
+  }();
+  return zeros->data();
+}
+
+// No deltas any more: the residual holds the sums. What the source that was
+// there before wants to hear when entries leave, it still hears.
+template <typename T>
+class NoDelta final : public DeltaSource<T> {
+ public:
+  explicit NoDelta(const DeltaSource<T>* before) : before_(before) {}
+  const T* Read(std::int64_t /*begin*/, std::int64_t /*count*/,
+                T* /*staging*/) const override {
+    return MinusZeros<T>();
+  }
+  void Prefetch(std::int64_t /*begin*/) const override {}
+  void Clear(std::int32_t index) const override { before_->Clear(index); }
+  bool Clears() const override { return before_->Clears(); }
+
+ private:
+  const DeltaSource<T>* before_;
+};
+
+template <typename T>
+struct Update {
+  const DeltaSource<T>* delta;
+  const T* residual_in;
+  T* residual_out;
+  std::int64_t n;
+};
+
+// Elements [begin, end) of one tensor.
+struct Chunk {
+  std::size_t tensor;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// How many elements `index` is past the begin of a cache line of the residual.
+// Vectors that lie across two lines cost up to 15 % of the time, and NumPy and
+// malloc begin a large array 16 bytes into a line: so chunks and blocks begin
+// with a line, all but the first of a tensor.
+template <typename T>
+std::int64_t PastLine(const Update<T>& update, std::int64_t index) {
+  constexpr std::int64_t kLineBytes = 64;
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+  const auto address = reinterpret_cast<std::uintptr_t>(update.residual_out);
+  const auto bytes = static_cast<std::int64_t>(address % kLineBytes);
+  return (bytes / kBytes + index) % (kLineBytes / kBytes);
+}
+
+// Not a power of two, so that what is kept per chunk does not compete for the
+// same lines of a cache.
+inline constexpr std::int64_t kChunk = 27 * kBlock;
+
+template <typename T>
+std::vector<Chunk> CutIntoChunks(const std::vector<Update<T>>& updates) {
+  std::vector<Chunk> chunks;
+  for (std::size_t tensor = 0; tensor < updates.size(); ++tensor) {
+    const Update<T>& update = updates[tensor];
+    for (std::int64_t begin = 0, end = 0; begin < update.n; begin = end) {
+      end = std::min(begin + kChunk - PastLine(update, begin), update.n);
+      chunks.push_back({tensor, begin, end});
+    }
+  }
+  return chunks;
+}
+
+// Calls body(begin, count) for the blocks of [begin, end), a part of a tensor.
+template <typename T, typename Body>
+void ForEachBlock(const Update<T>& update, std::int64_t begin, std::int64_t end,
+                  const Body& body) {
+  for (std::int64_t count = 0; begin < end; begin += count) {
+    count = std::min(kBlock - PastLine(update, begin), end - begin);
+    body(begin, count);
+  }
+}
+
+// Calls body(index, key) for every sum of a chunk; the key of one that is not
+// finite is zero.
+template <typename T, typename Body>
+void ForEachKey(const Update<T>& update, const Chunk& chunk, const Body& body) {
+  std::array<T, kBlock> staging;
+  ForEachBlock(
+      update, chunk.begin, chunk.end,
+      [&](std::int64_t begin, std::int64_t count) {
+        const T* const delta = update.delta->Read(begin, count, staging.data());
+        const T* const residual = update.residual_in + begin;
+        for (std::int64_t i = 0; i < count; ++i) {
+          const T a = delta[i] + residual[i];
+          body(begin + i, IsFinite(a) ? MagnitudeKey(a) : FloatBitsOf<T>{0});
+        }
+      });
+}
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_UPDATE_H_

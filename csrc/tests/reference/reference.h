@@ -1,0 +1,82 @@
+// The kernels written in the slow and obvious way: what the contract of
+// csrc/README.md says, line by line. Tests hold every implementation against
+// these; nothing else calls them. They take valid input only, use one thread
+// and allocate.
+#ifndef FEDPLUG_TESTS_REFERENCE_REFERENCE_H_
+#define FEDPLUG_TESTS_REFERENCE_REFERENCE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/base/float16.h"
+#include "core/value_code.h"
+
+namespace fedplug::reference {
+
+template <typename T>
+struct TopK {
+  std::vector<T> values;
+  std::vector<std::int32_t> indices;
+  std::vector<T> residual;
+  std::int64_t non_finite = 0;
+};
+
+// A stable sort of all |a|; sums that are not finite count as zero
+// (NonFinitePolicy::kDrop). COST: O(n log n)
+template <typename T>
+TopK<T> TopKResidual(const std::vector<T>& delta,
+                     const std::vector<T>& residual, std::int64_t k);
+
+// One payload after the other, one entry after the other.
+// SHAPE: values and indices hold one vector per payload; weights[payloads], or
+// empty for none
+template <typename T>
+void ScatterDecodeAdd(std::vector<T>* accumulator,
+                      const std::vector<std::vector<T>>& values,
+                      const std::vector<std::vector<std::int32_t>>& indices,
+                      const std::vector<T>& weights);
+
+// Bit by bit, the best parameter found by trying all of them.
+std::vector<std::uint8_t> EncodeIndices(
+    const std::vector<std::int32_t>& indices);
+
+// The only indices whose code this is, or nothing if it is the code of none.
+// Bit by bit.
+std::optional<std::vector<std::int32_t>> DecodeIndices(
+    const std::vector<std::uint8_t>& code, std::int64_t count,
+    std::int64_t size);
+
+// One value after the other, one bit after the other.
+template <typename T>
+std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
+                                       const ValueCode& code,
+                                       std::uint64_t seed);
+
+// What EncodeValues(values, ...) stands for: each value rounded to its level.
+template <typename T>
+std::vector<T> QuantizedValues(const std::vector<T>& values,
+                               const ValueCode& code, std::uint64_t seed);
+
+// One symbol after the other, with divisions, and one bit after the other where
+// they are packed. The symbols are not packed.
+std::vector<std::uint8_t> EncodeSymbols(
+    const std::vector<std::uint8_t>& symbols, int bits);
+
+// The only symbols that decode from this code; nothing if it is none.
+std::optional<std::vector<std::uint8_t>> DecodeSymbols(
+    const std::vector<std::uint8_t>& code, std::int64_t count, int bits);
+
+// The values whose code this is, or nothing if it is the code of none. One
+// value after the other, one bit after the other. REQUIRES: the code is valid
+template <typename T>
+std::optional<std::vector<T>> DecodeValues(
+    const std::vector<std::uint8_t>& bytes, std::size_t count,
+    const ValueCode& code);
+
+// Bit by bit.
+std::uint32_t Crc32(const std::vector<std::uint8_t>& data);
+
+}  // namespace fedplug::reference
+
+#endif  // FEDPLUG_TESTS_REFERENCE_REFERENCE_H_

@@ -1,0 +1,192 @@
+// The reference of the encoders of values: line by line what value_code.h says.
+#include "tests/reference/values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/float_bits.h"
+#include "core/base/philox.h"
+#include "tests/reference/reference.h"
+
+namespace fedplug::reference {
+namespace {
+
+template <typename T>
+void Append(const T& value, std::vector<std::uint8_t>* bytes) {
+  std::uint8_t raw[sizeof(T)];
+  std::memcpy(raw, &value, sizeof(T));
+  bytes->insert(bytes->end(), raw, raw + sizeof(T));
+}
+
+template <typename T>
+std::vector<float> Noise(const std::vector<T>& values, std::uint64_t seed) {
+  std::vector<std::uint8_t> content;
+  for (const T& value : values) Append(value, &content);
+  const auto low = [](std::uint64_t x) {
+    return static_cast<std::uint32_t>(x);
+  };
+  const std::uint64_t first = seed;
+  const std::uint64_t second = Crc32(content);
+  const Philox::Words mixed = Philox::Draw(
+      {low(first), low(first >> 32), low(second), low(second >> 32)},
+      {0x3ec8f720u, 0x02461e29u});
+  std::vector<float> noise;
+  for (std::uint32_t draw = 0; noise.size() < values.size(); ++draw) {
+    for (const std::uint32_t word :
+         Philox::Draw({draw, 0, mixed[2], mixed[3]}, {mixed[0], mixed[1]})) {
+      noise.push_back(static_cast<float>(word % (1u << 23)) * 0x1p-23f);
+    }
+  }
+  return noise;
+}
+
+template <typename T>
+T MeanMagnitude(const std::vector<T>& values) {
+  const double share = 1.0 / static_cast<double>(values.size());
+  std::vector<double> terms;
+  for (const T& value : values) {
+    terms.push_back(std::abs(static_cast<double>(Widen(value))) * share);
+  }
+  while (terms.size() > 1) {
+    const std::size_t half = (terms.size() + 1) / 2;
+    for (std::size_t i = half; i < terms.size(); ++i) {
+      terms[i - half] += terms[i];
+    }
+    terms.resize(half);
+  }
+  return terms.empty() ? T{} : Narrow<T>(terms[0]);
+}
+
+template <typename T>
+Quantized<T> Quantize(const std::vector<T>& values, const ValueCode& code,
+                      std::uint64_t seed) {
+  using W = Wide<T>;
+  Quantized<T> q = Unfilled<T>(values.size(), code);
+  for (std::size_t s = 0; s < q.scales.size(); ++s) {
+    T scale{};
+    for (std::size_t i = s * q.block;
+         i < std::min(values.size(), (s + 1) * q.block); ++i) {
+      if (std::abs(Widen(values[i])) > Widen(scale)) {
+        scale = Narrow<T>(std::abs(Widen(values[i])));
+      }
+    }
+    q.scales[s] = code.form == ValueForm::kSign ? MeanMagnitude(values) : scale;
+  }
+  const std::vector<float> noise = Noise(values, seed);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const W x = Widen(values[i]);
+    const W scale = Widen(q.scales[i / q.block]);
+    const W relative = scale == 0 ? 0 : x / scale;
+    const W exact = relative * static_cast<W>(q.top);
+    const W random = static_cast<W>(noise[i]);
+    switch (code.form) {
+      case ValueForm::kBlockwise8:
+        q.levels.push_back(static_cast<int>(std::nearbyint(exact)));
+        break;
+      case ValueForm::kQsgd:
+        q.levels.push_back(static_cast<int>(std::floor(exact)) +
+                           (random < exact - std::floor(exact)));
+        break;
+      case ValueForm::kTernGrad:
+        q.levels.push_back(random < std::abs(relative) ? (x > 0) - (x < 0) : 0);
+        break;
+      default:
+        q.levels.push_back(x >= 0 ? 1 : -1);
+    }
+  }
+  return q;
+}
+
+void PackBits(const std::vector<int>& levels, int bits,
+              std::vector<std::uint8_t>* bytes) {
+  const std::size_t begin = bytes->size();
+  bytes->resize(begin +
+                (levels.size() * static_cast<std::size_t>(bits) + 7) / 8);
+  std::size_t position = 0;
+  for (const int level : levels) {
+    for (int bit = 0; bit < bits; ++bit, ++position) {
+      std::uint8_t& byte = (*bytes)[begin + position / 8];
+      byte = static_cast<std::uint8_t>(
+          byte | (((level >> bit) & 1) << (position % 8)));
+    }
+  }
+}
+
+void PackTrits(std::vector<int> levels, std::vector<std::uint8_t>* bytes) {
+  while (levels.size() % 5 != 0) levels.push_back(0);
+  for (std::size_t i = 0; i < levels.size(); i += 5) {
+    int byte = 0;
+    for (std::size_t j = 5; j > 0; --j) byte = 3 * byte + levels[i + j - 1] + 1;
+    bytes->push_back(static_cast<std::uint8_t>(byte));
+  }
+}
+
+}  // namespace
+
+template <typename T>
+std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
+                                       const ValueCode& code,
+                                       std::uint64_t seed) {
+  std::vector<std::uint8_t> bytes;
+  if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16) {
+    for (const T& value : values) {
+      const double x = static_cast<double>(Widen(value));
+      if (code.form == ValueForm::kFloat16) {
+        Append(Narrow<Half>(x), &bytes);
+      } else {
+        Append(Narrow<BFloat16>(x), &bytes);
+      }
+    }
+    return bytes;
+  }
+  Quantized<T> q = Quantize(values, code, seed);
+  bytes = Header(code);
+  for (const T& scale : q.scales) Append(scale, &bytes);
+  if (code.form == ValueForm::kTernGrad) {
+    PackTrits(q.levels, &bytes);
+    return bytes;
+  }
+  for (int& level : q.levels) {
+    if (code.form == ValueForm::kQsgd) level += q.top;
+    if (code.form == ValueForm::kSign) level = level > 0;
+  }
+  PackBits(q.levels, BitsOfLevel(code), &bytes);
+  return bytes;
+}
+
+template <typename T>
+std::vector<T> QuantizedValues(const std::vector<T>& values,
+                               const ValueCode& code, std::uint64_t seed) {
+  std::vector<T> rounded;
+  if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16) {
+    for (const T& value : values) {
+      const double x = static_cast<double>(Widen(value));
+      const float cast = code.form == ValueForm::kFloat16
+                             ? Widen(Narrow<Half>(x))
+                             : Widen(Narrow<BFloat16>(x));
+      rounded.push_back(Narrow<T>(static_cast<double>(cast)));
+    }
+    return rounded;
+  }
+  const Quantized<T> q = Quantize(values, code, seed);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Wide<T> relative =
+        static_cast<Wide<T>>(q.levels[i]) / static_cast<Wide<T>>(q.top);
+    rounded.push_back(Narrow<T>(Widen(q.scales[i / q.block]) * relative));
+  }
+  return rounded;
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                   \
+  template std::vector<std::uint8_t> EncodeValues(               \
+      const std::vector<T>&, const ValueCode&, std::uint64_t);   \
+  template std::vector<T> QuantizedValues(const std::vector<T>&, \
+                                          const ValueCode&, std::uint64_t)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug::reference

@@ -1,0 +1,91 @@
+// What the reference encoders and decoders of values share: the levels and
+// scales of a code, and how they are written. Only values*.cc include
+// it.
+#ifndef FEDPLUG_TESTS_REFERENCE_VALUES_H_
+#define FEDPLUG_TESTS_REFERENCE_VALUES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "core/base/float16.h"
+#include "core/base/float_bits.h"
+#include "core/value_code.h"
+
+namespace fedplug::reference {
+
+template <typename T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+inline float Widen(float x) { return x; }
+inline double Widen(double x) { return x; }
+inline float Widen(Half x) { return ToFloat(x); }
+inline float Widen(BFloat16 x) { return ToFloat(x); }
+
+// What is too large becomes the largest number.
+template <typename T>
+T Narrow(double x) {
+  T narrow;
+  if constexpr (std::is_same_v<T, Half>) {
+    narrow = ToHalf(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    narrow = ToBFloat16(static_cast<float>(x));
+  } else {
+    narrow = static_cast<T>(x);
+  }
+  if (IsFinite(narrow)) return narrow;
+  const auto largest =
+      static_cast<FloatBitsOf<T>>(ToBits(narrow) - FloatBitsOf<T>{1});
+  std::memcpy(&narrow, &largest, sizeof(narrow));
+  return narrow;
+}
+
+// Levels and scales of a code, before they are packed.
+template <typename T>
+struct Quantized {
+  std::vector<int> levels;  // -top to top
+  std::vector<T> scales;
+  std::size_t block;
+  int top;
+};
+
+// No levels yet, and scales of zero.
+template <typename T>
+Quantized<T> Unfilled(std::size_t count, const ValueCode& code) {
+  Quantized<T> q;
+  const bool blocks =
+      code.form == ValueForm::kQsgd || code.form == ValueForm::kBlockwise8;
+  q.block = blocks ? static_cast<std::size_t>(code.block_size)
+                   : std::max<std::size_t>(count, 1);
+  q.top = code.form == ValueForm::kQsgd         ? (1 << (code.bits - 1)) - 1
+          : code.form == ValueForm::kBlockwise8 ? 127
+                                                : 1;
+  q.scales.resize(blocks ? (count + q.block - 1) / q.block : 1);
+  return q;
+}
+
+inline std::uint8_t Log2(std::int64_t power) {
+  std::uint8_t log = 0;
+  for (; power > 1; power /= 2) ++log;
+  return log;
+}
+
+inline int BitsOfLevel(const ValueCode& code) {
+  return code.form == ValueForm::kQsgd   ? code.bits
+         : code.form == ValueForm::kSign ? 1
+                                         : 8;
+}
+
+inline std::vector<std::uint8_t> Header(const ValueCode& code) {
+  if (code.form == ValueForm::kQsgd) {
+    return {static_cast<std::uint8_t>(code.bits), Log2(code.block_size)};
+  }
+  if (code.form == ValueForm::kBlockwise8) return {Log2(code.block_size)};
+  return {};
+}
+
+}  // namespace fedplug::reference
+
+#endif  // FEDPLUG_TESTS_REFERENCE_VALUES_H_

@@ -1,0 +1,117 @@
+// The reference of the decoders of values: line by line what value_code.h says.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "core/base/float_bits.h"
+#include "tests/reference/reference.h"
+#include "tests/reference/values.h"
+
+namespace fedplug::reference {
+namespace {
+
+// Levels as they are written, not negative; those after the last one, too.
+std::vector<int> UnpackBits(const std::vector<std::uint8_t>& bytes,
+                            std::size_t begin, int bits) {
+  std::vector<int> levels;
+  const std::size_t end = 8 * bytes.size();
+  for (std::size_t position = 8 * begin; position < end;) {
+    int level = 0;
+    for (int bit = 0; bit < bits && position < end; ++bit, ++position) {
+      level |= ((bytes[position / 8] >> (position % 8)) & 1) << bit;
+    }
+    levels.push_back(level);
+  }
+  return levels;
+}
+
+std::vector<int> UnpackTrits(const std::vector<std::uint8_t>& bytes,
+                             std::size_t begin) {
+  std::vector<int> levels;
+  for (std::size_t at = begin; at < bytes.size(); ++at) {
+    for (int byte = bytes[at], j = 0; j < 5; ++j, byte /= 3) {
+      // What is left of a byte of 243 or more makes its last level too large.
+      levels.push_back(j < 4 ? byte % 3 : byte);
+    }
+  }
+  return levels;
+}
+
+// A level as it is meant.
+int Signed(int level, const ValueCode& code, int top) {
+  switch (code.form) {
+    case ValueForm::kBlockwise8:
+      return static_cast<std::int8_t>(level);
+    case ValueForm::kSign:
+      return level == 0 ? -1 : 1;
+    default:
+      return level - top;
+  }
+}
+
+template <typename Cast, typename T>
+std::optional<std::vector<T>> DecodeCasts(
+    const std::vector<std::uint8_t>& bytes) {
+  std::vector<T> values;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Cast)) {
+    Cast cast;
+    std::memcpy(&cast, bytes.data() + at, sizeof(Cast));
+    if (!IsFinite(cast)) return std::nullopt;
+    values.push_back(Narrow<T>(static_cast<double>(Widen(cast))));
+  }
+  return values;
+}
+
+}  // namespace
+
+template <typename T>
+std::optional<std::vector<T>> DecodeValues(
+    const std::vector<std::uint8_t>& bytes, std::size_t count,
+    const ValueCode& code) {
+  const std::int64_t right_bytes =
+      ValueCodeBytes(code, static_cast<std::int64_t>(count), sizeof(T));
+  if (bytes.size() != static_cast<std::size_t>(right_bytes))
+    return std::nullopt;
+  if (code.form == ValueForm::kFloat16) return DecodeCasts<Half, T>(bytes);
+  if (code.form == ValueForm::kBFloat16) return DecodeCasts<BFloat16, T>(bytes);
+  const auto header = Header(code);
+  if (!std::equal(header.begin(), header.end(), bytes.begin())) {
+    return std::nullopt;
+  }
+  std::size_t at = header.size();
+  Quantized<T> q = Unfilled<T>(count, code);
+  for (T& scale : q.scales) {
+    std::memcpy(&scale, bytes.data() + at, sizeof(T));
+    at += sizeof(T);
+    if (!IsFinite(scale) || std::signbit(Widen(scale))) return std::nullopt;
+  }
+  q.levels = code.form == ValueForm::kTernGrad
+                 ? UnpackTrits(bytes, at)
+                 : UnpackBits(bytes, at, BitsOfLevel(code));
+  // A last byte is filled up with bits 0, or with levels 0.
+  const int filler = code.form == ValueForm::kTernGrad ? q.top : 0;
+  for (std::size_t i = count; i < q.levels.size(); ++i) {
+    if (q.levels[i] != filler) return std::nullopt;
+  }
+  std::vector<T> values;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int level = Signed(q.levels[i], code, q.top);
+    if (level < -q.top || level > q.top) return std::nullopt;
+    const Wide<T> relative =
+        static_cast<Wide<T>>(level) / static_cast<Wide<T>>(q.top);
+    values.push_back(Narrow<T>(Widen(q.scales[i / q.block]) * relative));
+  }
+  return values;
+}
+
+#define FEDPLUG_INSTANTIATE(T)                         \
+  template std::optional<std::vector<T>> DecodeValues( \
+      const std::vector<std::uint8_t>&, std::size_t, const ValueCode&)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug::reference

@@ -1,0 +1,42 @@
+// Declares Fedplug>DrawIndices: types, shapes, documentation. Which indices are
+// drawn is specified in core/random_indices.h. Must not know how.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status DrawIndicesShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  for (int i = 0; i < 3; ++i) {
+    TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &ignored));
+  }
+  DimensionHandle count;
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
+  c->set_output(0, c->Vector(count));
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>DrawIndices")
+    .Input("seed: int64")
+    .Input("count: int64")
+    .Input("size: int64")
+    .Output("indices: int32")
+    .SetShapeFn(DrawIndicesShape)
+    .Doc(R"doc(
+Draws one index of each of `count` runs of as nearly equal length as can be, the same for the same seed.
+
+Errors (InvalidArgument): not 0 <= count <= size < 2^31.
+
+seed: The first of the two seeds of the noise, of which the other is 0. Shape [].
+count: Shape [].
+size: The number of elements the indices point into. Shape [].
+indices: Strictly ascending, in [0, size). Shape [count].
+)doc");
+
+}  // namespace
+}  // namespace fedplug

@@ -1,0 +1,71 @@
+"""Packing numbers of a few bits, against Python's integers."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug.ops import pack, packed_size, unpack
+
+bits_and_codes = st.integers(1, 8).flatmap(
+    lambda bits: st.tuples(st.just(bits), st.lists(st.integers(0, 2**bits - 1), max_size=40))
+)
+
+
+def as_integer(codes, bits):
+    """The packed bytes, as one long little-endian integer would have them."""
+    number = sum(code << (bits * i) for i, code in enumerate(codes))
+    return number.to_bytes(-(-len(codes) * bits // 8), "little")
+
+
+@settings(max_examples=60, deadline=None)
+@given(bits_and_codes)
+def test_the_bytes_are_those_of_one_long_integer_and_are_read_back(example):
+    bits, codes = example
+    packed = pack(tf.constant(codes, tf.uint8), bits)
+    assert bytes(packed.numpy()) == as_integer(codes, bits)
+    assert len(packed) == packed_size(len(codes), bits)
+    assert unpack(packed, len(codes), bits, "codes").numpy().tolist() == codes
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 8), st.integers(0, 12), st.binary(max_size=12))
+def test_any_bytes_are_refused_or_stand_for_exactly_one_vector(bits, count, data):
+    try:
+        codes = unpack(tf.constant(list(data), tf.uint8), count, bits, "codes")
+    except tf.errors.InvalidArgumentError:
+        assert len(data) != packed_size(count, bits) or int.from_bytes(data, "little") >> (bits * count)
+        return
+    assert bytes(pack(codes, bits).numpy()) == data
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_an_optimized_graph_refuses_a_wrong_length_too(bits):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)])
+    def read(data):
+        return tf.reshape(unpack(data, 16, bits, "the codes"), [4, 4])
+
+    assert read(tf.zeros([2 * bits], tf.uint8)).shape == [4, 4]
+    for wrong in (2 * bits - 1, 2 * bits + 1, 4 * bits):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            read(tf.zeros([wrong], tf.uint8))
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_the_bits_may_be_known_only_when_the_graph_runs(bits):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int64)])
+    def there_and_back(codes, bits):
+        packed = pack(codes, bits)
+        return packed, unpack(packed, tf.size(codes, tf.int64), bits, "codes")
+
+    codes = [code % 2**bits for code in range(0, 93, 3)]
+    packed, back = there_and_back(codes, bits)
+    assert bytes(packed.numpy()) == as_integer(codes, bits)
+    assert back.numpy().tolist() == codes
+
+
+def test_sizes_near_the_largest_tensor_do_not_overflow():
+    assert int(packed_size(tf.constant(2**31 - 1), 8)) == 2**31 - 1
+    assert int(packed_size(tf.constant(2**31 - 1), 1)) == 2**28

@@ -1,0 +1,167 @@
+"""Quantized values as tensors: the op, its reference, and bytes that are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedplug import ops
+
+DTYPES = st.sampled_from([tf.float32, tf.float64, tf.float16, tf.bfloat16])
+FORMS = ("float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign")
+SCALES_AT = {"qsgd": 2, "blockwise8": 1, "terngrad": 0, "sign": 0}
+# No denormals, also not as quotients: TensorFlow's arithmetic takes them for zero, the kernels' does not.
+NUMBERS = st.one_of(
+    st.integers(-3, 3).map(float),
+    st.floats(2**-10, 2**15, width=16),
+    st.floats(-(2**15), -(2**-10), width=16),
+)
+VECTORS = hnp.arrays(np.float32, st.integers(0, 90), elements=NUMBERS)
+OPTIONS = st.fixed_dictionaries({"bits": st.integers(2, 8), "block_size": st.sampled_from([1, 4, 32, 512])})
+SEEDS = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.fixture(scope="session", params=FORMS)
+def form(request):
+    return request.param
+
+
+def as_tensor(data):
+    return tf.constant(np.frombuffer(bytes(data), np.uint8))
+
+
+@settings(deadline=None, max_examples=40)
+@given(x=VECTORS, dtype=DTYPES, options=OPTIONS, seed=SEEDS)
+def test_op_and_reference_write_the_same_bytes(agree, form, x, dtype, options, seed):
+    agree(ops.encode_values, tf.cast(x, dtype), form, **options, seed=seed)
+
+
+@settings(deadline=None, max_examples=20)
+@given(x=VECTORS, dtype=DTYPES, options=OPTIONS, seed=SEEDS)
+def test_what_is_written_is_read_as_that_many_finite_values(form, lowering, x, dtype, options, seed):
+    code = ops.encode_values(tf.cast(x, dtype), form, **options, seed=seed, lowering=lowering)
+    values = ops.decode_values(code, len(x), form, **options, dtype=dtype, lowering=lowering)
+    assert (values.dtype, values.shape) == (dtype, x.shape)
+    assert np.isfinite(values.numpy().astype(np.float64)).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(x=VECTORS, dtype=DTYPES, options=OPTIONS, data=st.data())
+def test_op_and_reference_refuse_the_same_bytes_and_agree_on_the_rest(agree, form, x, dtype, options, data):
+    code = bytearray(ops.encode_values(tf.cast(x, dtype), form, **options).numpy())
+    for _ in range(data.draw(st.integers(0, 2)) if code else 0):
+        # Bit 6 makes a denormal of the scale 3.
+        code[data.draw(st.integers(0, len(code) - 1))] ^= data.draw(st.sampled_from([1, 2, 8, 32, 128]))
+    code += data.draw(st.sampled_from([b"", b"", b"", b"\0"]))
+    count = len(x) + data.draw(st.sampled_from([0, 0, 0, 1, -1]))
+    read = {**options, **data.draw(st.sampled_from([{}, {}, {"bits": 3}, {"block_size": 4}]))}
+    agree(ops.decode_values, as_tensor(code), count, form, **read, dtype=dtype)
+
+
+@settings(deadline=None, max_examples=60)
+@given(code=st.binary(max_size=30), count=st.integers(-1, 9), dtype=DTYPES, bits=st.integers(1, 9))
+def test_op_and_reference_refuse_the_same_of_any_bytes_at_all(form, code, count, dtype, bits):
+    def refused(lowering):
+        options = {"bits": bits, "block_size": 4, "dtype": dtype, "lowering": lowering}
+        try:
+            values = ops.decode_values(as_tensor(code), count, form, **options)
+        except tf.errors.InvalidArgumentError:
+            return True
+        assert len(values) == count
+        assert np.isfinite(values.numpy().astype(np.float64)).all()
+        return False
+
+    assert refused("fused") == refused("reference")
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_is_refused(form, lowering, number):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
+        ops.encode_values(tf.constant([1, number, 2], tf.float32), form, lowering=lowering)
+
+
+@pytest.mark.parametrize("form", SCALES_AT)
+def test_the_other_zero_is_refused_as_a_scale(form, lowering, dtype):
+    code = bytearray(ops.encode_values(tf.zeros([5], dtype), form).numpy())
+    code[SCALES_AT[form] + dtype.size - 1] = 0x80
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.decode_values(as_tensor(code), 5, form, dtype=dtype, lowering=lowering)
+
+
+def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them(form, lowering):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.decode_values(tf.zeros([3], tf.uint8), 2**31 - 1, form, dtype=tf.float32, lowering=lowering)
+
+
+def test_the_op_says_how_many_bytes_so_many_values_take():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2147483647 values take 268435460 bytes, not 3"):
+        ops.decode_values(tf.zeros([3], tf.uint8), 2**31 - 1, "sign", dtype=tf.float32, lowering="fused")
+
+
+def test_a_constant_count_gives_a_static_shape():
+    def decode(code):
+        return ops.decode_values(code, 5, "float16", dtype=tf.float32)
+
+    graph = tf.function(decode, input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
+    assert graph.get_concrete_function().output_shapes == [5]
+
+
+@pytest.mark.parametrize("bits", [-1, 1, 9, 2**32 + 4])
+def test_bits_out_of_range_are_refused(lowering, bits):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="bits"):
+        ops.encode_values(tf.ones([4]), "qsgd", bits=bits, lowering=lowering)
+    code = ops.encode_values(tf.ones([4]), "qsgd", bits=4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="bits"):
+        ops.decode_values(code, 4, "qsgd", bits=bits, dtype=tf.float32, lowering=lowering)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"form": "qsgd", "bits": 2**32 + 4}, r"bits = 4294967300 is not in \[2, 8\]"),
+        ({"form": "blockwise8", "block_size": 3}, "block_size = 3 is not a power of two"),
+    ],
+)
+def test_the_op_says_which_option_is_out_of_range(options, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        ops.encode_values(tf.ones([4]), **options, lowering="fused")
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+def test_the_bits_may_be_known_only_when_the_graph_runs(lowering, bits):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+    def there_and_back(bits):
+        code = ops.encode_values(x, "qsgd", bits=bits, lowering=lowering)
+        return code, ops.decode_values(code, 300, "qsgd", bits=bits, dtype=tf.float32, lowering=lowering)
+
+    x = tf.linspace(-2.0, 3.0, 300)
+    code, values = there_and_back(bits)
+    assert code.numpy().tobytes() == ops.encode_values(x, "qsgd", bits=bits).numpy().tobytes()
+    assert float(tf.reduce_max(tf.abs(values - x))) <= 3 / (2 ** (bits - 1) - 1)
+
+
+def test_it_works_in_an_optimized_graph_with_shapes_known_only_when_run(form, lowering):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int32)])
+    def decode(code, count):
+        return ops.decode_values(code, count, form, dtype=tf.float32, lowering=lowering)
+
+    for count in (0, 1, 700):
+        x = tf.linspace(-2.0, 3.0, count) if count else tf.zeros([0])
+        code = ops.encode_values(x, form)
+        want = ops.decode_values(code, count, form, dtype=tf.float32, lowering="fused")
+        assert decode(code, count).numpy().tobytes() == want.numpy().tobytes()
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode(tf.concat([code, [0]], axis=0), count)
+
+
+def test_only_vectors_are_encoded_and_only_floats(lowering):
+    with pytest.raises(TypeError, match="values must be one of float32"):
+        ops.encode_values(tf.constant([1, 2]), "sign", lowering=lowering)
+    with pytest.raises(ValueError, match="values must be a vector"):
+        ops.encode_values(tf.ones([1, 1]), "sign", lowering=lowering)
+    with pytest.raises(ValueError, match="code must be a vector"):
+        ops.decode_values(tf.zeros([1, 1], tf.uint8), 1, "sign", dtype=tf.float32, lowering=lowering)
