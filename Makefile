@@ -32,9 +32,6 @@ test-cpp: setup ## Run the C++ tests
 test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
-<<<<<<< HEAD
-sanitize: setup ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
-=======
 NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
 
 test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu qemu-user-static)
@@ -43,8 +40,7 @@ test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debia
 	done; \
 	for step in "cmake --preset" "cmake --build --preset" "ctest --preset"; do $(RUN) $$step neon || exit 1; done
 
-sanitize: setup ## The C++ tests under the address and undefined-behaviour, then the thread sanitizer
->>>>>>> cpp
+sanitize: setup ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	for preset in sanitize tsan; do \
 	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \
 	done

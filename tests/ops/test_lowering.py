@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import tensorflow as tf
 
@@ -61,6 +63,12 @@ CALLS = {
     "Fedplug>Frame": (lambda b: ops.frame(b, b"header"), BYTES),
     "Fedplug>Unframe": (lambda c: ops.unframe(c, b"header"), BYTES),
 }
+
+
+def test_all_compiled_ops_are_called_here():
+    exported = {name for name in vars(_loader.library()) if re.fullmatch("fedplug_.*(?<!_fallback)", name)}
+    called = {re.sub("(?<!^)(?=[A-Z])", "_", op.replace(">", "")).lower() for op in CALLS}
+    assert called == exported
 
 
 @pytest.mark.parametrize("op", CALLS)
