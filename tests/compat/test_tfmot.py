@@ -14,7 +14,7 @@ from tensorflow_model_optimization.python.core.internal import tensor_encoding a
 
 import fedplug.testing
 from fedplug.compat.tfmot import StageEncoder
-from fedplug.encoders import TopK
+from fedplug.encoders import Pipeline, TopK
 from fedplug.errors import ConfigError
 from fedplug.process import build_aggregation_factory
 from fedplug.runtime import use_runtime
@@ -69,7 +69,7 @@ def test_the_kit_finds_that_the_old_encoder_neither_commutes_with_sums_nor_keeps
 
 
 def test_a_stage_does_what_the_encoder_written_for_fedplug_does():
-    adapted, native = StageEncoder(stages.TopKWithError, fraction=0.3), TopK(0.3)
+    adapted, native = StageEncoder(stages.TopKWithError, fraction=0.3), Pipeline([TopK(0.3)])
     spec = tf.TensorSpec([50], tf.float32)
     states = [adapted.init_state(spec), native.init_state(spec)]
     for number in range(4):

@@ -255,7 +255,11 @@ def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observ
     assert [(facts["process_id"], facts["round_num"]) for facts in told] == [("mine", 1), ("mine", 2)]
     assert told[-1]["metrics"] == trainer.last_metrics
     kept = trainer._states.metadata["provenance"]
-    assert [(part["kind"], part["name"]) for part in kept] == [("encoder", "topk"), ("aggregator", "mean")]
+    assert [(record["kind"], record["name"]) for record in kept] == [
+        ("encoder", "pipeline"),
+        ("encoder", "topk"),
+        ("aggregator", "mean"),
+    ]
     assert kept == process.provenance
 
 
