@@ -1,7 +1,4 @@
-"""The parts a caller hands to a process builder: objects, or expressions that name them; and TFF's parts.
-
-Must not know any process.
-"""
+"""What a caller hands to a process builder: components or expressions that name them, models, optimizers."""
 
 from __future__ import annotations
 
@@ -11,13 +8,12 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import api
 from fedplug.aggregators.base import Aggregator
 from fedplug.aggregators.mean import Mean
 from fedplug.encoders.assignment.base import EncoderAssignment
-from fedplug.encoders.assignment.rules import Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
-from fedplug.encoders.reading import as_encoder as read_encoder
 from fedplug.errors import ConfigError
 
 __all__ = ["AnyEncoder", "as_aggregator", "as_encoder", "check_model", "check_optimizers"]
@@ -33,17 +29,7 @@ def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
     Raises:
         ConfigError: It is neither an encoder nor a valid expression nor valid rules.
     """
-    if encoder is None:
-        return Identity()
-    if isinstance(encoder, list | tuple) or (isinstance(encoder, Mapping) and "name" not in encoder):
-        return Rules(encoder)
-    read = read_encoder(encoder)
-    if not isinstance(read, Encoder | EncoderAssignment):
-        raise ConfigError(
-            "encoder must be an Encoder, an expression such as 'topk(0.01)', or rules such as "
-            f"{{'*/bias': 'identity', '*': 'topk(0.01)'}}, found {encoder!r}"
-        )
-    return read
+    return Identity() if encoder is None else api.encoder(encoder)
 
 
 def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
@@ -54,10 +40,6 @@ def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
     """
     if aggregator is None:
         return Mean()
-    if isinstance(aggregator, str):
-        from fedplug import aggregator as parse_aggregator
-
-        return parse_aggregator(aggregator)
     if isinstance(
         aggregator, tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
     ):
@@ -66,11 +48,12 @@ def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
             "send; put a stateless encoder into it, as in tff.aggregators.MeanFactory(value_sum_factory="
             "fedplug.process.build_sum_factory('qsgd(8)')), for TFF's own processes"
         )
-    if not isinstance(aggregator, Aggregator):
+    chosen = aggregator if isinstance(aggregator, Aggregator) else api.aggregator(aggregator)
+    if not isinstance(chosen, Aggregator):
         raise ConfigError(
             f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}"
         )
-    return aggregator
+    return chosen
 
 
 def check_model(model_fn: Callable[[], Any] | Any) -> None:

@@ -195,7 +195,8 @@ def _check_arguments(
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for key in kwargs:
             if key not in named:
-                raise UnknownNameError("argument", key, named, where=what)
+                note = renamed.ARGUMENTS.get(key, "")
+                raise UnknownNameError("argument", key, named, where=what, note=note)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

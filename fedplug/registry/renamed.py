@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["CAPABILITIES", "MODULES", "NAMES", "as_pipeline", "hint"]
+__all__ = ["ARGUMENTS", "CAPABILITIES", "MODULES", "NAMES", "as_pipeline", "hint"]
 
 MODULES = {
     "fedplug.built_from": "fedplug.registry.build_info",
@@ -47,6 +47,9 @@ NAMES = {
     "link_report": "fedplug.encoders.break_even",
 }
 CAPABILITIES = {"linear": "commutes_with_sum"}
+ARGUMENTS = {
+    "megabits_per_second": "fedplug.encoders.break_even(model, megabits_per_second) measures that now"
+}
 
 
 def hint(error: BaseException) -> str:
