@@ -70,12 +70,12 @@ Made by `python -m benchmarks.encoders --size {size}` on {date}:
 {size:,} normally distributed float32; a first round, with an empty residual. Bytes are those of the encoder's
 body, without the container (about 40 bytes a tensor). NMSE is the squared error of the decoded tensor over
 the squared norm; what an encoder with state misses, it sends later. GB/s are bytes of the dense tensor over
-the time from tensor to bytes, and from bytes to tensor. "x twin" says how much faster that is than the same
+the time from tensor to bytes, and from bytes to tensor. "x reference" says how much faster that is than the same
 encoder in plain TensorFlow (`lowering="reference"`), measured right after it; bold where it is below
 {goal:g}. A dash: there is no compiled op on that way, and nothing to compare.
 
 Where little is left to compile: `randomk` is, on both sides, mostly TensorFlow's gather of 1 % of the tensor;
-`threshold` reads tensor and residual once and writes a residual, at the speed of the memory, and its twin
+`threshold` reads tensor and residual once and writes a residual, at the speed of the memory, and its reference
 only walks a few times more. `approx_topk` is for runtimes without compiled ops: with them nearly half of its
 time is TensorFlow's gather of the sample, and `topk` is exact and faster.
 
@@ -119,9 +119,9 @@ class Direction:
         )
 
     def cells(self, dense: int, *arguments: object) -> list[str]:
-        """GB/s, and how many times that of the twin."""
-        fused, twin = (seconds(lambda g=graph: g(*arguments)) for graph in self._graphs.values())
-        ratio = twin / fused
+        """GB/s, and how many times that of the reference."""
+        fused, reference = (seconds(lambda g=graph: g(*arguments)) for graph in self._graphs.values())
+        ratio = reference / fused
         bold = "**" if ratio < GOAL else ""
         return [f"{dense / fused / 1e9:.2f}", f"{bold}{ratio:.1f}{bold}" if self.has_op else "-"]
 
@@ -167,9 +167,9 @@ def table(expressions: Sequence[str], size: int) -> str:
         "bytes/element",
         "NMSE",
         "encode GB/s",
-        "x twin",
+        "x reference",
         "decode GB/s",
-        "x twin",
+        "x reference",
         "state bytes/element",
     ]
     rows = [[*head, "unbiased"], ["---", "---", *["---:"] * 7, "---"]]

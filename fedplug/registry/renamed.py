@@ -47,7 +47,7 @@ NAMES = {
     "link_report": "fedplug.encoders.break_even",
 }
 CAPABILITIES = {"linear": "commutes_with_sum"}
-ARGUMENTS = {
+ARGUMENTS = {"megabits_per_second": "fedplug.encoders.break_even(model, speed) measures that now"}
     "megabits_per_second": "fedplug.encoders.break_even(model, megabits_per_second) measures that now"
 }
 
