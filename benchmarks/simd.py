@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from fedplug import kernels
+from fedplug.diagnostics.environment import processor
 
 DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 LEVELS = ("baseline", "avx2", "avx512", "neon")
@@ -75,7 +76,7 @@ def main() -> None:
         "Written by `python benchmarks/simd.py`: `topk_residual` in place on normal numbers, one thread. CPU"
     )
     print(f"time of a call, medians of {TURNS} processes in turn. Every level gives the same bits.\n")
-    print(f"- {platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end")
+    print(f"- {processor()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end")
     print(f"- {platform.system()} {platform.release()}, numpy {np.__version__}\n")
     print(f"| dtype | n | k / n | policy | {' us | '.join(levels)} us | baseline / {levels[-1]} |")
     print("|" + " --- |" * (len(levels) + 5))
