@@ -70,15 +70,14 @@ Made by `python -m benchmarks.encoders --size {size}` on {date}:
 {size:,} normally distributed float32; a first round, with an empty residual. Bytes are those of the encoder's
 body, without the container (about 40 bytes a tensor). NMSE is the squared error of the decoded tensor over
 the squared norm; what an encoder with state misses, it sends later. GB/s are bytes of the dense tensor over
-the time from tensor to bytes, and from bytes to tensor. "x reference" says how much faster that is than the same
-encoder in plain TensorFlow (`lowering="reference"`), measured right after it; bold where it is below
+the time from tensor to bytes, and from bytes to tensor. "x reference" says how much faster that is than the
+same encoder in plain TensorFlow (`lowering="reference"`), measured right after it; bold where it is below
 {goal:g}. A dash: there is no compiled op on that way, and nothing to compare.
 
 Where little is left to compile: `randomk` is, on both sides, mostly TensorFlow's gather of 1 % of the tensor;
-`threshold` reads tensor and residual once and writes a residual, at the speed of the memory, and its reference
-only walks a few times more. `approx_topk` is for runtimes without compiled ops: with them nearly half of its
-time is TensorFlow's gather of the sample, and `topk` is exact and faster.
-
+`threshold` reads tensor and residual once and writes a residual, at the speed of the memory, and its
+reference only walks a few times more. `approx_topk` is for runtimes without compiled ops: with them nearly
+half of its time is TensorFlow's gather of the sample, and `topk` is exact and faster.
 """
 GOAL = 5
 

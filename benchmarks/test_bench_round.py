@@ -1,4 +1,4 @@
-"""One round of federated averaging with 10 clients: dense, and top-k with the compiled ops and their references."""
+"""One round of federated averaging with 10 clients: dense, and top-k with compiled ops and references."""
 
 from __future__ import annotations
 

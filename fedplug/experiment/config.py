@@ -104,7 +104,7 @@ class RunConfig:
         broadcast_encoder: The same for the downlink; empty: the model is sent uncompressed.
         aggregator: An expression such as ``"mean"``.
         min_size: Tensors with fewer elements are sent uncompressed.
-        proximal_strength: Above 0 it is FedProx, see `fedplug.process.build_weighted_fed_avg`.
+        proximal_strength: Above 0 it is FedProx, see `fedplug.process.ProximalOptimizer`.
     """
 
     name: str

@@ -23,7 +23,7 @@ from fedplug.experiment.environments import record_environment
 from fedplug.experiment.files import write_whole
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.experiment.provenance import Provenance
-from fedplug.process import StatefulClientsProcess
+from fedplug.process import ProximalOptimizer, StatefulClientsProcess
 from fedplug.process.arguments import as_encoder
 from fedplug.training.trainer import Trainer
 
@@ -154,14 +154,18 @@ def _process(config: ExperimentConfig, run: RunConfig) -> StatefulClientsProcess
     with _naming(run):
         return fedplug.process.build_weighted_fed_avg(
             task.model_fn(config.model, config.seed),
-            _optimizer(config.client_optimizer),
+            _client_optimizer(config.client_optimizer, run.proximal_strength),
             _optimizer(config.server_optimizer),
             encoder=run.encoder,
             broadcast_encoder=run.broadcast_encoder or None,
             aggregator=run.aggregator,
             min_size=run.min_size,
-            proximal_strength=run.proximal_strength,
         )
+
+
+def _client_optimizer(config: OptimizerConfig, proximal_strength: float) -> Any:
+    plain = _optimizer(config)
+    return ProximalOptimizer(plain, proximal_strength) if proximal_strength else plain
 
 
 @contextlib.contextmanager

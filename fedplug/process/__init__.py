@@ -15,12 +15,14 @@ from fedplug.process.learning.fed_avg import build_weighted_fed_avg
 from fedplug.process.learning.keras_models import from_keras, to_keras
 from fedplug.process.learning.local_variables import build_local_variables_fed_avg
 from fedplug.process.learning.names import variable_names
+from fedplug.process.learning.proximal import ProximalOptimizer
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
 from fedplug.process.lowering import choose_lowering
 
 __all__ = [
     "EncodedAggregationFactory",
     "EncodedSumFactory",
+    "ProximalOptimizer",
     "StatefulClientsProcess",
     "Transform",
     "TransformFactory",

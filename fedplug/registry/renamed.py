@@ -48,8 +48,6 @@ NAMES = {
 }
 CAPABILITIES = {"linear": "commutes_with_sum"}
 ARGUMENTS = {"megabits_per_second": "fedplug.encoders.break_even(model, speed) measures that now"}
-    "megabits_per_second": "fedplug.encoders.break_even(model, megabits_per_second) measures that now"
-}
 
 
 def hint(error: BaseException) -> str:

@@ -41,7 +41,7 @@ def by_hand(pull, start=0.0):
 
 
 def test_clients_are_pulled_to_the_model_of_the_round_as_the_paper_says(ones, sgd):
-    process = build_weighted_fed_avg(line, sgd, proximal_strength=2.0)
+    process = build_weighted_fed_avg(line, ProximalOptimizer(sgd, 2.0))
     first = process.next(process.initialize(), [ones], [process.initialize_client()])
     w = first["state"].global_model_weights.trainable[0].item()
     assert w == pytest.approx(by_hand(2.0))
@@ -57,7 +57,7 @@ def test_the_term_of_tff_has_the_other_sign(ones, sgd):
 
 def test_what_is_not_sent_is_kept_as_without_the_term(model_fn, sgd, dataset):
     def one_round(encoder):
-        process = build_weighted_fed_avg(model_fn, sgd, encoder=encoder, proximal_strength=0.5)
+        process = build_weighted_fed_avg(model_fn, ProximalOptimizer(sgd, 0.5), encoder=encoder)
         state = process.initialize()
         output = process.next(state, [dataset(1)], [process.initialize_client()])
         moved = zip(
@@ -83,5 +83,5 @@ def test_the_learning_rate_is_that_of_the_other_optimizer(sgd):
 
 @pytest.mark.parametrize("strength", [-0.1, float("nan"), float("inf"), True, "0.1"])
 def test_a_strength_that_is_none_is_refused(model_fn, sgd, strength):
-    with pytest.raises(ConfigError, match="proximal_strength is"):
-        build_weighted_fed_avg(model_fn, sgd, proximal_strength=strength)
+    with pytest.raises(ConfigError, match="the strength of a proximal term is"):
+        ProximalOptimizer(sgd, strength)

@@ -9,7 +9,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.process.arguments import check_model, check_optimizers
-from fedplug.process.learning.proximal import ProximalOptimizer
 
 __all__ = ["LearningComponents", "build_finalizer", "build_learning_components"]
 
@@ -57,7 +56,6 @@ def build_learning_components(
     weighting: Any,
     metrics_aggregator: Any,
     loop_implementation: Any = None,
-    proximal_strength: float = 0.0,
 ) -> LearningComponents:
     """Builds the components for a model.
 
@@ -70,16 +68,12 @@ def build_learning_components(
         metrics_aggregator: As in TFF.
         loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is
             several times cheaper than TFF's default in the in-process runtime.
-        proximal_strength: See `ProximalOptimizer`; with 0 nothing is done.
 
     Raises:
-        ConfigError: The strength is no number, or negative.
         TypeError: The model or an optimizer is something else than TFF takes.
     """
     check_model(model_fn)
     check_optimizers(client_optimizer=client_optimizer, server_optimizer=server_optimizer)
-    if proximal_strength != 0:
-        client_optimizer = ProximalOptimizer(client_optimizer, proximal_strength)
     functional = isinstance(model_fn, tff.learning.models.FunctionalModel)
 
     @tff.tensorflow.computation

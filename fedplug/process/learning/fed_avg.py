@@ -45,7 +45,6 @@ def build_weighted_fed_avg(
     min_size: int = DEFAULT_MIN_SIZE,
     metrics_aggregator: Any = None,
     loop_implementation: Any = None,
-    proximal_strength: float = 0.0,
 ) -> StatefulClientsProcess:
     """Builds federated averaging with compressed updates and client-local encoder state.
 
@@ -79,14 +78,11 @@ def build_weighted_fed_avg(
         metrics_aggregator: As in TFF; default `tff.learning.metrics.sum_then_finalize`.
         loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is
             several times cheaper than TFF's default in the in-process runtime.
-        proximal_strength: Above 0 it is FedProx: clients lower their loss plus half of this times the squared
-            distance from the model they were sent, see `fedplug.process.learning.proximal.ProximalOptimizer`.
 
     Raises:
         CapabilityError: The components are not compatible with each other or with the model, see
             `fedplug.process.compatibility`, or ``broadcast_encoder`` leaves out more than it is given.
-        ConfigError: An expression is not valid, the model has tensors of unknown shape, or the proximal
-            strength is no number, or negative.
+        ConfigError: An expression is not valid, or the model has tensors of unknown shape.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: The model or an optimizer is something else than TFF takes.
     """
@@ -102,7 +98,6 @@ def build_weighted_fed_avg(
         weighting=weighting.NUM_EXAMPLES if by_examples else weighting.UNIFORM,
         metrics_aggregator=metrics_aggregator,
         loop_implementation=loop_implementation,
-        proximal_strength=proximal_strength,
     )
     update_type = learning.update_type
     names = variable_names(model_fn)

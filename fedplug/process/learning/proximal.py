@@ -40,7 +40,9 @@ class ProximalOptimizer(tff.learning.optimizers.Optimizer):
             or not isinstance(strength, int | float)
             or not 0 <= strength < math.inf
         ):
-            raise ConfigError(f"proximal_strength is {strength!r}; it must be a number of at least 0")
+            raise ConfigError(
+                f"the strength of a proximal term is {strength!r}; it must be a number of at least 0"
+            )
         self._optimizer = optimizer
         self._strength = strength
 
