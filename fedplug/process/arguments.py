@@ -48,7 +48,7 @@ def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
             "send; put a stateless encoder into it, as in tff.aggregators.MeanFactory(value_sum_factory="
             "fedplug.process.build_sum_factory('qsgd(8)')), for TFF's own processes"
         )
-    chosen = aggregator if isinstance(aggregator, Aggregator) else api.aggregator(aggregator)
+    chosen = api.aggregator(aggregator) if isinstance(aggregator, str | Mapping) else aggregator
     if not isinstance(chosen, Aggregator):
         raise ConfigError(
             f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}"

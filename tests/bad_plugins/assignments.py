@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import ClassVar
 
-from fedplug.encoders import EncoderAssignment, Identity, TopK
+from fedplug.encoders import EncoderAssignment, Identity, Pipeline, TopK
 from fedplug.registry.specs import Capabilities
 
 
@@ -28,7 +28,7 @@ class Alternating(EncoderAssignment):
         return {"fraction": self.fraction}
 
     def assign(self, specs):
-        return [TopK(self.fraction) if place % 2 else Identity() for place, _ in enumerate(specs)]
+        return [Pipeline([TopK(self.fraction)]) if place % 2 else Identity() for place, _ in enumerate(specs)]
 
 
 class Plain(EncoderAssignment):
@@ -73,7 +73,7 @@ class AnotherEveryTime(Alternating):
     counter: ClassVar = itertools.count(1)
 
     def assign(self, specs):
-        return [TopK(count=next(self.counter)) for _ in specs]
+        return [Pipeline([TopK(count=next(self.counter))]) for _ in specs]
 
 
 class HidesState(Alternating):
@@ -100,13 +100,13 @@ class SharesByChance(Alternating):
     counter: ClassVar = itertools.count()
 
     def assign(self, specs):
-        one, other = (TopK(self.fraction, scope="model") for _ in range(2))
+        one, other = (Pipeline([TopK(self.fraction, scope="model")]) for _ in range(2))
         return [one, other if next(self.counter) % 2 else one, *[Identity()] * (len(specs) - 2)]
 
 
 class ClaimsLossless(Plain):
     def assign(self, specs):
-        return [TopK(count=1, error_feedback=False)] * len(specs)
+        return [Pipeline([TopK(count=1, error_feedback=False)])] * len(specs)
 
 
 GOOD = [Alternating, Plain]
