@@ -172,7 +172,8 @@ def test_any_bytes_are_refused_or_stand_for_finite_values(data):
         return
     assert len(changed) == len(written)
     assert changed[0] == 3, "the number of bits is part of the layout"
-    assert values.shape == [6] and np.isfinite(values.numpy()).all()
+    assert values.shape == [6]
+    assert np.isfinite(values.numpy()).all()
 
 
 @pytest.mark.parametrize("bits", [0, 9, 1.5, True])
