@@ -139,7 +139,7 @@ def test_every_environment_that_rounds_were_made_in_is_written_down_once(tmp_pat
 
 
 def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
-    monkeypatch.setattr(fedplug.process, "build_weighted_fed_avg", lambda *parts, **keys: keys)
+    monkeypatch.setattr(fedplug.process, "build_weighted_fed_avg", lambda *parts, **keys: (parts, keys))
     run = RunConfig(
         name="all",
         encoder="topk(0.1)",
@@ -148,8 +148,8 @@ def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
         min_size=3,
         proximal_strength=0.5,
     )
-    keys = runner._process(experiment.config.load_config(config), run)
-    assert {"name": "all", **keys} == dataclasses.asdict(run)
+    (_, optimizer, _), keys = runner._process(experiment.config.load_config(config), run)
+    assert {"name": "all", "proximal_strength": optimizer._strength, **keys} == dataclasses.asdict(run)
 
 
 def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:
