@@ -97,9 +97,9 @@ def check_kernels() -> Finding:
 
 def check_op_library() -> Finding:
     """The compiled TensorFlow ops are there, were built for this TensorFlow, and load."""
-    from fedplug.ops import _loader
+    from fedplug.ops._tensorflow import loader
 
-    _loader.library()  # raises OpLibraryError with the remedy
+    loader.library()  # raises OpLibraryError with the remedy
     return Finding("ok", f"built for TensorFlow {_build_info()['tensorflow']}, loads")
 
 
@@ -179,9 +179,9 @@ def _build_info() -> dict[str, str]:
     import json
 
     from fedplug import ops
-    from fedplug.ops import _loader
+    from fedplug.ops._tensorflow import loader
 
-    record = _loader.find_library(ops.__path__).with_name("build_info.json")
+    record = loader.find_library(ops.__path__).with_name("build_info.json")
     info: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
     return info
 

@@ -6,18 +6,17 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Protocol
 
-import tensorflow as tf
-
+from fedplug.ops import Array, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Adjustable", "Encoder", "Payload", "State"]
 
-Payload = Mapping[str, tf.Tensor]
-"""What leaves a client for one tensor, as named tensors; `Encoder.to_wire` turns it into bytes."""
+Payload = Mapping[str, Array]
+"""What leaves a client for one tensor, as named arrays; `Encoder.to_wire` turns it into bytes."""
 
-State = Mapping[str, tf.Tensor]
-"""What stays on a client between rounds for one tensor, as named tensors; empty for a stateless encoder."""
+State = Mapping[str, Array]
+"""What stays on a client between rounds for one tensor, as named arrays; empty for a stateless encoder."""
 
 
 class Encoder(Component):
@@ -25,7 +24,7 @@ class Encoder(Component):
 
     All methods but `get_config` are traced into TensorFlow graphs: they take and return tensors, keep nothing
     on ``self``, and must not depend on anything but their arguments and the configuration. ``spec`` is the
-    `tf.TensorSpec` of the tensor being compressed; its shape is fully known.
+    `Spec` of the tensor being compressed; its shape is fully known.
 
     The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the
     encoder's state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for
@@ -45,13 +44,13 @@ class Encoder(Component):
     def capabilities(self) -> Capabilities:
         """What this encoder, as configured, promises."""
 
-    def init_state(self, spec: tf.TensorSpec) -> State:
+    def init_state(self, spec: Spec) -> State:
         """The state of a client that takes part for the first time. Default: none."""
         del spec
         return {}
 
     @abc.abstractmethod
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """Compresses ``x``.
 
         Args:
@@ -64,7 +63,7 @@ class Encoder(Component):
         """
 
     def grouped_encode(
-        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
         """Compresses all tensors of a model that this encoder is for. Default: each by itself.
 
@@ -85,12 +84,10 @@ class Encoder(Component):
         return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
     @abc.abstractmethod
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def decode(self, payload: Payload, spec: Spec) -> Array:
         """The dense tensor that a payload stands for."""
 
-    def accumulate(
-        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
-    ) -> tf.Tensor:
+    def accumulate(self, accumulator: Array, payload: Payload, weight: Array, spec: Spec) -> Array:
         """Returns ``accumulator + weight * decode(payload)``; sparse encoders touch their own entries only.
 
         Args:
@@ -102,11 +99,11 @@ class Encoder(Component):
         return accumulator + weight * self.decode(payload, spec)
 
     @abc.abstractmethod
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
         """The payload as bytes, a uint8 vector; fedplug adds a header and a checksum."""
 
     @abc.abstractmethod
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
         """The inverse of `to_wire`.
 
         The bytes are hostile: whatever they are, the result is a valid payload or an
@@ -131,12 +128,12 @@ class Adjustable(Protocol):
     def adjusts(self) -> Literal["entries", "bits"]:
         """What the rate multiplies: the number of entries that are sent, or the bits of each."""
 
-    def at_rate(self, rate: tf.Tensor) -> Encoder:
+    def at_rate(self, rate: Array) -> Encoder:
         """The encoder for one round, sending ``rate`` times as much as configured, as nearly as it can.
 
         Args:
             rate: float32 scalar, above 0; so the result belongs to a graph, and has no configuration.
         """
 
-    def min_bytes(self, spec: tf.TensorSpec) -> int:
+    def min_bytes(self, spec: Spec) -> int:
         """What `Encoder.to_wire` writes at least for a tensor, whatever its values and the rate."""

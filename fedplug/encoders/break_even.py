@@ -6,8 +6,6 @@ import statistics
 import time
 from dataclasses import dataclass
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.identity import Identity
@@ -105,6 +103,8 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
 def _measure(model: ModelEncoder) -> tuple[float, int]:
     """Seconds and bytes of a client's first round."""
     xs = normal_numbers(model.specs)
+    import tensorflow as tf  # must not be needed to import the encoders
+
     states, round_num = model.init_state(), tf.constant(0)
     encode = tf.function(lambda xs, states: model.encode(xs, states, round_num)[0], autograph=False)
     buffers = encode(xs, states)

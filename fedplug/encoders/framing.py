@@ -1,4 +1,4 @@
-"""The container of `fedplug.wire` inside TensorFlow graphs: what an encoder's bytes travel in.
+"""The container of `fedplug.wire` around an encoder's bytes, inside graphs too.
 
 The header of a tensor under an encoder is a constant of the graph, so that only length and checksum are
 computed, and a reader refuses everything that was not made for exactly this tensor and encoder.
@@ -6,19 +6,18 @@ computed, and a reader refuses everything that was not made for exactly this ten
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 from fedplug import ops, wire
+from fedplug.ops import Array, Spec
 
 __all__ = ["container_bytes", "frame", "unframe"]
 
 
-def frame(body: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
+def frame(body: Array, wire_id: str, spec: Spec) -> Array:
     """Wraps ``body`` as ``wire.pack(body, wire_id, dtype, shape)`` does; both are uint8 vectors."""
     return ops.frame(body, _header(wire_id, spec))
 
 
-def unframe(buffer: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
+def unframe(buffer: Array, wire_id: str, spec: Spec) -> Array:
     """The body of a container that was made by `frame` with the same ``wire_id`` and ``spec``.
 
     Raises:
@@ -28,10 +27,10 @@ def unframe(buffer: tf.Tensor, wire_id: str, spec: tf.TensorSpec) -> tf.Tensor:
     return ops.unframe(buffer, _header(wire_id, spec))
 
 
-def container_bytes(wire_id: str, spec: tf.TensorSpec) -> int:
+def container_bytes(wire_id: str, spec: Spec) -> int:
     """What a container takes beside its body."""
-    return len(wire.pack(b"", wire_id, spec.dtype.name, spec.shape.as_list()))
+    return len(wire.pack(b"", wire_id, spec.dtype.name, list(spec.shape)))
 
 
-def _header(wire_id: str, spec: tf.TensorSpec) -> bytes:
-    return wire.header(wire_id, spec.dtype.name, spec.shape.as_list())
+def _header(wire_id: str, spec: Spec) -> bytes:
+    return wire.header(wire_id, spec.dtype.name, list(spec.shape))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array, Spec
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Identity"]
 
@@ -29,35 +28,35 @@ class Identity(Encoder):
             secure_aggregation_safe=True,
             bounded_sensitivity=True,
             sends_every_entry=True,
+            executes_on=EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:
         return {}
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """The payload is ``{"values": x}``, with the shape of ``x``."""
         del round_num
         return {"values": x}, state
 
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def decode(self, payload: Payload, spec: Spec) -> Array:
         """The values, unchanged."""
-        return tf.ensure_shape(payload["values"], spec.shape)
+        return ops.ensure_shape(payload["values"], spec.shape)
 
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
         """The elements in row-major order, little-endian."""
         del spec
         return ops.to_bytes(payload["values"])
 
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
         """Refuses a body that is not exactly one tensor of the spec, and values that are not finite."""
-        expected = spec.shape.num_elements() * spec.dtype.size
+        expected = ops.num_elements(spec) * ops.itemsize(spec.dtype)
         message = (
             f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
         )
-        with ops.require(tf.size(body) == expected, message):
+        with ops.require(ops.size(body) == expected, message):
             values = ops.from_bytes(body, spec.dtype)
-        if spec.dtype.is_floating:
-            finite = tf.reduce_all(tf.math.is_finite(values))
-            with ops.require(finite, "an identity payload holds a NaN or an infinity"):
-                values = tf.identity(values)
-        return {"values": tf.reshape(values, spec.shape)}
+        if ops.is_floating(spec.dtype):
+            with ops.require(ops.all_finite(values), "an identity payload holds a NaN or an infinity"):
+                values = ops.identity(values)
+        return {"values": ops.reshape(values, spec.shape)}

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
-from fedplug import wire
+from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment.base import EncoderAssignment
@@ -19,27 +17,28 @@ from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_encoder
 from fedplug.errors import ConfigError
+from fedplug.ops import Array, Spec
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["DEFAULT_MIN_SIZE", "ModelEncoder"]
 
 DEFAULT_MIN_SIZE = 64
 
-Buffers = tuple[tf.Tensor, ...]
+Buffers = tuple[Array, ...]
 States = tuple[State, ...]
 
 
 class ModelEncoder:
     """Applies an encoder to each tensor of a model; small ones, and those not of floats, are left alone.
 
-    A model is a flat sequence of tensors, known by their `tf.TensorSpec`s. What leaves a client is one buffer
+    A model is a flat sequence of tensors, known by their specs. What leaves a client is one buffer
     per tensor: the container of `fedplug.wire`, so that its length is the number of bytes on the wire.
     """
 
     def __init__(
         self,
         encoder: Any,
-        specs: Sequence[tf.TensorSpec],
+        specs: Sequence[Spec],
         *,
         min_size: int = DEFAULT_MIN_SIZE,
     ) -> None:
@@ -60,7 +59,7 @@ class ModelEncoder:
         if not specs:
             raise ConfigError("the model has no tensors, so there is nothing to encode")
         for position, spec in enumerate(specs):
-            if not spec.shape.is_fully_defined():
+            if not ops.has_known_shape(spec):
                 raise ConfigError(
                     f"tensor {position} of the model has shape {spec.shape}; encoders need known shapes"
                 )
@@ -83,8 +82,8 @@ class ModelEncoder:
         if isinstance(encoder, EncoderAssignment):
             self.rate_control = encoder.rate_control(self.encoders, self.specs)
 
-    def _is_encoded(self, spec: tf.TensorSpec) -> bool:
-        return bool(spec.dtype.is_floating) and spec.shape.num_elements() >= self.min_size
+    def _is_encoded(self, spec: Spec) -> bool:
+        return ops.is_floating(spec.dtype) and ops.num_elements(spec) >= self.min_size
 
     @property
     def capabilities(self) -> Capabilities:
@@ -108,9 +107,9 @@ class ModelEncoder:
 
     def encode(
         self,
-        xs: Sequence[tf.Tensor],
+        xs: Sequence[Array],
         states: Sequence[State],
-        round_num: tf.Tensor,
+        round_num: Array,
         control: Control | None = None,
     ) -> tuple[Buffers, States]:
         """Compresses a model update.
@@ -124,10 +123,10 @@ class ModelEncoder:
         Returns:
             The wire buffers, a uint8 vector per tensor, and the next states.
         """
-        buffers: dict[int, tf.Tensor] = {}
+        buffers: dict[int, Array] = {}
         next_states: dict[int, State] = {}
         for encoder, places in self._shared():
-            mine = [tf.ensure_shape(xs[place], self.specs[place].shape) for place in places]
+            mine = [ops.ensure_shape(xs[place], self.specs[place].shape) for place in places]
             adjusted = encoder
             if self.rate_control is not None and control:
                 adjusted = self.rate_control.adjust(encoder, control)
@@ -146,7 +145,7 @@ class ModelEncoder:
             places.setdefault(id(encoder), []).append(place)
         return [(self.encoders[mine[0]], mine) for mine in places.values()]
 
-    def decode(self, buffers: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def decode(self, buffers: Sequence[Array]) -> tuple[Array, ...]:
         """The dense tensors; hostile buffers raise `tf.errors.InvalidArgumentError`."""
         return tuple(
             encoder.decode(payload, spec)
@@ -154,8 +153,8 @@ class ModelEncoder:
         )
 
     def accumulate(
-        self, accumulators: Sequence[tf.Tensor], buffers: Sequence[tf.Tensor], weight: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+        self, accumulators: Sequence[Array], buffers: Sequence[Array], weight: Array
+    ) -> tuple[Array, ...]:
         """``accumulators + weight * decode(buffers)``, sparse where the encoder is sparse.
 
         Args:
@@ -164,13 +163,13 @@ class ModelEncoder:
             weight: Scalar; cast to each tensor's dtype.
         """
         return tuple(
-            encoder.accumulate(accumulator, payload, tf.cast(weight, spec.dtype), spec)
+            encoder.accumulate(accumulator, payload, ops.astype(weight, spec.dtype), spec)
             for encoder, spec, accumulator, payload in zip(
                 self.encoders, self.specs, accumulators, self._payloads(buffers), strict=True
             )
         )
 
-    def _payloads(self, buffers: Sequence[tf.Tensor]) -> list[Payload]:
+    def _payloads(self, buffers: Sequence[Array]) -> list[Payload]:
         return [
             encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
             for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
@@ -184,4 +183,4 @@ def _like(state: State, next_state: State, encoder: Encoder) -> State:
             f"encoder {encoder!r} got a state with {sorted(state)} and returned {sorted(next_state)}; "
             "encode must return a state of the same structure"
         )
-    return {key: tf.ensure_shape(next_state[key], state[key].shape) for key in state}
+    return {key: ops.ensure_shape(next_state[key], state[key].shape) for key in state}

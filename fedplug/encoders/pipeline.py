@@ -6,10 +6,9 @@ Must not know any particular stage but the defaults.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
-
-import tensorflow as tf
 
 from fedplug import ops, wire
 from fedplug.encoders.assignment.base import EncoderAssignment
@@ -18,9 +17,10 @@ from fedplug.encoders.sparse_form import sparse_body, split_sparse_body
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER, Stage, Stages, arrange
 from fedplug.encoders.stages import Selection
 from fedplug.encoders.values import ValueCoder
-from fedplug.errors import ConfigError
+from fedplug.errors import CapabilityError, ConfigError
+from fedplug.ops import Array, Spec
 from fedplug.registry.config import as_component, component_config
-from fedplug.registry.specs import Capabilities
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Pipeline"]
 
@@ -64,6 +64,7 @@ class Pipeline(Encoder):
         self._given = [as_component(stage) for stage in stages]
         self._stages: Stages = arrange(self._given)
         self._values = ValueCoder(self._stages.quantizer, self._stages.entropy_coder)
+        self._executes_on()
         if len(self.wire_id) > wire.MAX_WIRE_ID:
             raise ConfigError(
                 f"a wire id has at most {wire.MAX_WIRE_ID} characters, and that of {self!r} is longer: "
@@ -93,8 +94,9 @@ class Pipeline(Encoder):
     def capabilities(self) -> Capabilities:
         """What the sparsifier promises, as far as the quantizer keeps it."""
         values = self._values.capabilities
+        executes_on = self._executes_on()
         if self._stages.sparsifier is None:
-            return values
+            return dataclasses.replace(values, executes_on=executes_on)
         kept = self._stages.sparsifier.capabilities
         return Capabilities(
             unbiased=kept.unbiased and values.unbiased,
@@ -104,26 +106,43 @@ class Pipeline(Encoder):
             secure_aggregation_safe=kept.secure_aggregation_safe and values.secure_aggregation_safe,
             bounded_sensitivity=kept.bounded_sensitivity and values.bounded_sensitivity,
             dtypes=tuple(dtype for dtype in kept.dtypes if dtype in values.dtypes),
+            executes_on=executes_on,
         )
+
+    def _executes_on(self) -> tuple[str, ...]:
+        sparsifier, quantizer, entropy_coder, index_coder = self._stages
+        used: list[Stage | None] = [
+            quantizer,
+            entropy_coder,
+            *([sparsifier, index_coder] if sparsifier is not None else []),
+        ]
+        each = [stage.capabilities.executes_on for stage in used if stage is not None]
+        common = tuple(kind for kind in EXECUTIONS if all(kind in kinds for kinds in each))
+        if not common:
+            raise CapabilityError(
+                f"the stages of {self!r} cannot be given the same arrays: one takes only NumPy arrays, "
+                "another only TensorFlow's tensors"
+            )
+        return common
 
     def get_config(self) -> dict[str, Any]:
         """The stages that were given, by name and configuration."""
         return {"stages": [component_config(stage) for stage in self._given]}
 
-    def init_state(self, spec: tf.TensorSpec) -> State:
+    def init_state(self, spec: Spec) -> State:
         """The sparsifier's; without one ``{"residual": zeros}`` where the quantizer has error feedback."""
         if self._stages.sparsifier is not None:
             return self._stages.sparsifier.init_state(spec)
         keeps_error = self._stages.quantizer.error_feedback
-        return {"residual": tf.zeros(spec.shape, spec.dtype)} if keeps_error else {}
+        return {"residual": ops.zeros(spec)} if keeps_error else {}
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         if self._stages.sparsifier is None:
             return self._encode_dense(x, state, round_num)
         return self._encode_sparse(x, self._stages.sparsifier.select(x, state, round_num), round_num)
 
     def grouped_encode(
-        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
         """What the sparsifier chooses from all of them, each as a payload of its own."""
         if self._stages.sparsifier is None:
@@ -131,52 +150,53 @@ class Pipeline(Encoder):
         selections = self._stages.sparsifier.grouped_select(xs, states, round_num)
         return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
-    def _encode_dense(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def _encode_dense(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         keeps_error = self._stages.quantizer.error_feedback
         a = x + state["residual"] if keeps_error else x
-        payload = self._values.payload(tf.reshape(a, [-1]), round_num)
-        return payload, {"residual": a - tf.reshape(payload["values"], x.shape)} if keeps_error else {}
+        payload = self._values.payload(ops.reshape(a, [-1]), round_num, known=keeps_error)
+        return payload, {"residual": a - ops.reshape(payload["values"], x.shape)} if keeps_error else {}
 
-    def _encode_sparse(self, x: tf.Tensor, chosen: Selection, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def _encode_sparse(self, x: Array, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
         assert self._stages.sparsifier is not None
-        values = self._values.payload(chosen.values, round_num)
-        size = x.shape.num_elements()
+        loses = bool(chosen.state) and not self._values.lossless
+        values = self._values.payload(chosen.values, round_num, known=loses)
         payload = {
             **values,
             "indices": chosen.indices,
-            "index_code": self._stages.index_coder.encode(chosen.indices, size, round_num),
+            "index_code": self._stages.index_coder.encode(chosen.indices, ops.num_elements(x), round_num),
         }
-        if self._values.lossless:
+        if not loses:
             return payload, chosen.state
         lost = chosen.values - values["values"]
         return payload, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
 
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def decode(self, payload: Payload, spec: Spec) -> Array:
         """The values in their places, zeros elsewhere."""
         if self._stages.sparsifier is None:
-            return tf.reshape(payload["values"], spec.shape)
-        dense = ops.scatter_decode(spec.shape.num_elements(), payload["values"], payload["indices"])
-        return tf.reshape(dense, spec.shape)
+            values = self._values.values_of(payload, ops.num_elements(spec), spec.dtype)
+            return ops.reshape(values, spec.shape)
+        values = self._values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
+        dense = ops.scatter_decode(ops.num_elements(spec), values, payload["indices"])
+        return ops.reshape(dense, spec.shape)
 
-    def accumulate(
-        self, accumulator: tf.Tensor, payload: Payload, weight: tf.Tensor, spec: tf.TensorSpec
-    ) -> tf.Tensor:
+    def accumulate(self, accumulator: Array, payload: Payload, weight: Array, spec: Spec) -> Array:
         """With a sparsifier touches the payload's entries only."""
         if self._stages.sparsifier is None:
             return super().accumulate(accumulator, payload, weight, spec)
-        weights = tf.reshape(weight, [1])
-        return ops.scatter_decode_add(accumulator, payload["values"], payload["indices"], weights=weights)
+        values = self._values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
+        weights = ops.reshape(weight, [1])
+        return ops.scatter_decode_add(accumulator, values, payload["indices"], weights=weights)
 
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
         del spec
         code = self._values.to_bytes(payload)
         if self._stages.sparsifier is None:
             return code
-        return sparse_body(tf.size(payload["indices"]), payload["index_code"], code)
+        return sparse_body(ops.size(payload["indices"]), payload["index_code"], code)
 
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
         """Refuses what is no body of this form, and what the stages refuse of their parts of it."""
-        size = spec.shape.num_elements()
+        size = ops.num_elements(spec)
         if self._stages.sparsifier is None:
             return self._values.from_bytes(body, size, spec.dtype)
         count, index_code, code = split_sparse_body(body, size)
@@ -200,14 +220,14 @@ class Pipeline(Encoder):
     def adjusts(self) -> Literal["entries"]:
         return "entries"
 
-    def at_rate(self, rate: tf.Tensor) -> Self:
+    def at_rate(self, rate: Array) -> Self:
         """See `Adjustable`: with the sparsifier at that rate."""
         assert self._stages.sparsifier is not None
         adjusted = copy.copy(self)
         adjusted._stages = self._stages._replace(sparsifier=self._stages.sparsifier.at_rate(rate))
         return adjusted
 
-    def min_bytes(self, spec: tf.TensorSpec) -> int:
+    def min_bytes(self, spec: Spec) -> int:
         """See `Adjustable`; 0 is never wrong."""
         del spec
         return 0

@@ -7,14 +7,13 @@ last), in as few bytes as they need.
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 from fedplug import ops
+from fedplug.ops import Array
 
 __all__ = ["sparse_body", "split_sparse_body"]
 
 
-def sparse_body(count: tf.Tensor, index_code: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+def sparse_body(count: Array, index_code: Array, values: Array) -> Array:
     """The body, a uint8 vector.
 
     Args:
@@ -22,11 +21,11 @@ def sparse_body(count: tf.Tensor, index_code: tf.Tensor, values: tf.Tensor) -> t
         index_code: uint8 vector.
         values: The bytes of the values, uint8 vector.
     """
-    numbers = ops.varints_to_bytes(tf.stack([count, tf.size(index_code)]))
-    return tf.concat([numbers, index_code, values], axis=0)
+    numbers = ops.varints_to_bytes(ops.stack([count, ops.size(index_code)]))
+    return ops.concat([numbers, index_code, values])
 
 
-def split_sparse_body(body: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def split_sparse_body(body: Array, size: int) -> tuple[Array, Array, Array]:
     """The inverse of `sparse_body` for untrusted bytes.
 
     Args:
@@ -40,6 +39,6 @@ def split_sparse_body(body: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor,
         tf.errors.InvalidArgumentError: The numbers cannot be read, or do not fit the tensor or the body.
     """
     (count, code_bytes), rest = ops.varints_from_bytes(body, 2, "the lengths in a sparse payload")
-    fits = (count <= size) & (code_bytes <= tf.size(rest))
+    fits = (count <= size) & (code_bytes <= ops.size(rest))
     with ops.require(fits, "the lengths in a sparse payload do not fit the payload or the tensor"):
-        return tf.identity(count), rest[:code_bytes], rest[code_bytes:]
+        return ops.identity(count), rest[:code_bytes], rest[code_bytes:]

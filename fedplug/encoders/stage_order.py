@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from fedplug.encoders.coders.index import Rice
 from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError
+from fedplug.ops import dtype_for
 
 __all__ = ["DEFAULT_INDEX_CODER", "DEFAULT_QUANTIZER", "Stage", "Stages", "arrange"]
 
@@ -79,7 +78,8 @@ def _require_symbols(quantizer: Quantizer | None, entropy_coder: EntropyCoder, g
             f"{entropy_coder!r} is an entropy coder, which shortens what a quantizer wrote, and there is "
             f"none before it; use {_remedy(given)}"
         )
-    if quantizer.symbols(0, tf.float32) is None:
+    dtype = dtype_for(quantizer.capabilities.executes_on, "float32")
+    if quantizer.symbols(0, dtype) is None:
         raise CapabilityError(
             f"{entropy_coder!r} shortens symbols of one fixed number of bits, and {quantizer!r} has none; "
             f"use 'qsgd(8) | {entropy_coder!r}', or leave {entropy_coder!r} out"

@@ -12,11 +12,10 @@ import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.base import Adjustable, State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.ops import Array, DType, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
@@ -32,8 +31,8 @@ class Selection(NamedTuple):
         state: The next state, if the values arrive as they are.
     """
 
-    values: tf.Tensor
-    indices: tf.Tensor
+    values: Array
+    indices: Array
     state: State
 
 
@@ -59,7 +58,7 @@ class Sparsifier(Component):
         """What this sparsifier, as configured, promises where values are sent uncompressed."""
 
     @abc.abstractmethod
-    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
+    def select(self, x: Array, state: State, round_num: Array) -> Selection:
         """Chooses entries.
 
         Args:
@@ -69,24 +68,24 @@ class Sparsifier(Component):
         """
 
     def grouped_select(
-        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[Selection]:
         """Chooses entries of all tensors that share this sparsifier. Default: of each by itself."""
         return [self.select(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
-    def init_state(self, spec: tf.TensorSpec) -> State:
+    def init_state(self, spec: Spec) -> State:
         """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
-        return {"residual": tf.zeros(spec.shape, spec.dtype)} if self.error_feedback else {}
+        return {"residual": ops.zeros(spec)} if self.error_feedback else {}
 
-    def residual_of(self, x: tf.Tensor, state: State) -> tf.Tensor:
+    def residual_of(self, x: Array, state: State) -> Array:
         """The residual that is added to ``x``, of its shape and dtype; zeros without error feedback."""
-        return state["residual"] if self.error_feedback else tf.zeros_like(x)
+        return state["residual"] if self.error_feedback else ops.zeros_like(x)
 
-    def state_of(self, residual: tf.Tensor) -> State:
+    def state_of(self, residual: Array) -> State:
         """The next state that keeps ``residual``; nothing without error feedback."""
         return {"residual": residual} if self.error_feedback else {}
 
-    def update_residual(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
+    def update_residual(self, state: State, lost: Array, indices: Array) -> State:
         """The next state when a later stage loses something of the values selected.
 
         Args:
@@ -98,7 +97,7 @@ class Sparsifier(Component):
             return state
         return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
 
-    def at_rate(self, rate: tf.Tensor) -> Self:
+    def at_rate(self, rate: Array) -> Self:
         """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""
         assert self.sparsity is not None
         adjusted = copy.copy(self)
@@ -115,8 +114,8 @@ class PackedSymbols(NamedTuple):
         bits: Of each symbol, 1 to 8; packed one after the other, the lowest bit first.
     """
 
-    start: tf.Tensor | int
-    number: tf.Tensor | int
+    start: Array | int
+    number: Array | int
     bits: int
 
 
@@ -136,7 +135,7 @@ class Quantizer(Component):
         return Capabilities(needs_client_state=self.error_feedback, sends_every_entry=True)
 
     @abc.abstractmethod
-    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+    def encode(self, values: Array, round_num: Array) -> Array:
         """The bytes of a vector, a uint8 vector.
 
         Args:
@@ -145,7 +144,7 @@ class Quantizer(Component):
         """
 
     @abc.abstractmethod
-    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+    def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """The values that a receiver gets, ``[count]``, finite.
 
         Args:
@@ -157,7 +156,7 @@ class Quantizer(Component):
             tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many values.
         """
 
-    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols | None:
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols | None:
         """Where the bytes of ``count`` values hold symbols, which an entropy coder may then make shorter.
 
         Default: nowhere, and then no entropy coder can follow. That must not depend on the arguments.
@@ -176,12 +175,17 @@ class EntropyCoder(Component):
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rans/1"``; part of a pipeline's wire id."""
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """Nothing is lost; what else it promises, nobody asks but on what it executes."""
+        return Capabilities(lossless=True)
+
     def get_config(self) -> dict[str, Any]:
         """The keyword arguments that make an equal coder; JSON values only. Default: none."""
         return {}
 
     @abc.abstractmethod
-    def encode(self, packed: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
+    def encode(self, packed: Array, count: Array | int, bits: int) -> Array:
         """The code, a uint8 vector.
 
         Args:
@@ -191,7 +195,7 @@ class EntropyCoder(Component):
         """
 
     @abc.abstractmethod
-    def decode(self, code: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
+    def decode(self, code: Array, count: Array | int, bits: int) -> Array:
         """The inverse of `encode`; ``count`` and ``bits`` are those of the symbols there must be.
 
         Args:
@@ -210,12 +214,17 @@ class IndexCoder(Component):
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rice/1"``; part of a pipeline's wire id."""
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """Nothing is lost; what else it promises, nobody asks but on what it executes."""
+        return Capabilities(lossless=True)
+
     def get_config(self) -> dict[str, Any]:
         """The keyword arguments that make an equal coder; JSON values only. Default: none."""
         return {}
 
     @abc.abstractmethod
-    def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
+    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
         """The code, a uint8 vector.
 
         Args:
@@ -225,7 +234,7 @@ class IndexCoder(Component):
         """
 
     @abc.abstractmethod
-    def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
+    def decode(self, code: Array, count: Array, size: int) -> Array:
         """The indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
 
         Args:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-
-import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
+from fedplug.ops import Array, DType
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["ValueCoder"]
@@ -16,10 +16,10 @@ __all__ = ["ValueCoder"]
 
 @dataclass(frozen=True)
 class ValueCoder:
-    """The payload ``{"values": dtype[k], "value_code": uint8[...]}``: what a receiver gets, and its bytes.
+    """The payload ``{"value_code": uint8[...]}``, and ``"values": dtype[k]`` where they are known already.
 
-    With a lossless quantizer the code is left out, as it follows from the values; so such values can be added
-    up before anything is decoded (`Capabilities.commutes_with_sum`).
+    With a lossless quantizer there are the values alone, as the code follows from them; so such values can be
+    added up before anything is decoded (`Capabilities.commutes_with_sum`).
 
     Bytes: the quantizer's, with the code of the entropy coder in place of the packed symbols at their end.
     """
@@ -38,48 +38,55 @@ class ValueCoder:
         """The quantizer's: the entropy coder loses nothing."""
         return self.quantizer.capabilities
 
-    @property
+    @functools.cached_property
     def lossless(self) -> bool:
         """Whether a receiver gets the values as they are."""
         return self.quantizer.capabilities.lossless
 
-    def payload(self, values: tf.Tensor, round_num: tf.Tensor) -> Payload:
-        """Of a vector."""
+    def payload(self, values: Array, round_num: Array, *, known: bool) -> Payload:
+        """Of a vector; ``known`` says that what a receiver gets is needed here, too."""
         if self.lossless:
             return {"values": values}
+        count = ops.size(values)
         code = self.quantizer.encode(values, round_num)
-        received = self.quantizer.decode(code, tf.size(values), values.dtype)
-        return {"values": received, "value_code": self._shortened(code, tf.size(values), values.dtype)}
+        payload = {"value_code": self._shortened(code, count, values.dtype)}
+        return {**payload, "values": self.quantizer.decode(code, count, values.dtype)} if known else payload
 
-    def to_bytes(self, payload: Payload) -> tf.Tensor:
+    def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
+        """What a receiver gets, a vector."""
+        if "values" in payload:
+            return payload["values"]
+        return self.quantizer.decode(self._restored(payload["value_code"], count, dtype), count, dtype)
+
+    def to_bytes(self, payload: Payload) -> Array:
         if not self.lossless:
             return payload["value_code"]
         values = payload["values"]
-        code = self.quantizer.encode(values, tf.constant(0))
-        return self._shortened(code, tf.size(values), values.dtype)
+        return self._shortened(self.quantizer.encode(values, 0), ops.size(values), values.dtype)
 
-    def from_bytes(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> Payload:
+    def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
         """The payload of ``count`` values; refuses what entropy coder and quantizer refuse."""
         values = self.quantizer.decode(self._restored(data, count, dtype), count, dtype)
         return {"values": values} if self.lossless else {"values": values, "value_code": data}
 
-    def _shortened(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+    def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return code
         start, number, bits = self._symbols(count, dtype)
-        return tf.concat([code[:start], self.entropy_coder.encode(code[start:], number, bits)], axis=0)
+        return ops.concat([code[:start], self.entropy_coder.encode(code[start:], number, bits)])
 
-    def _restored(self, data: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+    def _restored(self, data: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return data
         start, number, bits = self._symbols(count, dtype)
         with ops.require(
-            tf.size(data) >= start, f"a {self.wire_id} payload is too short for what comes before its symbols"
+            ops.size(data) >= start,
+            f"a {self.wire_id} payload is too short for what comes before its symbols",
         ):
             head, code = data[:start], data[start:]
-        return tf.concat([head, self.entropy_coder.decode(code, number, bits)], axis=0)
+        return ops.concat([head, self.entropy_coder.decode(code, number, bits)])
 
-    def _symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+    def _symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         found = self.quantizer.symbols(count, dtype)
         assert found is not None  # `arrange` has seen it
         return found

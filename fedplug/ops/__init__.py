@@ -1,18 +1,68 @@
-"""The compiled kernels on tensors, each beside a reference of stock TensorFlow ops that gives the same bits.
+"""What encoders are written with: functions of NumPy arrays or TensorFlow's tensors, with the same bits.
 
-Beside the ops are the few neutral steps that encoders need between them: bytes of tensors and back, refusing
-hostile bytes, reproducible random numbers. Functional: arguments are never changed, but the variables of what
-ends in ``_update``. Nothing here is differentiable. Importing this package loads no shared object; the op
-library is loaded when the first compiled op is built.
+NumPy arrays run through `fedplug.kernels` at once. Tensors become a compiled op where the op library loads,
+and elsewhere its reference of stock TensorFlow ops; a call that names a ``lowering`` is for TensorFlow
+whatever its arguments are.
+
+Beside the ops are the few neutral steps that encoders need between them: array functions (`arrays`), bytes of
+arrays and back, refusing untrusted bytes, reproducible random numbers. Functional: arguments are never
+changed, but what is named in ``_update``, and residuals that were donated (`donate_residuals`). Nothing here
+is differentiable. Importing this package loads neither TensorFlow nor an op library.
+
+What is refused when it runs is, of untrusted bytes, a `fedplug.errors.PayloadError` on NumPy arrays; of other
+arguments an `ArgumentError` or a `NonFiniteError`; in TensorFlow always a `tf.errors.InvalidArgumentError`.
 """
 
 from __future__ import annotations
 
-from fedplug.ops._loader import op_library
+from typing import Any
+
+from fedplug.ops._dispatch import Array, DType, Spec, are_of_tensorflow
+from fedplug.ops.arrays import (
+    add_n,
+    all,
+    all_finite,
+    any,
+    arange,
+    argsort_descending,
+    asarray,
+    astype,
+    clip,
+    concat,
+    cond,
+    cumulative_sum,
+    divide_no_nan,
+    ensure_shape,
+    floor,
+    full,
+    identity,
+    max,
+    maximum,
+    min,
+    minimum,
+    put_zeros,
+    repeat,
+    reshape,
+    round,
+    saturate_cast,
+    searchsorted,
+    segment_sum,
+    size,
+    sqrt,
+    stack,
+    sum,
+    table_lookup,
+    take,
+    transpose,
+    where,
+    zeros,
+    zeros_like,
+)
 from fedplug.ops.block_scaling import block_count, block_scales, scales_from_bytes
 from fedplug.ops.checks import of_length, require
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
+from fedplug.ops.donation import donate_residuals
 from fedplug.ops.floats import wide_dtype, widened
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
@@ -22,6 +72,15 @@ from fedplug.ops.prng import dither, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.serialization import from_bytes, to_bytes, varints_from_bytes, varints_to_bytes
+from fedplug.ops.spec import (
+    ArraySpec,
+    dtype_for,
+    has_known_shape,
+    is_floating,
+    itemsize,
+    num_elements,
+    spec_of,
+)
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
@@ -36,53 +95,119 @@ from fedplug.ops.value_code import ValueForm, decode_values, encode_values
 
 __all__ = [
     "AboveThreshold",
+    "Array",
+    "ArraySpec",
+    "DType",
     "GroupedTopK",
     "GroupedTopKUpdate",
     "IndexForm",
     "Lowering",
+    "Spec",
     "TopK",
     "TopKMomentum",
     "TopKUpdate",
     "ValueForm",
+    "add_n",
+    "all",
+    "all_finite",
+    "any",
+    "arange",
+    "are_of_tensorflow",
+    "argsort_descending",
+    "asarray",
+    "astype",
     "available",
     "block_count",
     "block_scales",
+    "clip",
+    "concat",
+    "cond",
     "crc32",
+    "cumulative_sum",
     "decode_indices",
     "decode_symbols",
     "decode_values",
     "dither",
+    "divide_no_nan",
+    "donate_residuals",
     "draw_indices",
+    "dtype_for",
     "encode_indices",
     "encode_symbols",
     "encode_values",
+    "ensure_shape",
+    "floor",
     "frame",
     "from_bytes",
+    "full",
     "grouped_topk_residual",
     "grouped_topk_residual_update",
+    "has_known_shape",
+    "identity",
+    "is_floating",
+    "itemsize",
+    "max",
+    "maximum",
     "mean_magnitude",
+    "min",
+    "minimum",
+    "num_elements",
     "of_length",
     "op_library",
     "pack",
     "packed_size",
+    "put_zeros",
+    "repeat",
     "require",
+    "reshape",
     "resolve_lowering",
+    "round",
     "round_seed",
+    "saturate_cast",
     "scales_from_bytes",
     "scatter_decode",
     "scatter_decode_add",
     "scatter_decode_update",
+    "searchsorted",
+    "segment_sum",
     "shared_uniform",
+    "size",
+    "spec_of",
+    "sqrt",
+    "stack",
+    "sum",
+    "table_lookup",
+    "take",
     "threshold_residual",
     "to_bytes",
     "topk_momentum",
     "topk_residual",
     "topk_residual_update",
+    "transpose",
     "unframe",
     "unpack",
     "use_lowering",
     "varints_from_bytes",
     "varints_to_bytes",
+    "where",
     "wide_dtype",
     "widened",
+    "zeros",
+    "zeros_like",
 ]
+
+
+def op_library(name: str) -> Any:
+    """The TensorFlow ops of a library that a plugin brings, one Python function each; loaded when asked for.
+
+    Args:
+        name: As in ``fedplug plugins list``.
+
+    Raises:
+        UnknownNameError: No plugin brings a library of that name; the message lists the nearest.
+        PluginError: It was built for another TensorFlow than is installed, or is missing.
+        OpLibraryError: It was built for another TensorFlow than is running, or is damaged.
+    """
+    from fedplug.ops._tensorflow import loader  # needs TensorFlow
+
+    return loader.op_library(name)

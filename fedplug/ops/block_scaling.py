@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
+from typing import Any
 
-from fedplug.ops.checks import require
+import numpy as np
+
+from fedplug.errors import PayloadError
+from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.serialization import from_bytes
 
-__all__ = [
-    "block_count",
-    "block_scales",
-    "relative_to_scales",
-    "scales_from_bytes",
-    "times_scales",
-]
+__all__ = ["block_count", "block_scales", "scales_from_bytes"]
 
 
-def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:
+def block_count(count: Array | int, size: int) -> Array | int:
     """How many blocks ``count`` values fill, the last one perhaps in part."""
     return (count + size - 1) // size
 
 
-def block_scales(values: tf.Tensor, size: int) -> tf.Tensor:
+@also_on_tensors
+def block_scales(values: Array, size: int) -> Array:
     """The scales of values ``[n]``: the largest magnitude of each block; ``[block_count(n)]``."""
-    return tf.reduce_max(tf.abs(_rows(values, size)), axis=1)
+    magnitudes = np.abs(values)
+    filled = np.concatenate([magnitudes, np.zeros(-values.size % size, values.dtype)])
+    return filled.reshape(-1, size).max(axis=1)
 
 
-def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values ``[n]`` divided by their block's scale, in ``[-1, 1]``, and the scales ``[block_count(n)]``.
-
-    In a block of zeros both are zero.
-    """
-    rows, scales = _rows(values, size), block_scales(values, size)
-    relative = tf.math.divide_no_nan(rows, scales[:, tf.newaxis])
-    return tf.reshape(relative, [-1])[: tf.size(values)], scales
-
-
-def times_scales(relative: tf.Tensor, scales: tf.Tensor, size: int) -> tf.Tensor:
-    """The inverse of `relative_to_scales`; both arguments of one dtype."""
-    rows = _rows(relative, size) * scales[:, tf.newaxis]
-    return tf.reshape(rows, [-1])[: tf.size(relative)]
-
-
-def scales_from_bytes(data: tf.Tensor, dtype: tf.DType, what: str) -> tf.Tensor:
+@also_on_tensors
+def scales_from_bytes(data: Array, dtype: Any, what: str) -> Array:
     """Scales that were written by `to_bytes`; refuses those that are negative or not finite.
 
     -0 counts as negative, or zeros would have two codes.
     """
     scales = from_bytes(data, dtype)
-    positive = data[dtype.size - 1 :: dtype.size] < 0x80  # the highest bit of the last byte is the sign
-    valid = tf.reduce_all(tf.math.is_finite(scales)) & tf.reduce_all(positive)
-    with require(valid, f"a scale of {what} is not valid"):
-        return tf.identity(scales)
-
-
-def _rows(values: tf.Tensor, size: int) -> tf.Tensor:
-    return tf.reshape(tf.pad(values, [[0, -tf.size(values) % size]]), [-1, size])
+    if not np.isfinite(scales).all() or np.signbit(scales).any():
+        raise PayloadError(f"a scale of {what} is not valid")
+    return scales

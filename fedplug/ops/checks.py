@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import tensorflow as tf
+from fedplug.errors import PayloadError
+from fedplug.ops._dispatch import Array, also_on_tensors
+
+_PASSED: AbstractContextManager[Any] = nullcontext()
 
 __all__ = ["of_length", "require"]
 
 
-def require(condition: tf.Tensor, message: str) -> AbstractContextManager[Any]:
+@also_on_tensors
+def require(condition: Array, message: str) -> AbstractContextManager[Any]:
     """Makes a context whose tensors are computed only where the condition holds.
 
     The body must not prove the condition by itself: TensorFlow's constant folding takes
@@ -20,20 +24,17 @@ def require(condition: tf.Tensor, message: str) -> AbstractContextManager[Any]:
     Otherwise a `tf.errors.InvalidArgumentError` with the message is raised when the graph runs (eagerly: at
     once).
     """
-    context: AbstractContextManager[Any] = tf.control_dependencies(
-        [tf.debugging.Assert(condition, [message])]
-    )
-    return context
+    if not condition:
+        raise PayloadError(message)
+    return _PASSED
 
 
-def of_length(data: tf.Tensor, length: tf.Tensor | int, what: str) -> tf.Tensor:
+@also_on_tensors
+def of_length(data: Array, length: Array | int, what: str) -> Array:
     """``data``, a vector, where it has exactly ``length`` elements; ``what`` names it in the error.
 
     See `require` on what not to do with the result.
     """
-    message = f"{what} have the wrong length"
-    if isinstance(length, int):
-        message += f"; there must be {length}"
-    fits = tf.equal(tf.size(data, tf.int64), tf.cast(length, tf.int64))
-    with require(fits, message):
-        return tf.identity(data)
+    if data.size != length:
+        raise PayloadError(f"{what} have the wrong length, {data.size}; there must be {length}")
+    return data

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.ops import _loader
-from fedplug.ops._arguments import require_vectors
-from fedplug.ops._reference import checksum as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["crc32"]
 
-tf.no_gradient("Fedplug>Crc32")
 
-
-def crc32(data: Any, *, lowering: str | None = None) -> tf.Tensor:
+@also_on_tensors
+def crc32(data: Any, *, lowering: str | None = None) -> Array:
     """The CRC-32 of zlib, PNG and Ethernet.
 
     Args:
@@ -31,8 +28,4 @@ def crc32(data: Any, *, lowering: str | None = None) -> tf.Tensor:
         UnknownNameError: ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
     """
-    data = tf.convert_to_tensor(data, tf.uint8)
-    require_vectors(data=data)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_crc32(data)
-    return reference.crc32(data)
+    return np.uint32(kernels.crc32(np.asarray(data, np.uint8)))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.ops import _loader
-from fedplug.ops._arguments import require_vectors
-from fedplug.ops._reference import container as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels, wire
+from fedplug.errors import PayloadError
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["frame", "unframe"]
 
-tf.no_gradient("Fedplug>Frame")
-tf.no_gradient("Fedplug>Unframe")
 
-
-def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
+@also_on_tensors
+def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
     """Header, length, body and checksum in one buffer.
 
     Args:
@@ -33,14 +32,15 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor
         UnknownNameError: ``lowering`` is not one of the words.
         OpLibraryError: "fused" was asked for and cannot be loaded.
     """
-    body = tf.convert_to_tensor(body, tf.uint8)
-    require_vectors(body=body)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_frame(body, header=header)
-    return reference.frame(body, header)
+    content = [header, struct.pack("<Q", len(body)), body.tobytes()]
+    checksum = 0
+    for part in content:
+        checksum = zlib.crc32(part, checksum)
+    return np.frombuffer(b"".join([*content, struct.pack("<I", checksum)]), np.uint8)
 
 
-def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
+@also_on_tensors
+def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> Array:
     """The body of a container, for untrusted bytes.
 
     Args:
@@ -58,8 +58,9 @@ def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> tf
         tf.errors.InvalidArgumentError: When run: the container is not whole, or has another header, length or
             checksum.
     """
-    container = tf.convert_to_tensor(container, tf.uint8)
-    require_vectors(container=container)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_unframe(container, header=header)
-    return reference.unframe(container, header)
+    wire_id, dtype, shape, body = kernels.unpack_container(container)
+    if wire.header(wire_id, dtype, shape) != header:
+        raise PayloadError(
+            "the header of a payload is wrong: it was made by another encoder or for another tensor"
+        )
+    return np.frombuffer(body, np.uint8)

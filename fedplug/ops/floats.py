@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
+from typing import Any
+
+import numpy as np
+
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["wide_dtype", "widened"]
 
 
-def wide_dtype(dtype: tf.DType) -> tf.DType:
+@also_on_tensors
+def wide_dtype(dtype: Any) -> Any:
     """The dtype for arithmetic with numbers of ``dtype``: float64 for float64, float32 for all others."""
-    return tf.float64 if dtype == tf.float64 else tf.float32
+    return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
-def widened(x: tf.Tensor) -> tf.Tensor:
+@also_on_tensors
+def widened(x: Array) -> Array:
     """``x`` in its `wide_dtype`."""
-    return tf.cast(x, wide_dtype(x.dtype))
+    return x.astype(wide_dtype(x.dtype), copy=False)

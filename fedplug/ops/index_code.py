@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.errors import UnknownNameError
-from fedplug.ops import _loader
-from fedplug.ops._arguments import as_int64, require_vectors
-from fedplug.ops._reference import index_code as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["IndexForm", "decode_indices", "encode_indices"]
 
 IndexForm = Literal["rice", "bitpack", "bitmap", "shortest"]
 
-tf.no_gradient("Fedplug>EncodeIndices")
-tf.no_gradient("Fedplug>DecodeIndices")
 
-
+@also_on_tensors
 def encode_indices(
     indices: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
-) -> tf.Tensor:
+) -> Array:
     """Strictly ascending indices as bytes.
 
     Source: Rice & Plaunt, IEEE Trans. Commun. 1971; Golomb, IEEE Trans. Inf. Theory 1966, for "rice".
@@ -43,18 +38,13 @@ def encode_indices(
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: the indices do not ascend, or leave ``[0, size)``.
     """
-    indices = tf.convert_to_tensor(indices, tf.int32)
-    size = as_int64(size)
-    require_vectors(indices=indices)
-    _require_form(form)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_encode_indices(indices, size, form=form)
-    return reference.encode(indices, size, form)
+    return kernels.encode_indices(np.asarray(indices, np.int32), int(size), form=form)
 
 
+@also_on_tensors
 def decode_indices(
     code: Any, count: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
-) -> tf.Tensor:
+) -> Array:
     """The inverse of `encode_indices`, for untrusted bytes.
 
     Args:
@@ -75,16 +65,4 @@ def decode_indices(
             ``count`` indices below ``size`` (a "shortest" code may be of a form that is not the shortest).
             Memory is asked for only in proportion to the bytes.
     """
-    code = tf.convert_to_tensor(code, tf.uint8)
-    count = as_int64(count)
-    size = as_int64(size)
-    require_vectors(code=code)
-    _require_form(form)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_decode_indices(code, count, size, form=form)
-    return reference.decode(code, count, size, form)
-
-
-def _require_form(form: str) -> None:
-    if form not in get_args(IndexForm):
-        raise UnknownNameError("index code", form, get_args(IndexForm), where="form")
+    return kernels.decode_indices(np.asarray(code, np.uint8), int(count), int(size), form=form)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Literal
 
 from fedplug.errors import OpLibraryError, StaleBuildError, UnknownNameError
-from fedplug.ops import _loader
 
 __all__ = ["Lowering", "available", "resolve_lowering", "use_lowering"]
 
@@ -49,7 +48,7 @@ def resolve_lowering(lowering: str | None = None) -> Literal["fused", "reference
         return "reference"
     if wanted == "auto":
         return "fused" if available() else "reference"
-    _loader.library()
+    _library()
     return "fused"
 
 
@@ -61,7 +60,7 @@ def available() -> bool:
             them should not begin to do so, many times slower, because somebody pulled.
     """
     try:
-        _loader.library()
+        _library()
     except StaleBuildError:
         raise
     except OpLibraryError:
@@ -73,3 +72,9 @@ def _known(lowering: str) -> str:
     if lowering not in _LOWERINGS:
         raise UnknownNameError("lowering", lowering, _LOWERINGS)
     return lowering
+
+
+def _library() -> None:
+    from fedplug.ops._tensorflow import loader  # only where a graph is being built is TensorFlow needed
+
+    loader.library()

@@ -1,19 +1,19 @@
-"""Numbers as bits, and bits as bytes, in stock TensorFlow ops.
+"""Numbers of a few bits as bytes, and back.
 
 Packed numbers follow one another without gaps, the first in the lowest bits; bits that are not needed are 0.
-Eight numbers of b bits, up to eight, are exactly b bytes, and fit one 64-bit integer: the unit `pack` and
-`unpack` work in.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.ops.checks import of_length, require
+from fedplug.errors import PayloadError
+from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.checks import of_length
 
-__all__ = ["bits_of", "numbers", "pack", "packed_size", "unpack", "unpack_all"]
+__all__ = ["pack", "packed_size", "unpack"]
 
 
 def packed_size(count: Any, bits: Any) -> Any:
@@ -21,37 +21,18 @@ def packed_size(count: Any, bits: Any) -> Any:
     return count // 8 * bits + (count % 8 * bits + 7) // 8  # never larger than the result: no overflow
 
 
-def pack(codes: tf.Tensor, bits: Any) -> tf.Tensor:
+@also_on_tensors
+def pack(codes: Array, bits: Any) -> Array:
     """Numbers below ``2^bits``, a uint8 vector ``[n]``, as a uint8 vector ``[packed_size(n, bits)]``.
 
     ``bits`` is 1 to 8, a number or an int64 scalar.
     """
-    count = tf.size(codes, tf.int64)
-    groups = tf.reshape(tf.pad(codes, [[0, -count % 8]]), [-1, 8])
-    words = tf.reduce_sum(tf.bitwise.left_shift(tf.cast(groups, tf.int64), _places(bits)), axis=1)
-    filled = tf.reshape(tf.bitcast(words, tf.uint8)[:, :bits], [-1])
-    return filled[: packed_size(count, bits)]
+    places = np.arange(bits, dtype=np.uint8)
+    return np.packbits(np.asarray(codes, np.uint8)[:, np.newaxis] >> places & 1, bitorder="little")
 
 
-def unpack_all(data: tf.Tensor, bits: Any) -> tf.Tensor:
-    """All numbers that are in the bytes, those of the bits that are not needed included.
-
-    Args:
-        data: uint8 vector.
-        bits: Of each number, 1 to 8.
-
-    Returns:
-        uint8 vector of ``8 * ceil(size(data) / bits)`` numbers.
-    """
-    groups = tf.reshape(tf.pad(data, [[0, -tf.size(data, tf.int64) % bits]]), [-1, bits])
-    words = tf.bitcast(tf.pad(groups, [[0, 0], [0, 8 - bits]]), tf.int64)
-    codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (
-        tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64)) - 1
-    )
-    return tf.reshape(tf.cast(codes, tf.uint8), [-1])
-
-
-def unpack(data: tf.Tensor, count: Any, bits: Any, what: str) -> tf.Tensor:
+@also_on_tensors
+def unpack(data: Array, count: Any, bits: Any, what: str) -> Array:
     """The inverse of `pack`, for untrusted bytes.
 
     Args:
@@ -63,23 +44,9 @@ def unpack(data: tf.Tensor, count: Any, bits: Any, what: str) -> tf.Tensor:
     Raises:
         tf.errors.InvalidArgumentError: Not ``packed_size(count, bits)`` bytes, or unused bits are set.
     """
-    codes = unpack_all(of_length(data, packed_size(count, bits), what), bits)
-    with require(tf.reduce_all(tf.equal(codes[count:], 0)), f"{what} have unused bits that are set"):
-        return tf.identity(codes[:count])
-
-
-def bits_of(values: Any, width: Any) -> Any:
-    """The ``width`` lowest bits of every int32, the lowest first; uint8 vector, for any width."""
-    bits = tf.bitwise.right_shift(values[:, tf.newaxis], tf.range(width)) & 1
-    return tf.cast(tf.reshape(bits, [-1]), tf.uint8)
-
-
-def numbers(bits: Any, count: Any, width: Any) -> Any:
-    """The inverse of `bits_of`, for ``count`` numbers; int32."""
-    places = tf.range(tf.cast(width, tf.int32))
-    rows = tf.cast(tf.reshape(bits, [count, width]), tf.int32)
-    return tf.reduce_sum(tf.bitwise.left_shift(rows, places), 1)
-
-
-def _places(bits: Any) -> tf.Tensor:
-    return tf.range(0, 8 * bits, bits, dtype=tf.int64)
+    data = of_length(np.asarray(data, np.uint8), packed_size(count, bits), what)
+    found = np.unpackbits(data, bitorder="little")
+    if found[count * bits :].any():
+        raise PayloadError(f"{what} have unused bits that are set")
+    places = np.arange(bits, dtype=np.uint8)
+    return (found[: count * bits].reshape(count, bits) << places).sum(axis=1, dtype=np.uint8)

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.ops.checksum import crc32
-from fedplug.ops.serialization import to_bytes
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["dither", "round_seed", "shared_uniform"]
 
 
-def round_seed(seed: Any, round_num: Any) -> tf.Tensor:
+@also_on_tensors
+def round_seed(seed: Any, round_num: Any) -> Array:
     """Seed and round in one, ``2^32 seed + round``; int64 scalar."""
-    high = tf.bitwise.left_shift(tf.cast(seed, tf.int64), tf.constant(32, tf.int64))
-    return high + tf.cast(round_num, tf.int64)
+    return (int(seed) << 32) + int(round_num)
 
 
-def shared_uniform(count: Any, seed: Any) -> tf.Tensor:
+@also_on_tensors
+def shared_uniform(count: Any, seed: Any) -> Array:
     """Uniform numbers in ``[0, 1)`` that all clients agree upon: they depend on the seed alone.
 
     Args:
@@ -31,10 +32,11 @@ def shared_uniform(count: Any, seed: Any) -> tf.Tensor:
     Returns:
         float64 vector ``[count]``.
     """
-    return _philox(count, seed, tf.constant(0, tf.int64), tf.float64)
+    return kernels.random_uniform(int(count), seed, 0, dtype=np.float64)
 
 
-def dither(values: Any, seed: Any) -> tf.Tensor:
+@also_on_tensors
+def dither(values: Any, seed: Any) -> Array:
     """Uniform numbers in ``[0, 1)`` for rounding ``values`` at random: other values, other numbers.
 
     An encoder is told neither which client nor which tensor it works for; were the numbers the same for all,
@@ -49,10 +51,4 @@ def dither(values: Any, seed: Any) -> tf.Tensor:
     Returns:
         float32 vector, one number per value.
     """
-    return _philox(tf.size(values), seed, tf.cast(crc32(to_bytes(values)), tf.int64), tf.float32)
-
-
-def _philox(count: Any, seed: Any, stream: Any, dtype: tf.DType) -> tf.Tensor:
-    # TensorFlow would choose the generator by device, if it were not told.
-    key = tf.stack([tf.cast(seed, tf.int64), stream])
-    return tf.random.stateless_uniform(tf.reshape(count, [1]), key, dtype=dtype, alg="philox")
+    return kernels.random_uniform(values.size, seed, kernels.crc32(values), dtype=np.float32)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
-from fedplug.ops import _loader
-from fedplug.ops._arguments import as_int64
-from fedplug.ops._reference import random_indices as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["draw_indices"]
 
-tf.no_gradient("Fedplug>DrawIndices")
 
-
-def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> tf.Tensor:
+@also_on_tensors
+def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> Array:
     """One index of each of ``count`` runs of as nearly equal length as can be.
 
     Run i begins at ``floor(i * size / count)``. Which index of it is drawn is specified in
@@ -36,7 +31,4 @@ def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = Non
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: not ``0 <= count <= size < 2^31``.
     """
-    seed, count, size = as_int64(seed), as_int64(count), as_int64(size)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_draw_indices(seed, count, size)
-    return reference.draw_indices(seed, count, size)
+    return kernels.draw_indices(int(seed), int(count), int(size))

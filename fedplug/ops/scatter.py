@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
+from numpy.typing import NDArray
 
-from fedplug.ops import _loader
-from fedplug.ops._arguments import (
-    as_int64,
-    require_equal_shapes,
-    require_floating,
-    require_variable,
-    require_vectors,
-)
-from fedplug.ops._reference import scatter as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import writable
 
 __all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
 
-tf.no_gradient("Fedplug>ScatterDecode")
-tf.no_gradient("Fedplug>ScatterDecodeAdd")
-tf.no_gradient("Fedplug>ResourceScatterDecodeAdd")
 
-
+@also_on_tensors
 def scatter_decode_add(
     accumulator: Any,
     values: Any,
@@ -32,7 +23,7 @@ def scatter_decode_add(
     weights: Any = None,
     *,
     lowering: str | None = None,
-) -> tf.Tensor:
+) -> Array:
     """Adds sparse payloads into a dense accumulator.
 
     ``accumulator[indices[j]] += weights[i] * values[j]`` for every payload ``i``, in order, and its entries
@@ -64,17 +55,14 @@ def scatter_decode_add(
         tf.errors.InvalidArgumentError: When run: a payload is not valid (the message names it), or lengths
             differ.
     """
-    accumulator = tf.convert_to_tensor(accumulator)
-    values = tf.convert_to_tensor(values, accumulator.dtype)
-    require_floating(accumulator=accumulator)
-    payloads = _payloads(values, indices, row_splits, weights)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_scatter_decode_add(accumulator, *payloads)
-    return reference.scatter_decode_add(accumulator, *payloads)
+    total = writable(accumulator, np.asarray(accumulator).dtype)
+    kernels.scatter_decode_add(total, *_payloads(values, indices, row_splits, weights, total.dtype))
+    return total
 
 
+@also_on_tensors
 def scatter_decode_update(
-    accumulator: tf.Variable,
+    accumulator: Array,
     values: Any,
     indices: Any,
     row_splits: Any = None,
@@ -108,15 +96,12 @@ def scatter_decode_update(
         tf.errors.FailedPreconditionError: When run: the variable is not initialized.
         tf.errors.InvalidArgumentError: When run: what `scatter_decode_add` refuses.
     """
-    require_variable(accumulator=accumulator)
-    payloads = _payloads(tf.convert_to_tensor(values, accumulator.dtype), indices, row_splits, weights)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
-    return accumulator.assign(
-        reference.scatter_decode_add(accumulator.read_value(), *payloads), read_value=False
+    kernels.scatter_decode_add(
+        accumulator, *_payloads(values, indices, row_splits, weights, accumulator.dtype)
     )
 
 
+@also_on_tensors
 def scatter_decode(
     size: Any,
     values: Any,
@@ -125,7 +110,7 @@ def scatter_decode(
     weights: Any = None,
     *,
     lowering: str | None = None,
-) -> tf.Tensor:
+) -> Array:
     """The dense sum of sparse payloads: what `scatter_decode_add` makes of zeros, bit for bit.
 
     The compiled op writes each element once; zeros handed to `scatter_decode_add` would be written, copied
@@ -150,25 +135,17 @@ def scatter_decode(
         tf.errors.InvalidArgumentError: When run: what `scatter_decode_add` refuses, or ``size`` is out of
             range.
     """
-    size = as_int64(size)
-    values = tf.convert_to_tensor(values)
-    require_floating(values=values)
-    payloads = _payloads(values, indices, row_splits, weights)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_scatter_decode(size, *payloads)
-    return reference.scatter_decode(size, *payloads)
+    values = np.asarray(values)
+    total = np.zeros(int(size), values.dtype)
+    kernels.scatter_decode_add(total, *_payloads(values, indices, row_splits, weights, values.dtype))
+    return total
 
 
-def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
-    """Values, indices, row splits and weights as tensors whose static shapes fit together."""
-    indices = tf.convert_to_tensor(indices, tf.int32)
+def _payloads(
+    values: Any, indices: Any, row_splits: Any, weights: Any, dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], NDArray[Any] | None]:
+    values = np.asarray(values, dtype)
     if row_splits is None:
-        row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
-    row_splits = as_int64(row_splits)
-    require_vectors(values=values, indices=indices, row_splits=row_splits)
-    require_equal_shapes(values=values, indices=indices)
-    if weights is None:
-        weights = tf.ones(tf.maximum(tf.shape(row_splits) - 1, 0), values.dtype)
-    weights = tf.convert_to_tensor(weights, values.dtype)
-    require_vectors(weights=weights)
-    return values, indices, row_splits, weights
+        row_splits = (0, values.size)
+    factors = None if weights is None else np.asarray(weights, dtype)
+    return values, np.asarray(indices, np.int32), np.asarray(row_splits, np.int64), factors

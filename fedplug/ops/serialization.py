@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
+from typing import Any
 
-from fedplug.ops.checks import require
+import numpy as np
 
-__all__ = ["from_bytes", "to_bytes", "varints_from_bytes", "varints_to_bytes"]
+from fedplug.errors import PayloadError
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 _VARINT_BYTES = 5
 
+__all__ = ["from_bytes", "to_bytes", "varints_from_bytes", "varints_to_bytes"]
 
-def to_bytes(x: tf.Tensor) -> tf.Tensor:
+
+@also_on_tensors
+def to_bytes(x: Array) -> Array:
     """The elements in row-major order, little-endian: a uint8 vector of ``size * itemsize`` bytes."""
-    if x.dtype == tf.bool:
-        return tf.reshape(tf.cast(x, tf.uint8), [-1])
-    return tf.reshape(tf.bitcast(tf.reshape(x, [-1]), tf.uint8), [-1])
+    x = np.ascontiguousarray(x)
+    return x.reshape(-1).view(np.uint8)
 
 
-def from_bytes(data: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+@also_on_tensors
+def from_bytes(data: Array, dtype: Any) -> Array:
     """The inverse of `to_bytes`, as a vector.
 
     Raises:
         tf.errors.InvalidArgumentError: The number of bytes is no multiple of the item size, or a bool is not
         0 or 1.
     """
-    if dtype == tf.bool:
-        with require(tf.reduce_all(data <= 1), "a bool on the wire is neither 0 nor 1"):
-            return tf.cast(data, tf.bool)
-    if dtype.size == 1:
-        return tf.bitcast(data, dtype)
-    with require(
-        tf.size(data) % dtype.size == 0, f"the bytes on the wire are not whole {dtype.name} numbers"
-    ):
-        return tf.bitcast(tf.reshape(data, [-1, dtype.size]), dtype)
+    dtype = np.dtype(dtype)
+    if data.size % dtype.itemsize:
+        raise PayloadError(f"the bytes on the wire are not whole {dtype.name} numbers")
+    if dtype == np.bool_ and data.size and data.max() > 1:
+        raise PayloadError("a bool on the wire is neither 0 nor 1")
+    numbers = np.ascontiguousarray(data).view(dtype)
+    return (
+        numbers if numbers.flags.aligned else numbers.copy()
+    )  # in the middle of a payload they may lie anywhere
 
 
-def varints_to_bytes(numbers: tf.Tensor) -> tf.Tensor:
+@also_on_tensors
+def varints_to_bytes(numbers: Array) -> Array:
     """Numbers in LEB128: seven bits a byte, the lowest first, the high bit set on all bytes but the last.
 
     Args:
@@ -45,13 +50,18 @@ def varints_to_bytes(numbers: tf.Tensor) -> tf.Tensor:
     Returns:
         uint8 vector, each number in the fewest bytes that hold it, one to five.
     """
-    rests = tf.bitwise.right_shift(numbers[:, tf.newaxis], tf.range(0, 7 * _VARINT_BYTES, 7))
-    more = tf.cast(rests >= 128, tf.int32) * 128
-    used = (rests > 0) | (tf.range(_VARINT_BYTES) == 0)
-    return tf.cast(tf.boolean_mask((rests & 127) | more, used), tf.uint8)
+    written = bytearray()
+    for number in numbers:
+        rest = int(number)
+        while rest >= 128:
+            written.append(rest & 127 | 128)
+            rest >>= 7
+        written.append(rest)
+    return np.frombuffer(written, np.uint8)
 
 
-def varints_from_bytes(data: tf.Tensor, count: int, what: str) -> tuple[list[tf.Tensor], tf.Tensor]:
+@also_on_tensors
+def varints_from_bytes(data: Array, count: int, what: str) -> tuple[list[Array], Array]:
     """The first ``count`` numbers of `varints_to_bytes`, and the bytes after them, from untrusted bytes.
 
     Args:
@@ -66,15 +76,20 @@ def varints_from_bytes(data: tf.Tensor, count: int, what: str) -> tuple[list[tf.
         tf.errors.InvalidArgumentError: The bytes end before the numbers do, or a number is 2^31 or more, or
             not in its fewest bytes.
     """
+    head, at = data[: count * _VARINT_BYTES].tobytes(), 0
     numbers = []
     for _ in range(count):
-        head = tf.cast(data[:_VARINT_BYTES], tf.int64)
-        length = tf.reduce_sum(tf.math.cumprod(tf.cast(head >= 128, tf.int32))) + 1
-        with require(length <= tf.size(head), f"{what} cannot be read"):
-            head = head[: tf.identity(length)]
-        number = tf.reduce_sum(tf.bitwise.left_shift(head & 127, tf.range(0, 7 * tf.size(head), 7, tf.int64)))
-        shortest = (tf.equal(length, 1) | (head[-1] > 0)) & (number < 2**31)
-        with require(shortest, f"{what} are not in their fewest bytes, or too large"):
-            numbers.append(tf.cast(number, tf.int32))
-            data = data[length:]
-    return numbers, data
+        number = 0
+        for length in range(1, _VARINT_BYTES + 1):
+            if at == len(head):
+                raise PayloadError(f"{what} cannot be read")
+            byte, at = head[at], at + 1
+            number |= (byte & 127) << (7 * (length - 1))
+            if byte < 128:
+                break
+        else:
+            raise PayloadError(f"{what} are not in their fewest bytes, or too large")
+        if number >= 2**31 or (length > 1 and byte == 0):
+            raise PayloadError(f"{what} are not in their fewest bytes, or too large")
+        numbers.append(number)
+    return numbers, data[at:]

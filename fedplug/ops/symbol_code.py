@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.ops import _loader
-from fedplug.ops._arguments import as_int64, require_vectors
-from fedplug.ops._reference import symbol_code as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["decode_symbols", "encode_symbols"]
 
-tf.no_gradient("Fedplug>EncodeSymbols")
-tf.no_gradient("Fedplug>DecodeSymbols")
 
-
-def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
+@also_on_tensors
+def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
     """Symbols in about as many bits as their empirical entropy.
 
     Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders",
@@ -39,16 +35,11 @@ def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None =
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: ``packed`` is not ``count`` symbols.
     """
-    packed = tf.convert_to_tensor(packed, tf.uint8)
-    count = as_int64(count)
-    require_vectors(packed=packed)
-    bits = _checked_bits(bits)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_encode_symbols(packed, count, bits)
-    return reference.encode(packed, count, bits)
+    return kernels.encode_symbols(np.asarray(packed, np.uint8), int(count), bits=int(bits))
 
 
-def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
+@also_on_tensors
+def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
     """The inverse of `encode_symbols`, for untrusted bytes.
 
     Many equal symbols have a short code, so ``count`` decides how much memory is taken: it must come from
@@ -69,16 +60,4 @@ def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = N
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: the bytes are not a code of ``count`` symbols.
     """
-    code = tf.convert_to_tensor(code, tf.uint8)
-    count = as_int64(count)
-    require_vectors(code=code)
-    bits = _checked_bits(bits)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_decode_symbols(code, count, bits)
-    return reference.decode(code, count, bits)
-
-
-def _checked_bits(bits: Any) -> tf.Tensor:
-    if isinstance(bits, int) and not 1 <= bits <= 8:
-        raise ValueError(f"bits is {bits}; a symbol has 1 to 8")
-    return as_int64(bits)
+    return kernels.decode_symbols(np.asarray(code, np.uint8), int(count), bits=int(bits))

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
-from fedplug.ops import _loader
-from fedplug.ops._arguments import require_equal_shapes, require_floating
-from fedplug.ops._reference import threshold as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import writable
 
 __all__ = ["AboveThreshold", "threshold_residual"]
-
-tf.no_gradient("Fedplug>ThresholdResidual")
 
 
 class AboveThreshold(NamedTuple):
@@ -25,11 +20,12 @@ class AboveThreshold(NamedTuple):
         residual: What is left for the next round. Shape and dtype of ``delta``.
     """
 
-    values: tf.Tensor
-    indices: tf.Tensor
-    residual: tf.Tensor
+    values: Array
+    indices: Array
+    residual: Array
 
 
+@also_on_tensors
 def threshold_residual(
     delta: Any, residual: Any, threshold: Any, *, lowering: str | None = None
 ) -> AboveThreshold:
@@ -56,11 +52,6 @@ def threshold_residual(
         tf.errors.InvalidArgumentError: When run: ``threshold`` is negative or NaN, the shapes differ, or a
             sum is not finite.
     """
-    delta = tf.convert_to_tensor(delta)
-    residual = tf.convert_to_tensor(residual, delta.dtype)
-    threshold = tf.convert_to_tensor(threshold, delta.dtype)
-    require_floating(delta=delta)
-    require_equal_shapes(delta=delta, residual=residual)
-    if resolve_lowering(lowering) == "fused":
-        return AboveThreshold(*_loader.library().fedplug_threshold_residual(delta, residual, threshold))
-    return AboveThreshold(*reference.threshold_residual(delta, residual, threshold))
+    rest = writable(residual, delta.dtype)
+    values, indices = kernels.threshold_residual(delta, rest, threshold)
+    return AboveThreshold(values, indices, rest)

@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.errors import ArgumentError
-from fedplug.ops import _loader
-from fedplug.ops._arguments import as_int64, require_equal_shapes, require_floating, require_policy
-from fedplug.ops._reference import topk as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.kernels.topk import OnNonFinite
+from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import writable
 
 __all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
-
-tf.no_gradient("Fedplug>GroupedTopKResidual")
 
 
 class TopK(NamedTuple):
@@ -31,10 +28,10 @@ class TopK(NamedTuple):
         nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
     """
 
-    values: tf.Tensor
-    indices: tf.Tensor
-    residual: tf.Tensor
-    nonfinite: tf.Tensor
+    values: Array
+    indices: Array
+    residual: Array
+    nonfinite: Array
 
 
 class GroupedTopK(NamedTuple):
@@ -51,15 +48,16 @@ class GroupedTopK(NamedTuple):
         nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
     """
 
-    values: tf.Tensor
-    indices: tf.Tensor
-    row_splits: tf.Tensor
-    residuals: list[tf.Tensor]
-    nonfinite: tf.Tensor
+    values: Array
+    indices: Array
+    row_splits: Array
+    residuals: list[Array]
+    nonfinite: Array
 
 
+@also_on_tensors
 def topk_residual(
-    delta: Any, residual: Any, k: Any, *, on_nonfinite: str = "error", lowering: str | None = None
+    delta: Any, residual: Any, k: Any, *, on_nonfinite: OnNonFinite = "error", lowering: str | None = None
 ) -> TopK:
     """Takes the ``k`` largest entries out of ``a = delta + residual`` and keeps the rest for the next round.
 
@@ -90,25 +88,19 @@ def topk_residual(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
-    require_policy(on_nonfinite)
-    delta = tf.convert_to_tensor(delta)
-    residual = tf.convert_to_tensor(residual, delta.dtype)
-    require_floating(delta=delta)
-    require_equal_shapes(delta=delta, residual=residual)
-    k = as_int64(k)
-    if resolve_lowering(lowering) == "fused":
-        op = _loader.library().fedplug_grouped_top_k_residual
-        taken = GroupedTopK(*op([delta], [residual], k, on_nonfinite=on_nonfinite))
-        return TopK(taken.values, taken.indices, taken.residuals[0], taken.nonfinite)
-    return TopK(*reference.topk_residual(delta, residual, k, on_nonfinite))
+    rest = writable(residual, delta.dtype)
+    nonfinite = _nonfinite([delta], [rest], on_nonfinite)
+    values, indices = kernels.topk_residual(delta, rest, int(k), on_nonfinite=on_nonfinite)
+    return TopK(values, indices, rest, nonfinite)
 
 
+@also_on_tensors
 def grouped_topk_residual(
     deltas: Sequence[Any],
     residuals: Sequence[Any],
     k: Any,
     *,
-    on_nonfinite: str = "error",
+    on_nonfinite: OnNonFinite = "error",
     lowering: str | None = None,
 ) -> GroupedTopK:
     """Does what `topk_residual` does for a list of tensors laid end to end, which the compiled op never are.
@@ -133,22 +125,14 @@ def grouped_topk_residual(
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, shapes differ, or a sum is not finite.
     """
-    require_policy(on_nonfinite)
-    if not deltas or len(deltas) != len(residuals):
-        raise ArgumentError(
-            f"there are {len(deltas)} deltas and {len(residuals)} residuals; give at least one, and as many "
-            "of these as of those"
-        )
-    deltas = [tf.convert_to_tensor(delta) for delta in deltas]
-    residuals = [tf.convert_to_tensor(r, d.dtype) for r, d in zip(residuals, deltas, strict=True)]
-    dtypes = sorted({delta.dtype.name for delta in deltas})
-    if len(dtypes) > 1:
-        raise TypeError(f"the deltas must be of one dtype, not {' and '.join(dtypes)}")
-    for t, (delta, residual) in enumerate(zip(deltas, residuals, strict=True)):
-        require_floating(**{f"delta {t}": delta})
-        require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
-    k = as_int64(k)
-    if resolve_lowering(lowering) == "fused":
-        op = _loader.library().fedplug_grouped_top_k_residual
-        return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
-    return GroupedTopK(*reference.grouped_topk_residual(deltas, residuals, k, on_nonfinite))
+    rest = [writable(r, d.dtype) for r, d in zip(residuals, deltas, strict=True)]
+    nonfinite = _nonfinite(deltas, rest, on_nonfinite)
+    taken = kernels.grouped_topk_residual(deltas, rest, int(k), on_nonfinite=on_nonfinite)
+    return GroupedTopK(*taken, rest, nonfinite)
+
+
+def _nonfinite(deltas: Sequence[Any], residuals: Sequence[Any], on_nonfinite: str) -> np.int64:
+    """How many sums "drop" takes for zero; under "error" there are none where anything is returned."""
+    if on_nonfinite != "drop":
+        return np.int64(0)
+    return np.int64(sum(kernels.count_nonfinite(d, r) for d, r in zip(deltas, residuals, strict=True)))

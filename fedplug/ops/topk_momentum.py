@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.ops import _loader
-from fedplug.ops._arguments import as_int64, require_equal_shapes, require_floating, require_policy
-from fedplug.ops._reference import topk_momentum as reference
-from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.topk import topk_residual
+from fedplug import kernels
+from fedplug.kernels.topk import OnNonFinite
+from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import writable
 
 __all__ = ["TopKMomentum", "topk_momentum"]
-
-tf.no_gradient("Fedplug>TopKMomentum")
 
 
 class TopKMomentum(NamedTuple):
@@ -28,13 +25,14 @@ class TopKMomentum(NamedTuple):
         nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
     """
 
-    values: tf.Tensor
-    indices: tf.Tensor
-    velocity: tf.Tensor
-    residual: tf.Tensor
-    nonfinite: tf.Tensor
+    values: Array
+    indices: Array
+    velocity: Array
+    residual: Array
+    nonfinite: Array
 
 
+@also_on_tensors
 def topk_momentum(
     gradient: Any,
     velocity: Any,
@@ -42,7 +40,7 @@ def topk_momentum(
     k: Any,
     *,
     momentum: Any,
-    on_nonfinite: str = "error",
+    on_nonfinite: OnNonFinite = "error",
     lowering: str | None = None,
 ) -> TopKMomentum:
     """Takes the ``k`` largest entries of ``a = residual + u``, where ``u = momentum * velocity + gradient``.
@@ -72,21 +70,11 @@ def topk_momentum(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
-    require_policy(on_nonfinite)
-    gradient = tf.convert_to_tensor(gradient)
-    velocity, residual, momentum = (
-        tf.convert_to_tensor(x, gradient.dtype) for x in (velocity, residual, momentum)
+    speed, rest = writable(velocity, gradient.dtype), writable(residual, gradient.dtype)
+    nonfinite = np.int64(0)
+    if on_nonfinite == "drop":
+        nonfinite = np.int64(kernels.count_nonfinite(speed * gradient.dtype.type(momentum) + gradient, rest))
+    values, indices = kernels.topk_momentum(
+        gradient, speed, rest, int(k), momentum=momentum, on_nonfinite=on_nonfinite
     )
-    require_floating(gradient=gradient)
-    require_equal_shapes(gradient=gradient, velocity=velocity)
-    require_equal_shapes(gradient=gradient, residual=residual)
-    k = as_int64(k)
-    chosen = resolve_lowering(lowering)
-    if chosen == "fused" and gradient.dtype in (tf.float32, tf.float64):
-        op = _loader.library().fedplug_top_k_momentum
-        return TopKMomentum(*op(gradient, momentum, velocity, residual, k, on_nonfinite=on_nonfinite))
-
-    def topk(delta: Any, before: Any) -> Any:
-        return topk_residual(delta, before, k, on_nonfinite=on_nonfinite, lowering=chosen)
-
-    return TopKMomentum(*reference.topk_momentum(gradient, momentum, velocity, residual, topk))
+    return TopKMomentum(values, indices, speed, rest, nonfinite)

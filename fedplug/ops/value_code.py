@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug.ops import _loader
-from fedplug.ops._arguments import as_int64, require_floating, require_vectors
-from fedplug.ops._reference import value_code as reference
-from fedplug.ops.lowering import resolve_lowering
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
 ValueForm = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign"]
 
-tf.no_gradient("Fedplug>EncodeValues")
-tf.no_gradient("Fedplug>DecodeValues")
 
-
+@also_on_tensors
 def encode_values(
     values: Any,
     form: ValueForm,
@@ -27,7 +23,7 @@ def encode_values(
     block_size: int = 256,
     seed: Any = 0,
     lowering: str | None = None,
-) -> tf.Tensor:
+) -> Array:
     """Quantizes and packs a vector.
 
     Args:
@@ -47,15 +43,10 @@ def encode_values(
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: a value is NaN or infinite, or an option is out of range.
     """
-    values = tf.convert_to_tensor(values)
-    require_floating(values=values)
-    require_vectors(values=values)
-    seed, bits = as_int64(seed), as_int64(bits)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_encode_values(values, seed, bits, form=form, block_size=block_size)
-    return reference.encode(values, seed, bits, form, block_size)
+    return kernels.encode_values(values, form, bits=int(bits), block_size=block_size, seed=int(seed))
 
 
+@also_on_tensors
 def decode_values(
     code: Any,
     count: Any,
@@ -65,7 +56,7 @@ def decode_values(
     bits: Any = 8,
     block_size: int = 256,
     lowering: str | None = None,
-) -> tf.Tensor:
+) -> Array:
     """The inverse of `encode_values`, for untrusted bytes.
 
     Args:
@@ -87,11 +78,6 @@ def decode_values(
         tf.errors.InvalidArgumentError: When run: these are not the bytes of ``count`` values, or an option is
             out of range. Memory is asked for only if the number of bytes is right.
     """
-    code = tf.convert_to_tensor(code, tf.uint8)
-    require_vectors(code=code)
-    count, bits = as_int64(count), as_int64(bits)
-    if resolve_lowering(lowering) == "fused":
-        return _loader.library().fedplug_decode_values(
-            code, count, bits, T=dtype, form=form, block_size=block_size
-        )
-    return reference.decode(code, count, bits, form, tf.as_dtype(dtype), block_size)
+    return kernels.decode_values(
+        np.asarray(code, np.uint8), int(count), form, dtype=dtype, bits=int(bits), block_size=block_size
+    )

@@ -16,6 +16,7 @@ from fedplug.errors import PluginError
 from fedplug.registry import renamed
 
 __all__ = [
+    "EXECUTIONS",
     "FLOATS",
     "AggregatorSpec",
     "Capabilities",
@@ -34,6 +35,9 @@ _FILE = re.compile(r"[A-Za-z_][\w.]*:[\w][\w.-]*")
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """The dtypes of a model's tensors that may be encoded; all others are sent uncompressed."""
+
+EXECUTIONS = ("numpy", "tensorflow")
+"""What an encoder may be given: NumPy arrays, TensorFlow's tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,10 @@ class Capabilities:
         sends_every_entry: Every entry of ``x`` is represented in the payload, perhaps coarsely: entries of
             one magnitude are decoded with their signs. For an aggregator nobody asks.
         dtypes: Of the tensors it takes.
+        executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
+        whose
+            graphs run later. What is written against `fedplug.ops` takes both; what is written in TensorFlow
+            says nothing.
     """
 
     unbiased: bool = False
@@ -70,6 +78,7 @@ class Capabilities:
     bounded_sensitivity: bool = False
     sends_every_entry: bool = False
     dtypes: tuple[str, ...] = FLOATS
+    executes_on: tuple[str, ...] = ("tensorflow",)
 
     if not TYPE_CHECKING:  # a type checker would take any promise
 
@@ -86,6 +95,7 @@ class Capabilities:
             )
         if not isinstance(self.dtypes, tuple) or not set(self.dtypes) <= set(FLOATS) or not self.dtypes:
             raise PluginError(f"capabilities: dtypes is {self.dtypes!r}; it must be some of {FLOATS!r}")
+        _check_executions("capabilities", self.executes_on)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +172,20 @@ class ComponentSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec(ComponentSpec):
-    """An encoder (`fedplug.encoders.base.Encoder`), or a pipeline's `EntropyCoder` or `IndexCoder`."""
+    """An encoder (`fedplug.encoders.base.Encoder`), or a stage of a pipeline.
+
+    Attributes:
+        wire_id: The wire id of the class, by which `fedplug.decode` finds what reads a payload; None for what
+            has none (sparsifiers, assignments), and for what cannot be read without its configuration.
+        executes_on: As in its `Capabilities`; shown, and looked at, before it is imported.
+    """
+
+    wire_id: str | None = None
+    executes_on: tuple[str, ...] = ("tensorflow",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_executions(self._what, self.executes_on)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,3 +220,8 @@ class OpLibrarySpec(Spec):
 @dataclass(frozen=True, kw_only=True)
 class ObserverSpec(Spec):
     """An observing hook; the loader makes it from the function, no plugin does."""
+
+
+def _check_executions(what: str, executes_on: Any) -> None:
+    if not isinstance(executes_on, tuple) or not executes_on or not set(executes_on) <= set(EXECUTIONS):
+        raise PluginError(f"{what}: executes_on is {executes_on!r}; it must be some of {EXECUTIONS!r}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 
-import tensorflow as tf
-
+from fedplug import ops
+from fedplug.ops import Array
 from fedplug.registry.component import Component
 
 __all__ = ["MAX_ROUNDS", "Schedule"]
@@ -42,7 +42,7 @@ class Schedule(Component):
         """The values of the rounds 0 to `settled`, all there are."""
         return [self.at(round_num) for round_num in range(self.settled + 1)]
 
-    def value(self, round_num: tf.Tensor) -> tf.Tensor:
+    def value(self, round_num: Array) -> Array:
         """`at` in a graph.
 
         Args:
@@ -51,4 +51,4 @@ class Schedule(Component):
         Returns:
             float32 scalar, the value rounded to the nearest.
         """
-        return tf.gather(tf.constant(self.values(), tf.float32), tf.clip_by_value(round_num, 0, self.settled))
+        return ops.table_lookup(self.values(), round_num, "float32")

@@ -8,7 +8,7 @@ import pytest
 from tensorflow.python.framework import kernels
 
 from fedplug import ops
-from fedplug.ops import _loader
+from fedplug.ops._tensorflow import loader as _loader
 
 HOST_MEMORY = {
     "Fedplug>GroupedTopKResidual": {"k", "nonfinite"},

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.errors import OpLibraryError
-from fedplug.ops import _loader
+from fedplug.ops._tensorflow import loader as _loader
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedplug import ops
 from fedplug.errors import ArgumentError, UnknownNameError
-from fedplug.ops import _loader
+from fedplug.ops._tensorflow import loader as _loader
 
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=4)
 
@@ -61,7 +61,7 @@ def test_one_k_for_a_list_gives_what_the_functional_op_gives(as_dtype, lowering,
 def test_a_k_each_gives_what_the_functional_op_gives_for_each(as_dtype, lowering, sizes, seed):
     deltas, before = tensors_of(as_dtype, sizes, seed)
     ks = np.random.default_rng(seed).integers(0, 14, len(sizes))
-    each = [ops.topk_residual(d, b, k) for d, b, k in zip(deltas, before, ks, strict=True)]
+    each = [ops.topk_residual(d, b, k, lowering=lowering) for d, b, k in zip(deltas, before, ks, strict=True)]
     residuals = [tf.Variable(b) for b in before]
     got = ops.grouped_topk_residual_update(residuals, deltas, ks, lowering=lowering)
     assert bits(got.values) == bits(tf.concat([e.values for e in each], 0))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Sequence
 
-import tensorflow as tf
-
 from fedplug.encoders.assignment.rate_control import RateControl
 from fedplug.encoders.base import Encoder
+from fedplug.ops import Spec
 from fedplug.registry.component import Component
-from fedplug.registry.specs import FLOATS, Capabilities
+from fedplug.registry.specs import EXECUTIONS, FLOATS, Capabilities
 
 __all__ = ["EncoderAssignment", "promised_by_all"]
 
@@ -24,7 +23,7 @@ class EncoderAssignment(Component):
         """What it promises of a model's update as a whole."""
 
     @abc.abstractmethod
-    def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
+    def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
         """The encoder of each tensor.
 
         Tensors that have the same object are encoded together, see `Encoder.grouped_encode`.
@@ -36,7 +35,7 @@ class EncoderAssignment(Component):
             ConfigError: It does not fit this model.
         """
 
-    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[tf.TensorSpec]) -> RateControl | None:
+    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl | None:
         """What adjusts the encoders from round to round. Default: nothing does.
 
         Args:
@@ -63,4 +62,5 @@ def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
         bounded_sensitivity=all(c.bounded_sensitivity for c in each),
         sends_every_entry=all(c.sends_every_entry for c in each),
         dtypes=tuple(dtype for dtype in FLOATS if any(dtype in c.dtypes for c in each)),
+        executes_on=tuple(kind for kind in EXECUTIONS if all(kind in c.executes_on for c in each)),
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tensorflow as tf
+from fedplug import ops
+from fedplug.ops import Array
 
 __all__ = ["share_out"]
 
 
 def share_out(
-    total: tf.Tensor, sizes: Sequence[tf.Tensor | int], energies: Sequence[tf.Tensor], gains: Sequence[float]
-) -> list[tf.Tensor]:
+    total: Array, sizes: Sequence[Array | int], energies: Sequence[Array], gains: Sequence[float]
+) -> list[Array]:
     """How many of ``total`` bits each tensor gets beyond the fewest it must have.
 
     An element of tensor t with i bits more than the fewest has the expected squared error ``energies[t] *
@@ -33,11 +34,12 @@ def share_out(
         The bits of each tensor, an int64 scalar, at most ``len(gains)`` times its size.
     """
     steps = len(gains)
-    counts = tf.repeat(tf.stack([tf.cast(size, tf.int64) for size in sizes]), steps)
-    worth = tf.reshape(tf.stack(energies)[:, tf.newaxis] * tf.constant(gains, tf.float64), [-1])
-    order = tf.math.top_k(worth, k=steps * len(energies)).indices  # of equal ones the first comes first
-    wanted = tf.gather(counts, order)
-    spent_before = tf.cumsum(wanted, exclusive=True)
-    given = tf.clip_by_value(total - spent_before, tf.zeros_like(wanted), wanted)
-    shared = tf.math.unsorted_segment_sum(given, order // steps, len(energies))
+    counts = ops.repeat(ops.stack([ops.astype(size, "int64") for size in sizes]), steps)
+    by_bit = ops.reshape(ops.stack(energies), [-1, 1]) * ops.asarray(gains, like=energies[0])
+    worth = ops.reshape(by_bit, [-1])
+    order = ops.argsort_descending(worth)  # of equal ones the first comes first
+    wanted = ops.take(counts, order)
+    spent_before = ops.cumulative_sum(wanted)
+    given = ops.clip(total - spent_before, ops.zeros_like(wanted), wanted)
+    shared = ops.segment_sum(given, order // steps, len(energies))
     return [shared[tensor] for tensor in range(len(energies))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard
 
-import tensorflow as tf
+import numpy as np
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
@@ -18,6 +18,7 @@ from fedplug.encoders.framing import container_bytes
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_encoder
 from fedplug.errors import CapabilityError, ConfigError
+from fedplug.ops import Array, Spec
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import Capabilities
 
@@ -110,7 +111,7 @@ class Budget(EncoderAssignment):
             **{key: value for key, value in given.items() if value is not None},
         }
 
-    def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
+    def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
         """As without a budget, each in the form that can be adjusted."""
         if isinstance(self._encoder, Encoder):
             assigned = [self._encoder] * len(specs)
@@ -122,7 +123,7 @@ class Budget(EncoderAssignment):
         }  # what is shared stays so
         return [adjustable[id(encoder)] for encoder in assigned]
 
-    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[tf.TensorSpec]) -> RateControl:
+    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl:
         """Refuses a model of which more has to be sent than the budget allows."""
         control = _Feedback(self._bytes_per_client, self._nmse, tuple(encoders), tuple(specs))
         least = control.min_bytes
@@ -141,7 +142,7 @@ class _Feedback(RateControl):
     bytes_per_client: int | None
     nmse: float | None
     encoders: tuple[Encoder, ...]
-    specs: tuple[tf.TensorSpec, ...]
+    specs: tuple[Spec, ...]
 
     @property
     def reported(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant of most others
@@ -155,7 +156,7 @@ class _Feedback(RateControl):
 
     def init(self) -> Control:
         """As the encoders are configured."""
-        return {"rate": tf.constant(1.0)}
+        return {"rate": np.float32(1)}
 
     def adjust(self, encoder: Encoder, control: Control) -> Encoder:
         """At the rate, if it can be."""
@@ -163,52 +164,54 @@ class _Feedback(RateControl):
         return encoder if adjustable is None else adjustable.at_rate(control["rate"])
 
     def report(
-        self, xs: Sequence[tf.Tensor], received: Sequence[tf.Tensor], next_states: Sequence[State]
-    ) -> dict[str, tf.Tensor]:
+        self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
+    ) -> dict[str, Array]:
         """The squared error of the update and its squared norm."""
         if self.nmse is None:
             return {}
         squares = [
             _squares(x, sent, state)
             for x, sent, state in zip(xs, received, next_states, strict=True)
-            if x.dtype.is_floating
+            if ops.is_floating(x.dtype)
         ]
-        sums = (tf.add_n(list(parts)) for parts in zip(*squares, strict=True))
+        sums = (ops.add_n(parts) for parts in zip(*squares, strict=True))
         return dict(zip(_ERROR, sums, strict=True))
 
-    def next(self, control: Control, measured: Mapping[str, tf.Tensor]) -> Control:
+    def next(self, control: Control, measured: Mapping[str, Array]) -> Control:
         """See `Budget`; without payloads the rate stays."""
         if self.bytes_per_client is not None:
             step = self._step_to_bytes(self.bytes_per_client, measured)
         else:
             step = self._step_to_error(measured)
-        step = tf.clip_by_value(step, 1 / _LARGEST_STEP, _LARGEST_STEP)
-        following = tf.clip_by_value(tf.cast(control["rate"], tf.float64) * step, *_RATES)
-        return {"rate": tf.where(measured["payloads"] > 0, tf.cast(following, tf.float32), control["rate"])}
+        step = ops.clip(step, 1 / _LARGEST_STEP, _LARGEST_STEP)
+        following = ops.clip(ops.astype(control["rate"], "float64") * step, *_RATES)
+        return {
+            "rate": ops.where(measured["payloads"] > 0, ops.astype(following, "float32"), control["rate"])
+        }
 
-    def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def metrics(self, control: Control, measured: Mapping[str, Array]) -> dict[str, Array]:
         """The rate, and the error where it is wanted."""
         return dict(control) if self.nmse is None else {**control, "nmse": _measured_nmse(measured)}
 
-    def _step_to_bytes(self, bytes_per_client: int, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        payloads = tf.cast(measured["payloads"], tf.float64)
-        by_tensor = tf.cast(measured["tensor_bytes"], tf.float64)
+    def _step_to_bytes(self, bytes_per_client: int, measured: Mapping[str, Array]) -> Array:
+        payloads = ops.astype(measured["payloads"], "float64")
+        by_tensor = ops.astype(measured["tensor_bytes"], "float64")
         bodies = [
             by_tensor[place] - payloads * container_bytes(encoder.wire_id, spec)
             for place, (encoder, spec) in enumerate(zip(self.encoders, self.specs, strict=True))
             if encoder.adjustable() is not None
         ]
-        adjustable = tf.add_n(bodies) if bodies else tf.zeros([], tf.float64)
-        fixed = tf.reduce_sum(by_tensor) - adjustable
-        return (bytes_per_client * payloads - fixed) / tf.maximum(adjustable, _TINY)
+        adjustable = ops.add_n(bodies) if bodies else ops.zeros_like(payloads)
+        fixed = ops.sum(by_tensor) - adjustable
+        return (bytes_per_client * payloads - fixed) / ops.maximum(adjustable, _TINY)
 
-    def _step_to_error(self, measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def _step_to_error(self, measured: Mapping[str, Array]) -> Array:
         assert self.nmse is not None
-        error = tf.cast(_measured_nmse(measured), tf.float64)
+        error = ops.astype(_measured_nmse(measured), "float64")
         found = [adjustable for encoder in self.encoders if (adjustable := encoder.adjustable()) is not None]
         if all(adjustable.adjusts == "bits" for adjustable in found):
             return (error / self.nmse) ** _ERROR_EXPONENT
-        return (1 - self.nmse) / tf.maximum(1 - error, _TINY)
+        return (1 - self.nmse) / ops.maximum(1 - error, _TINY)
 
 
 def _are_rules(encoder: object) -> TypeGuard[Mapping[str, Any] | Sequence[Any]]:
@@ -230,27 +233,27 @@ def _require_adjustable(encoders: Sequence[Encoder]) -> None:
         )
 
 
-def _min_bytes(encoder: Encoder, spec: tf.TensorSpec) -> int:
+def _min_bytes(encoder: Encoder, spec: Spec) -> int:
     """Of a tensor's buffer: 0 for a body of unknown size, which is never wrong."""
     adjustable = encoder.adjustable()
     if adjustable is not None:
         body = adjustable.min_bytes(spec)
     else:
-        body = spec.shape.num_elements() * spec.dtype.size if encoder.wire_id == Identity.wire_id else 0
+        body = ops.num_elements(spec) * ops.itemsize(spec.dtype) if encoder.wire_id == Identity.wire_id else 0
     return container_bytes(encoder.wire_id, spec) + body
 
 
-def _measured_nmse(measured: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def _measured_nmse(measured: Mapping[str, Array]) -> Array:
     """The normalised mean squared error of a round; 0 where nothing was to be sent. float32 scalar."""
-    return tf.math.divide_no_nan(measured["squared_error"], measured["squared_norm"])
+    return ops.divide_no_nan(measured["squared_error"], measured["squared_norm"])
 
 
-def _squares(x: tf.Tensor, sent: tf.Tensor, next_state: State) -> tuple[tf.Tensor, tf.Tensor]:
+def _squares(x: Array, sent: Array, next_state: State) -> tuple[Array, Array]:
     """``||a - sent||^2`` and ``||a||^2``; with a residual a is what is sent and what is left together."""
-    lost = tf.cast(next_state.get("residual", x - sent), tf.float64)
-    return _square(lost), _square(lost + tf.cast(sent, tf.float64))
+    lost = ops.astype(next_state.get("residual", x - sent), "float64")
+    return _square(lost), _square(lost + ops.astype(sent, "float64"))
 
 
-def _square(x: tf.Tensor) -> tf.Tensor:
-    mean = ops.mean_magnitude(tf.reshape(x * x, [-1]))  # a sum whose order does not depend on threads
-    return tf.cast(mean * tf.cast(tf.size(x), x.dtype), tf.float32)
+def _square(x: Array) -> Array:
+    mean = ops.mean_magnitude(ops.reshape(x * x, [-1]))  # a sum whose order does not depend on threads
+    return ops.astype(mean * ops.astype(ops.size(x), x.dtype), "float32")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 
-import tensorflow as tf
-
 from fedplug.encoders.base import Encoder, State
+from fedplug.ops import Array
 
 __all__ = ["Control", "RateControl"]
 
-Control = Mapping[str, tf.Tensor]
+Control = Mapping[str, Array]
 """What the server keeps between rounds and tells whoever encodes; named tensors of fixed shapes."""
 
 
@@ -38,8 +37,8 @@ class RateControl(abc.ABC):
         """
 
     def report(
-        self, xs: Sequence[tf.Tensor], received: Sequence[tf.Tensor], next_states: Sequence[State]
-    ) -> dict[str, tf.Tensor]:
+        self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
+    ) -> dict[str, Array]:
         """What is told beside the payloads of an update; float32 scalars, to be added up. Default: nothing.
 
         Args:
@@ -51,7 +50,7 @@ class RateControl(abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def next(self, control: Control, measured: Mapping[str, tf.Tensor]) -> Control:
+    def next(self, control: Control, measured: Mapping[str, Array]) -> Control:
         """The control of the next round.
 
         Args:
@@ -61,7 +60,7 @@ class RateControl(abc.ABC):
                 the whole model each; and the sums of what `report` says.
         """
 
-    def metrics(self, control: Control, measured: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def metrics(self, control: Control, measured: Mapping[str, Array]) -> dict[str, Array]:
         """What a round's metrics tell; float32 scalars. Default: the control. Arguments as for `next`."""
         del measured
         return dict(control)

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
+from fedplug import ops
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment.base import EncoderAssignment, promised_by_all
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_tensor_encoder
 from fedplug.errors import ConfigError, UnknownNameError, nearest
+from fedplug.ops import Spec
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import FLOATS, Capabilities
 
@@ -59,9 +59,9 @@ class Rule:
                 "other dtypes are always sent uncompressed"
             )
 
-    def applies_to(self, spec: tf.TensorSpec) -> bool:
+    def applies_to(self, spec: Spec) -> bool:
         """Whether it is for a tensor of this spec, name and all."""
-        size = spec.shape.num_elements()
+        size = ops.num_elements(spec)
         return (
             fnmatch.fnmatchcase(spec.name or "", self.match)
             and size >= self.min_elements
@@ -122,7 +122,7 @@ class Rules(EncoderAssignment):
         """The rules as a list."""
         return {"rules": [rule.get_config() for rule in self.rules]}
 
-    def assign(self, specs: Sequence[tf.TensorSpec]) -> list[Encoder]:
+    def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
         """The encoder of the first rule that applies to each tensor.
 
         Raises:
@@ -153,7 +153,7 @@ def _read(rule: Any) -> Rule:
     return Rule(**rule)
 
 
-def _unused(rule: Rule, specs: Sequence[tf.TensorSpec]) -> str:
+def _unused(rule: Rule, specs: Sequence[Spec]) -> str:
     """Why no tensor is encoded by this rule, and what to do."""
     names = [spec.name or "" for spec in specs]
     mine = [spec.name for spec in specs if rule.applies_to(spec)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.stages import IndexCoder
+from fedplug.ops import Array
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["BitPack", "Bitmap", "Rice", "Shortest"]
 
@@ -17,11 +17,15 @@ class _Coder(IndexCoder):
 
     name: ClassVar[ops.IndexForm]
 
-    def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(lossless=True, executes_on=EXECUTIONS)
+
+    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
         del round_num
         return ops.encode_indices(indices, size, form=self.name)
 
-    def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
+    def decode(self, code: Array, count: Array, size: int) -> Array:
         return ops.decode_indices(code, count, size, form=self.name)
 
 

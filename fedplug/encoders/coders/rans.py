@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.stages import EntropyCoder
+from fedplug.ops import Array
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Rans"]
 
@@ -27,8 +27,12 @@ class Rans(EntropyCoder):
     name: ClassVar[str] = "rans"
     wire_id: ClassVar[str] = "rans/1"
 
-    def encode(self, packed: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(lossless=True, executes_on=EXECUTIONS)
+
+    def encode(self, packed: Array, count: Array | int, bits: int) -> Array:
         return ops.encode_symbols(packed, count, bits=bits)
 
-    def decode(self, code: tf.Tensor, count: tf.Tensor | int, bits: int) -> tf.Tensor:
+    def decode(self, code: Array, count: Array | int, bits: int) -> Array:
         return ops.decode_symbols(code, count, bits=bits)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
+from fedplug import ops
 from fedplug.errors import ConfigError
+from fedplug.ops import Array
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["LEAST_BITS", "MOST_BITS", "BitWidths"]
@@ -71,20 +72,21 @@ class BitWidths:
         """The bits as a JSON value."""
         return schedule_config(self.bits) if isinstance(self.bits, Schedule) else self.bits
 
+    @functools.cached_property
     def in_each_round(self) -> list[int]:
         """The bits of each round up to the one from which on they stay as they are."""
         if isinstance(self.bits, Schedule):
             return [round(value) for value in self.bits.values()]
         return [self.bits]
 
-    @property
+    @functools.cached_property
     def all(self) -> list[int]:
         """The bits of some round or other; ascending."""
-        return sorted(set(self.in_each_round()))
+        return sorted(set(self.in_each_round))
 
-    def of(self, round_num: tf.Tensor | int) -> tf.Tensor | int:
+    def of(self, round_num: Array | int) -> Array | int:
         """The bits of a round; a number where all rounds have the same, else an int32 scalar."""
-        table = self.in_each_round()
+        table = self.in_each_round
         if len(table) == 1:
             return table[0]
-        return tf.gather(table, tf.clip_by_value(round_num, 0, len(table) - 1))
+        return ops.table_lookup(table, round_num, "int32")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_block_size
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
+from fedplug.ops import Array, DType
 
 __all__ = ["Blockwise8"]
 
@@ -55,7 +54,7 @@ class Blockwise8(ValueFormQuantizer):
     def value_form(self) -> Mapping[str, Any]:
         return {"form": "blockwise8", "block_size": self._block_size}
 
-    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """The levels, as the bytes they are."""
-        start = _HEADER_BYTES + ops.block_count(count, self._block_size) * dtype.size
+        start = _HEADER_BYTES + ops.block_count(count, self._block_size) * ops.itemsize(dtype)
         return PackedSymbols(start, count, 8)

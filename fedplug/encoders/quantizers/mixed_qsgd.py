@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_block_size, check_number, check_seed
 from fedplug.encoders.assignment.bit_allocation import share_out
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array, DType, Spec
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["MixedQSGD", "levels_at"]
@@ -23,9 +22,9 @@ _HEADER_BYTES = 5
 _QSGD_HEADER_BYTES = 2
 
 
-def levels_at(count: Any, block_size: int, dtype: tf.DType) -> Any:
+def levels_at(count: Any, block_size: int, dtype: DType) -> Any:
     """Where the levels begin in the "qsgd/1" form of so many values; a number, or a scalar."""
-    return _QSGD_HEADER_BYTES + ops.block_count(count, block_size) * dtype.size
+    return _QSGD_HEADER_BYTES + ops.block_count(count, block_size) * ops.itemsize(dtype)
 
 
 class MixedQSGD(Encoder):
@@ -65,57 +64,59 @@ class MixedQSGD(Encoder):
         check_seed("mixed_qsgd", seed)
         self._block_size = block_size
         self._seed = seed
-        self._rate: tf.Tensor | None = None
+        self._rate: Array | None = None
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
+        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
         return {"bits": schedule_config(self._mean), "block_size": self._block_size, "seed": self._seed}
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """With all bits for this tensor."""
         (encoded,) = self.grouped_encode([x], [state], round_num)
         return encoded
 
     def grouped_encode(
-        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
         """The bits are allocated across all of them."""
-        vectors = [tf.reshape(x, [-1]) for x in xs]
+        vectors = [ops.reshape(x, [-1]) for x in xs]
         extra = self._extra_bits(vectors, round_num)
         return [
             (self._payload(values, bits, round_num), state)
             for values, bits, state in zip(vectors, extra, states, strict=True)
         ]
 
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        return tf.reshape(payload["values"], spec.shape)
+    def decode(self, payload: Payload, spec: Spec) -> Array:
+        if "values" not in payload:
+            payload = self.from_wire(payload["code"], spec)
+        return ops.reshape(payload["values"], spec.shape)
 
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
         del spec
         return payload["code"]
 
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
         """Refuses a header that is none, and what ``qsgd`` refuses of the two forms after it."""
         with ops.require(
-            tf.size(body) >= _HEADER_BYTES, "a mixed qsgd payload is too short to hold its header"
+            ops.size(body) >= _HEADER_BYTES, "a mixed qsgd payload is too short to hold its header"
         ):
-            bits = tf.cast(body[0], tf.int32)
-        count = spec.shape.num_elements()
-        split = ops.from_bytes(body[1:_HEADER_BYTES], tf.int32)[0]
+            bits = ops.astype(body[0], "int32")
+        count = ops.num_elements(spec)
+        split = ops.from_bytes(body[1:_HEADER_BYTES], "int32")[0]
         known = (bits >= LEAST_BITS) & (bits <= MOST_BITS)
         fits = (split == 0) | ((split > 0) & (split < count) & (bits < MOST_BITS))
         with ops.require(known & fits, "the header of a mixed qsgd payload is wrong"):
-            bits, split, code = tf.identity(bits), tf.identity(split), body[_HEADER_BYTES:]
-        finer = tf.minimum(bits + 1, MOST_BITS)
+            bits, split, code = ops.identity(bits), ops.identity(split), body[_HEADER_BYTES:]
+        finer = ops.minimum(bits + 1, MOST_BITS)
         end = self._qsgd_bytes(split, finer, spec.dtype)
         values = [
             ops.decode_values(code[:end], split, bits=finer, dtype=spec.dtype, **self._form),
             ops.decode_values(code[end:], count - split, bits=bits, dtype=spec.dtype, **self._form),
         ]
-        return {"code": body, "values": tf.concat(values, axis=0)}
+        return {"code": body, "values": ops.concat(values)}
 
     def adjustable(self) -> Self:
         return self
@@ -128,52 +129,51 @@ class MixedQSGD(Encoder):
     def adjusts(self) -> Literal["bits"]:
         return "bits"
 
-    def at_rate(self, rate: tf.Tensor) -> Self:
+    def at_rate(self, rate: Array) -> Self:
         """With a mean of ``rate`` times as many bits, from 2 to 8."""
         adjusted = copy.copy(self)
         adjusted._rate = rate
         return adjusted
 
-    def min_bytes(self, spec: tf.TensorSpec) -> int:
+    def min_bytes(self, spec: Spec) -> int:
         """Of two bits for every element."""
-        sizes = (self._qsgd_bytes(count, LEAST_BITS, spec.dtype) for count in (0, spec.shape.num_elements()))
+        sizes = (self._qsgd_bytes(count, LEAST_BITS, spec.dtype) for count in (0, ops.num_elements(spec)))
         return _HEADER_BYTES + sum(map(int, sizes))
 
-    def _extra_bits(self, vectors: Sequence[tf.Tensor], round_num: tf.Tensor) -> list[tf.Tensor]:
+    def _extra_bits(self, vectors: Sequence[Array], round_num: Array) -> list[Array]:
         """Of each vector, beyond 2 bits for each of its elements."""
-        sizes = [tf.size(values, tf.int64) for values in vectors]
-        mean = tf.cast(self._mean.value(round_num), tf.float64)
+        sizes = [ops.astype(ops.size(values), "int64") for values in vectors]
+        mean = ops.astype(self._mean.value(round_num), "float64")
         if self._rate is not None:
-            mean *= tf.cast(self._rate, tf.float64)
-        beyond = tf.clip_by_value(mean - LEAST_BITS, 0.0, MOST_BITS - LEAST_BITS)
-        total = tf.cast(tf.round(beyond * tf.cast(tf.add_n(sizes), tf.float64)), tf.int64)
+            mean = mean * ops.astype(self._rate, "float64")
+        beyond = ops.clip(mean - LEAST_BITS, 0.0, MOST_BITS - LEAST_BITS)
+        total = ops.astype(ops.round(beyond * ops.astype(ops.add_n(sizes), "float64")), "int64")
         return share_out(total, sizes, [self._energy(values) for values in vectors], _gains())
 
-    def _energy(self, values: tf.Tensor) -> tf.Tensor:
+    def _energy(self, values: Array) -> Array:
         """The mean of ``s^2``, over the blocks; float64 scalar."""
-        scales = tf.cast(ops.block_scales(values, self._block_size), tf.float64)
+        scales = ops.astype(ops.block_scales(values, self._block_size), "float64")
         return ops.mean_magnitude(scales * scales)
 
-    def _payload(self, values: tf.Tensor, extra: tf.Tensor, round_num: tf.Tensor) -> Payload:
+    def _payload(self, values: Array, extra: Array, round_num: Array) -> Payload:
         """Of a vector that has so many bits beyond 2 for each of its elements."""
-        count = tf.maximum(tf.size(values, tf.int64), 1)
-        bits, split = tf.cast(LEAST_BITS + extra // count, tf.int32), tf.cast(extra % count, tf.int32)
+        count = ops.maximum(ops.astype(ops.size(values), "int64"), 1)
+        bits, split = ops.astype(LEAST_BITS + extra // count, "int32"), ops.astype(extra % count, "int32")
         seed = ops.round_seed(self._seed, round_num)
-        codes, decoded = [], []
-        for part, width in ((values[:split], tf.minimum(bits + 1, MOST_BITS)), (values[split:], bits)):
-            code = ops.encode_values(part, bits=width, seed=seed, **self._form)
-            codes.append(code)
-            decoded.append(
-                ops.decode_values(code, tf.size(part), bits=width, dtype=values.dtype, **self._form)
-            )
-        header = [tf.cast(bits, tf.uint8)[tf.newaxis], ops.to_bytes(split)]
-        return {"code": tf.concat([*header, *codes], axis=0), "values": tf.concat(decoded, axis=0)}
+        codes = [
+            ops.encode_values(part, bits=width, seed=seed, **self._form)
+            for part, width in ((values[:split], ops.minimum(bits + 1, MOST_BITS)), (values[split:], bits))
+        ]
+        header = [ops.to_bytes(ops.astype(bits, "uint8")), ops.to_bytes(split)]
+        return {
+            "code": ops.concat([*header, *codes]),
+        }
 
     @property
     def _form(self) -> dict[str, Any]:
         return {"form": "qsgd", "block_size": self._block_size}
 
-    def _qsgd_bytes(self, count: Any, bits: Any, dtype: tf.DType) -> Any:
+    def _qsgd_bytes(self, count: Any, bits: Any, dtype: DType) -> Any:
         """What the "qsgd/1" form of so many values takes; a number, or a scalar."""
         return levels_at(count, self._block_size, dtype) + ops.packed_size(count, bits)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_block_size, check_seed
 from fedplug.encoders.base import Adjustable
@@ -14,7 +12,8 @@ from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS, BitWid
 from fedplug.encoders.quantizers.mixed_qsgd import MixedQSGD, levels_at
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array, DType
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["QSGD"]
@@ -64,7 +63,7 @@ class QSGD(ValueFormQuantizer):
     @property
     def capabilities(self) -> Capabilities:
         """Unbiased."""
-        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
+        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
         return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
@@ -74,25 +73,25 @@ class QSGD(ValueFormQuantizer):
         """With the bits of the first round; see `encode` and `decode` for those of others."""
         return {"form": "qsgd", "bits": self._widths.all[0], "block_size": self._block_size}
 
-    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+    def encode(self, values: Array, round_num: Array) -> Array:
         """With the bits of the round."""
         form = {**self.value_form, "bits": self._widths.of(round_num)}
         return ops.encode_values(values, **form, seed=ops.round_seed(self.seed, round_num))
 
-    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+    def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """With the bits that the payload says it has, if they are those of some round."""
         if len(self._widths.all) == 1:
             return super().decode(code, count, dtype)
-        with ops.require(tf.size(code) > 0, "a qsgd payload is too short to hold its bits"):
-            bits = tf.cast(code[0], tf.int32)
-        known = tf.reduce_any(bits == self._widths.all)
+        with ops.require(ops.size(code) > 0, "a qsgd payload is too short to hold its bits"):
+            bits = ops.astype(code[0], "int32")
+        known = ops.any(bits == ops.asarray(self._widths.all, like=bits))
         with ops.require(
             known, f"a qsgd payload was not made with the bits of any round, {self._widths.all}"
         ):
-            form = {**self.value_form, "bits": tf.identity(bits)}
+            form = {**self.value_form, "bits": ops.identity(bits)}
         return ops.decode_values(code, count, **form, dtype=dtype)
 
-    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols | None:
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols | None:
         """The levels, where all rounds have the same bits: entropy coders are told how many there are."""
         if len(self._widths.all) > 1:
             return None

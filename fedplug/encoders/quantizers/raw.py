@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.stages import Quantizer
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array, DType
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Raw"]
 
@@ -29,18 +28,19 @@ class Raw(Quantizer):
             secure_aggregation_safe=True,
             bounded_sensitivity=True,
             sends_every_entry=True,
+            executes_on=EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:
         return {}
 
-    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+    def encode(self, values: Array, round_num: Array) -> Array:
         del round_num
         return ops.to_bytes(values)
 
-    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+    def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses another number of bytes, and values that are not finite."""
-        data = ops.of_length(code, count * dtype.size, "the bytes of raw values")
+        data = ops.of_length(code, count * ops.itemsize(dtype), "the bytes of raw values")
         values = ops.from_bytes(data, dtype)
-        with ops.require(tf.reduce_all(tf.math.is_finite(values)), "a raw value is NaN or infinite"):
-            return tf.identity(values)
+        with ops.require(ops.all_finite(values), "a raw value is NaN or infinite"):
+            return ops.identity(values)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
+from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
+from fedplug.ops import Array, DType
 
 __all__ = ["Sign"]
 
@@ -50,6 +50,6 @@ class Sign(ValueFormQuantizer):
     def value_form(self) -> Mapping[str, Any]:
         return {"form": "sign"}
 
-    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """The signs."""
-        return PackedSymbols(dtype.size, count, 1)
+        return PackedSymbols(ops.itemsize(dtype), count, 1)

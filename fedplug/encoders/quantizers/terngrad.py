@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
+from fedplug import ops
 from fedplug.encoders.arguments import check_seed
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array, DType
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["TernGrad"]
 
@@ -52,7 +52,7 @@ class TernGrad(ValueFormQuantizer):
     @property
     def capabilities(self) -> Capabilities:
         """Unbiased."""
-        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True)
+        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
         return {"seed": self.seed}
@@ -61,6 +61,6 @@ class TernGrad(ValueFormQuantizer):
     def value_form(self) -> Mapping[str, Any]:
         return {"form": "terngrad"}
 
-    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """Bytes of five elements each."""
-        return PackedSymbols(dtype.size, (count + _TRITS - 1) // _TRITS, 8)
+        return PackedSymbols(ops.itemsize(dtype), (count + _TRITS - 1) // _TRITS, 8)

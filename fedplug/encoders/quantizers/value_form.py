@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.stages import Quantizer
+from fedplug.ops import Array, DType
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["ValueFormQuantizer"]
 
@@ -21,14 +22,18 @@ class ValueFormQuantizer(Quantizer):
     """For forms that round at random."""
 
     @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, executes_on=EXECUTIONS)
+
+    @property
     @abc.abstractmethod
     def value_form(self) -> Mapping[str, Any]:
         """The arguments of both ops: ``form``, and ``bits`` and ``block_size`` where it has them."""
 
-    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+    def encode(self, values: Array, round_num: Array) -> Array:
         """Refuses values that are NaN or infinite."""
         return ops.encode_values(values, **self.value_form, seed=ops.round_seed(self.seed, round_num))
 
-    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+    def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses what `encode` does not write for so many values with this configuration."""
         return ops.decode_values(code, count, **self.value_form, dtype=dtype)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed, check_share
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["ApproxTopK"]
@@ -78,6 +77,7 @@ class ApproxTopK(Sparsifier):
             needs_client_state=self.error_feedback,
             needs_seed=True,
             bounded_sensitivity=not self.error_feedback,
+            executes_on=EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -88,30 +88,30 @@ class ApproxTopK(Sparsifier):
             "error_feedback": self.error_feedback,
         }
 
-    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        k = tf.convert_to_tensor(self.sparsity.of_size(x.shape.num_elements(), round_num), tf.int32)
+    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+        k = self.sparsity.of_size(ops.num_elements(x), round_num)
         residual = self.residual_of(x, state)
         passed = ops.threshold_residual(x, residual, self._threshold(x, residual, k, round_num))
-        chosen = tf.cond(tf.size(passed.values) > 2 * k, lambda: _largest_of(passed, k), lambda: passed)
-        rest = tf.ensure_shape(chosen.residual, x.shape)
+        chosen = ops.cond(ops.size(passed.values) > 2 * k, lambda: _largest_of(passed, k), lambda: passed)
+        rest = ops.ensure_shape(chosen.residual, x.shape)
         return Selection(chosen.values, chosen.indices, self.state_of(rest))
 
-    def _threshold(self, x: tf.Tensor, residual: tf.Tensor, k: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+    def _threshold(self, x: Array, residual: Array, k: Array, round_num: Array) -> Array:
         """The magnitude of rank ``k m / n``, the largest being of rank 1, in a sample of m of n sums."""
-        size = x.shape.num_elements()
+        size = ops.num_elements(x)
         if size == 0:
-            return tf.zeros([], x.dtype)
+            return ops.asarray(0, like=x)
         looked_at = math.ceil(self._sample * size)
         places = ops.draw_indices(ops.round_seed(self._seed, round_num), looked_at, size)
-        sampled = tf.gather(tf.reshape(x, [-1]), places)
-        sampled += tf.gather(tf.reshape(residual, [-1]), places)
-        rank = tf.cast(tf.round(tf.cast(k, tf.float64) * (looked_at / size)), tf.int32)
-        largest = ops.topk_residual(sampled, tf.zeros_like(sampled), tf.maximum(rank, 1))
-        return tf.reduce_min(tf.abs(largest.values))
+        sampled = ops.take(ops.reshape(x, [-1]), places)
+        sampled = sampled + ops.take(ops.reshape(residual, [-1]), places)
+        rank = ops.astype(ops.round(ops.astype(k, "float64") * (looked_at / size)), "int32")
+        largest = ops.topk_residual(sampled, ops.zeros_like(sampled), ops.maximum(rank, 1))
+        return ops.min(abs(largest.values))
 
 
-def _largest_of(passed: ops.AboveThreshold, k: tf.Tensor) -> ops.AboveThreshold:
+def _largest_of(passed: ops.AboveThreshold, k: Array) -> ops.AboveThreshold:
     """The k largest of the entries taken; the others go back."""
-    largest = ops.topk_residual(passed.values, tf.zeros_like(passed.values), k)
+    largest = ops.topk_residual(passed.values, ops.zeros_like(passed.values), k)
     residual = ops.scatter_decode_add(passed.residual, largest.residual, passed.indices)
-    return ops.AboveThreshold(largest.values, tf.gather(passed.indices, largest.indices), residual)
+    return ops.AboveThreshold(largest.values, ops.take(passed.indices, largest.indices), residual)

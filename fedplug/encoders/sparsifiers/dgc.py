@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array, Spec
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Exponential, Schedule
 
 __all__ = ["DGC"]
@@ -65,7 +64,7 @@ class DGC(Sparsifier):
     @property
     def capabilities(self) -> Capabilities:
         """Biased, and useless without its state."""
-        return Capabilities(needs_client_state=True)
+        return Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -74,19 +73,19 @@ class DGC(Sparsifier):
             "warmup_rounds": self._warmup_rounds,
         }
 
-    def init_state(self, spec: tf.TensorSpec) -> State:
+    def init_state(self, spec: Spec) -> State:
         """``{"momentum": u, "unsent": v}``, zeros of the tensor's shape and dtype."""
-        return {"momentum": tf.zeros(spec.shape, spec.dtype), "unsent": tf.zeros(spec.shape, spec.dtype)}
+        return {"momentum": ops.zeros(spec), "unsent": ops.zeros(spec)}
 
-    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        count = self.sparsity.of_size(x.shape.num_elements(), round_num)
+    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+        count = self.sparsity.of_size(ops.num_elements(x), round_num)
         chosen = ops.topk_momentum(
-            x, state["momentum"], state["unsent"], count, momentum=tf.constant(self._momentum, x.dtype)
+            x, state["momentum"], state["unsent"], count, momentum=ops.asarray(self._momentum, like=x)
         )
         next_state = {"momentum": chosen.velocity, "unsent": chosen.residual}
         return Selection(chosen.values, chosen.indices, next_state)
 
-    def update_residual(self, state: State, lost: tf.Tensor, indices: tf.Tensor) -> State:
+    def update_residual(self, state: State, lost: Array, indices: Array) -> State:
         """What a later stage loses is unsent; it does not gather momentum."""
         return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
 

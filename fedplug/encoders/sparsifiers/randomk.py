@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.encoders.stages import IndexCoder, Selection, Sparsifier
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["RandomK", "Seeded"]
@@ -78,25 +77,24 @@ class RandomK(Sparsifier):
             needs_client_state=self.error_feedback,
             needs_seed=True,
             secure_aggregation_safe=True,
+            executes_on=EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:
         return {**self.sparsity.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
 
-    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        size = x.shape.num_elements()
+    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+        size = ops.num_elements(x)
         count = self.sparsity.of_size(size, round_num)
         indices = ops.draw_indices(ops.round_seed(self._seed, round_num), count, size)
         if not self.error_feedback:
             begins = _run_begins(count, size)
-            values = ops.widened(tf.gather(tf.reshape(x, [-1]), indices))
-            values *= tf.cast(begins[1:] - begins[:-1], values.dtype)
-            values = tf.clip_by_value(values, float(x.dtype.min), float(x.dtype.max))
-            return Selection(tf.cast(values, x.dtype), indices, {})
-        a = tf.reshape(x + state["residual"], [-1])
-        values = tf.gather(a, indices)
-        rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(values))
-        return Selection(values, indices, {"residual": tf.reshape(rest, x.shape)})
+            values = ops.widened(ops.take(ops.reshape(x, [-1]), indices))
+            values = values * ops.astype(begins[1:] - begins[:-1], values.dtype)
+            return Selection(ops.saturate_cast(values, x.dtype), indices, {})
+        a = ops.reshape(x + state["residual"], [-1])
+        rest = ops.reshape(ops.put_zeros(a, indices), x.shape)
+        return Selection(ops.take(a, indices), indices, {"residual": rest})
 
 
 class Seeded(IndexCoder):
@@ -113,25 +111,29 @@ class Seeded(IndexCoder):
         check_seed("seeded", seed)
         self._seed = seed
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(lossless=True, needs_seed=True, executes_on=EXECUTIONS)
+
     def get_config(self) -> dict[str, Any]:
         return {"seed": self._seed}
 
-    def encode(self, indices: tf.Tensor, size: int, round_num: tf.Tensor) -> tf.Tensor:
+    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
         """Refuses indices that were not drawn from this seed and round."""
         seed = ops.round_seed(self._seed, round_num)
-        expected = ops.draw_indices(seed, tf.size(indices), size)
-        with ops.require(tf.reduce_all(indices == expected), f"indices were not drawn by {self!r}"):
-            return ops.to_bytes(tf.stack([tf.constant(self._seed), round_num]))
+        expected = ops.draw_indices(seed, ops.size(indices), size)
+        with ops.require(ops.all(indices == expected), f"indices were not drawn by {self!r}"):
+            return ops.to_bytes(ops.astype(ops.stack([self._seed, round_num]), "int32"))
 
-    def decode(self, code: tf.Tensor, count: tf.Tensor, size: int) -> tf.Tensor:
+    def decode(self, code: Array, count: Array, size: int) -> Array:
         """Draws the indices again; refuses another length and negative numbers."""
         code = ops.of_length(code, _CODE_BYTES, "the seed and round of indices")
-        words = ops.from_bytes(code, tf.int32)
-        with ops.require(tf.reduce_all(words >= 0), "the seed or round of indices is not valid"):
-            return ops.draw_indices(ops.round_seed(words[0], tf.identity(words[1])), count, size)
+        words = ops.from_bytes(code, "int32")
+        with ops.require(ops.all(words >= 0), "the seed or round of indices is not valid"):
+            return ops.draw_indices(ops.round_seed(words[0], ops.identity(words[1])), count, size)
 
 
-def _run_begins(count: tf.Tensor | int, size: int) -> tf.Tensor:
+def _run_begins(count: Array | int, size: int) -> Array:
     """Where the runs of `ops.draw_indices` begin, and the end of the last; int64 ``[count + 1]``."""
-    count = tf.cast(count, tf.int64)
-    return tf.range(count + 1) * size // tf.maximum(count, 1)
+    count = ops.astype(count, "int64")
+    return ops.arange(count + 1) * size // ops.maximum(count, 1)

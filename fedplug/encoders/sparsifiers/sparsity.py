@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
+from fedplug import ops
 from fedplug.encoders.arguments import check_share, check_whole
 from fedplug.errors import ConfigError
+from fedplug.ops import Array
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["Sparsity"]
@@ -34,7 +35,7 @@ class Sparsity:
     encoder: str
     fraction: float | Schedule | str | Mapping[str, Any] | None
     count: int | None
-    rate: tf.Tensor | None = None
+    rate: Array | None = None
 
     def __post_init__(self) -> None:
         name, fraction, count = self.encoder, self.fraction, self.count
@@ -45,13 +46,14 @@ class Sparsity:
         if fraction is not None:
             if isinstance(fraction, str | Mapping):
                 object.__setattr__(self, "fraction", _schedule(name, fraction))
-            for round_num, value in enumerate(self._fractions()):
+            for round_num, value in enumerate(self._fractions):
                 scheduled = isinstance(self.fraction, Schedule)
                 when = f" in round {round_num} of {self.fraction!r}" if scheduled else ""
                 check_share(f"{name} fraction{when}", value)
         if count is not None:
             check_whole(f"{name} count", count, 1)
 
+    @functools.cached_property
     def _fractions(self) -> list[Any]:
         """Of each round up to the one from which on it stays as it is."""
         if isinstance(self.fraction, Schedule):
@@ -65,22 +67,21 @@ class Sparsity:
         fraction = self.fraction
         return {"fraction": schedule_config(fraction) if isinstance(fraction, Schedule) else fraction}
 
-    def at_rate(self, rate: tf.Tensor) -> Sparsity:
+    def at_rate(self, rate: Array) -> Sparsity:
         """As many times ``rate``."""
         return dataclasses.replace(self, rate=rate)
 
-    def of_size(self, size: int, round_num: tf.Tensor | int = 0) -> int | tf.Tensor:
+    def of_size(self, size: int, round_num: Array | int = 0) -> int | Array:
         """Of n elements ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``.
 
         A number where that is known while a graph is built, else an int32 scalar.
         """
         if self.rate is None:
             counts = self.in_each_round(size)
-            return counts[0] if len(counts) == 1 else tf.gather(counts, _within(round_num, counts))
-        wanted = self._wanted(size)
-        entries = tf.gather(tf.constant(wanted, tf.float64), _within(round_num, wanted))
-        entries = tf.minimum(tf.floor(entries * tf.cast(self.rate, tf.float64) + 0.5), float(size))
-        return tf.minimum(tf.maximum(tf.cast(entries, tf.int32), 1), size)
+            return counts[0] if len(counts) == 1 else ops.table_lookup(counts, round_num, "int32")
+        entries = ops.table_lookup(self._wanted(size), round_num, "float64")
+        entries = ops.minimum(ops.floor(entries * ops.astype(self.rate, "float64") + 0.5), float(size))
+        return ops.minimum(ops.maximum(ops.astype(entries, "int32"), 1), size)
 
     def in_each_round(self, size: int) -> list[int]:
         """How many in each round up to the one from which on it stays as it is, at rate 1."""
@@ -89,7 +90,7 @@ class Sparsity:
     def _wanted(self, size: int) -> list[float]:
         if self.count is not None:
             return [float(self.count)]
-        return [fraction * size for fraction in self._fractions()]
+        return [fraction * size for fraction in self._fractions]
 
 
 def _schedule(encoder: str, fraction: str | Mapping[str, Any]) -> Schedule:
@@ -97,7 +98,3 @@ def _schedule(encoder: str, fraction: str | Mapping[str, Any]) -> Schedule:
         return as_schedule(fraction)
     except ConfigError as error:
         raise ConfigError(f"{encoder} fraction is {fraction!r}: {error}") from error
-
-
-def _within(round_num: tf.Tensor | int, table: list[Any]) -> tf.Tensor:
-    return tf.clip_by_value(round_num, 0, len(table) - 1)

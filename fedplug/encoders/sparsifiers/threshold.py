@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_number
 from fedplug.encoders.base import State
 from fedplug.encoders.stages import Selection, Sparsifier
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Threshold"]
 
@@ -52,14 +51,15 @@ class Threshold(Sparsifier):
     def capabilities(self) -> Capabilities:
         """Biased; state with error feedback only."""
         return Capabilities(
-            needs_client_state=self.error_feedback, bounded_sensitivity=not self.error_feedback
+            needs_client_state=self.error_feedback,
+            bounded_sensitivity=not self.error_feedback,
+            executes_on=EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:
         return {"value": self._value, "error_feedback": self.error_feedback}
 
-    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
+    def select(self, x: Array, state: State, round_num: Array) -> Selection:
         del round_num
-        threshold = tf.constant(self._value, x.dtype)
-        chosen = ops.threshold_residual(x, self.residual_of(x, state), threshold)
+        chosen = ops.threshold_residual(x, self.residual_of(x, state), ops.asarray(self._value, like=x))
         return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
-from fedplug.registry.specs import Capabilities
+from fedplug.ops import Array
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["TopK"]
@@ -76,20 +75,22 @@ class TopK(Sparsifier):
     def capabilities(self) -> Capabilities:
         """Biased; a payload's sum is not the payload of a sum. State only with error feedback."""
         return Capabilities(
-            needs_client_state=self.error_feedback, bounded_sensitivity=not self.error_feedback
+            needs_client_state=self.error_feedback,
+            bounded_sensitivity=not self.error_feedback,
+            executes_on=EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:
         config = {**self.sparsity.get_config(), "error_feedback": self.error_feedback}
         return config if self._scope == "tensor" else {**config, "scope": self._scope}
 
-    def select(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> Selection:
-        k = self.sparsity.of_size(x.shape.num_elements(), round_num)
+    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+        k = self.sparsity.of_size(ops.num_elements(x), round_num)
         chosen = ops.topk_residual(x, self.residual_of(x, state), k)
         return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))
 
     def grouped_select(
-        self, xs: Sequence[tf.Tensor], states: Sequence[State], round_num: tf.Tensor
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[Selection]:
         """From each tensor by itself, or with ``scope="model"`` from all of them."""
         if self._scope == "tensor":
@@ -100,7 +101,7 @@ class TopK(Sparsifier):
                 f"topk with scope='model' compares the entries of all its tensors, and these are of "
                 f"{' and '.join(dtypes)}; give each dtype a rule of its own"
             )
-        k = self.sparsity.of_size(sum(x.shape.num_elements() for x in xs), round_num)
+        k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
         residuals = [self.residual_of(x, state) for x, state in zip(xs, states, strict=True)]
         chosen = ops.grouped_topk_residual(xs, residuals, k)
         begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]

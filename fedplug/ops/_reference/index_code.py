@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._arguments import after, require
-from fedplug.ops.packing import bits_of, numbers, pack, packed_size, unpack_all
+from fedplug.ops._tensorflow.arguments import after, require
+from fedplug.ops._tensorflow.packing import bits_of, numbers, pack, packed_size, unpack_all
 
 __all__ = ["decode", "encode"]
 

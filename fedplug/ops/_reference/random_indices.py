@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops.checks import require
-from fedplug.ops.prng import shared_uniform
+from fedplug.ops._tensorflow.checks import require
+from fedplug.ops._tensorflow.prng import shared_uniform
 
 __all__ = ["draw_indices"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._arguments import after, require
+from fedplug.ops._tensorflow.arguments import after, require
 
 __all__ = ["scatter_decode", "scatter_decode_add"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._arguments import after, require
 from fedplug.ops._reference import index_code
-from fedplug.ops.packing import pack, packed_size, unpack_all
+from fedplug.ops._tensorflow.arguments import after, require
+from fedplug.ops._tensorflow.packing import pack, packed_size, unpack_all
 
 __all__ = ["decode", "encode"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._arguments import after, require, same_shape
+from fedplug.ops._tensorflow.arguments import after, require, same_shape
 
 __all__ = ["threshold_residual"]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops import block_scaling as blocks
-from fedplug.ops.checks import of_length, require
-from fedplug.ops.floats import widened
-from fedplug.ops.mean_magnitude import mean_magnitude
-from fedplug.ops.packing import pack, unpack
-from fedplug.ops.prng import dither
-from fedplug.ops.serialization import from_bytes, to_bytes
+from fedplug.ops._tensorflow import block_scaling as blocks
+from fedplug.ops._tensorflow.checks import of_length, require
+from fedplug.ops._tensorflow.floats import widened
+from fedplug.ops._tensorflow.mean_magnitude import mean_magnitude
+from fedplug.ops._tensorflow.packing import pack, unpack
+from fedplug.ops._tensorflow.prng import dither
+from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
 
 __all__ = ["decode", "encode"]
 

@@ -162,9 +162,9 @@ class Worker:
     def _planned(self, program: Shared) -> tuple[Any, tff.FunctionType]:
         serialized = ray.get(program.reference[0])
         if b"Fedplug>" in serialized:
-            from fedplug.ops import _loader
+            from fedplug.ops._tensorflow import loader
 
-            _loader.library()
+            loader.library()
         proto = computation_pb2.Computation.FromString(serialized)
         block = tff.framework.ComputationBuildingBlock.from_proto(proto)
         return plan(block).run({}, Invocation("", 0, self._pool)), block.type_signature

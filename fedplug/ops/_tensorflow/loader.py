@@ -33,7 +33,7 @@ def library() -> Any:
             for another TensorFlow.
     """
     # An editable install spreads this package over two folders, the sources and the compiled parts.
-    path = find_library(sys.modules[__package__].__path__)
+    path = find_library(sys.modules["fedplug.ops"].__path__)
     _require_built_for_running(path, _REMEDY)
     require_current(str(path), "csrc/tf/ops/*.cc", op_libraries.built_from(path))
     return _load(path, _REMEDY)

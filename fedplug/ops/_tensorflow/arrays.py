@@ -1,0 +1,164 @@
+"""`fedplug.ops.arrays` on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+__all__: list[str] = []
+
+
+def asarray(values: Any, like: tf.Tensor) -> tf.Tensor:
+    return tf.convert_to_tensor(values, like.dtype)
+
+
+def zeros(spec: tf.TensorSpec) -> tf.Tensor:
+    return tf.zeros(spec.shape, spec.dtype)
+
+
+def zeros_like(x: tf.Tensor) -> tf.Tensor:
+    return tf.zeros_like(x)
+
+
+def full(count: Any, value: tf.Tensor) -> tf.Tensor:
+    return tf.fill([count], value)
+
+
+def size(x: tf.Tensor) -> tf.Tensor:
+    return tf.size(x)
+
+
+def identity(x: tf.Tensor) -> tf.Tensor:
+    return tf.identity(x)
+
+
+def astype(x: tf.Tensor, dtype: Any) -> tf.Tensor:
+    return tf.cast(x, dtype)
+
+
+def saturate_cast(x: tf.Tensor, dtype: Any) -> tf.Tensor:
+    dtype = tf.as_dtype(dtype)
+    return tf.cast(tf.clip_by_value(x, float(dtype.min), float(dtype.max)), dtype)
+
+
+def reshape(x: tf.Tensor, shape: Sequence[Any]) -> tf.Tensor:
+    return tf.reshape(x, shape)
+
+
+def transpose(x: tf.Tensor) -> tf.Tensor:
+    return tf.transpose(x)
+
+
+def ensure_shape(x: tf.Tensor, shape: Any) -> tf.Tensor:
+    return tf.ensure_shape(x, shape)
+
+
+def concat(arrays: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.concat(arrays, axis=0)
+
+
+def stack(arrays: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
+    return tf.stack(arrays, axis)
+
+
+def take(x: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+    return tf.gather(x, indices)
+
+
+def table_lookup(table: Sequence[Any], position: tf.Tensor, dtype: Any) -> tf.Tensor:
+    return tf.gather(tf.constant(table, dtype), tf.clip_by_value(position, 0, len(table) - 1))
+
+
+def cond(condition: tf.Tensor, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+    return tf.cond(condition, if_true, if_false)
+
+
+def put_zeros(x: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+    rows = indices[:, tf.newaxis]
+    return tf.tensor_scatter_nd_update(x, rows, tf.zeros(tf.shape(indices), x.dtype))
+
+
+def where(condition: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.where(condition, x, y)
+
+
+def arange(end: Any, dtype: Any = "int64") -> tf.Tensor:
+    return tf.range(tf.cast(end, dtype))
+
+
+def repeat(x: tf.Tensor, times: int) -> tf.Tensor:
+    return tf.repeat(x, times)
+
+
+def minimum(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.minimum(x, y)
+
+
+def maximum(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.maximum(x, y)
+
+
+def clip(x: tf.Tensor, lowest: Any, highest: Any) -> tf.Tensor:
+    return tf.clip_by_value(x, lowest, highest)
+
+
+def floor(x: tf.Tensor) -> tf.Tensor:
+    return tf.floor(x)
+
+
+def round(x: tf.Tensor) -> tf.Tensor:
+    return tf.round(x)
+
+
+def add_n(arrays: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.add_n(list(arrays))
+
+
+def sum(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(x)
+
+
+def sqrt(x: tf.Tensor) -> tf.Tensor:
+    return tf.sqrt(x)
+
+
+def divide_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.math.divide_no_nan(x, y)
+
+
+def all_finite(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(tf.math.is_finite(x))
+
+
+def all(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(x)
+
+
+def any(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_any(x)
+
+
+def max(x: tf.Tensor, axis: int | None = None) -> tf.Tensor:
+    return tf.reduce_max(x, axis)
+
+
+def min(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_min(x)
+
+
+def cumulative_sum(x: tf.Tensor) -> tf.Tensor:
+    return tf.cumsum(x, exclusive=True)
+
+
+def argsort_descending(x: tf.Tensor) -> tf.Tensor:
+    return tf.math.top_k(x, k=tf.size(x)).indices
+
+
+def searchsorted(sorted_: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    return tf.searchsorted(sorted_, values)
+
+
+def segment_sum(x: tf.Tensor, segments: tf.Tensor, count: int) -> tf.Tensor:
+    return tf.math.unsorted_segment_sum(x, segments, count)

@@ -1,0 +1,26 @@
+"""`fedplug.ops.checks` on tensors."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["of_length", "require"]
+
+
+def require(condition: tf.Tensor, message: str) -> AbstractContextManager[Any]:
+    context: AbstractContextManager[Any] = tf.control_dependencies(
+        [tf.debugging.Assert(condition, [message])]
+    )
+    return context
+
+
+def of_length(data: tf.Tensor, length: tf.Tensor | int, what: str) -> tf.Tensor:
+    message = f"{what} have the wrong length"
+    if isinstance(length, int):
+        message += f"; there must be {length}"
+    fits = tf.equal(tf.size(data, tf.int64), tf.cast(length, tf.int64))
+    with require(fits, message):
+        return tf.identity(data)

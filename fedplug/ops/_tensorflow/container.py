@@ -1,0 +1,33 @@
+"""`fedplug.ops.container` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import container as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import require_vectors
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["frame", "unframe"]
+
+tf.no_gradient("Fedplug>Frame")
+tf.no_gradient("Fedplug>Unframe")
+
+
+def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
+    body = tf.convert_to_tensor(body, tf.uint8)
+    require_vectors(body=body)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_frame(body, header=header)
+    return reference.frame(body, header)
+
+
+def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
+    container = tf.convert_to_tensor(container, tf.uint8)
+    require_vectors(container=container)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_unframe(container, header=header)
+    return reference.unframe(container, header)

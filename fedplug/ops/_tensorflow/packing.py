@@ -1,0 +1,60 @@
+"""`fedplug.ops.packing` on tensors, and numbers of any number of bits for the references.
+
+Eight numbers of b bits, up to eight, are exactly b bytes, and fit one 64-bit integer: the unit `pack` and
+`unpack` work in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._tensorflow.checks import of_length, require
+
+__all__ = ["bits_of", "numbers", "pack", "packed_size", "unpack", "unpack_all"]
+
+
+def packed_size(count: Any, bits: Any) -> Any:
+    return count // 8 * bits + (count % 8 * bits + 7) // 8  # never larger than the result: no overflow
+
+
+def pack(codes: tf.Tensor, bits: Any) -> tf.Tensor:
+    count = tf.size(codes, tf.int64)
+    groups = tf.reshape(tf.pad(codes, [[0, -count % 8]]), [-1, 8])
+    words = tf.reduce_sum(tf.bitwise.left_shift(tf.cast(groups, tf.int64), _places(bits)), axis=1)
+    filled = tf.reshape(tf.bitcast(words, tf.uint8)[:, :bits], [-1])
+    return filled[: packed_size(count, bits)]
+
+
+def unpack_all(data: tf.Tensor, bits: Any) -> tf.Tensor:
+    """All numbers that are in the bytes, those of the bits that are not needed included."""
+    groups = tf.reshape(tf.pad(data, [[0, -tf.size(data, tf.int64) % bits]]), [-1, bits])
+    words = tf.bitcast(tf.pad(groups, [[0, 0], [0, 8 - bits]]), tf.int64)
+    codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (
+        tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64)) - 1
+    )
+    return tf.reshape(tf.cast(codes, tf.uint8), [-1])
+
+
+def unpack(data: tf.Tensor, count: Any, bits: Any, what: str) -> tf.Tensor:
+    codes = unpack_all(of_length(data, packed_size(count, bits), what), bits)
+    with require(tf.reduce_all(tf.equal(codes[count:], 0)), f"{what} have unused bits that are set"):
+        return tf.identity(codes[:count])
+
+
+def bits_of(values: Any, width: Any) -> Any:
+    """The ``width`` lowest bits of every int32, the lowest first; uint8 vector, for any width."""
+    bits = tf.bitwise.right_shift(values[:, tf.newaxis], tf.range(width)) & 1
+    return tf.cast(tf.reshape(bits, [-1]), tf.uint8)
+
+
+def numbers(bits: Any, count: Any, width: Any) -> Any:
+    """The inverse of `bits_of`, for ``count`` numbers; int32."""
+    places = tf.range(tf.cast(width, tf.int32))
+    rows = tf.cast(tf.reshape(bits, [count, width]), tf.int32)
+    return tf.reduce_sum(tf.bitwise.left_shift(rows, places), 1)
+
+
+def _places(bits: Any) -> tf.Tensor:
+    return tf.range(0, 8 * bits, bits, dtype=tf.int64)

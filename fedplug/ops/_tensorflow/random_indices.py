@@ -1,0 +1,23 @@
+"""`fedplug.ops.random_indices` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import random_indices as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_int64
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["draw_indices"]
+
+tf.no_gradient("Fedplug>DrawIndices")
+
+
+def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> tf.Tensor:
+    seed, count, size = as_int64(seed), as_int64(count), as_int64(size)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_draw_indices(seed, count, size)
+    return reference.draw_indices(seed, count, size)

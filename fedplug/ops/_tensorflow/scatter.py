@@ -1,0 +1,93 @@
+"""`fedplug.ops.scatter` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import scatter as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import (
+    as_int64,
+    require_equal_shapes,
+    require_floating,
+    require_variable,
+    require_vectors,
+)
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
+
+tf.no_gradient("Fedplug>ScatterDecode")
+tf.no_gradient("Fedplug>ScatterDecodeAdd")
+tf.no_gradient("Fedplug>ResourceScatterDecodeAdd")
+
+
+def scatter_decode_add(
+    accumulator: Any,
+    values: Any,
+    indices: Any,
+    row_splits: Any = None,
+    weights: Any = None,
+    *,
+    lowering: str | None = None,
+) -> tf.Tensor:
+    accumulator = tf.convert_to_tensor(accumulator)
+    values = tf.convert_to_tensor(values, accumulator.dtype)
+    require_floating(accumulator=accumulator)
+    payloads = _payloads(values, indices, row_splits, weights)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_scatter_decode_add(accumulator, *payloads)
+    return reference.scatter_decode_add(accumulator, *payloads)
+
+
+def scatter_decode_update(
+    accumulator: tf.Variable,
+    values: Any,
+    indices: Any,
+    row_splits: Any = None,
+    weights: Any = None,
+    *,
+    lowering: str | None = None,
+) -> Any:
+    require_variable(accumulator=accumulator)
+    payloads = _payloads(tf.convert_to_tensor(values, accumulator.dtype), indices, row_splits, weights)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
+    return accumulator.assign(
+        reference.scatter_decode_add(accumulator.read_value(), *payloads), read_value=False
+    )
+
+
+def scatter_decode(
+    size: Any,
+    values: Any,
+    indices: Any,
+    row_splits: Any = None,
+    weights: Any = None,
+    *,
+    lowering: str | None = None,
+) -> tf.Tensor:
+    size = as_int64(size)
+    values = tf.convert_to_tensor(values)
+    require_floating(values=values)
+    payloads = _payloads(values, indices, row_splits, weights)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_scatter_decode(size, *payloads)
+    return reference.scatter_decode(size, *payloads)
+
+
+def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
+    """Values, indices, row splits and weights as tensors whose static shapes fit together."""
+    indices = tf.convert_to_tensor(indices, tf.int32)
+    if row_splits is None:
+        row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
+    row_splits = as_int64(row_splits)
+    require_vectors(values=values, indices=indices, row_splits=row_splits)
+    require_equal_shapes(values=values, indices=indices)
+    if weights is None:
+        weights = tf.ones(tf.maximum(tf.shape(row_splits) - 1, 0), values.dtype)
+    weights = tf.convert_to_tensor(weights, values.dtype)
+    require_vectors(weights=weights)
+    return values, indices, row_splits, weights

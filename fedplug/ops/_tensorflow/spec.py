@@ -1,0 +1,29 @@
+"""`fedplug.ops.spec` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["dtype", "has_known_shape", "is_floating", "itemsize", "spec_of"]
+
+
+def dtype(name: str) -> tf.DType:
+    return tf.as_dtype(name)
+
+
+def has_known_shape(spec: tf.TensorSpec) -> bool:
+    return bool(spec.shape.is_fully_defined())
+
+
+def spec_of(x: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def itemsize(dtype: tf.DType) -> int:
+    return int(dtype.size)
+
+
+def is_floating(dtype: tf.DType) -> bool:
+    return bool(dtype.is_floating)

@@ -1,0 +1,30 @@
+"""`fedplug.ops.threshold` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import threshold as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
+from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.threshold import AboveThreshold
+
+__all__ = ["AboveThreshold", "threshold_residual"]
+
+tf.no_gradient("Fedplug>ThresholdResidual")
+
+
+def threshold_residual(
+    delta: Any, residual: Any, threshold: Any, *, lowering: str | None = None
+) -> AboveThreshold:
+    delta = tf.convert_to_tensor(delta)
+    residual = tf.convert_to_tensor(residual, delta.dtype)
+    threshold = tf.convert_to_tensor(threshold, delta.dtype)
+    require_floating(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
+    if resolve_lowering(lowering) == "fused":
+        return AboveThreshold(*loader.library().fedplug_threshold_residual(delta, residual, threshold))
+    return AboveThreshold(*reference.threshold_residual(delta, residual, threshold))

@@ -1,0 +1,64 @@
+"""`fedplug.ops.topk` on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.errors import ArgumentError
+from fedplug.ops._reference import topk as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating, require_policy
+from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.topk import GroupedTopK, TopK
+
+__all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
+
+tf.no_gradient("Fedplug>GroupedTopKResidual")
+
+
+def topk_residual(
+    delta: Any, residual: Any, k: Any, *, on_nonfinite: str = "error", lowering: str | None = None
+) -> TopK:
+    require_policy(on_nonfinite)
+    delta = tf.convert_to_tensor(delta)
+    residual = tf.convert_to_tensor(residual, delta.dtype)
+    require_floating(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
+    k = as_int64(k)
+    if resolve_lowering(lowering) == "fused":
+        op = loader.library().fedplug_grouped_top_k_residual
+        taken = GroupedTopK(*op([delta], [residual], k, on_nonfinite=on_nonfinite))
+        return TopK(taken.values, taken.indices, taken.residuals[0], taken.nonfinite)
+    return TopK(*reference.topk_residual(delta, residual, k, on_nonfinite))
+
+
+def grouped_topk_residual(
+    deltas: Sequence[Any],
+    residuals: Sequence[Any],
+    k: Any,
+    *,
+    on_nonfinite: str = "error",
+    lowering: str | None = None,
+) -> GroupedTopK:
+    require_policy(on_nonfinite)
+    if not deltas or len(deltas) != len(residuals):
+        raise ArgumentError(
+            f"there are {len(deltas)} deltas and {len(residuals)} residuals; give at least one, and as many "
+            "of these as of those"
+        )
+    deltas = [tf.convert_to_tensor(delta) for delta in deltas]
+    residuals = [tf.convert_to_tensor(r, d.dtype) for r, d in zip(residuals, deltas, strict=True)]
+    dtypes = sorted({delta.dtype.name for delta in deltas})
+    if len(dtypes) > 1:
+        raise TypeError(f"the deltas must be of one dtype, not {' and '.join(dtypes)}")
+    for t, (delta, residual) in enumerate(zip(deltas, residuals, strict=True)):
+        require_floating(**{f"delta {t}": delta})
+        require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
+    k = as_int64(k)
+    if resolve_lowering(lowering) == "fused":
+        op = loader.library().fedplug_grouped_top_k_residual
+        return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
+    return GroupedTopK(*reference.grouped_topk_residual(deltas, residuals, k, on_nonfinite))

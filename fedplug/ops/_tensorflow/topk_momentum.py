@@ -1,0 +1,48 @@
+"""`fedplug.ops.topk_momentum` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import topk_momentum as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating, require_policy
+from fedplug.ops._tensorflow.topk import topk_residual
+from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.topk_momentum import TopKMomentum
+
+__all__ = ["TopKMomentum", "topk_momentum"]
+
+tf.no_gradient("Fedplug>TopKMomentum")
+
+
+def topk_momentum(
+    gradient: Any,
+    velocity: Any,
+    residual: Any,
+    k: Any,
+    *,
+    momentum: Any,
+    on_nonfinite: str = "error",
+    lowering: str | None = None,
+) -> TopKMomentum:
+    require_policy(on_nonfinite)
+    gradient = tf.convert_to_tensor(gradient)
+    velocity, residual, momentum = (
+        tf.convert_to_tensor(x, gradient.dtype) for x in (velocity, residual, momentum)
+    )
+    require_floating(gradient=gradient)
+    require_equal_shapes(gradient=gradient, velocity=velocity)
+    require_equal_shapes(gradient=gradient, residual=residual)
+    k = as_int64(k)
+    chosen = resolve_lowering(lowering)
+    if chosen == "fused" and gradient.dtype in (tf.float32, tf.float64):
+        op = loader.library().fedplug_top_k_momentum
+        return TopKMomentum(*op(gradient, momentum, velocity, residual, k, on_nonfinite=on_nonfinite))
+
+    def topk(delta: Any, before: Any) -> Any:
+        return topk_residual(delta, before, k, on_nonfinite=on_nonfinite, lowering=chosen)
+
+    return TopKMomentum(*reference.topk_momentum(gradient, momentum, velocity, residual, topk))

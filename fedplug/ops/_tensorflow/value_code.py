@@ -1,0 +1,57 @@
+"""`fedplug.ops.value_code` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import value_code as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_int64, require_floating, require_vectors
+from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.value_code import ValueForm
+
+__all__ = ["ValueForm", "decode_values", "encode_values"]
+
+
+tf.no_gradient("Fedplug>EncodeValues")
+tf.no_gradient("Fedplug>DecodeValues")
+
+
+def encode_values(
+    values: Any,
+    form: ValueForm,
+    *,
+    bits: Any = 8,
+    block_size: int = 256,
+    seed: Any = 0,
+    lowering: str | None = None,
+) -> tf.Tensor:
+    values = tf.convert_to_tensor(values)
+    require_floating(values=values)
+    require_vectors(values=values)
+    seed, bits = as_int64(seed), as_int64(bits)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_encode_values(values, seed, bits, form=form, block_size=block_size)
+    return reference.encode(values, seed, bits, form, block_size)
+
+
+def decode_values(
+    code: Any,
+    count: Any,
+    form: ValueForm,
+    *,
+    dtype: Any,
+    bits: Any = 8,
+    block_size: int = 256,
+    lowering: str | None = None,
+) -> tf.Tensor:
+    code = tf.convert_to_tensor(code, tf.uint8)
+    require_vectors(code=code)
+    count, bits = as_int64(count), as_int64(bits)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_decode_values(
+            code, count, bits, T=dtype, form=form, block_size=block_size
+        )
+    return reference.decode(code, count, bits, form, tf.as_dtype(dtype), block_size)
