@@ -85,6 +85,33 @@ DType DTypeOf(const py::array& array) {
   return DType::kOther;
 }
 
+Bytes BytesOf(const py::object& object, const char* name) {
+  const std::string parameter = name;
+  const auto require_contiguous = [&](bool contiguous) {
+    if (contiguous) return;
+    ThrowArgumentError(parameter + " is not C-contiguous; pass bytes(" +
+                       parameter + ")");
+  };
+  if (py::isinstance<py::array>(object)) {
+    const auto array = py::reinterpret_borrow<py::array>(object);
+    require_contiguous((array.flags() & py::array::c_style) != 0);
+    return {array, static_cast<const std::uint8_t*>(array.data()),
+            array.nbytes()};
+  }
+  if (PyObject_CheckBuffer(object.ptr()) == 0) {
+    ThrowArgumentError(parameter +
+                       " must be bytes, a buffer or a NumPy array, not " +
+                       Text(py::type::of(object).attr("__name__")));
+  }
+  auto view =
+      py::reinterpret_steal<py::object>(PyMemoryView_FromObject(object.ptr()));
+  if (!view) throw py::error_already_set();
+  const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(view.ptr());
+  require_contiguous(PyBuffer_IsContiguous(buffer, 'C') != 0);
+  return {std::move(view), static_cast<const std::uint8_t*>(buffer->buf),
+          buffer->len};
+}
+
 Flat FlatArray(const py::object& object, const char* name, DType dtype,
                Access access) {
   Flat flat = UsableArray(object, name, access);
@@ -117,6 +144,15 @@ Flat ArrayLike(const Flat& like, const char* like_name,
 Flat NewArrayLike(const Flat& like, std::int64_t size) {
   return {py::array(like.array.dtype(), std::vector<py::ssize_t>{size}),
           like.dtype, size};
+}
+
+py::array ReadOnlyPart(const Bytes& bytes, std::int64_t begin,
+                       std::int64_t size) {
+  py::array part(py::dtype::of<std::uint8_t>(), std::vector<py::ssize_t>{size},
+                 bytes.data + begin, bytes.owner);
+  py::detail::array_proxy(part.ptr())->flags &=
+      ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  return part;
 }
 
 void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,

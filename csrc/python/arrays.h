@@ -48,6 +48,18 @@ struct Flat {
   }
 };
 
+// The bytes of an array or of anything with a buffer, as they lie.
+struct Bytes {
+  py::object owner;  // as long as it lives, the memory stays where it is
+  const std::uint8_t* data;
+  std::int64_t size;
+};
+
+// Arrays of any dtype, also of those that NumPy does not export as a buffer
+// (bfloat16).
+// Raises: ArgumentError when `object` has no bytes, or is not C-contiguous.
+Bytes BytesOf(const py::object& object, const char* name);
+
 // `name` is the parameter the messages speak of.
 // Raises: ArgumentError when `object` is no C-contiguous, aligned array of that
 // dtype in native byte order, or is read-only where Access::kWrite is asked
@@ -67,6 +79,11 @@ Flat ArrayLike(const Flat& like, const char* like_name,
 // A new array; its dtype is the one of `like`, which may be a type NumPy itself
 // does not have (bfloat16).
 Flat NewArrayLike(const Flat& like, std::int64_t size);
+
+// [size] bytes from `begin` on, within those of `bytes`, as a read-only array
+// that keeps their owner.
+py::array ReadOnlyPart(const Bytes& bytes, std::int64_t begin,
+                       std::int64_t size);
 
 // Raises: ArgumentError when the two share memory.
 void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,

@@ -30,7 +30,7 @@ except ImportError as error:
 else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
-from fedplug.kernels.container import crc32, pack_container, unpack_container
+from fedplug.kernels.container import crc32, pack_container, read_container, unpack_container
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.scatter import scatter_decode_add
@@ -53,6 +53,7 @@ __all__ = [
     "grouped_topk_residual",
     "num_threads",
     "pack_container",
+    "read_container",
     "scatter_decode_add",
     "simd_level",
     "threshold_residual",
