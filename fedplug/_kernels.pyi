@@ -10,18 +10,20 @@ built_from: str
 
 def topk_residual(
     delta: NDArray[Any],
-    residual: NDArray[Any],
+    residual: NDArray[Any] | None,
     k: int,
     drop: bool,
     out: tuple[NDArray[Any], NDArray[np.int32]] | None,
+    residual_out: NDArray[Any] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def grouped_topk_residual(
     deltas: list[NDArray[Any]],
-    residuals: list[NDArray[Any]],
+    residuals: list[NDArray[Any] | None],
     ks: list[int],
     shared: bool,
     drop: bool,
     out: tuple[NDArray[Any], NDArray[np.int32]] | None,
+    residuals_out: list[NDArray[Any]] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]: ...
 def topk_momentum(
     gradient: NDArray[Any],
@@ -30,8 +32,10 @@ def topk_momentum(
     residual: NDArray[Any],
     k: int,
     drop: bool,
+    velocity_out: NDArray[Any] | None,
+    residual_out: NDArray[Any] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
-def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any]) -> int: ...
+def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any] | None) -> int: ...
 def scatter_decode_add(
     accumulator: NDArray[Any],
     values: NDArray[Any],
@@ -40,7 +44,10 @@ def scatter_decode_add(
     weights: NDArray[Any] | None,
 ) -> None: ...
 def threshold_residual(
-    delta: NDArray[Any], residual: NDArray[Any], threshold: NDArray[Any]
+    delta: NDArray[Any],
+    residual: NDArray[Any] | None,
+    threshold: NDArray[Any],
+    residual_out: NDArray[Any] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]: ...
 def encode_indices(indices: NDArray[np.int32], size: int, form: str) -> NDArray[np.uint8]: ...

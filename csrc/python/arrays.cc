@@ -141,6 +141,32 @@ Flat ArrayLike(const Flat& like, const char* like_name,
   return flat;
 }
 
+ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
+                             const py::object& residual, const char* name,
+                             const py::object& out, const char* out_name) {
+  const auto like_delta = [&](const py::object& object, const char* its_name,
+                              Access access) {
+    Flat flat = ArrayLike(delta, delta_name, object, its_name, access);
+    RequireSameSize(delta, delta_name, flat, its_name);
+    return flat;
+  };
+  if (out.is_none()) {
+    if (residual.is_none()) {
+      ThrowArgumentError(std::string(name) + " is None; then " + out_name +
+                         " must be an array, for what is left behind");
+    }
+    Flat in_place = like_delta(residual, name, Access::kWrite);
+    RequireDisjoint(delta, delta_name, in_place, name);
+    return {in_place, in_place};
+  }
+  std::optional<Flat> in;
+  if (!residual.is_none()) in = like_delta(residual, name, Access::kRead);
+  Flat written = like_delta(out, out_name, Access::kWrite);
+  RequireDisjoint(delta, delta_name, written, out_name);
+  if (in.has_value()) RequireDisjointOrSame(*in, name, written, out_name);
+  return {std::move(in), std::move(written)};
+}
+
 Flat NewArrayLike(const Flat& like, std::int64_t size) {
   return {py::array(like.array.dtype(), std::vector<py::ssize_t>{size}),
           like.dtype, size};
@@ -165,6 +191,22 @@ void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
     return;
   ThrowArgumentError(std::string(a_name) + " and " + b_name +
                      " share memory; pass a copy of one of them");
+}
+
+void RequireDisjointOrSame(const Flat& a, const char* a_name, const Flat& b,
+                           const char* b_name) {
+  const bool same =
+      a.array.data() == b.array.data() && a.array.nbytes() == b.array.nbytes();
+  if (!same) RequireDisjoint(a, a_name, b, b_name);
+}
+
+void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
+                     const char* b_name) {
+  if (a.size == b.size) return;
+  ThrowArgumentError(std::string(a_name) + " has " + std::to_string(a.size) +
+                     " elements and " + b_name + " has " +
+                     std::to_string(b.size) +
+                     "; they must have the same number");
 }
 
 void Throw(const char* error_class, const std::string& message,

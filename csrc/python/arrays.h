@@ -8,6 +8,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/base/float16.h"
@@ -71,10 +72,33 @@ Flat FlatArray(const py::object& object, const char* name, DType dtype,
 Flat FloatArray(const py::object& object, const char* name,
                 Access access = Access::kRead);
 
-// The same for an array of the dtype `like` has.
+// The same for an array of the dtype that `like` has.
 Flat ArrayLike(const Flat& like, const char* like_name,
                const py::object& object, const char* name,
                Access access = Access::kRead);
+
+// What a kernel that updates `residual` is given: the old residual, and where
+// the new one goes.
+struct ResidualUpdate {
+  std::optional<Flat> in;  // nothing is as zeros
+  Flat out;                // the same array when it is updated in place
+
+  bool InPlace() const {
+    return in.has_value() && in->array.data() == out.array.data();
+  }
+  template <typename T>
+  const T* Read() const {
+    return in.has_value() ? in->Read<T>() : nullptr;
+  }
+};
+
+// `residual` is an array or None, `out` where its update goes, or None: in
+// place.
+// Raises: ArgumentError when one of them is unlike `delta`, has not its size,
+// or shares memory that is written; or both are None.
+ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
+                             const py::object& residual, const char* name,
+                             const py::object& out, const char* out_name);
 
 // A new array; its dtype is the one of `like`, which may be a type NumPy itself
 // does not have (bfloat16).
@@ -87,6 +111,14 @@ py::array ReadOnlyPart(const Bytes& bytes, std::int64_t begin,
 
 // Raises: ArgumentError when the two share memory.
 void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
+                     const char* b_name);
+
+// The same, save that the two may be one array.
+void RequireDisjointOrSame(const Flat& a, const char* a_name, const Flat& b,
+                           const char* b_name);
+
+// Raises: ArgumentError when the two have not as many elements.
+void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
                      const char* b_name);
 
 // Raises fedplug.errors.<error_class>(message, **keywords).
