@@ -12,6 +12,7 @@ void RegisterIndexCode(pybind11::module_& module);
 void RegisterSymbolCode(pybind11::module_& module);
 void RegisterRandomIndices(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
+void RegisterAllFinite(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
 void RegisterChecksum(pybind11::module_& module);
 void RegisterSystem(pybind11::module_& module);
@@ -28,6 +29,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterSymbolCode(module);
   fedplug::python::RegisterRandomIndices(module);
   fedplug::python::RegisterValueCode(module);
+  fedplug::python::RegisterAllFinite(module);
   fedplug::python::RegisterContainer(module);
   fedplug::python::RegisterChecksum(module);
   fedplug::python::RegisterSystem(module);
