@@ -11,6 +11,7 @@ void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
 void RegisterSymbolCode(pybind11::module_& module);
 void RegisterRandomIndices(pybind11::module_& module);
+void RegisterRandomNumbers(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
 void RegisterAllFinite(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
@@ -28,6 +29,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterIndexCode(module);
   fedplug::python::RegisterSymbolCode(module);
   fedplug::python::RegisterRandomIndices(module);
+  fedplug::python::RegisterRandomNumbers(module);
   fedplug::python::RegisterValueCode(module);
   fedplug::python::RegisterAllFinite(module);
   fedplug::python::RegisterContainer(module);

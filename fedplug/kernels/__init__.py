@@ -34,6 +34,7 @@ from fedplug.kernels.container import crc32, pack_container, read_container, unp
 from fedplug.kernels.finite import all_finite
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
+from fedplug.kernels.random_numbers import random_uniform, random_words
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
@@ -55,6 +56,8 @@ __all__ = [
     "grouped_topk_residual",
     "num_threads",
     "pack_container",
+    "random_uniform",
+    "random_words",
     "read_container",
     "scatter_decode",
     "scatter_decode_add",
