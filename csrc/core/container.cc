@@ -126,11 +126,19 @@ std::int64_t ContainerBytes(std::int64_t header_bytes,
 void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::uint8_t* body, std::int64_t body_bytes,
                     std::uint8_t* data) {
+  WriteContainer(header, header_bytes, {{body, body_bytes}}, data);
+}
+
+void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
+                    const std::vector<BodyPart>& parts, std::uint8_t* data) {
   std::copy_n(header, header_bytes, data);
-  Put(static_cast<std::uint64_t>(body_bytes), data + header_bytes);
   const std::int64_t begin = header_bytes + kLengthBytes;
-  std::copy_n(body, body_bytes, data + begin);
-  const std::int64_t content = begin + body_bytes;
+  std::uint8_t* end = data + begin;
+  for (const BodyPart& part : parts) {
+    end = std::copy_n(part.data, part.bytes, end);
+  }
+  const std::int64_t content = end - data;
+  Put(static_cast<std::uint64_t>(content - begin), data + header_bytes);
   Put(Crc32(data, content), data + content);
 }
 

@@ -54,6 +54,20 @@ void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::uint8_t* body, std::int64_t body_bytes,
                     std::uint8_t* data);
 
+// A piece of a body that lies in memory by itself.
+struct BodyPart {
+  const std::uint8_t* data;
+  std::int64_t bytes;
+};
+
+// The same of a body that lies in pieces, which become one behind the other.
+//
+// REQUIRES, THREADS, COST: as WriteContainer of one piece
+// SHAPE:    header[header_bytes], data[ContainerBytes(header_bytes, the bytes
+//           of all parts)]
+void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
+                    const std::vector<BodyPart>& parts, std::uint8_t* data);
+
 // The part of a container that is the body.
 struct BodyRange {
   std::int64_t begin = 0;

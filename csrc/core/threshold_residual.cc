@@ -12,6 +12,7 @@
 #include "core/base/tiles.h"
 #include "core/topk/blocks.h"
 #include "core/topk/sum_refusal.h"
+#include "core/topk/update.h"
 
 namespace fedplug {
 namespace {
@@ -126,12 +127,14 @@ Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
                                     no_keys.data()};
     const bool finite =
         ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
+          const T* const residual =
+              residual_in == nullptr ? topk::PlusZeros<T>() : residual_in + at;
           const bool dense = cursor.count * kDense > at - share.begin;
           auto* const partition_block =
               dense ? kernels.partition_dense : partition_sparse;
-          return partition_block(
-                     delta + at, residual_in + at, residual_out + at, count,
-                     static_cast<std::int32_t>(at), range, &cursor) < kInfinity;
+          return partition_block(delta + at, residual, residual_out + at, count,
+                                 static_cast<std::int32_t>(at), range,
+                                 &cursor) < kInfinity;
         });
     topk::FenceStreamedStores();
     found_[static_cast<std::size_t>(t)] = {values + room, indices + room,

@@ -22,11 +22,12 @@ class ThresholdSelection {
   // never, and the rest stays in residual_out, with +0 where they were. A sum
   // that is NaN or infinite is refused (kNonFinite, and *non_finite is their
   // number); in place, everything is then as it was; elsewhere, residual_out
-  // holds anything.
+  // holds anything. residual_in may be null, which is as zeros and one read
+  // less.
   //
   // REQUIRES: 0 <= n < 2^31 and threshold >= 0 (checked); residual_in ==
-  //           residual_out (in place) or the two do not overlap; delta overlaps
-  //           neither. T is float, double, Half or BFloat16.
+  //           residual_out (in place) or the two do not overlap; delta does not
+  //           overlap residual_out. T is float, double, Half or BFloat16.
   // SHAPE:    delta[n], residual_in[n], residual_out[n]
   // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
   //           on the number of threads, nor on the SIMD level

@@ -16,6 +16,7 @@ namespace {
 using topk::PlainDelta;
 using topk::Selection;
 using topk::Update;
+using topk::ZeroDelta;
 
 Status CheckSizes(std::int64_t n, std::int64_t k) {
   if (n < 0 || n > INT32_MAX) {
@@ -57,13 +58,23 @@ std::vector<PlainDelta<T>> SourcesOf(
   return sources;
 }
 
+// Where there is no residual, the delta takes its place, and zeros are added to
+// it: the sums are the same, and what is behind knows of one case only.
+template <typename T>
+Update<T> UpdateOf(const TensorUpdate<T>& tensor, const PlainDelta<T>& source) {
+  static const ZeroDelta<T> zeros;
+  if (tensor.residual_in == nullptr) {
+    return {&zeros, tensor.delta, tensor.residual_out, tensor.n};
+  }
+  return {&source, tensor.residual_in, tensor.residual_out, tensor.n};
+}
+
 template <typename T>
 std::vector<Update<T>> UpdatesOf(const std::vector<TensorUpdate<T>>& tensors,
                                  const std::vector<PlainDelta<T>>& sources) {
   std::vector<Update<T>> updates;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    updates.push_back({&sources[t], tensors[t].residual_in,
-                       tensors[t].residual_out, tensors[t].n});
+    updates.push_back(UpdateOf(tensors[t], sources[t]));
   }
   return updates;
 }
@@ -83,8 +94,8 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
   *non_finite = 0;
   if (Status status = CheckSizes(n, k); !status.ok()) return status;
   const PlainDelta<T> source(delta);
-  return Select<T>({{&source, residual_in, residual_out, n}}, k, policy,
-                   parallel, values, indices, nullptr, non_finite);
+  return Select<T>({UpdateOf<T>({delta, residual_in, residual_out, n}, source)},
+                   k, policy, parallel, values, indices, nullptr, non_finite);
 }
 
 template <typename T>
@@ -197,7 +208,8 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
   // A refused FEDPLUG_SIMD leaves the baseline, and the count is the same.
   static_cast<void>(FindSimdLevel(&level));
   const PlainDelta<T> source(delta);
-  const std::vector<Update<T>> update{{&source, residual, nullptr, n}};
+  const std::vector<Update<T>> update{
+      UpdateOf<T>({delta, residual, nullptr, n}, source)};
   return topk::CountNonFiniteIn(update, level, parallel)[0];
 }
 

@@ -22,11 +22,12 @@ enum class NonFinitePolicy {
 
 // a = delta + residual_in; the k entries with the largest |a| leave as (values,
 // indices), the rest stays in residual_out. Ties go to the lower index; indices
-// ascend.
+// ascend. residual_in may be null, which is as zeros and one read less;
+// residual_out then holds anything after an error.
 //
 // REQUIRES: 0 <= n < 2^31; k >= 0; residual_in == residual_out (in place) or
-//           the two do not overlap; delta overlaps neither. T is float, double,
-//           Half or BFloat16.
+//           the two do not overlap; delta does not overlap residual_out. T is
+//           float, double, Half or BFloat16.
 // SHAPE:    delta[n], residual_in[n], residual_out[n], values[min(k, n)],
 //           indices[min(k, n)]
 // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
@@ -57,9 +58,9 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
 // residual_out elsewhere exactly residual_in, and velocity_out elsewhere
 // unspecified.
 //
-// REQUIRES: as TopKResidual; velocity_in == velocity_out or the two do not
-//           overlap; apart from that no two arrays overlap; T is float or
-//           double
+// REQUIRES: as TopKResidual, but residual_in is not null; velocity_in ==
+//           velocity_out or the two do not overlap; apart from that no two
+//           arrays overlap; T is float or double
 // SHAPE:    gradient[n], velocity_in[n], velocity_out[n], residual_in[n],
 //           residual_out[n], values[min(k, n)], indices[min(k, n)]
 // COST:     as TopKResidual, and reads and writes the velocity; "in place" is
@@ -116,7 +117,7 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
 // kDrop would drop.
 //
 // REQUIRES: 0 <= n < 2^31
-// SHAPE:    delta[n], residual[n]
+// SHAPE:    delta[n], residual[n] or null, which is as zeros
 // THREADS:  as TopKResidual
 // COST:     reads 2 * sizeof(T) bytes per element
 template <typename T>

@@ -85,6 +85,33 @@ DType DTypeOf(const py::array& array) {
   return DType::kOther;
 }
 
+Bytes BytesOf(const py::object& object, const char* name) {
+  const std::string parameter = name;
+  const auto require_contiguous = [&](bool contiguous) {
+    if (contiguous) return;
+    ThrowArgumentError(parameter + " is not C-contiguous; pass bytes(" +
+                       parameter + ")");
+  };
+  if (py::isinstance<py::array>(object)) {
+    const auto array = py::reinterpret_borrow<py::array>(object);
+    require_contiguous((array.flags() & py::array::c_style) != 0);
+    return {array, static_cast<const std::uint8_t*>(array.data()),
+            array.nbytes()};
+  }
+  if (PyObject_CheckBuffer(object.ptr()) == 0) {
+    ThrowArgumentError(parameter +
+                       " must be bytes, a buffer or a NumPy array, not " +
+                       Text(py::type::of(object).attr("__name__")));
+  }
+  auto view =
+      py::reinterpret_steal<py::object>(PyMemoryView_FromObject(object.ptr()));
+  if (!view) throw py::error_already_set();
+  const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(view.ptr());
+  require_contiguous(PyBuffer_IsContiguous(buffer, 'C') != 0);
+  return {std::move(view), static_cast<const std::uint8_t*>(buffer->buf),
+          buffer->len};
+}
+
 Flat FlatArray(const py::object& object, const char* name, DType dtype,
                Access access) {
   Flat flat = UsableArray(object, name, access);
@@ -114,9 +141,44 @@ Flat ArrayLike(const Flat& like, const char* like_name,
   return flat;
 }
 
+ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
+                             const py::object& residual, const char* name,
+                             const py::object& out, const char* out_name) {
+  const auto like_delta = [&](const py::object& object, const char* its_name,
+                              Access access) {
+    Flat flat = ArrayLike(delta, delta_name, object, its_name, access);
+    RequireSameSize(delta, delta_name, flat, its_name);
+    return flat;
+  };
+  if (out.is_none()) {
+    if (residual.is_none()) {
+      ThrowArgumentError(std::string(name) + " is None; then " + out_name +
+                         " must be an array, for what is left behind");
+    }
+    Flat in_place = like_delta(residual, name, Access::kWrite);
+    RequireDisjoint(delta, delta_name, in_place, name);
+    return {in_place, in_place};
+  }
+  std::optional<Flat> in;
+  if (!residual.is_none()) in = like_delta(residual, name, Access::kRead);
+  Flat written = like_delta(out, out_name, Access::kWrite);
+  RequireDisjoint(delta, delta_name, written, out_name);
+  if (in.has_value()) RequireDisjointOrSame(*in, name, written, out_name);
+  return {std::move(in), std::move(written)};
+}
+
 Flat NewArrayLike(const Flat& like, std::int64_t size) {
   return {py::array(like.array.dtype(), std::vector<py::ssize_t>{size}),
           like.dtype, size};
+}
+
+py::array ReadOnlyPart(const Bytes& bytes, std::int64_t begin,
+                       std::int64_t size) {
+  py::array part(py::dtype::of<std::uint8_t>(), std::vector<py::ssize_t>{size},
+                 bytes.data + begin, bytes.owner);
+  py::detail::array_proxy(part.ptr())->flags &=
+      ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  return part;
 }
 
 void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
@@ -129,6 +191,22 @@ void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
     return;
   ThrowArgumentError(std::string(a_name) + " and " + b_name +
                      " share memory; pass a copy of one of them");
+}
+
+void RequireDisjointOrSame(const Flat& a, const char* a_name, const Flat& b,
+                           const char* b_name) {
+  const bool same =
+      a.array.data() == b.array.data() && a.array.nbytes() == b.array.nbytes();
+  if (!same) RequireDisjoint(a, a_name, b, b_name);
+}
+
+void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
+                     const char* b_name) {
+  if (a.size == b.size) return;
+  ThrowArgumentError(std::string(a_name) + " has " + std::to_string(a.size) +
+                     " elements and " + b_name + " has " +
+                     std::to_string(b.size) +
+                     "; they must have the same number");
 }
 
 void Throw(const char* error_class, const std::string& message,

@@ -8,6 +8,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/base/float16.h"
@@ -48,6 +49,18 @@ struct Flat {
   }
 };
 
+// The bytes of an array or of anything with a buffer, as they lie.
+struct Bytes {
+  py::object owner;  // as long as it lives, the memory stays where it is
+  const std::uint8_t* data;
+  std::int64_t size;
+};
+
+// Arrays of any dtype, also of those that NumPy does not export as a buffer
+// (bfloat16).
+// Raises: ArgumentError when `object` has no bytes, or is not C-contiguous.
+Bytes BytesOf(const py::object& object, const char* name);
+
 // `name` is the parameter the messages speak of.
 // Raises: ArgumentError when `object` is no C-contiguous, aligned array of that
 // dtype in native byte order, or is read-only where Access::kWrite is asked
@@ -59,17 +72,53 @@ Flat FlatArray(const py::object& object, const char* name, DType dtype,
 Flat FloatArray(const py::object& object, const char* name,
                 Access access = Access::kRead);
 
-// The same for an array of the dtype `like` has.
+// The same for an array of the dtype that `like` has.
 Flat ArrayLike(const Flat& like, const char* like_name,
                const py::object& object, const char* name,
                Access access = Access::kRead);
+
+// What a kernel that updates `residual` is given: the old residual, and where
+// the new one goes.
+struct ResidualUpdate {
+  std::optional<Flat> in;  // nothing is as zeros
+  Flat out;                // the same array when it is updated in place
+
+  bool InPlace() const {
+    return in.has_value() && in->array.data() == out.array.data();
+  }
+  template <typename T>
+  const T* Read() const {
+    return in.has_value() ? in->Read<T>() : nullptr;
+  }
+};
+
+// `residual` is an array or None, `out` where its update goes, or None: in
+// place.
+// Raises: ArgumentError when one of them is unlike `delta`, has not its size,
+// or shares memory that is written; or both are None.
+ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
+                             const py::object& residual, const char* name,
+                             const py::object& out, const char* out_name);
 
 // A new array; its dtype is the one of `like`, which may be a type NumPy itself
 // does not have (bfloat16).
 Flat NewArrayLike(const Flat& like, std::int64_t size);
 
+// [size] bytes from `begin` on, within those of `bytes`, as a read-only array
+// that keeps their owner.
+py::array ReadOnlyPart(const Bytes& bytes, std::int64_t begin,
+                       std::int64_t size);
+
 // Raises: ArgumentError when the two share memory.
 void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
+                     const char* b_name);
+
+// The same, save that the two may be one array.
+void RequireDisjointOrSame(const Flat& a, const char* a_name, const Flat& b,
+                           const char* b_name);
+
+// Raises: ArgumentError when the two have not as many elements.
+void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
                      const char* b_name);
 
 // Raises fedplug.errors.<error_class>(message, **keywords).

@@ -1,19 +1,14 @@
-// `crc32` for Python buffers.
+// `crc32` for Python bytes and arrays.
 #include "core/crc32.h"
 #include "python/arrays.h"
 
 namespace fedplug::python {
 namespace {
 
-std::uint32_t Checksum(const py::buffer& data) {
-  const py::buffer_info bytes = data.request();
-  if (!PyBuffer_IsContiguous(bytes.view(), 'C')) {
-    ThrowArgumentError("data is not C-contiguous; pass bytes(data)");
-  }
-  const auto* const begin = static_cast<const std::uint8_t*>(bytes.ptr);
-  const std::int64_t size = bytes.size * bytes.itemsize;
+std::uint32_t Checksum(const py::object& data) {
+  const Bytes bytes = BytesOf(data, "data");
   const py::gil_scoped_release release;
-  return Crc32(begin, size);
+  return Crc32(bytes.data, bytes.size);
 }
 
 }  // namespace

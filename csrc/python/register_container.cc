@@ -16,13 +16,18 @@ void ThrowUnlessPayload(const Status& status) {
   if (!status.ok()) Throw("PayloadError", status.message());
 }
 
-py::buffer_info Contiguous(const py::buffer& buffer, const char* name) {
-  py::buffer_info info = buffer.request();
-  if (!PyBuffer_IsContiguous(info.view(), 'C')) {
-    ThrowArgumentError(std::string(name) + " is not C-contiguous; pass bytes(" +
-                       name + ")");
+// One buffer, or a list or tuple of them.
+std::vector<Bytes> PartsOf(const py::object& body) {
+  if (!py::isinstance<py::list>(body) && !py::isinstance<py::tuple>(body)) {
+    return {BytesOf(body, "body")};
   }
-  return info;
+  std::vector<Bytes> parts;
+  for (const py::handle part : body) {
+    const std::string name = "body[" + std::to_string(parts.size()) + "]";
+    parts.push_back(
+        BytesOf(py::reinterpret_borrow<py::object>(part), name.c_str()));
+  }
+  return parts;
 }
 
 std::vector<std::uint32_t> Dimensions(const std::vector<std::int64_t>& shape) {
@@ -38,10 +43,10 @@ std::vector<std::uint32_t> Dimensions(const std::vector<std::int64_t>& shape) {
   return dimensions;
 }
 
-py::bytes Pack(const py::buffer& body_buffer, const std::string& wire_id,
+py::bytes Pack(const py::object& body_object, const std::string& wire_id,
                const std::string& dtype,
                const std::vector<std::int64_t>& shape) {
-  const py::buffer_info body = Contiguous(body_buffer, "body");
+  const std::vector<Bytes> body = PartsOf(body_object);
   const int code = DTypeCode(dtype);
   if (code == 0) {
     Throw("PayloadError", "dtype '" + dtype + "' has no place in a payload");
@@ -49,36 +54,60 @@ py::bytes Pack(const py::buffer& body_buffer, const std::string& wire_id,
   std::vector<std::uint8_t> header;
   ThrowUnlessPayload(EncodeHeader({wire_id, code, Dimensions(shape)}, &header));
   const auto header_bytes = static_cast<std::int64_t>(header.size());
-  const std::int64_t body_bytes = body.size * body.itemsize;
+  std::vector<BodyPart> parts;
+  std::int64_t body_bytes = 0;
+  for (const Bytes& part : body) {
+    parts.push_back({part.data, part.size});
+    body_bytes += part.size;
+  }
   py::bytes packed(nullptr, static_cast<std::size_t>(
                                 ContainerBytes(header_bytes, body_bytes)));
   auto* const data =
       reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(packed.ptr()));
   {
     const py::gil_scoped_release release;
-    WriteContainer(header.data(), header_bytes,
-                   static_cast<const std::uint8_t*>(body.ptr), body_bytes,
-                   data);
+    WriteContainer(header.data(), header_bytes, parts, data);
   }
   return packed;
 }
 
-py::tuple Unpack(const py::buffer& buffer) {
-  const py::buffer_info info = Contiguous(buffer, "buffer");
-  const auto* const data = static_cast<const std::uint8_t*>(info.ptr);
+// What a container says, and where its body is.
+struct Container {
+  Bytes bytes;
   ContainerHeader header;
   BodyRange body;
+
+  py::tuple With(const py::object& body_object) const {
+    return py::make_tuple(header.wire_id, DTypeName(header.dtype),
+                          py::tuple(py::cast(header.shape)), body_object);
+  }
+};
+
+Container ReadFrom(const py::object& buffer) {
+  Container container{BytesOf(buffer, "buffer"), {}, {}};
+  const Bytes& bytes = container.bytes;
   Status status;
   {
     const py::gil_scoped_release release;
-    status = ReadContainer(data, info.size * info.itemsize, &header, &body);
+    status = ReadContainer(bytes.data, bytes.size, &container.header,
+                           &container.body);
   }
   ThrowUnlessPayload(status);
-  return py::make_tuple(
-      header.wire_id, DTypeName(header.dtype),
-      py::tuple(py::cast(header.shape)),
-      py::bytes(reinterpret_cast<const char*>(data + body.begin),
-                static_cast<std::size_t>(body.bytes)));
+  return container;
+}
+
+py::tuple Unpack(const py::object& buffer) {
+  const Container container = ReadFrom(buffer);
+  return container.With(
+      py::bytes(reinterpret_cast<const char*>(container.bytes.data) +
+                    container.body.begin,
+                static_cast<std::size_t>(container.body.bytes)));
+}
+
+py::tuple Read(const py::object& buffer) {
+  const Container container = ReadFrom(buffer);
+  return container.With(ReadOnlyPart(container.bytes, container.body.begin,
+                                     container.body.bytes));
 }
 
 }  // namespace
@@ -87,6 +116,7 @@ void RegisterContainer(py::module_& module) {
   module.def("pack_container", &Pack, py::arg("body"), py::arg("wire_id"),
              py::arg("dtype"), py::arg("shape"));
   module.def("unpack_container", &Unpack, py::arg("buffer"));
+  module.def("read_container", &Read, py::arg("buffer"));
 }
 
 }  // namespace fedplug::python

@@ -39,23 +39,32 @@ py::array_t<std::uint8_t> Encode(const py::object& indices_object,
                                    code->data(), owner);
 }
 
-py::array_t<std::int32_t> Decode(const py::object& code_object,
-                                 std::int64_t count, std::int64_t size,
-                                 const std::string& name) {
+// `out` is an array of `count` indices, or None.
+py::array Decode(const py::object& code_object, std::int64_t count,
+                 std::int64_t size, const std::string& name,
+                 const py::object& out) {
   const IndexForm form = FormCalled(name);
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
   const auto* const bytes = code.Read<std::uint8_t>();
   // `count` comes from the same untrusted place as the code.
   ThrowUnlessOk(CheckIndexCode(bytes, code.size, count, size, form));
-  py::array_t<std::int32_t> indices(count);
-  std::int32_t* const index = indices.mutable_data();
+  Flat indices =
+      out.is_none()
+          ? Flat{py::array_t<std::int32_t>(count), DType::kInt32, count}
+          : FlatArray(out, "out", DType::kInt32, Access::kWrite);
+  if (indices.size != count) {
+    ThrowArgumentError("out has " + std::to_string(indices.size) +
+                       " elements; it must have " + std::to_string(count));
+  }
+  RequireDisjoint(code, "code", indices, "out");
+  std::int32_t* const index = indices.Write<std::int32_t>();
   Status status;
   {
     const py::gil_scoped_release release;
     status = DecodeIndices(bytes, code.size, count, size, form, index);
   }
   ThrowUnlessOk(status);
-  return indices;
+  return indices.array;
 }
 
 }  // namespace
@@ -64,7 +73,7 @@ void RegisterIndexCode(py::module_& module) {
   module.def("encode_indices", &Encode, py::arg("indices"), py::arg("size"),
              py::arg("form"));
   module.def("decode_indices", &Decode, py::arg("code"), py::arg("count"),
-             py::arg("size"), py::arg("form"));
+             py::arg("size"), py::arg("form"), py::arg("out"));
 }
 
 }  // namespace fedplug::python

@@ -1,4 +1,4 @@
-// `scatter_decode_add` for NumPy arrays.
+// `scatter_decode_add` and `scatter_decode` for NumPy arrays.
 #include <optional>
 
 #include "core/scatter_decode.h"
@@ -8,50 +8,107 @@
 namespace fedplug::python {
 namespace {
 
-void Add(const py::object& accumulator_object, const py::object& values_object,
-         const py::object& indices_object, const py::object& row_splits_object,
-         const py::object& weights_object) {
-  Flat accumulator =
-      FloatArray(accumulator_object, "accumulator", Access::kWrite);
-  const Flat values =
-      ArrayLike(accumulator, "accumulator", values_object, "values");
-  const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
-  const Flat row_splits =
-      FlatArray(row_splits_object, "row_splits", DType::kInt64);
+// Sparse payloads, as both functions take them.
+struct Payloads {
+  Flat values;
+  Flat indices;
+  Flat row_splits;
   std::optional<Flat> weights;
-  if (!weights_object.is_none())
-    weights = ArrayLike(accumulator, "accumulator", weights_object, "weights");
 
-  const std::int64_t payloads = row_splits.size - 1;
-  if (values.size != indices.size) {
-    ThrowArgumentError("there are " + std::to_string(values.size) +
-                       " values and " + std::to_string(indices.size) +
+  std::int64_t count() const { return row_splits.size - 1; }
+  template <typename T>
+  const T* Weights() const {
+    return weights.has_value() ? weights->Read<T>() : nullptr;
+  }
+};
+
+Payloads CheckPayloads(const Flat& like, const char* like_name,
+                       const py::object& values, const py::object& indices,
+                       const py::object& row_splits,
+                       const py::object& weights) {
+  Payloads payloads{ArrayLike(like, like_name, values, "values"),
+                    FlatArray(indices, "indices", DType::kInt32),
+                    FlatArray(row_splits, "row_splits", DType::kInt64),
+                    {}};
+  if (!weights.is_none()) {
+    payloads.weights = ArrayLike(like, like_name, weights, "weights");
+  }
+  if (payloads.values.size != payloads.indices.size) {
+    ThrowArgumentError("there are " + std::to_string(payloads.values.size) +
+                       " values and " + std::to_string(payloads.indices.size) +
                        " indices; there must be one index per value");
   }
-  if (weights.has_value() && weights->size != payloads) {
-    ThrowArgumentError("there are " + std::to_string(weights->size) +
-                       " weights for " + std::to_string(payloads) +
+  if (payloads.weights.has_value() &&
+      payloads.weights->size != payloads.count()) {
+    ThrowArgumentError("there are " + std::to_string(payloads.weights->size) +
+                       " weights for " + std::to_string(payloads.count()) +
                        " payloads; there must be one weight per payload");
   }
-  RequireDisjoint(accumulator, "accumulator", values, "values");
-  RequireDisjoint(accumulator, "accumulator", indices, "indices");
-  RequireDisjoint(accumulator, "accumulator", row_splits, "row_splits");
-  if (weights.has_value())
-    RequireDisjoint(accumulator, "accumulator", *weights, "weights");
+  return payloads;
+}
 
+void RequireDisjointFrom(const Payloads& payloads, const Flat& dense,
+                         const char* name) {
+  RequireDisjoint(dense, name, payloads.values, "values");
+  RequireDisjoint(dense, name, payloads.indices, "indices");
+  RequireDisjoint(dense, name, payloads.row_splits, "row_splits");
+  if (payloads.weights.has_value()) {
+    RequireDisjoint(dense, name, *payloads.weights, "weights");
+  }
+}
+
+void Add(const py::object& accumulator_object, const py::object& values,
+         const py::object& indices, const py::object& row_splits,
+         const py::object& weights) {
+  Flat accumulator =
+      FloatArray(accumulator_object, "accumulator", Access::kWrite);
+  const Payloads payloads = CheckPayloads(accumulator, "accumulator", values,
+                                          indices, row_splits, weights);
+  RequireDisjointFrom(payloads, accumulator, "accumulator");
   Parallel& threads = Threads();
   Status status;
   WithFloatType(accumulator.dtype, [&](auto zero) {
     using T = decltype(zero);
     T* const sum = accumulator.Write<T>();
-    const T* const weight = weights.has_value() ? weights->Read<T>() : nullptr;
     const py::gil_scoped_release release;
-    status = ScatterDecodeAdd(sum, accumulator.size, values.Read<T>(),
-                              indices.Read<std::int32_t>(), values.size,
-                              row_splits.Read<std::int64_t>(), payloads, weight,
-                              threads);
+    status = ScatterDecodeAdd(sum, accumulator.size, payloads.values.Read<T>(),
+                              payloads.indices.Read<std::int32_t>(),
+                              payloads.values.size,
+                              payloads.row_splits.Read<std::int64_t>(),
+                              payloads.count(), payloads.Weights<T>(), threads);
   });
   ThrowUnlessOk(status);
+}
+
+// `out` is an array of `size` elements, or None.
+py::array DenseSum(const py::object& values_object, const py::object& indices,
+                   const py::object& row_splits, const py::object& weights,
+                   std::int64_t size, const py::object& out) {
+  const Flat values = FloatArray(values_object, "values");
+  const Payloads payloads = CheckPayloads(values, "values", values_object,
+                                          indices, row_splits, weights);
+  ThrowUnlessOk(CheckDenseSize(size));
+  Flat dense = out.is_none()
+                   ? NewArrayLike(values, size)
+                   : ArrayLike(values, "values", out, "out", Access::kWrite);
+  if (dense.size != size) {
+    ThrowArgumentError("out has " + std::to_string(dense.size) +
+                       " elements; it must have " + std::to_string(size));
+  }
+  RequireDisjointFrom(payloads, dense, "out");
+  Parallel& threads = Threads();
+  Status status;
+  WithFloatType(values.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* const sum = dense.Write<T>();
+    const py::gil_scoped_release release;
+    status = ScatterDecode(sum, size, values.Read<T>(),
+                           payloads.indices.Read<std::int32_t>(), values.size,
+                           payloads.row_splits.Read<std::int64_t>(),
+                           payloads.count(), payloads.Weights<T>(), threads);
+  });
+  ThrowUnlessOk(status);
+  return dense.array;
 }
 
 }  // namespace
@@ -60,6 +117,9 @@ void RegisterScatterDecode(py::module_& module) {
   module.def("scatter_decode_add", &Add, py::arg("accumulator"),
              py::arg("values"), py::arg("indices"), py::arg("row_splits"),
              py::arg("weights"));
+  module.def("scatter_decode", &DenseSum, py::arg("values"), py::arg("indices"),
+             py::arg("row_splits"), py::arg("weights"), py::arg("size"),
+             py::arg("out"));
 }
 
 }  // namespace fedplug::python

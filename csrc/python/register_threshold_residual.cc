@@ -9,33 +9,29 @@ namespace {
 // `threshold` is an array of one element, rounded to the dtype by NumPy.
 py::tuple ThresholdResidual(const py::object& delta_object,
                             const py::object& residual_object,
-                            const py::object& threshold_object) {
+                            const py::object& threshold_object,
+                            const py::object& residual_out) {
   const Flat delta = FloatArray(delta_object, "delta");
-  Flat residual =
-      ArrayLike(delta, "delta", residual_object, "residual", Access::kWrite);
   const Flat threshold =
       ArrayLike(delta, "delta", threshold_object, "threshold");
-  if (delta.size != residual.size) {
-    ThrowArgumentError("delta has " + std::to_string(delta.size) +
-                       " elements and residual has " +
-                       std::to_string(residual.size) +
-                       "; they must have the same number");
-  }
+  ResidualUpdate residual =
+      CheckResidual(delta, "delta", residual_object, "residual", residual_out,
+                    "residual_out");
   if (threshold.size != 1) ThrowArgumentError("threshold is not one number");
-  RequireDisjoint(delta, "delta", residual, "residual");
   Parallel& threads = Threads();
   py::tuple entries;
   WithFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const read = delta.Read<T>();
     const T bound = *threshold.Read<T>();
-    T* const kept = residual.Write<T>();
+    const T* const before = residual.Read<T>();
+    T* const kept = residual.out.Write<T>();
     ThresholdSelection<T> selection;
     std::int64_t non_finite = 0;
     Status status;
     {
       const py::gil_scoped_release release;
-      status = selection.Run(read, kept, kept, delta.size, bound, threads,
+      status = selection.Run(read, before, kept, delta.size, bound, threads,
                              &non_finite);
     }
     ThrowUnlessOk(status, non_finite);
@@ -51,7 +47,8 @@ py::tuple ThresholdResidual(const py::object& delta_object,
 
 void RegisterThresholdResidual(py::module_& module) {
   module.def("threshold_residual", &ThresholdResidual, py::arg("delta"),
-             py::arg("residual"), py::arg("threshold"));
+             py::arg("residual"), py::arg("threshold"),
+             py::arg("residual_out"));
 }
 
 }  // namespace fedplug::python

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,25 +17,20 @@ namespace {
 
 struct Update {
   Flat delta;
-  Flat residual;
+  ResidualUpdate residual;
+
+  template <typename T>
+  TensorUpdate<T> Pointers() {
+    return {delta.Read<T>(), residual.Read<T>(), residual.out.Write<T>(),
+            delta.size};
+  }
 };
 
-void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
-                     const char* b_name) {
-  if (a.size == b.size) return;
-  ThrowArgumentError(std::string(a_name) + " has " + std::to_string(a.size) +
-                     " elements and " + b_name + " has " +
-                     std::to_string(b.size) +
-                     "; they must have the same number");
-}
-
-Update CheckUpdate(const py::object& delta_object,
-                   const py::object& residual_object, Access residual_access) {
-  Flat delta = FloatArray(delta_object, "delta");
-  Flat residual =
-      ArrayLike(delta, "delta", residual_object, "residual", residual_access);
-  RequireSameSize(delta, "delta", residual, "residual");
-  return {std::move(delta), std::move(residual)};
+Update CheckUpdate(const py::object& delta_object, const py::object& residual,
+                   const py::object& residual_out) {
+  const Flat delta = FloatArray(delta_object, "delta");
+  return {delta, CheckResidual(delta, "delta", residual, "residual",
+                               residual_out, "residual_out")};
 }
 
 NonFinitePolicy PolicyOf(bool drop) {
@@ -77,20 +73,24 @@ struct Entries {
   py::array_t<std::int32_t> indices;
 };
 
-py::tuple TopK(const py::object& delta_object,
-               const py::object& residual_object, std::int64_t k, bool drop,
-               const py::object& out) {
-  Update update = CheckUpdate(delta_object, residual_object, Access::kWrite);
-  RequireDisjoint(update.delta, "delta", update.residual, "residual");
+py::tuple TopK(const py::object& delta_object, const py::object& residual,
+               std::int64_t k, bool drop, const py::object& out,
+               const py::object& residual_out) {
+  Update update = CheckUpdate(delta_object, residual, residual_out);
   RequireSimdLevel();
   const std::int64_t n = update.delta.size;
-  Entries entries(update.residual, "residual", Chosen(k, n), out);
+  Entries entries(update.delta, "delta", Chosen(k, n), out);
   if (!out.is_none()) {
     const Flat indices{entries.indices, DType::kInt32, entries.indices.size()};
-    RequireDisjoint(update.delta, "delta", entries.values, "out[0]");
-    RequireDisjoint(update.delta, "delta", indices, "out[1]");
-    RequireDisjoint(update.residual, "residual", entries.values, "out[0]");
-    RequireDisjoint(update.residual, "residual", indices, "out[1]");
+    const auto require_disjoint = [&](const Flat& flat, const char* name) {
+      RequireDisjoint(flat, name, entries.values, "out[0]");
+      RequireDisjoint(flat, name, indices, "out[1]");
+    };
+    require_disjoint(update.delta, "delta");
+    if (update.residual.in.has_value()) {
+      require_disjoint(*update.residual.in, "residual");
+    }
+    require_disjoint(update.residual.out, "residual_out");
   }
   std::int32_t* const index = entries.indices.mutable_data();
   Parallel& threads = Threads();
@@ -98,12 +98,12 @@ py::tuple TopK(const py::object& delta_object,
   Status status;
   WithFloatType(update.delta.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* const delta = update.delta.Read<T>();
-    T* const residual = update.residual.Write<T>();
+    const TensorUpdate<T> tensor = update.Pointers<T>();
     T* const value = entries.values.Write<T>();
     const py::gil_scoped_release release;
-    status = TopKResidual(delta, residual, residual, n, k, PolicyOf(drop),
-                          threads, value, index, &non_finite);
+    status =
+        TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out, n,
+                     k, PolicyOf(drop), threads, value, index, &non_finite);
   });
   ThrowUnlessOk(status, non_finite);
   return py::make_tuple(entries.values.array, entries.indices);
@@ -111,22 +111,28 @@ py::tuple TopK(const py::object& delta_object,
 
 py::tuple Momentum(const py::object& gradient_object, double momentum,
                    const py::object& velocity_object,
-                   const py::object& residual_object, std::int64_t k,
-                   bool drop) {
+                   const py::object& residual_object, std::int64_t k, bool drop,
+                   const py::object& velocity_out,
+                   const py::object& residual_out) {
   const Flat gradient = FloatArray(gradient_object, "gradient");
   if (gradient.dtype == DType::kFloat16 || gradient.dtype == DType::kBFloat16) {
     ThrowArgumentError(
         "gradient has a dtype of 16 bits; it must be float32 or float64");
   }
-  Flat velocity = ArrayLike(gradient, "gradient", velocity_object, "velocity",
-                            Access::kWrite);
-  Flat residual = ArrayLike(gradient, "gradient", residual_object, "residual",
-                            Access::kWrite);
-  RequireSameSize(gradient, "gradient", velocity, "velocity");
-  RequireSameSize(gradient, "gradient", residual, "residual");
-  RequireDisjoint(gradient, "gradient", velocity, "velocity");
-  RequireDisjoint(gradient, "gradient", residual, "residual");
-  RequireDisjoint(velocity, "velocity", residual, "residual");
+  if (velocity_object.is_none() || residual_object.is_none()) {
+    ThrowArgumentError(
+        "velocity and residual must be arrays, not None; begin with zeros");
+  }
+  ResidualUpdate velocity =
+      CheckResidual(gradient, "gradient", velocity_object, "velocity",
+                    velocity_out, "velocity_out");
+  ResidualUpdate residual =
+      CheckResidual(gradient, "gradient", residual_object, "residual",
+                    residual_out, "residual_out");
+  RequireDisjoint(*velocity.in, "velocity", *residual.in, "residual");
+  RequireDisjoint(*velocity.in, "velocity", residual.out, "residual_out");
+  RequireDisjoint(velocity.out, "velocity_out", *residual.in, "residual");
+  RequireDisjoint(velocity.out, "velocity_out", residual.out, "residual_out");
   RequireSimdLevel();
   const std::int64_t n = gradient.size;
   Entries entries(gradient, Chosen(k, n));
@@ -137,13 +143,15 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
   WithFloatType(gradient.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (sizeof(T) > 2) {
-      T* const u = velocity.Write<T>();
-      T* const v = residual.Write<T>();
+      const T* const u = velocity.Read<T>();
+      const T* const v = residual.Read<T>();
+      T* const new_u = velocity.out.Write<T>();
+      T* const new_v = residual.out.Write<T>();
       T* const value = entries.values.Write<T>();
       const py::gil_scoped_release release;
-      status = TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u, u,
-                            v, v, n, k, PolicyOf(drop), threads, value, index,
-                            &non_finite);
+      status = TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u,
+                            new_u, v, new_v, n, k, PolicyOf(drop), threads,
+                            value, index, &non_finite);
     }
   });
   ThrowUnlessOk(status, non_finite);
@@ -167,7 +175,10 @@ void RequireAllDisjoint(const std::vector<Update>& updates,
   };
   for (const Update& update : updates) {
     add(update.delta, false);
-    add(update.residual, true);
+    if (update.residual.in.has_value() && !update.residual.InPlace()) {
+      add(*update.residual.in, false);
+    }
+    add(update.residual.out, true);
   }
   if (out != nullptr) {
     add(out->values, true);
@@ -191,16 +202,24 @@ void RequireAllDisjoint(const std::vector<Update>& updates,
 }
 
 std::vector<Update> CheckUpdates(const py::sequence& deltas,
-                                 const py::sequence& residuals) {
+                                 const py::sequence& residuals,
+                                 const std::optional<py::sequence>& outs) {
   if (deltas.size() != residuals.size() || deltas.size() == 0) {
     ThrowArgumentError("there are " + std::to_string(deltas.size()) +
                        " deltas and " + std::to_string(residuals.size()) +
                        " residuals; there must be one residual per delta, and "
                        "at least one");
   }
+  if (outs.has_value() && outs->size() != deltas.size()) {
+    ThrowArgumentError("there are " + std::to_string(outs->size()) +
+                       " residuals_out for " + std::to_string(deltas.size()) +
+                       " deltas; there must be one per delta");
+  }
   std::vector<Update> updates;
   for (std::size_t t = 0; t < deltas.size(); ++t) {
-    Update update = CheckUpdate(deltas[t], residuals[t], Access::kWrite);
+    py::object out = py::none();
+    if (outs.has_value()) out = (*outs)[t];
+    Update update = CheckUpdate(deltas[t], residuals[t], out);
     if (t > 0 && update.delta.dtype != updates[0].delta.dtype) {
       ThrowArgumentError("tensor " + std::to_string(t) +
                          " has another dtype than tensor 0");
@@ -214,8 +233,9 @@ std::vector<Update> CheckUpdates(const py::sequence& deltas,
 // `shared`.
 py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
                       const std::vector<std::int64_t>& ks, bool shared,
-                      bool drop, const py::object& out) {
-  std::vector<Update> updates = CheckUpdates(deltas, residuals);
+                      bool drop, const py::object& out,
+                      const std::optional<py::sequence>& residuals_out) {
+  std::vector<Update> updates = CheckUpdates(deltas, residuals, residuals_out);
   if (!shared && ks.size() != updates.size()) {
     ThrowArgumentError("there are " + std::to_string(ks.size()) + " ks for " +
                        std::to_string(updates.size()) +
@@ -242,9 +262,7 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
     using T = decltype(zero);
     std::vector<TensorUpdate<T>> tensors;
     for (Update& update : updates) {
-      T* const residual = update.residual.Write<T>();
-      tensors.push_back(
-          {update.delta.Read<T>(), residual, residual, update.delta.size});
+      tensors.push_back(update.Pointers<T>());
     }
     T* const value = entries.values.Write<T>();
     const py::gil_scoped_release release;
@@ -260,17 +278,20 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
 
 std::int64_t Count(const py::object& delta_object,
                    const py::object& residual_object) {
-  const Update update =
-      CheckUpdate(delta_object, residual_object, Access::kRead);
+  const Flat delta = FloatArray(delta_object, "delta");
+  std::optional<Flat> residual;
+  if (!residual_object.is_none()) {
+    residual = ArrayLike(delta, "delta", residual_object, "residual");
+    RequireSameSize(delta, "delta", *residual, "residual");
+  }
   RequireSimdLevel();
   Parallel& threads = Threads();
   std::int64_t count = 0;
-  WithFloatType(update.delta.dtype, [&](auto zero) {
+  WithFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* const delta = update.delta.Read<T>();
-    const T* const residual = update.residual.Read<T>();
+    const T* const added = residual.has_value() ? residual->Read<T>() : nullptr;
     const py::gil_scoped_release release;
-    count = CountNonFinite(delta, residual, update.delta.size, threads);
+    count = CountNonFinite(delta.Read<T>(), added, delta.size, threads);
   });
   return count;
 }
@@ -279,13 +300,15 @@ std::int64_t Count(const py::object& delta_object,
 
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
-             py::arg("k"), py::arg("drop"), py::arg("out"));
+             py::arg("k"), py::arg("drop"), py::arg("out"),
+             py::arg("residual_out"));
   module.def("grouped_topk_residual", &GroupedTopK, py::arg("deltas"),
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),
-             py::arg("drop"), py::arg("out"));
+             py::arg("drop"), py::arg("out"), py::arg("residuals_out"));
   module.def("topk_momentum", &Momentum, py::arg("gradient"),
              py::arg("momentum"), py::arg("velocity"), py::arg("residual"),
-             py::arg("k"), py::arg("drop"));
+             py::arg("k"), py::arg("drop"), py::arg("velocity_out"),
+             py::arg("residual_out"));
   module.def("count_nonfinite", &Count, py::arg("delta"), py::arg("residual"));
 }
 

@@ -57,6 +57,21 @@ TEST(Container, IsReadAsItWasWritten) {
   EXPECT_EQ(data[static_cast<std::size_t>(body.begin)], 1);
 }
 
+TEST(Container, JoinsTheParts) {
+  const auto header = Header({"topk/1", 1, {7}});
+  const auto header_bytes = static_cast<std::int64_t>(header.size());
+  const std::vector<std::uint8_t> first{1, 2}, last{3, 4, 5};
+  std::vector<std::uint8_t> data(
+      static_cast<std::size_t>(ContainerBytes(header_bytes, 5)));
+  WriteContainer(header.data(), header_bytes,
+                 {{first.data(), 2}, {nullptr, 0}, {last.data(), 3}},
+                 data.data());
+  EXPECT_TRUE(data == Packed({"topk/1", 1, {7}}, {1, 2, 3, 4, 5}));
+  WriteContainer(header.data(), header_bytes, {}, data.data());
+  data.resize(data.size() - 5);
+  EXPECT_TRUE(data == Packed({"topk/1", 1, {7}}, {}));
+}
+
 TEST(Container, NoticesEveryFlippedBitAndEveryOtherLength) {
   const auto data = Packed({"topk/1", 1, {7}}, {5, 6, 7, 8});
   const auto header = Header({"topk/1", 1, {7}});

@@ -229,6 +229,35 @@ TEST(TopKResidual, ALargeResidualIsTheSameInPlaceAndElsewhere) {
   }
 }
 
+TEST(TopKResidual, WithoutAResidualIsAsWithZeros) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Random random(17);
+    ThreadPool three(3);
+    for (const std::int64_t n : {0, 1, 300, 70000, 700000}) {
+      for (const Fill fill : kAllFills) {
+        const auto delta = RandomVector<T>(n, fill, random);
+        for (const std::int64_t k : {std::int64_t{0}, n / 100, n / 2}) {
+          SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
+                       std::to_string(static_cast<int>(fill)) + ", k " +
+                       std::to_string(k));
+          Outcome<T> outcome;
+          outcome.values.resize(static_cast<std::size_t>(k));
+          outcome.indices.resize(static_cast<std::size_t>(k));
+          outcome.residual = delta;  // to be written over
+          outcome.status = TopKResidual<T>(
+              delta.data(), nullptr, outcome.residual.data(), n, k,
+              NonFinitePolicy::kDrop, three, outcome.values.data(),
+              outcome.indices.data(), &outcome.non_finite);
+          ExpectReference(delta, std::vector<T>(delta.size()), k, outcome);
+          EXPECT_EQ(CountNonFinite<T>(delta.data(), nullptr, n, three),
+                    outcome.non_finite);
+        }
+      }
+    }
+  });
+}
+
 TEST(TopKResidual, TiesGoToTheLowerIndexAndMinusZeroTiesWithZero) {
   ForEachDtype([](auto zero) {
     using T = decltype(zero);

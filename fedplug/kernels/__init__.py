@@ -30,10 +30,12 @@ except ImportError as error:
 else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
-from fedplug.kernels.container import crc32, pack_container, unpack_container
+from fedplug.kernels.container import crc32, pack_container, read_container, unpack_container
+from fedplug.kernels.finite import all_finite
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
-from fedplug.kernels.scatter import scatter_decode_add
+from fedplug.kernels.random_numbers import random_uniform, random_words
+from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
@@ -41,6 +43,7 @@ from fedplug.kernels.topk import count_nonfinite, grouped_topk_residual, topk_mo
 from fedplug.kernels.value_code import decode_values, encode_values
 
 __all__ = [
+    "all_finite",
     "count_nonfinite",
     "crc32",
     "decode_indices",
@@ -53,6 +56,10 @@ __all__ = [
     "grouped_topk_residual",
     "num_threads",
     "pack_container",
+    "random_uniform",
+    "random_words",
+    "read_container",
+    "scatter_decode",
     "scatter_decode_add",
     "simd_level",
     "threshold_residual",

@@ -39,7 +39,12 @@ def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "
 
 
 def decode_indices(
-    code: NDArray[np.uint8], count: int, size: int, *, form: IndexForm = "rice"
+    code: NDArray[np.uint8],
+    count: int,
+    size: int,
+    *,
+    form: IndexForm = "rice",
+    out: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int32]:
     """Unpacks what :func:`encode_indices` packed. Every byte is treated as hostile.
 
@@ -48,14 +53,15 @@ def decode_indices(
         count: How many indices the code holds.
         size: How many positions there are; below 2**31.
         form: As they were encoded.
+        out: ``[count]`` int32, to be written over; after an error it holds anything.
 
     Returns:
-        ``[count]`` int32, strictly ascending, in ``[0, size)``; encoding them gives ``code`` again, save that
-        a ``"shortest"`` code may be of a form that is not the shortest.
+        ``out``, or a new array: ``[count]`` int32, strictly ascending, in ``[0, size)``. Encoding them gives
+        ``code`` again, save that a ``"shortest"`` code may be of a form that is not the shortest.
 
     Raises:
-        ArgumentError: ``code`` cannot be used as an array, there is no such form, or not ``0 <= count <= size
-            < 2**31``.
+        ArgumentError: An array cannot be used, ``out`` has not ``count`` elements, there is no such form, or
+            not ``0 <= count <= size < 2**31``.
         PayloadError: No ``count`` indices below ``size`` have this code.
     """
-    return _kernels.decode_indices(code, count, size, form)
+    return _kernels.decode_indices(code, count, size, form, out)

@@ -15,7 +15,11 @@ __all__ = ["threshold_residual"]
 
 
 def threshold_residual(
-    delta: NDArray[Any], residual: NDArray[Any], threshold: float
+    delta: NDArray[Any],
+    residual: NDArray[Any] | None,
+    threshold: float,
+    *,
+    residual_out: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Takes the entries of ``a = delta + residual`` with ``|a| >= threshold`` and leaves the others.
 
@@ -24,18 +28,22 @@ def threshold_residual(
 
     Args:
         delta: The update; any shape, n elements, a floating dtype. Not changed.
-        residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place.
+        residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place,
+            unless ``residual_out`` is given. None, which needs ``residual_out``, is as zeros.
         threshold: The smallest magnitude that is taken, 0 or more; rounded to the dtype.
+        residual_out: n elements, the dtype of ``delta``: where the new residual goes, whatever is there.
+            After an error it holds anything.
 
     Returns:
         ``(values, indices)``: the entries, in the dtype of ``delta``, and their flat positions, int32,
         strictly ascending; as many as there are.
 
     Raises:
-        ArgumentError: An array cannot be used, the two differ in size or share memory, or ``threshold`` is
+        ArgumentError: An array cannot be used, two differ in size or share memory, or ``threshold`` is
             negative or NaN.
-        NonFiniteError: A sum is NaN or infinite; its ``count`` says how many are. Nothing is changed.
+        NonFiniteError: A sum is NaN or infinite; its ``count`` says how many are. ``residual`` is not
+            changed.
     """
     with np.errstate(over="ignore"):  # what is too large for the dtype is infinite, and nothing reaches it
         bound = np.full(1, threshold, np.asarray(delta).dtype)
-    return _kernels.threshold_residual(delta, residual, bound)
+    return _kernels.threshold_residual(delta, residual, bound, residual_out)

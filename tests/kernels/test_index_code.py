@@ -67,6 +67,29 @@ def test_shortest_takes_a_byte_more_than_the_shortest(density):
     assert shortest == 1 + min(others)
 
 
+@given(index_sets(), st.sampled_from(FORMS[:2]))
+@settings(deadline=None)
+def test_indices_are_decoded_into_an_array_of_the_caller(case, form):
+    indices, size = case
+    code = kernels.encode_indices(indices, size, form=form)
+    code.flags.writeable = False
+    out = np.full(len(indices), -1, np.int32)
+    assert kernels.decode_indices(code, len(indices), size, form=form, out=out) is out
+    np.testing.assert_array_equal(out, indices)
+
+
+def test_an_array_that_cannot_hold_the_indices_is_refused():
+    code = kernels.encode_indices(np.int32([3, 8, 60]), 100)
+    with pytest.raises(errors.ArgumentError, match="out has 2 elements; it must have 3"):
+        kernels.decode_indices(code, 3, 100, out=np.empty(2, np.int32))
+    with pytest.raises(errors.ArgumentError, match="out has dtype int64; it must be int32"):
+        kernels.decode_indices(code, 3, 100, out=np.empty(3, np.int64))
+    memory = np.zeros(16, np.uint8)
+    memory[: len(code)] = code
+    with pytest.raises(errors.ArgumentError, match="code and out share memory"):
+        kernels.decode_indices(memory[: len(code)], 3, 100, out=memory.view(np.int32)[:3])
+
+
 def test_a_form_that_does_not_exist_is_refused():
     with pytest.raises(errors.ArgumentError, match="form is 'rise'; it must be rice"):
         kernels.encode_indices(np.int32([1]), 9, form="rise")

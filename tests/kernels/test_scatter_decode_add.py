@@ -1,4 +1,4 @@
-"""fedplug.kernels.scatter_decode_add against a loop in plain NumPy."""
+"""fedplug.kernels.scatter_decode_add and scatter_decode against a loop in plain NumPy."""
 
 from __future__ import annotations
 
@@ -51,6 +51,22 @@ def test_every_product_and_every_sum_is_rounded_once_in_payload_order(case):
     assert accumulator.tobytes() == expected.tobytes()
 
 
+@given(sums(), st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_the_dense_sum_is_what_adding_to_zeros_gives(case, into_out):
+    accumulator, payloads, weights = case
+    expected = np.zeros_like(accumulator)
+    reference(expected, payloads, weights)
+    out = accumulator.reshape(1, -1) if into_out else None  # what it held before is written over
+    parts = join(payloads, accumulator.dtype)
+    for array in parts:
+        array.flags.writeable = False
+    dense = kernels.scatter_decode(*parts, weights, size=accumulator.size, out=out)
+    assert dense.dtype == accumulator.dtype
+    assert dense is out if into_out else dense.shape == accumulator.shape
+    assert dense.tobytes() == expected.tobytes()
+
+
 def test_the_accumulator_is_updated_in_its_own_buffer_whatever_its_shape():
     accumulator = np.zeros((2, 3), np.float32)
     flat = accumulator.reshape(-1)
@@ -99,6 +115,32 @@ def test_a_bad_payload_is_named_and_nothing_is_written(changes, message):
     with pytest.raises(errors.ArgumentError, match=message):
         kernels.scatter_decode_add(**arguments)
     np.testing.assert_array_equal(arguments["accumulator"], np.full(10, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(change for name, change in REFUSED.items() if name != "weights of another dtype"),
+        ({"out": np.zeros(9)}, "out has 9 elements; it must have 10"),
+        ({"out": np.zeros(10, np.float32)}, "out has dtype float32; it must be float64, as values"),
+        ({"size": -1}, r"n = -1 is not in \[0, 2\^31\)"),
+        ({"size": 2**31}, r"n = 2147483648 is not in \[0, 2\^31\)"),
+    ],
+)
+def test_a_bad_payload_makes_no_dense_sum(changes, message):
+    arguments = {**call(), "size": 10, "out": np.full(10, 0.5), **changes}
+    del arguments["accumulator"]
+    with pytest.raises(errors.ArgumentError, match=message):
+        kernels.scatter_decode(**arguments)
+    assert set(arguments["out"]) in ({0.5}, {0.0})
+
+
+def test_the_dense_sum_must_not_share_memory_with_what_is_added():
+    memory = np.zeros(10)
+    arguments = {**call(values=memory[:5]), "size": 10, "out": memory}
+    del arguments["accumulator"]
+    with pytest.raises(errors.ArgumentError, match="out and values share memory"):
+        kernels.scatter_decode(**arguments)
 
 
 def test_the_accumulator_must_not_share_memory_with_what_is_added():

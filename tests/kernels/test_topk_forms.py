@@ -137,7 +137,7 @@ def test_the_entries_of_a_list_may_not_be_written_over_its_tensors():
     [
         (
             (np.zeros(2), np.zeros(2, np.int32)),
-            r"out\[0\] has dtype float64; it must be float32, as residual",
+            r"out\[0\] has dtype float64; it must be float32, as delta",
         ),
         ((np.zeros(2, np.float32), np.zeros(2, np.int64)), r"out\[1\] has dtype int64"),
         ((np.zeros(3, np.float32), np.zeros(2, np.int32)), "out has 3 values and 2 indices; it must have 2"),

@@ -44,6 +44,22 @@ class Philox {
     return words;
   }
 
+  // The words of draws as they are.
+  // REQUIRES: draws is a multiple of kLanes
+  // SHAPE:    all[4 * draws]
+  FEDPLUG_ALWAYS_INLINE void AllWords(std::int64_t first_draw,
+                                      std::int64_t draws,
+                                      std::uint32_t* all) const {
+    for (std::int64_t done = 0; done < draws; done += kLanes) {
+      Lanes words;
+      DrawLanes(static_cast<std::uint64_t>(first_draw + done), &words);
+      std::uint32_t* const to = all + kWords * done;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        for (int w = 0; w < kWords; ++w) to[kWords * lane + w] = words[w][lane];
+      }
+    }
+  }
+
   // Uniform in [0, 1), multiples of 2^-23: draws first_draw,
   // first_draw + 1 ...
   // SHAPE: noise[4 * draws rounded up to a multiple of kLanes]

@@ -74,6 +74,24 @@ const T* MinusZeros() {
   return zeros->data();
 }
 
+// What an array of +0 holds.
+template <typename T>
+const T* PlusZeros() {
+  static constexpr std::array<T, kBlock> kZeros{};
+  return kZeros.data();
+}
+
+// Deltas that are +0 everywhere, and take no memory.
+template <typename T>
+class ZeroDelta final : public DeltaSource<T> {
+ public:
+  const T* Read(std::int64_t /*begin*/, std::int64_t /*count*/,
+                T* /*staging*/) const override {
+    return PlusZeros<T>();
+  }
+  void Prefetch(std::int64_t /*begin*/) const override {}
+};
+
 // No deltas any more: the residual holds the sums. What the source that was
 // there before wants to hear when entries leave, it still hears.
 template <typename T>

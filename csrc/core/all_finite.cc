@@ -1,0 +1,70 @@
+// The key of a value that is not finite is at least that of infinity: adding
+// what lacks from there to the sign bit sets that bit in these, and in no
+// others. So a loop without comparisons looks at a block.
+#include "core/all_finite.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/base/float_bits.h"
+#include "core/base/tiles.h"
+#include "core/simd/loops.h"
+
+namespace fedplug {
+namespace {
+
+constexpr std::int64_t kBlock = 4096;
+constexpr std::int64_t kSmallestTileBytes = std::int64_t{1} << 19;
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE bool BlockLoop(const T* values, std::int64_t n) {
+  using Bits = FloatBitsOf<T>;
+  constexpr auto kSign = static_cast<Bits>(Bits{1} << kKeyBits<T>);
+  constexpr auto kLack = static_cast<Bits>(kSign - FloatTraits<T>::kInfinity);
+  Bits seen = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    seen = static_cast<Bits>(
+        seen | static_cast<Bits>(MagnitudeKey(values[i]) + kLack));
+  }
+  return (seen & kSign) == 0;
+}
+
+template <typename T>
+using Block = bool (*)(const T*, std::int64_t);
+
+template <typename T>
+Block<T> BlockFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) return Avx2<BlockLoop<T>>;
+#endif
+  static_cast<void>(level);
+  return Baseline<BlockLoop<T>>;
+}
+
+}  // namespace
+
+template <typename T>
+bool AllFinite(const T* values, std::int64_t n, Parallel& parallel) {
+  SimdLevel level;
+  // A refused FEDPLUG_SIMD leaves the baseline, and the answer is the same.
+  static_cast<void>(FindSimdLevel(&level));
+  const Block<T> block = BlockFor<T>(level);
+  constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
+  const int tiles = TileCount(n, kSmallestTileBytes / kElement, parallel);
+  std::atomic<bool> finite{true};
+  parallel.Run(tiles, [&](int t) {
+    const Range mine = TileOf(n, tiles, t);
+    for (std::int64_t at = mine.begin; at < mine.end; at += kBlock) {
+      if (!finite.load(std::memory_order_relaxed)) return;
+      if (!block(values + at, std::min(kBlock, mine.end - at))) finite = false;
+    }
+  });
+  return finite;
+}
+
+template bool AllFinite<float>(const float*, std::int64_t, Parallel&);
+template bool AllFinite<double>(const double*, std::int64_t, Parallel&);
+template bool AllFinite<Half>(const Half*, std::int64_t, Parallel&);
+template bool AllFinite<BFloat16>(const BFloat16*, std::int64_t, Parallel&);
+
+}  // namespace fedplug

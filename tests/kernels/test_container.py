@@ -1,0 +1,91 @@
+"""Containers written from parts and read without a copy; tests/wire has the format itself."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels
+
+OF = ("topk/1", "float32", (4,))
+
+
+@given(st.lists(st.binary(max_size=40)), st.sampled_from([list, tuple]))
+def test_parts_become_one_body(parts, sequence):
+    assert kernels.pack_container(sequence(parts), *OF) == kernels.pack_container(b"".join(parts), *OF)
+
+
+def test_parts_may_be_arrays_of_any_dtype_and_shape():
+    arrays = [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.arange(3).astype(ml_dtypes.bfloat16),
+        np.zeros(17, np.uint8)[1:].view(np.int64),  # not aligned
+        np.float64(2.5).reshape(()),
+    ]
+    parts = [*arrays, bytearray(b"hi"), memoryview(b"there")]
+    joined = b"".join(np.asarray(a).tobytes() for a in arrays) + b"hithere"
+    assert kernels.pack_container(parts, *OF) == kernels.pack_container(joined, *OF)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (np.zeros(6)[::2], r"body is not C-contiguous; pass bytes\(body\)"),
+        ([b"", memoryview(b"abcd")[::2]], r"body\[1\] is not C-contiguous"),
+        ("text", "body must be bytes, a buffer or a NumPy array, not str"),
+        ([b"", [b""]], r"body\[1\] must be bytes, a buffer or a NumPy array, not list"),
+    ],
+)
+def test_what_is_no_plain_memory_is_refused(body, message):
+    with pytest.raises(errors.ArgumentError, match=message):
+        kernels.pack_container(body, *OF)
+
+
+@given(st.binary(max_size=100), st.sampled_from([bytes, bytearray, memoryview, np.array]))
+def test_the_body_is_a_read_only_part_of_the_buffer(body, kind):
+    packed = kernels.pack_container(body, *OF)
+    buffer = np.frombuffer(packed, np.uint8).copy() if kind is np.array else kind(packed)
+    wire_id, dtype, shape, view = kernels.read_container(buffer)
+    assert (wire_id, dtype, shape, view.tobytes()) == kernels.unpack_container(packed)
+    assert view.dtype == np.uint8
+    assert not view.flags.writeable
+    assert not len(body) or np.shares_memory(view, np.frombuffer(buffer, np.uint8))
+
+
+def test_the_body_keeps_the_buffer_alive_and_in_its_place():
+    memory = np.frombuffer(kernels.pack_container(bytes(range(200)), *OF), np.uint8).copy()
+    alive = weakref.ref(memory)
+    view = kernels.read_container(memory)[3]
+    del memory
+    gc.collect()
+    assert alive() is not None
+    assert view.tobytes() == bytes(range(200))
+    del view
+    assert alive() is None
+
+    resizable = bytearray(kernels.pack_container(b"hi", *OF))
+    view = kernels.read_container(resizable)[3]
+    with pytest.raises(BufferError):
+        resizable.append(0)
+    del view
+    resizable.append(0)
+
+
+@given(st.binary(max_size=30), st.data())
+def test_a_changed_byte_is_noticed(body, data):
+    packed = bytearray(kernels.pack_container(body, *OF))
+    packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(errors.PayloadError):
+        kernels.read_container(packed)
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_container_is_refused(buffer):
+    with pytest.raises(errors.PayloadError):
+        kernels.read_container(buffer)

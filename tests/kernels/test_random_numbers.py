@@ -1,0 +1,54 @@
+"""Random numbers against TensorFlow where it is there, and against each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels
+
+SEEDS = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(SEEDS, SEEDS, st.one_of(st.integers(0, 30), st.sampled_from([511, 512, 513, 2047, 2048, 20_000])))
+@settings(deadline=None)
+def test_they_are_the_numbers_of_tensorflow(first, second, count):
+    tf = pytest.importorskip("tensorflow")
+
+    def draw(dtype, **bounds):
+        seed = tf.constant([first, second], tf.int64)
+        return tf.random.stateless_uniform([count], seed, dtype=dtype, alg="philox", **bounds).numpy()
+
+    words = kernels.random_words(count, first, second)
+    assert words.dtype == np.uint32
+    np.testing.assert_array_equal(words.view(np.int32), draw(tf.int32, minval=None, maxval=None))
+    for dtype in (np.float32, np.float64):
+        numbers = kernels.random_uniform(count, first, second, dtype)
+        assert numbers.dtype == dtype
+        np.testing.assert_array_equal(numbers, draw(dtype))
+
+
+@given(SEEDS, SEEDS, st.integers(0, 3000))
+@settings(deadline=None)
+def test_numbers_are_made_of_words(first, second, count):
+    words = kernels.random_words(2 * count, first, second)
+    floats = kernels.random_uniform(count, first, second)
+    np.testing.assert_array_equal(floats, (words[:count] & 0x7FFFFF).astype(np.float32) * np.float32(2**-23))
+    high, low = words.astype(np.uint64).reshape(-1, 2).T
+    doubles = kernels.random_uniform(count, first, second, np.float64)
+    np.testing.assert_array_equal(doubles, ((high & np.uint64(0xFFFFF)) << np.uint64(32) | low) * 2.0**-52)
+
+
+def test_these_words_are_drawn_for_ever():
+    expected = [1105988140, 1738052849, 3959391294, 370444179, 10670227, 4048756165]
+    assert kernels.random_words(6, 1, 2).tolist() == expected
+    assert kernels.random_words(300_000, 1, 2)[:6].tolist() == expected
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(errors.ArgumentError, match="count = -1 is negative"):
+        kernels.random_words(-1, 0, 0)
+    with pytest.raises(errors.ArgumentError, match="dtype is float16; it must be float32 or float64"):
+        kernels.random_uniform(1, 0, 0, np.float16)
