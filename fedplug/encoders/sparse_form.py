@@ -22,8 +22,7 @@ def sparse_body(count: tf.Tensor, index_code: tf.Tensor, values: tf.Tensor) -> t
         index_code: uint8 vector.
         values: The bytes of the values, uint8 vector.
     """
-    numbers = ops.varints_to_bytes(tf.stack([count, tf.size(index_code)]))
-    return tf.concat([numbers, index_code, values], axis=0)
+    return ops.sparse_body(count, index_code, values)
 
 
 def split_sparse_body(body: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -39,7 +38,4 @@ def split_sparse_body(body: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor,
     Raises:
         tf.errors.InvalidArgumentError: The numbers cannot be read, or do not fit the tensor or the body.
     """
-    (count, code_bytes), rest = ops.varints_from_bytes(body, 2, "the lengths in a sparse payload")
-    fits = (count <= size) & (code_bytes <= tf.size(rest))
-    with ops.require(fits, "the lengths in a sparse payload do not fit the payload or the tensor"):
-        return tf.identity(count), rest[:code_bytes], rest[code_bytes:]
+    return ops.split_sparse_body(body, size)

@@ -21,7 +21,8 @@ from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
-from fedplug.ops.serialization import from_bytes, to_bytes, varints_from_bytes, varints_to_bytes
+from fedplug.ops.serialization import from_bytes, to_bytes
+from fedplug.ops.sparse_form import sparse_body, split_sparse_body
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
@@ -73,6 +74,8 @@ __all__ = [
     "scatter_decode_add",
     "scatter_decode_update",
     "shared_uniform",
+    "sparse_body",
+    "split_sparse_body",
     "threshold_residual",
     "to_bytes",
     "topk_momentum",
@@ -81,8 +84,6 @@ __all__ = [
     "unframe",
     "unpack",
     "use_lowering",
-    "varints_from_bytes",
-    "varints_to_bytes",
     "wide_dtype",
     "widened",
 ]

@@ -1,0 +1,1 @@
+"""What the functions of `fedplug.ops` do with TensorFlow tensors: the compiled op, or its reference."""
