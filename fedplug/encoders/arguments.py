@@ -12,6 +12,7 @@ from typing import Any
 from fedplug.errors import ConfigError
 
 __all__ = [
+    "MOST_LOG2_BLOCK_SIZE",
     "check_block_size",
     "check_error_feedback",
     "check_number",
@@ -21,7 +22,8 @@ __all__ = [
 ]
 
 _MAX_SEED = 2**31 - 1
-_MAX_BLOCK = 2**20
+MOST_LOG2_BLOCK_SIZE = 20
+_MAX_BLOCK = 2**MOST_LOG2_BLOCK_SIZE
 
 
 def check_number(what: str, value: Any, allowed: Callable[[float], bool], range_: str) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from fedplug.ops import Array, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["Adjustable", "Encoder", "Payload", "State"]
 
@@ -111,6 +114,22 @@ class Encoder(Component):
         number of bytes or the spec does not justify. A payload that stands for a NaN or an infinity is not
         valid: what is added to the server's model must not be able to spoil it.
         """
+
+    @classmethod
+    def from_payload(cls, body: Array, spec: Spec) -> Self:
+        """An encoder that reads this payload, for a receiver who knows no configuration. Default: ``cls()``.
+
+        Override it where `from_wire` depends on the configuration, and read that off the bytes.
+
+        Args:
+            body: As for `from_wire`; untrusted, a NumPy array.
+            spec: Of the tensor that was encoded.
+
+        Raises:
+            PayloadError: No encoder writes these bytes.
+        """
+        del body, spec
+        return cls()
 
     def adjustable(self) -> Adjustable | None:
         """What rate control uses in this encoder's place. Default: None, nothing can be adjusted."""

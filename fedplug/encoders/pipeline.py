@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, Self
 from fedplug import ops, wire
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Adjustable, Encoder, Payload, State
-from fedplug.encoders.sparse_form import sparse_body, split_sparse_body
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER, Stage, Stages, arrange
 from fedplug.encoders.stages import Selection
 from fedplug.encoders.values import ValueCoder
@@ -40,7 +39,7 @@ class Pipeline(Encoder):
     up to the rounding of one subtraction. Without a sparsifier the error of a quantizer with error feedback
     is kept in a residual of the pipeline.
 
-    Wire form with a sparsifier: see `fedplug.encoders.sparse_form`; the wire id is ``"sparse/1"`` and the
+    Wire form with a sparsifier: see csrc/core/sparse_form.h; the wire id is ``"sparse/1"`` and the
     wire ids of those stages that are not the defaults, for instance ``"sparse/1+qsgd/1"``. Without one: the
     quantizer's bytes, entropy-coded perhaps; the wire id names the stages: ``"qsgd/1+rans/1"``.
     """
@@ -111,11 +110,9 @@ class Pipeline(Encoder):
 
     def _executes_on(self) -> tuple[str, ...]:
         sparsifier, quantizer, entropy_coder, index_coder = self._stages
-        used: list[Stage | None] = [
-            quantizer,
-            entropy_coder,
-            *([sparsifier, index_coder] if sparsifier is not None else []),
-        ]
+        used: list[Stage | None] = [quantizer, entropy_coder]
+        if sparsifier is not None:
+            used += [sparsifier, index_coder]
         each = [stage.capabilities.executes_on for stage in used if stage is not None]
         common = tuple(kind for kind in EXECUTIONS if all(kind in kinds for kinds in each))
         if not common:
@@ -192,14 +189,14 @@ class Pipeline(Encoder):
         code = self._values.to_bytes(payload)
         if self._stages.sparsifier is None:
             return code
-        return sparse_body(ops.size(payload["indices"]), payload["index_code"], code)
+        return ops.sparse_body(ops.size(payload["indices"]), payload["index_code"], code)
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
         """Refuses what is no body of this form, and what the stages refuse of their parts of it."""
         size = ops.num_elements(spec)
         if self._stages.sparsifier is None:
             return self._values.from_bytes(body, size, spec.dtype)
-        count, index_code, code = split_sparse_body(body, size)
+        count, index_code, code = ops.split_sparse_body(body, size)
         return {
             **self._values.from_bytes(code, count, spec.dtype),
             "indices": self._stages.index_coder.decode(index_code, count, size),

@@ -78,8 +78,8 @@ class Sparsifier(Component):
         return {"residual": ops.zeros(spec)} if self.error_feedback else {}
 
     def residual_of(self, x: Array, state: State) -> Array:
-        """The residual that is added to ``x``, of its shape and dtype; zeros without error feedback."""
-        return state["residual"] if self.error_feedback else ops.zeros_like(x)
+        """The residual that ops add to ``x``; without error feedback what stands for zeros."""
+        return state["residual"] if self.error_feedback else ops.no_residual(x)
 
     def state_of(self, residual: Array) -> State:
         """The next state that keeps ``residual``; nothing without error feedback."""
@@ -134,6 +134,17 @@ class Quantizer(Component):
         """Biased; state with error feedback only."""
         return Capabilities(needs_client_state=self.error_feedback, sends_every_entry=True)
 
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
+
+        Override it where `decode` depends on the configuration, and read that off the bytes, which are
+        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
+        entropy-coded is given the bytes before them, and some more.
+        """
+        del code
+        return cls()
+
     @abc.abstractmethod
     def encode(self, values: Array, round_num: Array) -> Array:
         """The bytes of a vector, a uint8 vector.
@@ -184,6 +195,17 @@ class EntropyCoder(Component):
         """The keyword arguments that make an equal coder; JSON values only. Default: none."""
         return {}
 
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
+
+        Override it where `decode` depends on the configuration, and read that off the bytes, which are
+        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
+        entropy-coded is given the bytes before them, and some more.
+        """
+        del code
+        return cls()
+
     @abc.abstractmethod
     def encode(self, packed: Array, count: Array | int, bits: int) -> Array:
         """The code, a uint8 vector.
@@ -222,6 +244,17 @@ class IndexCoder(Component):
     def get_config(self) -> dict[str, Any]:
         """The keyword arguments that make an equal coder; JSON values only. Default: none."""
         return {}
+
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
+
+        Override it where `decode` depends on the configuration, and read that off the bytes, which are
+        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
+        entropy-coded is given the bytes before them, and some more.
+        """
+        del code
+        return cls()
 
     @abc.abstractmethod
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:

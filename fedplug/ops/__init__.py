@@ -40,6 +40,7 @@ from fedplug.ops.arrays import (
     maximum,
     min,
     minimum,
+    no_residual,
     put_zeros,
     repeat,
     reshape,
@@ -71,7 +72,8 @@ from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
-from fedplug.ops.serialization import from_bytes, to_bytes, varints_from_bytes, varints_to_bytes
+from fedplug.ops.serialization import from_bytes, to_bytes
+from fedplug.ops.sparse_form import sparse_body, split_sparse_body
 from fedplug.ops.spec import (
     ArraySpec,
     dtype_for,
@@ -151,6 +153,7 @@ __all__ = [
     "mean_magnitude",
     "min",
     "minimum",
+    "no_residual",
     "num_elements",
     "of_length",
     "op_library",
@@ -172,7 +175,9 @@ __all__ = [
     "segment_sum",
     "shared_uniform",
     "size",
+    "sparse_body",
     "spec_of",
+    "split_sparse_body",
     "sqrt",
     "stack",
     "sum",
@@ -187,8 +192,6 @@ __all__ = [
     "unframe",
     "unpack",
     "use_lowering",
-    "varints_from_bytes",
-    "varints_to_bytes",
     "where",
     "wide_dtype",
     "widened",

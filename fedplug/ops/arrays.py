@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fedplug import kernels
 from fedplug.errors import ArgumentError
 from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.spec import largest_finite
@@ -41,6 +42,7 @@ __all__ = [
     "maximum",
     "min",
     "minimum",
+    "no_residual",
     "put_zeros",
     "repeat",
     "reshape",
@@ -78,6 +80,13 @@ def zeros(spec: Any) -> Array:
 def zeros_like(x: Array) -> Array:
     """Zeros of the shape and dtype of an array."""
     return np.zeros(x.shape, x.dtype)
+
+
+@also_on_tensors
+def no_residual(x: Array) -> Array | None:
+    """What stands for zeros of the shape and dtype of ``x`` where an op takes a residual."""
+    del x
+    return None
 
 
 @also_on_tensors
@@ -246,7 +255,7 @@ def divide_no_nan(x: Array, y: Array) -> Array:
 @also_on_tensors
 def all_finite(x: Array) -> Array:
     """Whether no element is NaN or infinite."""
-    return np.isfinite(x).all()
+    return kernels.all_finite(x)
 
 
 @also_on_tensors

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["donate_residuals", "writable"]
+__all__ = ["donate_residuals", "own", "place_for"]
 
 _donated: contextvars.ContextVar[bool] = contextvars.ContextVar("fedplug_donated", default=False)
 
@@ -30,7 +30,16 @@ def donate_residuals() -> Iterator[None]:
         _donated.reset(token)
 
 
-def writable(residual: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """What an op may write over: the residual itself where it was donated, else a copy of it."""
-    residual = np.asarray(residual, dtype)
-    return residual if _donated.get() else residual.copy()
+def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
+    """Where the next residual goes: into this one where it was donated, else into new memory.
+
+    Args:
+        residual: Of the round before; None for none.
+        like: Has its shape and dtype.
+    """
+    return residual if residual is not None and _donated.get() else np.empty(like.shape, like.dtype)
+
+
+def own(accumulator: NDArray[Any]) -> NDArray[Any]:
+    """What an op may add to: the array itself where it was donated, else a copy of it."""
+    return accumulator if _donated.get() else accumulator.copy()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.ops._dispatch import Array, also_on_tensors
-from fedplug.ops.donation import writable
+from fedplug.ops.donation import own
 
 __all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
 
@@ -55,7 +55,7 @@ def scatter_decode_add(
         tf.errors.InvalidArgumentError: When run: a payload is not valid (the message names it), or lengths
             differ.
     """
-    total = writable(accumulator, np.asarray(accumulator).dtype)
+    total = own(np.asarray(accumulator))
     kernels.scatter_decode_add(total, *_payloads(values, indices, row_splits, weights, total.dtype))
     return total
 
@@ -136,9 +136,8 @@ def scatter_decode(
             range.
     """
     values = np.asarray(values)
-    total = np.zeros(int(size), values.dtype)
-    kernels.scatter_decode_add(total, *_payloads(values, indices, row_splits, weights, values.dtype))
-    return total
+    payloads = _payloads(values, indices, row_splits, weights, values.dtype)
+    return kernels.scatter_decode(*payloads, size=int(size))
 
 
 def _payloads(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fedplug import kernels
 from fedplug.ops._dispatch import Array, also_on_tensors
-from fedplug.ops.donation import writable
+from fedplug.ops.donation import place_for
 
 __all__ = ["AboveThreshold", "threshold_residual"]
 
@@ -52,6 +52,8 @@ def threshold_residual(
         tf.errors.InvalidArgumentError: When run: ``threshold`` is negative or NaN, the shapes differ, or a
             sum is not finite.
     """
-    rest = writable(residual, delta.dtype)
-    values, indices = kernels.threshold_residual(delta, rest, threshold)
+    rest = place_for(residual, delta)
+    values, indices = kernels.threshold_residual(
+        delta, residual, threshold, residual_out=None if rest is residual else rest
+    )
     return AboveThreshold(values, indices, rest)

@@ -13,7 +13,7 @@ import numpy as np
 from fedplug import kernels
 from fedplug.kernels.topk import OnNonFinite
 from fedplug.ops._dispatch import Array, also_on_tensors
-from fedplug.ops.donation import writable
+from fedplug.ops.donation import place_for
 
 __all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
 
@@ -88,9 +88,12 @@ def topk_residual(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
-    rest = writable(residual, delta.dtype)
-    nonfinite = _nonfinite([delta], [rest], on_nonfinite)
-    values, indices = kernels.topk_residual(delta, rest, int(k), on_nonfinite=on_nonfinite)
+    rest = place_for(residual, delta)
+    nonfinite = _nonfinite([delta], [residual], on_nonfinite)
+    out = None if rest is residual else rest
+    values, indices = kernels.topk_residual(
+        delta, residual, int(k), on_nonfinite=on_nonfinite, residual_out=out
+    )
     return TopK(values, indices, rest, nonfinite)
 
 
@@ -125,9 +128,12 @@ def grouped_topk_residual(
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, shapes differ, or a sum is not finite.
     """
-    rest = [writable(r, d.dtype) for r, d in zip(residuals, deltas, strict=True)]
-    nonfinite = _nonfinite(deltas, rest, on_nonfinite)
-    taken = kernels.grouped_topk_residual(deltas, rest, int(k), on_nonfinite=on_nonfinite)
+    rest = [place_for(r, d) for r, d in zip(residuals, deltas, strict=True)]
+    nonfinite = _nonfinite(deltas, residuals, on_nonfinite)
+    out = None if all(new is old for new, old in zip(rest, residuals, strict=True)) else rest
+    taken = kernels.grouped_topk_residual(
+        deltas, residuals, int(k), on_nonfinite=on_nonfinite, residuals_out=out
+    )
     return GroupedTopK(*taken, rest, nonfinite)
 
 

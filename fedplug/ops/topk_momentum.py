@@ -9,7 +9,7 @@ import numpy as np
 from fedplug import kernels
 from fedplug.kernels.topk import OnNonFinite
 from fedplug.ops._dispatch import Array, also_on_tensors
-from fedplug.ops.donation import writable
+from fedplug.ops.donation import place_for
 
 __all__ = ["TopKMomentum", "topk_momentum"]
 
@@ -70,11 +70,20 @@ def topk_momentum(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
-    speed, rest = writable(velocity, gradient.dtype), writable(residual, gradient.dtype)
+    speed, rest = place_for(velocity, gradient), place_for(residual, gradient)
     nonfinite = np.int64(0)
     if on_nonfinite == "drop":
-        nonfinite = np.int64(kernels.count_nonfinite(speed * gradient.dtype.type(momentum) + gradient, rest))
+        nonfinite = np.int64(
+            kernels.count_nonfinite(velocity * gradient.dtype.type(momentum) + gradient, residual)
+        )
     values, indices = kernels.topk_momentum(
-        gradient, speed, rest, int(k), momentum=momentum, on_nonfinite=on_nonfinite
+        gradient,
+        velocity,
+        residual,
+        int(k),
+        momentum=momentum,
+        on_nonfinite=on_nonfinite,
+        velocity_out=None if speed is velocity else speed,
+        residual_out=None if rest is residual else rest,
     )
     return TopKMomentum(values, indices, speed, rest, nonfinite)

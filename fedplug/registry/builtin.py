@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedplug.registry.hookspecs import hookimpl
-from fedplug.registry.specs import AggregatorSpec, EncoderSpec, ScheduleSpec, StoreSpec
+from fedplug.registry.specs import EXECUTIONS, AggregatorSpec, EncoderSpec, ScheduleSpec, StoreSpec
 
 __all__ = ["fedplug_aggregators", "fedplug_encoders", "fedplug_schedules", "fedplug_stores"]
 
@@ -16,6 +16,8 @@ def fedplug_encoders() -> list[EncoderSpec]:
             name="identity",
             target="fedplug.encoders.identity:Identity",
             summary="the uncompressed tensor, lossless",
+            wire_id="identity/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="topk",
@@ -27,6 +29,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "topk(0.3, error_feedback=False)",
                 "topk(linear(0.3, 0.1, 2), scope='model')",
             ),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="randomk",
@@ -36,114 +39,162 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "randomk(0.3)",
                 "randomk(0.3, error_feedback=True)",
             ),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="threshold",
             target="fedplug.encoders.sparsifiers.threshold:Threshold",
             summary="the entries of at least some magnitude, with error feedback",
             examples=("threshold(0.5)",),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="approx_topk",
             target="fedplug.encoders.sparsifiers.approx_topk:ApproxTopK",
             summary="about k of the largest entries, by a threshold from a sample, with error feedback",
             examples=("approx_topk(0.3, sample=0.5)",),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="dgc",
             target="fedplug.encoders.sparsifiers.dgc:DGC",
             summary="the k largest sums of updates with momentum, more of them at first",
             examples=("dgc(0.3)",),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="stc",
             target="fedplug.encoders.stc:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",
             examples=("stc(0.3)",),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="qsgd",
             target="fedplug.encoders.quantizers.qsgd:QSGD",
             summary="2 to 8 bits an element, rounded at random",
+            wire_id="qsgd/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="blockwise8",
             target="fedplug.encoders.quantizers.blockwise8:Blockwise8",
             summary="8 bits an element, rounded to the nearest",
+            wire_id="blockwise8/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
+            name="mixed_qsgd",
+            target="fedplug.encoders.quantizers.mixed_qsgd:MixedQSGD",
+            summary="qsgd with a mean number of bits, more for tensors that need them",
+            examples=("mixed_qsgd(4.5)",),
+            wire_id="qsgd/2",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="terngrad",
             target="fedplug.encoders.quantizers.terngrad:TernGrad",
             summary="-1, 0 or 1 times a scale, rounded at random",
+            wire_id="terngrad/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="sign",
             target="fedplug.encoders.quantizers.sign:Sign",
             summary="one bit an element and a scale, with error feedback",
+            wire_id="sign/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="float16",
             target="fedplug.encoders.quantizers.cast:Float16",
             summary="two bytes an element: IEEE half precision",
+            wire_id="float16/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="bfloat16",
             target="fedplug.encoders.quantizers.cast:BFloat16",
             summary="two bytes an element: the upper half of a float32",
+            wire_id="bfloat16/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="raw",
             target="fedplug.encoders.quantizers.raw:Raw",
             summary="values uncompressed, what a pipeline without a quantizer sends",
             examples=("topk(0.3) | raw",),
+            wire_id="raw/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="rans",
             target="fedplug.encoders.coders.rans:Rans",
             summary="a quantizer's symbols in as many bits as their entropy, a stage after it",
             examples=("topk(0.3) | qsgd(8) | rans | rice", "qsgd(4) | rans"),
+            wire_id="rans/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="rice",
             target="fedplug.encoders.coders.index:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",
             examples=("topk(0.3) | rice",),
+            wire_id="rice/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="bitmap",
             target="fedplug.encoders.coders.index:Bitmap",
             summary="indices as one bit per element, the last stage of a pipeline",
             examples=("topk(0.3) | bitmap",),
+            wire_id="bitmap/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="bitpack",
             target="fedplug.encoders.coders.index:BitPack",
             summary="indices in as few bits as they need, the last stage of a pipeline",
             examples=("topk(0.3) | bitpack",),
+            wire_id="bitpack/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="shortest",
             target="fedplug.encoders.coders.index:Shortest",
             summary="the shortest of rice, bitpack and bitmap, the last stage of a pipeline",
             examples=("topk(0.3) | shortest",),
+            wire_id="shortest/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
+            name="seeded",
+            target="fedplug.encoders.sparsifiers.randomk:Seeded",
+            summary="the seed of randomk's entries in place of their indices, the last stage of its pipelines",
+            examples=("randomk(0.3) | seeded",),
+            wire_id="seeded/1",
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="rules",
             target="fedplug.encoders.assignment.rules:Rules",
             summary="another encoder for other tensors of a model, by name, size and dtype",
             examples=("rules({'*': 'topk(0.3)'})",),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="budget",
             target="fedplug.encoders.assignment.budget:Budget",
             summary="as much as a number of bytes for each client and round allows",
             examples=("budget('topk(0.3)', 2000)",),
+            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="pipeline",
             target="fedplug.encoders.pipeline:Pipeline",
             summary="sparsifier | quantizer | entropy coder | index coder; written with bars",
             examples=("topk(0.3) | qsgd(8) | rice",),
+            executes_on=EXECUTIONS,
         ),
     ]
 

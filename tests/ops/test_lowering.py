@@ -59,6 +59,8 @@ CALLS = {
     "Fedplug>EncodeSymbols": (lambda p: ops.encode_symbols(p, 3, bits=8), BYTES),
     "Fedplug>DecodeSymbols": (lambda c: ops.decode_symbols(c, 3, bits=8), BYTES),
     "Fedplug>DrawIndices": (lambda s: ops.draw_indices(s, 3, 9), tf.TensorSpec([], tf.int64)),
+    "Fedplug>SparseBody": (lambda b: ops.sparse_body(3, b, b), BYTES),
+    "Fedplug>SplitSparseBody": (lambda b: ops.split_sparse_body(b, 9), BYTES),
     "Fedplug>Frame": (lambda b: ops.frame(b, b"header"), BYTES),
     "Fedplug>Unframe": (lambda c: ops.unframe(c, b"header"), BYTES),
 }

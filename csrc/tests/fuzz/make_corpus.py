@@ -66,6 +66,25 @@ def symbols():
         yield f"bits{bits}", struct.pack("<BBH", bits - 1, 1, count) + bytes(code)
 
 
+def sparse_bodies():
+    """Few entries; so many that both numbers take two bytes; more than the tensor has elements."""
+    for name, elements, count, code_bytes in [
+        ("few", 400, 5, 7),
+        ("many", 400, 300, 150),
+        ("too-many", 4, 5, 7),
+    ]:
+        values = bytes(range(9))
+        yield (
+            name,
+            struct.pack("<I", elements) + leb128(count) + leb128(code_bytes) + bytes(code_bytes) + values,
+        )
+
+
+def leb128(number):
+    """Seven bits a byte, the lowest first, the high bit set on all bytes but the last."""
+    return bytes([128 | number & 127]) + leb128(number >> 7) if number >= 128 else bytes([number])
+
+
 def sums():
     """Three payloads, of both dtypes, with weights and without."""
     for wide, weighted in [(0, 0), (1, 1)]:
@@ -83,6 +102,7 @@ def main() -> None:
         "decode_indices_fuzz": index_codes,
         "decode_symbols_fuzz": symbols,
         "scatter_decode_fuzz": sums,
+        "sparse_form_fuzz": sparse_bodies,
     }
     for target, seeds in targets.items():
         (corpus / target).mkdir(parents=True)

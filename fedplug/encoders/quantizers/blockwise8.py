@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_block_size
+from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
+from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["Blockwise8"]
 
@@ -46,6 +50,13 @@ class Blockwise8(ValueFormQuantizer):
         """
         check_block_size("blockwise8", block_size)
         self._block_size = block_size
+
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """With the block size that the code begins with."""
+        if code.size < _HEADER_BYTES or code[0] > MOST_LOG2_BLOCK_SIZE:
+            raise PayloadError("a blockwise8 payload does not say its block size, or too large a one")
+        return cls(block_size=2 ** int(code[0]))
 
     def get_config(self) -> dict[str, Any]:
         return {"block_size": self._block_size}

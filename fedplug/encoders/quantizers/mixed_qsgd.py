@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_block_size, check_number, check_seed
+from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_number, check_seed
 from fedplug.encoders.assignment.bit_allocation import share_out
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
+from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
@@ -19,12 +20,12 @@ from fedplug.schedules import Schedule, as_schedule, schedule_config
 __all__ = ["MixedQSGD", "levels_at"]
 
 _HEADER_BYTES = 5
-_QSGD_HEADER_BYTES = 2
+QSGD_HEADER_BYTES = 2
 
 
 def levels_at(count: Any, block_size: int, dtype: DType) -> Any:
     """Where the levels begin in the "qsgd/1" form of so many values; a number, or a scalar."""
-    return _QSGD_HEADER_BYTES + ops.block_count(count, block_size) * ops.itemsize(dtype)
+    return QSGD_HEADER_BYTES + ops.block_count(count, block_size) * ops.itemsize(dtype)
 
 
 class MixedQSGD(Encoder):
@@ -65,6 +66,15 @@ class MixedQSGD(Encoder):
         self._block_size = block_size
         self._seed = seed
         self._rate: Array | None = None
+
+    @classmethod
+    def from_payload(cls, body: Array, spec: Spec) -> Self:
+        """With the block size that the "qsgd/1" form begins with."""
+        del spec
+        at = _HEADER_BYTES + QSGD_HEADER_BYTES - 1
+        if ops.size(body) <= at or body[at] > MOST_LOG2_BLOCK_SIZE:
+            raise PayloadError("a mixed qsgd payload does not say its block size, or too large a one")
+        return cls(block_size=2 ** int(body[at]))
 
     @property
     def capabilities(self) -> Capabilities:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_block_size, check_seed
+from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_seed
 from fedplug.encoders.base import Adjustable
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS, BitWidths
-from fedplug.encoders.quantizers.mixed_qsgd import MixedQSGD, levels_at
+from fedplug.encoders.quantizers.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD, levels_at
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
+from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["QSGD"]
 
@@ -67,6 +71,19 @@ class QSGD(ValueFormQuantizer):
 
     def get_config(self) -> dict[str, Any]:
         return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
+
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """With the bits and the block size that the code begins with."""
+        if ops.size(code) < QSGD_HEADER_BYTES:
+            raise PayloadError("a qsgd payload is too short to hold its bits and block size")
+        bits, log2_block_size = int(code[0]), int(code[1])
+        if not LEAST_BITS <= bits <= MOST_BITS or log2_block_size > MOST_LOG2_BLOCK_SIZE:
+            raise PayloadError(
+                f"a qsgd payload has {bits} bits and blocks of 2^{log2_block_size}; there are {LEAST_BITS} "
+                f"to {MOST_BITS} bits and blocks of at most 2^{MOST_LOG2_BLOCK_SIZE}"
+            )
+        return cls(bits, block_size=2**log2_block_size)
 
     @property
     def value_form(self) -> Mapping[str, Any]:

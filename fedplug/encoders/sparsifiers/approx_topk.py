@@ -104,14 +104,15 @@ class ApproxTopK(Sparsifier):
         looked_at = math.ceil(self._sample * size)
         places = ops.draw_indices(ops.round_seed(self._seed, round_num), looked_at, size)
         sampled = ops.take(ops.reshape(x, [-1]), places)
-        sampled = sampled + ops.take(ops.reshape(residual, [-1]), places)
+        if residual is not None:
+            sampled = sampled + ops.take(ops.reshape(residual, [-1]), places)
         rank = ops.astype(ops.round(ops.astype(k, "float64") * (looked_at / size)), "int32")
-        largest = ops.topk_residual(sampled, ops.zeros_like(sampled), ops.maximum(rank, 1))
+        largest = ops.topk_residual(sampled, ops.no_residual(sampled), ops.maximum(rank, 1))
         return ops.min(abs(largest.values))
 
 
 def _largest_of(passed: ops.AboveThreshold, k: Array) -> ops.AboveThreshold:
     """The k largest of the entries taken; the others go back."""
-    largest = ops.topk_residual(passed.values, ops.zeros_like(passed.values), k)
+    largest = ops.topk_residual(passed.values, ops.no_residual(passed.values), k)
     residual = ops.scatter_decode_add(passed.residual, largest.residual, passed.indices)
     return ops.AboveThreshold(largest.values, ops.take(passed.indices, largest.indices), residual)

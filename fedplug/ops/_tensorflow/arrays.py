@@ -22,6 +22,10 @@ def zeros_like(x: tf.Tensor) -> tf.Tensor:
     return tf.zeros_like(x)
 
 
+def no_residual(x: tf.Tensor) -> tf.Tensor:
+    return tf.zeros_like(x)
+
+
 def full(count: Any, value: tf.Tensor) -> tf.Tensor:
     return tf.fill([count], value)
 

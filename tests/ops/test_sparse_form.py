@@ -1,0 +1,148 @@
+"""The body of a sparse payload: op, reference and NumPy against plain Python; hostile bytes are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import ops
+from fedplug.errors import ArgumentError, PayloadError
+
+COUNTS = st.one_of(
+    st.integers(0, 2**31 - 1),
+    # Both sides of where a number needs a byte more.
+    st.sampled_from([edge for bits in range(0, 31, 7) for edge in (2**bits - 1, 2**bits)]),
+    st.just(2**31 - 1),
+)
+# Mostly high bits and zeros: numbers that are too long, too large, or longer than they need be.
+HOSTILE = st.lists(st.sampled_from([0, 1, 7, 8, 127, 128, 129, 255]), max_size=14).map(bytes)
+REFUSALS = (PayloadError, tf.errors.InvalidArgumentError)
+
+
+def slow_leb128(number: int) -> bytes:
+    """Seven bits a byte, the lowest first, the high bit set on all bytes but the last."""
+    groups = [number % 128]
+    while number := number // 128:
+        groups.append(number % 128)
+    return bytes([128 + group for group in groups[:-1]] + groups[-1:])
+
+
+def slow_split(body: bytes, size: int) -> tuple[int, bytes, bytes] | None:
+    """The parts; None for what is no body of a tensor of this size."""
+    numbers, rest = [], body
+    for _ in range(2):
+        length = next((place for place, byte in enumerate(rest[:5], 1) if byte < 128), None)
+        if length is None:
+            return None
+        number = sum(byte % 128 * 128**place for place, byte in enumerate(rest[:length]))
+        if number >= 2**31 or slow_leb128(number) != rest[:length]:
+            return None
+        numbers.append(number)
+        rest = rest[length:]
+    count, code_bytes = numbers
+    return (
+        (count, rest[:code_bytes], rest[code_bytes:]) if count <= size and code_bytes <= len(rest) else None
+    )
+
+
+def array(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+@pytest.fixture(scope="module", params=["numpy", "fused", "reference"])
+def execution(request) -> dict[str, str]:
+    """The ``lowering=`` of each; none where NumPy arrays are to be worked on at once."""
+    return {} if request.param == "numpy" else {"lowering": request.param}
+
+
+def split(body: bytes, size: int, execution: dict[str, str]) -> tuple[int, bytes, bytes] | None:
+    try:
+        count, index_code, values = ops.split_sparse_body(array(body), size, **execution)
+    except REFUSALS:
+        return None
+    return int(count), bytes(np.asarray(index_code)), bytes(np.asarray(values))
+
+
+@settings(deadline=None, max_examples=50)
+@given(count=COUNTS, code=st.binary(max_size=200), values=st.binary(max_size=6))
+def test_a_body_has_the_bytes_of_its_layout_and_is_read_back(execution, count, code, values):
+    body = bytes(np.asarray(ops.sparse_body(count, array(code), array(values), **execution)))
+    assert body == slow_leb128(count) + slow_leb128(len(code)) + code + values
+    assert split(body, 2**31 - 1, execution) == (count, code, values)
+
+
+@settings(deadline=None, max_examples=120)
+@given(body=st.one_of(st.binary(max_size=12), HOSTILE), size=st.sampled_from([0, 1, 200, 2**31 - 1]))
+def test_any_bytes_are_refused_or_have_one_form(execution, body, size):
+    assert split(body, size, execution) == slow_split(body, size)
+
+
+CANNOT_BE_READ, NOT_SHORTEST, DO_NOT_FIT = (
+    "cannot be read",
+    "not in their fewest bytes, or too large",
+    "do not fit",
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param("", CANNOT_BE_READ, id="empty"),
+        pytest.param("80", CANNOT_BE_READ, id="cut off"),
+        pytest.param("05", CANNOT_BE_READ, id="no second number"),
+        pytest.param("80808080800100", CANNOT_BE_READ, id="six bytes"),
+        pytest.param("800000", NOT_SHORTEST, id="zero in two bytes"),
+        pytest.param("00ff00", NOT_SHORTEST, id="127 in two bytes"),
+        pytest.param("808080800800", NOT_SHORTEST, id="two to the 31"),
+        pytest.param("00ffffffff7f", NOT_SHORTEST, id="two to the 35 minus one"),
+        pytest.param("0a00", DO_NOT_FIT, id="more entries than elements"),
+        pytest.param("0903ffff", DO_NOT_FIT, id="a longer index code than there is"),
+        pytest.param("09ffffffff07", DO_NOT_FIT, id="an index code of 2 GiB"),
+    ],
+)
+def test_a_body_that_is_none_is_refused_in_an_optimized_graph_too(execution, body, message):
+    def read(body):
+        count, index_code, values = ops.split_sparse_body(body, 9, **execution)
+        return tf.concat([count[tf.newaxis], tf.cast(index_code, tf.int32), tf.cast(values, tf.int32)], 0)
+
+    if not execution:
+        with pytest.raises(PayloadError, match=message):
+            ops.split_sparse_body(array(bytes.fromhex(body)), 9)
+        return
+    in_graph = tf.function(read, input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
+    assert in_graph(tf.constant([9, 1, 255, 7], tf.uint8)).numpy().tolist() == [9, 255, 7]
+    for reader in (read, in_graph):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            reader(tf.constant(list(bytes.fromhex(body)), tf.uint8))
+
+
+def test_tensors_need_no_lowering_and_arrays_give_views():
+    index_code, values = array(b"code"), array(b"values")
+    body = ops.sparse_body(5, index_code, values)
+    assert isinstance(body, np.ndarray)
+    count, *parts = ops.split_sparse_body(body, 9)
+    assert type(count) is int
+    assert all(np.shares_memory(part, body) for part in parts)
+    body = ops.sparse_body(tf.constant(5), index_code, values)
+    assert body.dtype == tf.uint8
+    count, *parts = ops.split_sparse_body(body, 9)
+    assert [count.dtype, *(part.dtype for part in parts)] == [tf.int32, tf.uint8, tf.uint8]
+
+
+@pytest.mark.parametrize("count", [-1, 2**31])
+def test_a_number_of_entries_that_no_payload_can_have_is_refused(execution, count):
+    with pytest.raises((ArgumentError, tf.errors.InvalidArgumentError), match="less than 2\\^31 entries"):
+        ops.sparse_body(count, array(b""), array(b""), **execution)
+
+
+def test_wrong_arguments_are_refused_while_building(lowering):
+    matrix = tf.zeros([1, 1], tf.uint8)
+    with pytest.raises(ValueError, match="index_code must be a vector"):
+        ops.sparse_body(1, matrix, tf.zeros([1], tf.uint8), lowering=lowering)
+    with pytest.raises(ValueError, match="values must be a vector"):
+        ops.sparse_body(1, tf.zeros([1], tf.uint8), matrix, lowering=lowering)
+    with pytest.raises(ValueError, match="body must be a vector"):
+        ops.split_sparse_body(matrix, 1, lowering=lowering)
