@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tensorflow as tf
 
@@ -21,6 +21,9 @@ from fedplug.encoders.values import ValueCoder
 from fedplug.errors import ConfigError
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import Capabilities
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["Pipeline"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tensorflow as tf
 
@@ -16,6 +16,9 @@ from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["MixedQSGD", "levels_at"]
 
