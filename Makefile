@@ -21,7 +21,7 @@ setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled cor
 run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: setup test-cpp test-wheel ## Run all tests: C++ (ctest), Python (pytest), the built wheel
+test: setup test-cpp test-wheel test-numpy ## Run all tests: C++ (ctest), Python (pytest), without TensorFlow, the wheel
 	$(RUN) pytest --numprocesses logical --maxprocesses 4
 
 test-cpp: setup ## Run the C++ tests
@@ -31,6 +31,10 @@ test-cpp: setup ## Run the C++ tests
 
 test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
+
+test-numpy: | $(UV) ## What needs no TensorFlow, on the newest Python here with the newest NumPy, in .venv-numpy
+	@python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12 || [ $$? = 3 ]
+	@[ ! -x .venv-numpy/bin/pytest ] || .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4
 
 NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
 
@@ -84,6 +88,6 @@ wheel: setup ## Build the wheel, in dist/
 	$(UV) build --wheel --no-build-isolation
 
 clean: ## Remove what was built and installed here
-	rm -rf build dist $(VENV) .uv
+	rm -rf build dist $(VENV) .venv-numpy .uv
 
-.PHONY: help setup run test test-cpp test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean
+.PHONY: help setup run test test-cpp test-numpy test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedplug import ops, wire
 from fedplug.encoders.assignment.base import EncoderAssignment
@@ -20,6 +20,9 @@ from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops import Array, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["Pipeline"]
 

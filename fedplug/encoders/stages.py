@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import copy
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fedplug import ops
 from fedplug.encoders.base import Adjustable, State
@@ -18,6 +18,9 @@ from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.ops import Array, DType, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["EntropyCoder", "IndexCoder", "PackedSymbols", "Quantizer", "Selection", "Sparsifier"]
 

@@ -222,13 +222,17 @@ def _call(
 
 
 def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
-    """The entry of an op library: usable only if it is there and was built for the installed TensorFlow."""
+    """The entry of an op library: usable only if it is there and was built for the installed TensorFlow.
+
+    Where no TensorFlow is installed nobody can ask for it, and that it was not built is no fault.
+    """
     package, _, file = spec.target.partition(":")
+    installed = op_libraries.installed_tensorflow()
+    if installed is None:
+        return source.entry("op_library", spec.name, spec=spec)
     try:
         path = op_libraries.find(op_libraries.folders_of(package), file)
-        installed = op_libraries.installed_tensorflow()
-        if installed is not None:
-            op_libraries.require_built_for(path, installed)
+        op_libraries.require_built_for(path, installed)
     except OpLibraryError as error:
         fix = op_libraries.rebuild(source.distribution)
         return source.entry(

@@ -101,4 +101,7 @@ def installed_tensorflow() -> str | None:
 
 def rebuild(distribution: str) -> str:
     """The command that builds a distribution's libraries for the TensorFlow that is installed."""
-    return f"`pip install --force-reinstall --no-deps --no-binary {distribution} {distribution}`"
+    return (
+        "`pip install --no-build-isolation --force-reinstall --no-deps "
+        f"--no-binary {distribution} {distribution}`"
+    )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["ProcessState", "StateStore", "Tensors"]
 

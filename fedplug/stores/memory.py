@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import blob, rules
 from fedplug.stores.base import ProcessState, StateStore, Tensors
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["MemoryStore"]
 

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from fedplug.stores import blob, rules
 from fedplug.stores.base import ProcessState, StateStore, Tensors
 from fedplug.stores.index import SERVER, Entry, Index, ProcessRow, client_owner
 from fedplug.stores.segment import SegmentFolder, sync_folder
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["SqliteStore"]
 

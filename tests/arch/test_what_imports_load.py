@@ -64,6 +64,7 @@ def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
     assert loaded_by(statement, "'fedplug_eden.encoder' in sys.modules") == "False"
 
 
+@pytest.mark.needs("tensorflow")
 def test_ops_encoders_and_aggregators_load_no_tff_and_no_op_library_before_the_first_op_that_needs_it():
     statement = """
 import fedplug.ops, fedplug.encoders, fedplug.aggregators

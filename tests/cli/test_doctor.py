@@ -15,6 +15,7 @@ def run_doctor(monkeypatch, **replaced):
     return main(["doctor"])
 
 
+@pytest.mark.needs("tensorflow_federated")
 @pytest.mark.parametrize("name", list(doctor.CHECKS))
 def test_every_check_passes_where_the_tests_run(name):
     finding = examine(doctor.CHECKS[name])

@@ -24,6 +24,7 @@ def test_every_example_has_a_page_and_every_page_an_example() -> None:
     assert all(f"({page}.md)" in index for page in pages)
 
 
+@pytest.mark.needs("tensorflow_federated")
 @pytest.mark.parametrize("name", [n for n, path in examples.find().items() if path.suffix == ".py"])
 def test_run_hands_the_arguments_to_the_program(name, capsys) -> None:
     with pytest.raises(SystemExit) as end:

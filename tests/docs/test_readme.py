@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_the_examples_run_one_after_the_other(tmp_path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 5

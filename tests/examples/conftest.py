@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import tensorflow_federated  # noqa: F401 - every example is a program for it
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

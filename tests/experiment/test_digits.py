@@ -37,6 +37,7 @@ def test_too_many_clients_are_refused() -> None:
         split_by_dirichlet(LABELS[::10], 90, 0.3, seed=0)
 
 
+@pytest.mark.needs("sklearn")
 def test_the_images_are_the_1797_digits_with_a_held_out_test_set() -> None:
     data = load_digits(DataConfig(), seed=0)
     assert len(data.clients) == 40

@@ -34,7 +34,7 @@ def test_a_library_built_for_another_tensorflow_is_named_with_the_remedy_and_not
         "2.13.0",
         tf.__version__,
         str(copied_library),
-        "pip install --force-reinstall --no-binary fedplug",
+        "pip install --force-reinstall --no-deps fedplug-tensorflow",
     ):
         assert part in str(error.value)
 
@@ -81,3 +81,14 @@ def test_the_first_folder_that_has_the_library_wins(tmp_path):
         (tmp_path / name / "_fedplug_ops.so").touch()
     found = _loader.find_library([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
     assert found.parent.name == "b"
+
+
+def test_where_fedplug_has_none_its_distribution_is_asked(tmp_path, monkeypatch):
+    package = tmp_path / "fedplug_tensorflow"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise AssertionError('imported')\n")
+    (package / "_fedplug_ops.so").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert _loader.find_library([tmp_path]) == package / "_fedplug_ops.so"
+    (tmp_path / "_fedplug_ops.so").touch()
+    assert _loader.find_library([tmp_path]) == tmp_path / "_fedplug_ops.so"

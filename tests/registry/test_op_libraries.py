@@ -66,6 +66,13 @@ def test_one_that_was_never_built_says_where_it_was_looked_for(package):
     assert f"no _ops.so in {package}" in the_problem().reason
 
 
+def test_one_that_was_never_built_is_no_problem_where_there_is_no_tensorflow(package, monkeypatch):
+    (package / "_ops.so").unlink()
+    monkeypatch.setattr(op_libraries, "installed_tensorflow", lambda: None)
+    resolve.catalog.cache_clear()
+    assert not resolve.catalog().problems()
+
+
 def test_one_without_a_record_is_not_trusted(package):
     (package / op_libraries.BUILD_RECORD).unlink()
     resolve.catalog.cache_clear()

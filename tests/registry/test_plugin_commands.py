@@ -49,6 +49,7 @@ def test_show_takes_a_part_or_a_distribution(name, capsys):
     assert facts["target"].strip() == "collections:OrderedDict"
 
 
+@pytest.mark.needs("fedplug.encoders")
 def test_show_tells_of_a_part_that_cannot_be_made_what_is_wrong(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "show", "abstract"]) == 0
@@ -56,6 +57,7 @@ def test_show_tells_of_a_part_that_cannot_be_made_what_is_wrong(install_encoder,
     assert problem.startswith("problem:      ConfigError: encoder 'abstract' refuses its arguments: ")
 
 
+@pytest.mark.needs("fedplug.encoders")
 def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
     assert main(["plugins", "show", "topk"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -66,11 +68,13 @@ def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
     assert ["topk(0.3, error_feedback=False)", "sparse/1", "-", "bounded_sensitivity", "all floats"] in table
 
 
+@pytest.mark.needs("fedplug.aggregators")
 def test_show_tells_what_an_aggregator_promises(capsys):
     assert main(["plugins", "show", "mean"]) == 0
     assert re.search(r"^mean +- +- +unbiased, commutes_with_sum, ", capsys.readouterr().out, re.MULTILINE)
 
 
+@pytest.mark.needs("fedplug.schedules")
 def test_show_tells_the_arguments_of_a_schedule(capsys):
     assert main(["plugins", "show", "linear"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -103,6 +107,7 @@ def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command,
     assert "topk" not in message
 
 
+@pytest.mark.needs("fedplug.encoders")
 def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "check", "abstract"]) == 1
@@ -123,6 +128,7 @@ def test_check_of_an_unknown_name_names_the_nearest(name, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.needs("fedplug.aggregators")
 @pytest.mark.parametrize(
     ("name", "message"),
     [

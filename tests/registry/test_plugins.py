@@ -32,6 +32,7 @@ def test_the_built_in_parts_are_there():
     assert {"memory", "sqlite"} <= set(catalog.names("store"))
 
 
+@pytest.mark.needs("fedplug.aggregators")
 @pytest.mark.parametrize(
     ("kind", "name"), [(entry.kind, entry.name) for entry in resolve.catalog().entries if entry.builtin]
 )
@@ -94,6 +95,7 @@ def test_a_class_in_a_module_that_imports_a_name_of_release_0_1_is_reported_with
         resolve.resolve("encoder", "acme")
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_the_names_of_today_are_there():
     assert all(map(importlib.util.find_spec, renamed.MODULES.values()))
     for name in renamed.NAMES.values():
@@ -248,6 +250,7 @@ def test_a_name_that_a_plugin_declares_twice_is_its_own_mistake(install):
         resolve.resolve("encoder", "acme")
 
 
+@pytest.mark.needs("fedplug.encoders")
 def test_a_built_in_keeps_its_name(install_encoder):
     install_encoder("acme-codec", "topk")
     assert resolve.resolve("encoder", "topk").__module__ == "fedplug.encoders.sparsifiers.topk"

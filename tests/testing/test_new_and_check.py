@@ -51,6 +51,7 @@ def new_plugins(tmp_path_factory):
     return packages, site
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_a_new_plugin_passes_the_check_at_once(new_plugins):
     _, site = new_plugins
     result = run("-m", "fedplug", "plugins", "check", "acme_x", cwd=site.parent, site=site)
@@ -60,6 +61,7 @@ def test_a_new_plugin_passes_the_check_at_once(new_plugins):
     assert "fail" not in result.stdout
 
 
+@pytest.mark.needs("tensorflow_federated")
 @pytest.mark.parametrize("kind", [kind for kind in NAMES if kind != "encoder"])
 def test_so_does_one_of_any_other_kind(kind, new_plugins, monkeypatch, capsys):
     _, site = new_plugins
@@ -79,6 +81,7 @@ def test_every_kind_of_part_can_be_written():
     assert set(NAMES) == kinds | {"assignment"}
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_the_tests_of_a_new_plugin_pass(new_plugins):
     packages, site = new_plugins
     own = ["-k", "not TestEncoder and not TestAggregator", "-p", "no:cacheprovider"]  # they ran above
@@ -88,6 +91,7 @@ def test_the_tests_of_a_new_plugin_pass(new_plugins):
     assert "passed" in result.stdout
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_a_new_plugin_is_in_the_style_of_the_house(new_plugins):
     packages, site = new_plugins
     for command in (["check"], ["format", "--check"]):

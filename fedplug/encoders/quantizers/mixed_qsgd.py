@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedplug import ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_number, check_seed
@@ -16,6 +16,9 @@ from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["MixedQSGD", "levels_at"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Iterable
@@ -17,9 +18,10 @@ from fedplug.registry.build_info import require_current
 __all__ = ["find_library", "library", "op_library"]
 
 _LIBRARY = "_fedplug_ops.so"
+_DISTRIBUTED = "fedplug_tensorflow"
 _REMEDY = (
-    "Build it for the TensorFlow that is installed: "
-    "`pip install --force-reinstall --no-binary fedplug fedplug`, or `make setup` in a checkout. "
+    "Install the one for the TensorFlow that is installed: "
+    "`pip install --force-reinstall --no-deps fedplug-tensorflow`, or `make setup` in a checkout. "
     "The references of stock ops (lowering='reference') work without it"
 )
 
@@ -61,15 +63,22 @@ def op_library(name: str) -> Any:
 
 
 def find_library(folders: Iterable[str | Path]) -> Path:
-    """The op library of fedplug itself, in the first of ``folders`` that has it.
+    """The op library of fedplug itself: in the first of ``folders`` that has it, or else in its distribution.
 
     Raises:
         OpLibraryError: None has.
     """
     try:
-        return op_libraries.find(folders, _LIBRARY)
+        return op_libraries.find([*folders, *_distributed()], _LIBRARY)
     except OpLibraryError as error:
         raise OpLibraryError(f"fedplug was installed without its compiled ops: {error}. {_REMEDY}") from error
+
+
+def _distributed() -> list[str]:
+    """The folders of the distribution fedplug-tensorflow; none where it is not installed."""
+    with contextlib.suppress(OpLibraryError):
+        return op_libraries.folders_of(_DISTRIBUTED)
+    return []
 
 
 def _require_built_for_running(path: Path, remedy: str) -> None:

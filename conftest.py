@@ -1,0 +1,114 @@
+"""Leaves out the tests of what is not installed, TensorFlow say, and tells how many files these are.
+
+A file is left out if it imports what is missing, itself or by way of fedplug; and with it a folder whose
+conftest.py does. A test that needs it in another way, in a process that it starts say, is marked: it
+``needs("tensorflow")``, or what ``"fedplug.encoders"`` imports. Nothing else counts: a test that fails for
+want of TensorFlow, where it should not need it, is a failure.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import functools
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OPTIONAL = (
+    "tensorflow",
+    "tensorflow_federated",
+    "tensorflow_model_optimization",
+    "ray",
+    "sklearn",
+    "matplotlib",
+)
+MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
+left_out = pytest.StashKey[collections.Counter[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing is left out yet."""
+    config.addinivalue_line("markers", "needs(module): left out where what the module imports is missing")
+    config.stash[left_out] = collections.Counter()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether a test file, or a folder with its conftest.py, imports what is missing."""
+    folder = collection_path.is_dir()
+    source = collection_path / "conftest.py" if folder else collection_path
+    if not MISSING or source.suffix != ".py" or not source.is_file():
+        return None
+    missing = {name for statement in imports_of(source) if (name := missing_for(*statement))}
+    if missing:
+        files = len(list(collection_path.rglob("test_*.py"))) if folder else 1
+        what = f"test files left out, which import {min(missing, key=OPTIONAL.index)}"
+        config.stash[left_out].update({what: files})
+    return bool(missing) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is marked."""
+    kept: list[pytest.Item] = []
+    for item in items:
+        missing = [name for mark in item.iter_markers("needs") if (name := missing_for(mark.args[0], ""))]
+        kept += [] if missing else [item]
+        config.stash[left_out].update({f"tests left out, which need {name}": 1 for name in missing[:1]})
+    items[:] = kept
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of pytest-xdist tells the one that writes the summary; all of them leave out the same."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(session.config.stash[left_out])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hears it."""
+    told = getattr(node, "workeroutput", {}).get("left_out", {})
+    node.config.stash[left_out] |= collections.Counter(told)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """One line for each of what is missing."""
+    del exitstatus
+    for what, number in config.stash[left_out].most_common():
+        terminalreporter.write_line(f"{number} {what}: not installed here")
+
+
+def imports_of(source: Path) -> Iterator[tuple[str, str]]:
+    """Every import of a file, also those in functions, as a module and a name taken from it; "" is none."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((str(node.module), alias.name) for alias in node.names)
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "fedplug"
+        ):
+            yield "fedplug", node.attr  # fedplug imports on first use
+
+
+@functools.cache
+def missing_for(module: str, name: str) -> str | None:
+    """What an import needs and is missing here; None: nothing is."""
+    package = module.partition(".")[0]
+    if package in MISSING or not package.startswith("fedplug"):
+        return package if package in MISSING else None
+    try:
+        loaded = importlib.import_module(module)
+        if name and not hasattr(loaded, name):
+            importlib.import_module(f"{module}.{name}")
+    except ModuleNotFoundError as error:
+        return missing_for(str(error.name), "")
+    except Exception:
+        return None  # the test will say it better
+    return None
