@@ -16,6 +16,7 @@ void RegisterValueCode(pybind11::module_& module);
 void RegisterAllFinite(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
 void RegisterChecksum(pybind11::module_& module);
+void RegisterDLPack(pybind11::module_& module);
 void RegisterSystem(pybind11::module_& module);
 
 }  // namespace fedplug::python
@@ -34,5 +35,6 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterAllFinite(module);
   fedplug::python::RegisterContainer(module);
   fedplug::python::RegisterChecksum(module);
+  fedplug::python::RegisterDLPack(module);
   fedplug::python::RegisterSystem(module);
 }

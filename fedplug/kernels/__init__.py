@@ -31,6 +31,7 @@ else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
 from fedplug.kernels.container import crc32, pack_container, read_container, unpack_container
+from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
@@ -53,6 +54,7 @@ __all__ = [
     "encode_indices",
     "encode_symbols",
     "encode_values",
+    "from_dlpack",
     "grouped_topk_residual",
     "num_threads",
     "pack_container",

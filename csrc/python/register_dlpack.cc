@@ -1,0 +1,170 @@
+// `from_dlpack`: arrays of other libraries as NumPy arrays, without a copy;
+// also those of bfloat16, which NumPy's own function refuses.
+#include <string>
+#include <vector>
+
+#include "python/arrays.h"
+#include "python/dlpack.h"
+
+namespace fedplug::python {
+namespace {
+
+void RequireCpu(std::int64_t device_type) {
+  if (device_type == dlpack::kCpu) return;
+  ThrowArgumentError("the array is on a device of DLPack type " +
+                     std::to_string(device_type) +
+                     ", not on the CPU; copy it to the CPU first (in PyTorch, "
+                     "array.cpu())");
+}
+
+py::dtype DTypeOfElements(const dlpack::ElementType& type) {
+  const auto named = [](const std::string& name) {
+    return py::dtype::from_args(py::str(name));
+  };
+  const int bits = type.bits;
+  const std::string bytes = std::to_string(bits / 8);
+  const bool whole = bits == 8 || bits == 16 || bits == 32 || bits == 64;
+  if (type.lanes == 1 && whole) {
+    switch (type.code) {
+      case dlpack::kInt:
+        return named("i" + bytes);
+      case dlpack::kUInt:
+        return named("u" + bytes);
+      case dlpack::kFloat:
+        if (bits > 8) return named("f" + bytes);
+        break;
+      case dlpack::kBFloat:
+        if (bits == 16) {
+          return py::dtype::from_args(
+              py::module_::import("ml_dtypes").attr("bfloat16"));
+        }
+        break;
+      case dlpack::kBool:
+        if (bits == 8) return named("bool");
+        break;
+      default:
+        break;
+    }
+  }
+  ThrowArgumentError("the array has elements of DLPack type " +
+                     std::to_string(type.code) + " with " +
+                     std::to_string(bits) + " bits and " +
+                     std::to_string(type.lanes) +
+                     " lanes; cast it to integers, bool, float16, bfloat16, "
+                     "float32 or float64 first");
+}
+
+std::vector<py::ssize_t> ContiguousShape(const dlpack::Tensor& tensor) {
+  if (tensor.rank < 0 || tensor.rank > 32) {
+    ThrowArgumentError("the array has rank " + std::to_string(tensor.rank) +
+                       "; it must be at most 32");
+  }
+  std::vector<py::ssize_t> shape;
+  for (std::int32_t axis = 0; axis < tensor.rank; ++axis) {
+    shape.push_back(tensor.shape[axis]);
+  }
+  if (tensor.strides == nullptr) return shape;
+  bool contiguous = true;
+  std::int64_t wanted = 1;
+  for (std::int32_t axis = tensor.rank - 1; axis >= 0; --axis) {
+    const std::int64_t length = tensor.shape[axis];
+    if (length == 0) return shape;
+    contiguous = contiguous && (length == 1 || tensor.strides[axis] == wanted);
+    wanted *= length;
+  }
+  if (!contiguous) {
+    ThrowArgumentError(
+        "the array is not C-contiguous; pass a contiguous copy of it (in "
+        "PyTorch, array.contiguous())");
+  }
+  return shape;
+}
+
+// REQUIRES: `capsule` is called Managed::kName
+template <typename Managed>
+py::array TakeOver(const py::object& capsule, Managed* managed,
+                   bool read_only) {
+  const dlpack::Tensor& tensor = managed->tensor;
+  RequireCpu(tensor.device.type);
+  const py::dtype dtype = DTypeOfElements(tensor.type);
+  const std::vector<py::ssize_t> shape = ContiguousShape(tensor);
+  if (PyCapsule_SetName(capsule.ptr(), Managed::kUsedName) != 0) {
+    throw py::error_already_set();
+  }
+  const py::capsule owner(managed, [](void* taken) {
+    auto* const tensor_taken = static_cast<Managed*>(taken);
+    if (tensor_taken->deleter != nullptr) tensor_taken->deleter(tensor_taken);
+  });
+  const void* const data =
+      tensor.data == nullptr
+          ? nullptr
+          : static_cast<const char*>(tensor.data) + tensor.byte_offset;
+  py::array array(dtype, shape, data, owner);
+  if (read_only) {
+    py::detail::array_proxy(array.ptr())->flags &=
+        ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  }
+  return array;
+}
+
+// Who does not know versions refuses the argument.
+py::object CapsuleOf(const py::object& object) {
+  const py::object exporter = object.attr("__dlpack__");
+  try {
+    return exporter(py::arg("max_version") =
+                        py::make_tuple(dlpack::Versioned::kMajor, 0));
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  return exporter();
+}
+
+py::array FromDLPack(const py::object& object) {
+  if (!py::hasattr(object, "__dlpack__")) {
+    ThrowArgumentError(
+        "the array has no __dlpack__; it is " +
+        py::str(py::type::of(object).attr("__name__")).cast<std::string>() +
+        ". Pass numpy.asarray of it where an array is asked for");
+  }
+  // To be asked first: an array elsewhere may be costly to export. The capsule
+  // says it too, also of what cannot be asked (older JAX).
+  if (py::hasattr(object, "__dlpack_device__")) {
+    const py::tuple device = object.attr("__dlpack_device__")();
+    RequireCpu(py::int_(py::object(device[0])).cast<std::int64_t>());
+  }
+  py::object capsule;
+  try {
+    capsule = CapsuleOf(object);
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_BufferError)) throw;
+    ThrowArgumentError("the array does not let others read it: " +
+                       py::str(error.value()).cast<std::string>());
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::Versioned::kName) != 0) {
+    auto* const managed = static_cast<dlpack::Versioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), dlpack::Versioned::kName));
+    if (managed->major != dlpack::Versioned::kMajor) {
+      ThrowArgumentError("the array is described in version " +
+                         std::to_string(managed->major) +
+                         " of DLPack; version 1 and before are known here");
+    }
+    return TakeOver(capsule, managed,
+                    (managed->flags & dlpack::Versioned::kReadOnly) != 0);
+  }
+  if (PyCapsule_IsValid(capsule.ptr(), dlpack::Unversioned::kName) != 0) {
+    // It does not say whether it may be written to.
+    return TakeOver(capsule,
+                    static_cast<dlpack::Unversioned*>(PyCapsule_GetPointer(
+                        capsule.ptr(), dlpack::Unversioned::kName)),
+                    true);
+  }
+  ThrowArgumentError("__dlpack__ of the array returned no DLPack capsule");
+}
+
+}  // namespace
+
+void RegisterDLPack(py::module_& module) {
+  module.def("from_dlpack", &FromDLPack, py::arg("array"));
+}
+
+}  // namespace fedplug::python
