@@ -170,7 +170,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="seeded",
             target="fedplug.encoders.sparsifiers.randomk:Seeded",
-            summary="the seed of randomk's entries in place of their indices, the last stage of its pipelines",
+            summary="the seed of randomk's entries in place of indices, the last stage of its pipelines",
             examples=("randomk(0.3) | seeded",),
             wire_id="seeded/1",
             executes_on=EXECUTIONS,
