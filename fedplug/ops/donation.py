@@ -1,4 +1,4 @@
-"""Whether ops on NumPy arrays may write into the residuals they are given. Must not know any op.
+"""Where ops on NumPy arrays may write: over a residual they are given, into the place of a result.
 
 By default ops are functional: what comes in is not changed. Where the caller will not look at a residual
 again, writing the next one over it saves memory of its size, and the time to fill it. (JAX calls this
@@ -15,19 +15,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["donate_residuals", "own", "place_for"]
+__all__ = ["donate_residuals", "own", "place_for", "results_in", "take_result"]
 
 _donated: contextvars.ContextVar[bool] = contextvars.ContextVar("fedplug_donated", default=False)
+_result: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar("fedplug_result", default=None)
 
 
 @contextlib.contextmanager
-def donate_residuals() -> Iterator[None]:
-    """Within the ``with`` block, ops on NumPy arrays write the new residual over the one they are given."""
-    token = _donated.set(True)
+def donate_residuals(donated: bool = True) -> Iterator[None]:
+    """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given."""
+    token = _donated.set(donated)
     try:
         yield
     finally:
         _donated.reset(token)
+
+
+@contextlib.contextmanager
+def results_in(out: NDArray[Any] | None) -> Iterator[None]:
+    """Within the ``with`` block, the first op on NumPy arrays whose dense result fits ``out`` writes into it.
+
+    A hint: whoever gives it looks where the result is in the end.
+    """
+    token = _result.set(out)
+    try:
+        yield
+    finally:
+        _result.reset(token)
+
+
+def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Where a dense result of so many elements is wanted, once; None: in new memory."""
+    out = _result.get()
+    if out is None or out.size != count or out.dtype != dtype:
+        return None
+    _result.set(None)
+    return out.reshape(-1)
 
 
 def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
