@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import api, kernels, ops
-from fedplug.codecs.arrays import as_array
+from fedplug.codecs.arrays import DTYPE_NAMES, as_array
 from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment.base import EncoderAssignment
@@ -116,7 +116,7 @@ class Codec:
             if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
                 raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
             body = encoder.to_wire(payload, spec)
-        data = kernels.pack_container(body, encoder.wire_id, spec.dtype.name, spec.shape)
+        data = kernels.pack_container(body, encoder.wire_id, DTYPE_NAMES[x.dtype], x.shape)
         return data, form.tagged(next_state)
 
     def encode_model(
