@@ -7,9 +7,8 @@ donation.) In TensorFlow's graphs the runtime finds out by itself.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -21,27 +20,30 @@ _donated: contextvars.ContextVar[bool] = contextvars.ContextVar("fedplug_donated
 _result: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar("fedplug_result", default=None)
 
 
-@contextlib.contextmanager
-def donate_residuals(donated: bool = True) -> Iterator[None]:
+class _Set:
+    """Sets a context variable within a ``with`` block; for every array, so quicker than a generator would."""
+
+    def __init__(self, variable: contextvars.ContextVar[Any], value: Any) -> None:
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *error: object) -> None:
+        self._variable.reset(self._token)
+
+
+def donate_residuals(donated: bool = True) -> AbstractContextManager[None]:
     """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given."""
-    token = _donated.set(donated)
-    try:
-        yield
-    finally:
-        _donated.reset(token)
+    return _Set(_donated, donated)
 
 
-@contextlib.contextmanager
-def results_in(out: NDArray[Any] | None) -> Iterator[None]:
+def results_in(out: NDArray[Any] | None) -> AbstractContextManager[None]:
     """Within the ``with`` block, the first op on NumPy arrays whose dense result fits ``out`` writes into it.
 
     A hint: whoever gives it looks where the result is in the end.
     """
-    token = _result.set(out)
-    try:
-        yield
-    finally:
-        _result.reset(token)
+    return _Set(_result, out)
 
 
 def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:

@@ -39,7 +39,7 @@ class ArraySpec:
     """
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: Any
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ def itemsize(dtype: Any) -> int:
 def is_floating(dtype: Any) -> bool:
     """Whether these are floating-point numbers, of whatever width."""
     dtype = np.dtype(dtype)
-    return dtype.kind == "f" or dtype == _BFLOAT16
+    return bool(dtype.kind == "f" or dtype == _BFLOAT16)
 
 
 def largest_finite(dtype: Any) -> float:
