@@ -76,6 +76,22 @@ class StateForm:
                 raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
         return arrays
 
+    def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
+        """The arrays of a state that is not needed any more.
+
+        Raises:
+            StateError: It is no such state, or still needed: the one that was given.
+        """
+        if out is None:
+            return []
+        arrays = self.require(out)
+        for key, array in arrays.items():
+            if np.may_share_memory(array, given[key]):
+                raise StateError(f"{key!r} of out is that of the state itself; pass in_place=True instead")
+            if not array.flags.writeable or not array.flags.c_contiguous:
+                raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
+        return list(arrays.values())
+
     def _named(self) -> str:
         return repr(self._text_bytes.decode().partition(": ")[2])
 

@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["donate_residuals", "own", "place_for", "results_in", "take_result"]
+__all__ = ["donate_residuals", "own", "place_for", "residuals_in", "results_in", "take_result"]
 
 _donated: contextvars.ContextVar[bool] = contextvars.ContextVar("fedplug_donated", default=False)
+_spare: contextvars.ContextVar[list[NDArray[Any]]] = contextvars.ContextVar("fedplug_spare")
 _result: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar("fedplug_result", default=None)
+
+
+_NONE_SPARE: list[NDArray[Any]] = []
 
 
 class _Set:
@@ -36,6 +40,14 @@ class _Set:
 def donate_residuals(donated: bool = True) -> AbstractContextManager[None]:
     """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given."""
     return _Set(_donated, donated)
+
+
+def residuals_in(spare: list[NDArray[Any]]) -> AbstractContextManager[None]:
+    """Within the ``with`` block, ops on NumPy arrays take arrays out of this list for new residuals.
+
+    Twice as fast as over the old ones, of which every sum must be seen before the first is written.
+    """
+    return _Set(_spare, spare)
 
 
 def results_in(out: NDArray[Any] | None) -> AbstractContextManager[None]:
@@ -62,7 +74,13 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
         residual: Of the round before; None for none.
         like: Has its shape and dtype.
     """
-    return residual if residual is not None and _donated.get() else np.empty(like.shape, like.dtype)
+    if residual is not None and _donated.get():
+        return residual
+    spare = _spare.get(_NONE_SPARE)
+    for position, array in enumerate(spare):
+        if array.shape == like.shape and array.dtype == like.dtype:
+            return spare.pop(position)
+    return np.empty(like.shape, like.dtype)
 
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:
