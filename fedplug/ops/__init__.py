@@ -64,7 +64,7 @@ from fedplug.ops.block_scaling import block_count, block_scales, scales_from_byt
 from fedplug.ops.checks import of_length, require
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
-from fedplug.ops.donation import donate_residuals
+from fedplug.ops.donation import donate_residuals, residuals_in, results_in
 from fedplug.ops.floats import wide_dtype, widened
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
@@ -166,7 +166,9 @@ __all__ = [
     "repeat",
     "require",
     "reshape",
+    "residuals_in",
     "resolve_lowering",
+    "results_in",
     "round",
     "round_seed",
     "saturate_cast",
