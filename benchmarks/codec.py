@@ -3,7 +3,7 @@
     python benchmarks/codec.py        # writes benchmarks/results/codec.md
 
 Needs no TensorFlow. Peers that are installed are measured (``pip install zstandard blosc2 zfpy torch``), and
-those that are not are named. Everything runs in one process, in turn, and every result is checked; figures are
+those that are not are named. Everything runs in one process, in turn; every result is checked; figures are
 medians of many runs.
 """
 
