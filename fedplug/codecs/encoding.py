@@ -190,7 +190,7 @@ class _Model:
     def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:
         self._encoder = encoder
         self._names = [str(spec.name) for spec in encoder.specs]
-        self._parts = encoder.init_state()
+        self._keys = [list(state) for state in encoder.init_state()]
         self.form = StateForm(self.first(), text)
 
     def first(self) -> dict[str, NDArray[Any]]:
@@ -205,7 +205,7 @@ class _Model:
     ) -> tuple[list[bytes], dict[str, NDArray[Any]]]:
         """Payloads and the next state."""
         control = {key.removeprefix(_CONTROL): state[key] for key in state if key.startswith(_CONTROL)}
-        before = unflattened(self._names, state, self._parts)
+        before = unflattened(self._names, state, self._keys)
         buffers, after = self._encoder.encode(xs, before, round_num, control)
         next_state = flattened(self._names, after)
         rate_control = self._encoder.rate_control
