@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import api, kernels, ops
-from fedplug.codecs.arrays import as_array
+from fedplug.codecs.arrays import DTYPE_NAMES, as_array
 from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment.base import EncoderAssignment
@@ -75,6 +75,7 @@ class Codec:
         round_num: int = 0,
         *,
         in_place: bool = False,
+        out: ArrayState | None = None,
     ) -> tuple[bytes, dict[str, NDArray[Any]]]:
         """Compresses one array.
 
@@ -85,9 +86,12 @@ class Codec:
             state: What this client's previous call for this array returned; None the first time.
             round_num: 0 or more; for schedules and seeds.
             in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
-            memory of
-                the array's size is allocated. After an error that names the array's values the state is
+            memory
+                of the array's size is allocated. After an error that names the array's values the state is
                 unchanged.
+            out: A state that is not needed any more, of the same codec and array: the next state is written
+            over
+                its arrays. The faster way: two states that take turns.
 
         Returns:
             The payload, and the state for the next round: empty for encoders that keep nothing.
@@ -110,13 +114,13 @@ class Codec:
             given, in_place = encoder.init_state(spec), True
         else:
             given = form.require(state)
-        with ops.donate_residuals(in_place):
+        with ops.donate_residuals(in_place), ops.residuals_in(form.spare(out, given)):
             payload, next_state = encoder.encode(x, given, round_num)
             values = payload.get("values")
             if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
                 raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
             body = encoder.to_wire(payload, spec)
-        data = kernels.pack_container(body, encoder.wire_id, spec.dtype.name, spec.shape)
+        data = kernels.pack_container(body, encoder.wire_id, DTYPE_NAMES[x.dtype], x.shape)
         return data, form.tagged(next_state)
 
     def encode_model(
@@ -126,6 +130,7 @@ class Codec:
         round_num: int = 0,
         *,
         in_place: bool = False,
+        out: ArrayState | None = None,
     ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
         """Compresses the arrays of a model together: rules look at their names, budgets at their bytes.
 
@@ -138,6 +143,7 @@ class Codec:
                 model, ``{"dense/kernel/residual": ...}``, with what a budget keeps of its own.
             round_num: As for `encode`.
             in_place: As for `encode`.
+            out: As for `encode`.
 
         Returns:
             A payload for each array, and the state for the next round.
@@ -157,7 +163,7 @@ class Codec:
             given, in_place = model.first(), True
         else:
             given = model.form.require(states)
-        with ops.donate_residuals(in_place):
+        with ops.donate_residuals(in_place), ops.residuals_in(model.form.spare(out, given)):
             payloads, next_state = model.encode(xs, given, round_num)
         return dict(zip(arrays, payloads, strict=True)), model.form.tagged(next_state)
 

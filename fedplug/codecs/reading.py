@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops
-from fedplug.codecs.arrays import require_output
+from fedplug.codecs.arrays import DTYPES, require_output
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.values import ValueCoder
@@ -135,7 +135,7 @@ def _opened(payload: Any) -> tuple[str, ArraySpec, NDArray[np.uint8]]:
         wire_id, dtype, shape, body = kernels.read_container(payload)
     except TypeError as error:
         raise ArgumentError(f"a payload is bytes or a buffer, not a {type(payload).__name__}") from error
-    return wire_id, ArraySpec(shape, np.dtype(dtype)), body
+    return wire_id, ArraySpec(shape, DTYPES[dtype]), body
 
 
 def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:

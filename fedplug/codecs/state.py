@@ -60,8 +60,8 @@ class StateForm:
             return {}
         if OWNER not in state:
             raise StateError(f"a state of {self._named()} has the key {OWNER!r}; found {sorted(state)}")
-        found = np.asarray(state[OWNER]).tobytes()
-        if found != self._text_bytes:
+        text = state[OWNER]
+        if text is not self._text and (found := np.asarray(text).tobytes()) != self._text_bytes:
             raise StateError(
                 f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
                 f"found {found.decode(errors='replace')!r}"
@@ -75,6 +75,22 @@ class StateForm:
                 form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
                 raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
         return arrays
+
+    def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
+        """The arrays of a state that is not needed any more.
+
+        Raises:
+            StateError: It is no such state, or still needed: the one that was given.
+        """
+        if out is None:
+            return []
+        arrays = self.require(out)
+        for key, array in arrays.items():
+            if np.may_share_memory(array, given[key]):
+                raise StateError(f"{key!r} of out is that of the state itself; pass in_place=True instead")
+            if not array.flags.writeable or not array.flags.c_contiguous:
+                raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
+        return list(arrays.values())
 
     def _named(self) -> str:
         return repr(self._text_bytes.decode().partition(": ")[2])

@@ -1,8 +1,10 @@
 """The stages of a pipeline, ``sparsifier | quantizer | entropy coder | index coder``: their four contracts.
 
 A stage is no encoder: `fedplug.encoders.Pipeline` makes one of stages. Like an encoder it is a `Component`, a
-value made from its configuration; its methods are traced into TensorFlow graphs, keep nothing on ``self``,
-and depend on nothing but their arguments and the configuration. What they read from the wire is untrusted.
+value made from its configuration; its methods keep nothing on ``self``, and depend on nothing but their
+arguments and the configuration. What they read from the wire is untrusted. Written against `fedplug.ops` they
+execute on NumPy arrays and on TensorFlow's tensors (`Capabilities.executes_on`); what is said of tensors
+holds for arrays, a scalar is then a number, and what is refused a `fedplug.errors.PayloadError`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Selection(NamedTuple):
     Attributes:
         values: To be sent; ``[k]``, the tensor's dtype; k may be unknown while a graph is built.
         indices: Their places in the flattened tensor, strictly ascending; ``[k]``, int32.
-        state: The next state, if the values arrive as they are.
+        state: The next state, if the values arrive as they are. Its arrays are not those that were given,
+        unless
+            they were donated: a later stage may write over them.
     """
 
     values: Array
@@ -98,7 +102,8 @@ class Sparsifier(Component):
         """
         if "residual" not in state:
             return state
-        return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
+        with ops.donate_residuals():  # it was made by `select`, and nobody else has it
+            return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
 
     def at_rate(self, rate: Array) -> Self:
         """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""
