@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,17 +13,14 @@ from fedplug import ops
 
 CASES = [
     ("eden(1)", (7,), "bfloat16"),
-    ("eden(3)", (600,), "float32"),
-    ("topk(0.3) | eden(4) | rice", (500,), "float32"),
     ("eden(8) | rans", (257,), "float64"),
+    ("topk(0.3) | eden(4) | rice", (500,), "float32"),
     ("countsketch(0.5)", (300,), "float16"),
-    ("countsketch(0.5)", (300,), "float64"),
     ("countsketch(1.0, rows=4, seed=3)", (3, 5), "float32"),
-    ("countsketch(0.7, rows=5)", (100,), "bfloat16"),
+    ("countsketch(0.7, rows=5)", (100,), "float64"),
     ("powersgd(2, min_ratio=1)", (21, 30), "float32"),
     ("powersgd(3)", (40, 7, 5), "float64"),
-    ("powersgd(1, min_ratio=1)", (4, 5, 7), "float16"),
-    ("powersgd(2, min_ratio=1)", (20, 30), "bfloat16"),
+    ("powersgd(1, min_ratio=1)", (4, 5, 7), "bfloat16"),
 ]
 ROUNDS = 3
 DRAWS = {
@@ -43,16 +38,26 @@ def one_round(encoder, x, state, round_num, spec):
     return body, encoder.decode(encoder.from_wire(body, spec), spec), state
 
 
-@functools.cache
-def in_graph(expression, shape, dtype, lowering):
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[2]}")
+def case(request):
+    """An encoder, what it is for, and a graph for each way to run it."""
+    expression, shape, dtype = request.param
     encoder, spec = fedplug.encoder(expression), tf.TensorSpec(shape, dtype)
 
-    @tf.function
-    def run(x, state, round_num):
-        with ops.use_lowering(lowering):
-            return one_round(encoder, x, state, round_num, spec)
+    def in_graph(lowering):
+        @tf.function
+        def run(x, state, round_num):
+            with ops.use_lowering(lowering):
+                return one_round(encoder, x, state, round_num, spec)
 
-    return run
+        return run
+
+    return (
+        encoder,
+        ops.ArraySpec(shape, dtype),
+        spec,
+        {name: in_graph(name) for name in ("fused", "reference")},
+    )
 
 
 def bits(result):
@@ -61,24 +66,22 @@ def bits(result):
     return {name: np.asarray(value).tobytes() for name, value in named.items()}
 
 
-@pytest.mark.parametrize(("expression", "shape", "dtype"), CASES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32 - 1),
     draws=st.lists(st.sampled_from(sorted(DRAWS)), min_size=ROUNDS, max_size=ROUNDS),
 )
-def test_bytes_tensors_and_states_have_the_same_bits(expression, shape, dtype, seed, draws):
-    encoder, spec = fedplug.encoder(expression), ops.ArraySpec(shape, dtype)
+def test_bytes_tensors_and_states_have_the_same_bits(case, seed, draws):
+    encoder, spec, tensor_spec, graphs = case
     rng, state = np.random.default_rng(seed), encoder.init_state(spec)
-    states = dict.fromkeys(("fused", "reference"), encoder.init_state(tf.TensorSpec(shape, dtype)))
+    states = dict.fromkeys(graphs, encoder.init_state(tensor_spec))
     for round_num, draw in enumerate(draws):
-        x = DRAWS[draw](rng, shape).astype(spec.dtype)
+        x = DRAWS[draw](rng, spec.shape).astype(spec.dtype)
         given_x = x.tobytes()
         result = one_round(encoder, x, state, round_num, spec)
         state = result[2]
         assert x.tobytes() == given_x
-        for lowering, before in states.items():
-            run = in_graph(expression, shape, dtype, lowering)
-            same = run(tf.constant(x), before, tf.constant(round_num))
+        for lowering, run in graphs.items():
+            same = run(tf.constant(x), states[lowering], tf.constant(round_num))
             states[lowering] = same[2]
             assert bits(same) == bits(result), (lowering, round_num)
