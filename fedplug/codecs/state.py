@@ -105,9 +105,9 @@ def flattened(names: Sequence[str], states: Sequence[ArrayState]) -> dict[str, N
     }
 
 
-def unflattened(names: Sequence[str], state: ArrayState, forms: Sequence[ArrayState]) -> list[ArrayState]:
-    """The inverse of `flattened`; ``forms`` are states with the keys of each."""
+def unflattened(names: Sequence[str], state: ArrayState, keys: Sequence[Sequence[str]]) -> list[ArrayState]:
+    """The inverse of `flattened`; ``keys`` are those of each tensor's state."""
     return [
-        {key: state[f"{name}{_SEPARATOR}{key}"] for key in form}
-        for name, form in zip(names, forms, strict=True)
+        {key: state[f"{name}{_SEPARATOR}{key}"] for key in mine}
+        for name, mine in zip(names, keys, strict=True)
     ]
