@@ -44,7 +44,7 @@ def command(*arguments):
 )
 def test_a_command_that_needs_it_ends_with_one_line(arguments):
     done = command(*arguments)
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("fedplug: error: ")
     assert EXTRA in done.stderr
     assert done.stderr.count("\n") == 1

@@ -209,7 +209,10 @@ def test_an_unknown_store_is_told_before_anything_is_written(config, tmp_path) -
 def test_a_missing_matplotlib_is_told_before_the_training_and_not_after_it(
     config, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name)
+    )
     with pytest.raises(MissingDependencyError, match=r"the plot needs Matplotlib.*pip install matplotlib"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
