@@ -32,7 +32,7 @@ BELOW = {
     "wire": ("kernels",),
     "stores": ("wire",),
     # tensors
-    "ops": ("kernels",),
+    "ops": ("wire",),
     "schedules": ("ops",),
     "encoders": ("ops", "schedules", "wire"),
     "aggregators": ("encoders",),
