@@ -38,6 +38,11 @@ test-numpy: | $(UV) ## What needs no TensorFlow, on the newest Python here with 
 	@python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12 || [ $$? = 3 ]
 	@[ ! -x .venv-numpy/bin/pytest ] || .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4
 
+test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in .venv-tensorflow; takes minutes
+	@python3 tests/packaging/environment.py $(UV) .venv-tensorflow 3.12 'tensorflow>=2.19' || [ $$? = 3 ]
+	@[ ! -x .venv-tensorflow/bin/pytest ] || .venv-tensorflow/bin/pytest --numprocesses logical --maxprocesses 4 \
+	  tests/ops tests/encoders
+
 NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
 
 test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu qemu-user-static)
@@ -90,6 +95,6 @@ wheels: | $(UV) ## Build the wheels for all Pythons here, in dist/, and try each
 	python3 tests/packaging/wheels.py $(UV)
 
 clean: ## Remove what was built and installed here
-	rm -rf build dist $(VENV) .venv-numpy .uv
+	rm -rf build dist $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-cpp test-numpy test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels clean
+.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels clean
