@@ -8,6 +8,8 @@ checkout as editable, and the plugins that need no TFF. Ends with 3 where there 
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +30,7 @@ def main(uv: str, folder: str, oldest: str, *requirements: str) -> int:
             continue
         editable = [part for source in SOURCES for part in ("-e", source)]
         subprocess.run([uv, "pip", "install", "--quiet", "--python", folder, *editable], check=True)
-        print(f"{folder}: {name}", flush=True)
+        print(f"{folder}: {name}, {_versions(Path(folder), requirements)}", flush=True)
         return 0
     wanted = " ".join(requirements) or "the dependencies"
     print(f"{folder} skipped: no Python here from {oldest} on can have {wanted}")
@@ -43,6 +45,14 @@ def _install_dependencies(uv: str, folder: Path, python: Path, requirements: tup
     sources = ["-r", "pyproject.toml", "--group", "build", "--group", "test"]
     done = subprocess.run([*install, *sources, *requirements], capture_output=True, text=True, check=False)
     return " ".join(done.stderr.split())[-500:] if done.returncode else None
+
+
+def _versions(folder: Path, requirements: tuple[str, ...]) -> str:
+    """What is in it of NumPy and of the requirements: which releases were the newest, one asks later."""
+    names = ["numpy", *(re.split(r"[^\w.-]", requirement)[0] for requirement in requirements)]
+    path = [str(packages) for packages in folder.glob("lib/python*/site-packages")]
+    found = {name: list(importlib.metadata.distributions(name=name, path=path)) for name in names}
+    return ", ".join(f"{name} {parts[0].version}" for name, parts in found.items() if parts)
 
 
 if __name__ == "__main__":
