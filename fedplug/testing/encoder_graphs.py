@@ -5,6 +5,7 @@ Must not know what it computes.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -63,6 +64,8 @@ class GraphChecks(EncoderSubject):
     def test_a_tff_process_sends_what_eager_execution_does(self) -> None:
         if not self.check_tff:
             raise NotApplicable("not asked for")
+        if importlib.util.find_spec("tensorflow_federated") is None:
+            raise NotApplicable("TFF is not installed (pip install 'fedplug[tff]' on Python 3.11)")
         specs = self.few_specs(largest=100)
         update = [tensors.tensor("normal", spec) for spec in specs]
         model = self._model_encoder(specs)
