@@ -94,6 +94,7 @@ class Sum:
             self._require_dtype(received.spec.dtype)
             if received.indices is None:
                 self._add_dense(received.values, factor)
+                self._keep_scratch(received.values, payload)
             else:
                 self._add_sparse(received.values, received.indices, factor)
             self._weight += weight
@@ -145,5 +146,10 @@ class Sum:
                 weighted = np.multiply(block, weight, out=product[: block.size], dtype=self._dtype)
                 part = total[begin : begin + _BLOCK]
                 np.add(part, weighted, out=part)
-        if self._scratch is None and values.flags.owndata:  # else it is the payload's memory
-            self._scratch = values
+
+    def _keep_scratch(self, values: NDArray[Any], payload: Any) -> None:
+        """Memory for what the next payload is decoded into, unless this one was read where it lies."""
+        if self._scratch is not None and np.may_share_memory(values, self._scratch):
+            return
+        if not np.may_share_memory(values, np.frombuffer(payload, np.uint8)):
+            self._scratch = np.empty(values.size, values.dtype)
