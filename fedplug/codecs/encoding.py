@@ -83,24 +83,22 @@ class Codec:
 
         Args:
             array: NumPy, PyTorch, JAX or anything else with ``__dlpack__`` or ``__array__``, on the CPU; any
-            shape;
-                finite. Arrays that are not of floats are sent uncompressed.
+                shape; finite. Arrays that are not of floats are sent uncompressed.
             state: What this client's previous call for this array returned; None the first time.
             round_num: 0 or more; for schedules and seeds.
             in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
-            memory
-                of the array's size is allocated. After an error that names the array's values the state is
-                unchanged.
+                memory of the array's size is allocated. After an error that names the array's values the state
+                is unchanged.
             out: A state that is not needed any more, of the same codec and array: the next state is written
-            over
-                its arrays. The faster way: two states that take turns.
+                over its arrays. The faster way: two states that take turns.
 
         Returns:
             The payload, and the state for the next round: empty for encoders that keep nothing.
 
         Raises:
             ArgumentError: ``array`` is no array that can be encoded, or the codec is of rules (see
-            `encode_model`). NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
+                `encode_model`).
+            NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
             StateError: ``state`` is of another codec, shape or dtype.
         """
         if not isinstance(self.encoder, Encoder):
@@ -138,11 +136,9 @@ class Codec:
 
         Args:
             arrays: By name; as for `encode`. Arrays of fewer than ``min_size`` elements, and those that are
-            not of
-                floats, are sent uncompressed.
+                not of floats, are sent uncompressed.
             states: What this client's previous call returned; None the first time. One flat dictionary for
-            the whole
-                model, ``{"dense/kernel/residual": ...}``, with what a budget keeps of its own.
+                the whole model, ``{"dense/kernel/residual": ...}``, with what a budget keeps of its own.
             round_num: As for `encode`.
             in_place: As for `encode`.
             out: As for `encode`.
@@ -199,7 +195,7 @@ class _Model:
         self._encoder = encoder
         self._names = [str(spec.name) for spec in encoder.specs]
         self._lossless = [encoder.capabilities.lossless for encoder in encoder.encoders]
-        self._keys = [tuple(state) for state in encoder.init_state()]
+        self._keys = [list(state) for state in encoder.init_state()]
         self.form = StateForm(self.first(), text)
 
     def require_finite(self, xs: list[NDArray[Any]], *, all_of_them: bool) -> None:

@@ -67,8 +67,7 @@ def decode(
 
     Raises:
         PayloadError: The bytes are no payload, were changed on the way, are larger when decoded than
-        ``max_bytes``,
-            or of an encoder that is not installed.
+            ``max_bytes``, or of an encoder that is not installed.
         ArgumentError: ``out`` does not fit, or ``payload`` is no buffer.
     """
     wire_id, spec, body = _opened(payload)

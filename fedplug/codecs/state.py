@@ -64,8 +64,8 @@ class StateForm:
             return {}
         if OWNER not in state:
             raise StateError(f"a state of {self._named()} has the key {OWNER!r}; found {sorted(state)}")
-        found = np.asarray(state[OWNER]).tobytes()
-        if found != self._text_bytes:
+        text = state[OWNER]
+        if text is not self._text and (found := np.asarray(text).tobytes()) != self._text_bytes:
             raise StateError(
                 f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
                 f"found {found.decode(errors='replace')!r}"
@@ -113,7 +113,7 @@ def flattened(names: Sequence[str], states: Sequence[ArrayState]) -> dict[str, N
 
 
 def unflattened(names: Sequence[str], state: ArrayState, keys: Sequence[Sequence[str]]) -> list[ArrayState]:
-    """The inverse of `flattened`, for states with these keys."""
+    """The inverse of `flattened`; ``keys`` are those of each tensor's state."""
     return [
         {key: state[f"{name}{_SEPARATOR}{key}"] for key in mine}
         for name, mine in zip(names, keys, strict=True)

@@ -45,7 +45,7 @@ BELOW = {
     "compat": ("process",),
     # what stands on top
     "__init__": ("codecs", "training"),
-    "diagnostics": ("training",),
+    "diagnostics": ("codecs", "training"),
     "testing": ("training",),
     "experiment": ("__init__", "diagnostics"),
     "cli": ("experiment", "testing"),
