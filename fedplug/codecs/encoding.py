@@ -87,8 +87,9 @@ class Codec:
             state: What this client's previous call for this array returned; None the first time.
             round_num: 0 or more; for schedules and seeds.
             in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
-                memory of the array's size is allocated. After an error that names the array's values the state
-                is unchanged.
+                memory of the array's size is allocated. Arrays that cannot be written are copied. After a
+                NonFiniteError the state is unchanged; of a model, unless it is a sum of finite numbers that
+                is infinite: then arrays before it may have their next state.
             out: A state that is not needed any more, of the same codec and array: the next state is written
                 over its arrays. The faster way: two states that take turns.
 

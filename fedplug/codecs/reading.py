@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.codecs.arrays import DTYPES, require_output
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.identity import Identity
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.values import ValueCoder
@@ -155,6 +156,8 @@ def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
 
 
 def _read(wire_id: str, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+    if wire_id != Identity.wire_id and not ops.is_floating(spec.dtype):
+        raise PayloadError(f"the payload has the wire id {wire_id!r}, which is for floats, not {spec.dtype}")
     try:
         return _read_with(_reader(wire_id), body, spec)
     except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
