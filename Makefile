@@ -84,10 +84,10 @@ fuzz-seeds: setup ## Run the fuzz targets on their seeds, and mutations of them,
 	$(RUN) cmake --build --preset sanitize --target fuzz_targets
 	$(RUN) ctest --preset sanitize --tests-regex _fuzz
 
-wheel: setup ## Build the wheel, in dist/
-	$(UV) build --wheel --no-build-isolation
+wheels: | $(UV) ## Build the wheels for all Pythons here, in dist/, and try each in a fresh environment
+	python3 tests/packaging/wheels.py $(UV)
 
 clean: ## Remove what was built and installed here
 	rm -rf build dist $(VENV) .venv-numpy .uv
 
-.PHONY: help setup run test test-cpp test-numpy test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheel clean
+.PHONY: help setup run test test-cpp test-numpy test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels clean

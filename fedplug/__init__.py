@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         schedule,
         to_config,
     )
+    from fedplug.codecs import Codec, Sum, codec, decode, decode_model
     from fedplug.registry.hookspecs import hookimpl
     from fedplug.runtime import use_runtime
     from fedplug.stores import open_store
@@ -30,8 +31,13 @@ if TYPE_CHECKING:
 
 _MODULES = ("kernels", "ops", "process", "runtime")
 _ATTRIBUTES = {
+    "Codec": "fedplug.codecs",
+    "Sum": "fedplug.codecs",
     "Trainer": "fedplug.training.trainer",
     "aggregator": "fedplug.api",
+    "codec": "fedplug.codecs",
+    "decode": "fedplug.codecs",
+    "decode_model": "fedplug.codecs",
     "encoder": "fedplug.api",
     "from_config": "fedplug.api",
     "get_aggregator": "fedplug.api",
@@ -45,9 +51,14 @@ _ATTRIBUTES = {
 }
 
 __all__ = [
+    "Codec",
+    "Sum",
     "Trainer",
     "__version__",
     "aggregator",
+    "codec",
+    "decode",
+    "decode_model",
     "encoder",
     "from_config",
     "get_aggregator",

@@ -22,6 +22,7 @@ __all__ = [
     "PayloadError",
     "PluginError",
     "StaleBuildError",
+    "StateError",
     "StoreError",
     "StoreMismatchError",
     "UnknownNameError",
@@ -88,6 +89,10 @@ class PluginError(FedplugError):
 
 class PayloadError(FedplugError, ValueError):
     """A payload is truncated, corrupt, or not what its header claims."""
+
+
+class StateError(FedplugError, ValueError):
+    """A client's state is of another codec, version, shape or dtype than what it was given to."""
 
 
 class NonFiniteError(FedplugError, ValueError):

@@ -73,25 +73,31 @@ bool ForEachShare(std::int64_t n, int tasks, Parallel& parallel,
   return good;
 }
 
+// How many sums of a share are at `bound` and above; false when one is not
+// finite.
 template <typename T>
-bool AllFinite(const BlockKernels<T>& kernels, const T* delta,
-               const T* residual, const Range& share) {
+bool CountEntries(const BlockKernels<T>& kernels, const T* delta,
+                  const T* residual, const Range& share, FloatBitsOf<T> bound,
+                  std::atomic<std::int64_t>* count) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   std::array<FloatBitsOf<T>, kSlack> no_keys;
   topk::CountCursor<T> cursor{no_keys.data()};
-  return ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
-    return kernels.count_pass(delta + at, residual + at, count,
-                              {kInfinity, kInfinity}, &cursor) < kInfinity;
-  });
+  const bool finite =
+      ForEachBlock(share, [&](std::int64_t at, std::int64_t length) {
+        return kernels.count_pass(delta + at, residual + at, length,
+                                  {bound, bound}, &cursor) < kInfinity;
+      });
+  *count += cursor.above;
+  return finite;
 }
 
 }  // namespace
 
 template <typename T>
-Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
-                                  T* residual_out, std::int64_t n, T threshold,
-                                  Parallel& parallel,
-                                  std::int64_t* non_finite) {
+Status ThresholdSelection<T>::Run(
+    const T* delta, const T* residual_in, T* residual_out, std::int64_t n,
+    T threshold, Parallel& parallel, std::int64_t* non_finite,
+    const std::function<void(std::int64_t)>& before_writing) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   *non_finite = 0;
   found_.clear();
@@ -100,16 +106,19 @@ Status ThresholdSelection<T>::Run(const T* delta, const T* residual_in,
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const auto kernels = topk::BlockKernelsFor<T>(level);
   const int tasks = TileCount(n, kSmallestShare, parallel);
-  const auto all_finite = [&](const Range& share, int) {
-    return AllFinite(kernels, delta, residual_in, share);
-  };
-  if (residual_in == residual_out &&
-      !ForEachShare(n, tasks, parallel, all_finite)) {
-    return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
-  }
-
   // The smallest key that is not zero's is 1.
   const auto bound = std::max<FloatBitsOf<T>>(MagnitudeKey(threshold), 1);
+  if (residual_in == residual_out) {
+    std::atomic<std::int64_t> entries{0};
+    const auto count_entries = [&](const Range& share, int) {
+      return CountEntries(kernels, delta, residual_in, share, bound, &entries);
+    };
+    if (!ForEachShare(n, tasks, parallel, count_entries)) {
+      return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
+    }
+    if (before_writing) before_writing(entries);
+  }
+
   const PivotRange<T> range{bound, bound};
   T* const values = scratch_->values.template Reserve<T>(n + tasks * kSlack);
   std::int32_t* const indices =

@@ -5,6 +5,7 @@
 #define FEDPLUG_CORE_THRESHOLD_RESIDUAL_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/base/parallel.h"
@@ -34,9 +35,14 @@ class ThresholdSelection {
   // COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T), and
   //           writes the entries; in place, reads everything once more. Scratch
   //           memory is kept for the next call.
+  //
+  // `before_writing`, where there is one, is told in place how many entries
+  // will leave, to take memory for them: what it throws, Run throws, and
+  // everything is as it was.
   Status Run(const T* delta, const T* residual_in, T* residual_out,
              std::int64_t n, T threshold, Parallel& parallel,
-             std::int64_t* non_finite);
+             std::int64_t* non_finite,
+             const std::function<void(std::int64_t)>& before_writing = nullptr);
 
   // How many entries left.
   std::int64_t count() const;

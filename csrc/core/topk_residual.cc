@@ -167,36 +167,51 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
 
   // Every sum has been seen, or may be dropped: nothing refuses any more.
   std::atomic<std::int64_t> dropped{0};
+  std::vector<char> done(updates.size());
+  const auto put_back = [&] {
+    for (std::size_t t = 0; t < updates.size(); ++t) {
+      if (done[t] == 0) continue;
+      for (std::int64_t j = row_splits[t]; j < row_splits[t + 1]; ++j) {
+        updates[t].residual_out[indices[j]] = values[j];
+      }
+    }
+  };
   const auto select = [&](std::size_t t, Parallel& threads) {
     Selection<T> selection({updates[t]}, ks[t], NonFinitePolicy::kDrop, level,
                            threads);
     selection.Run(values + row_splits[t], indices + row_splits[t]);
     dropped += selection.dropped();
+    done[t] = 1;
   };
   // A tensor that many threads share makes them meet several times; one thread
   // to a tensor needs no meeting, as long as no tensor is a large part of all.
   const std::int64_t most_for_one_thread =
       std::max(topk::kOneThread, total / (4 * parallel.MaxThreads()));
-  std::vector<std::size_t> alone;
-  std::int64_t in_alone = 0;
-  for (std::size_t t = 0; t < updates.size(); ++t) {
-    if (updates[t].n > most_for_one_thread) {
-      select(t, parallel);
-    } else {
-      alone.push_back(t);
-      in_alone += updates[t].n;
+  try {
+    std::vector<std::size_t> alone;
+    std::int64_t in_alone = 0;
+    for (std::size_t t = 0; t < updates.size(); ++t) {
+      if (updates[t].n > most_for_one_thread) {
+        select(t, parallel);
+      } else {
+        alone.push_back(t);
+        in_alone += updates[t].n;
+      }
     }
+    // The large ones first, so that the threads end together.
+    std::sort(alone.begin(), alone.end(), [&](std::size_t a, std::size_t b) {
+      return updates[a].n > updates[b].n;
+    });
+    Serial serial;
+    Parallel& threads = in_alone < topk::kOneThread ? serial : parallel;
+    threads.Run(static_cast<int>(alone.size()), [&](int task) {
+      Serial one_thread;
+      select(alone[static_cast<std::size_t>(task)], one_thread);
+    });
+  } catch (...) {
+    put_back();  // their entries would be lost with the call
+    throw;
   }
-  // The large ones first, so that the threads end together.
-  std::sort(alone.begin(), alone.end(), [&](std::size_t a, std::size_t b) {
-    return updates[a].n > updates[b].n;
-  });
-  Serial serial;
-  Parallel& threads = in_alone < topk::kOneThread ? serial : parallel;
-  threads.Run(static_cast<int>(alone.size()), [&](int task) {
-    Serial one_thread;
-    select(alone[static_cast<std::size_t>(task)], one_thread);
-  });
   *non_finite = dropped;
   return {};
 }

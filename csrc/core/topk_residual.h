@@ -40,6 +40,10 @@ enum class NonFinitePolicy {
 //           writes the entries once. A sample that misled costs two more reads
 //           of everything. Scratch memory is kept for the next call.
 //
+// Where memory lacks, std::bad_alloc is thrown, and nothing is lost: an array
+// that is updated in place is then as it was or, under kDrop or in a list with
+// a k for each, as after k = 0, with the delta in it.
+//
 // *non_finite is the number of NaN or infinite sums that were found (also when
 // an error is returned).
 template <typename T>

@@ -1,4 +1,6 @@
 // Threshold sparsification for NumPy arrays.
+#include <optional>
+
 #include "core/threshold_residual.h"
 #include "python/arrays.h"
 #include "python/threads.h"
@@ -27,18 +29,29 @@ py::tuple ThresholdResidual(const py::object& delta_object,
     const T* const before = residual.Read<T>();
     T* const kept = residual.out.Write<T>();
     ThresholdSelection<T> selection;
+    std::optional<Flat> values;
+    py::array_t<std::int32_t> indices;
+    // In place before anything leaves: without memory nothing may be lost.
+    const auto allocate = [&](std::int64_t count) {
+      values = NewArrayLike(delta, count);
+      indices = py::array_t<std::int32_t>(count);
+    };
+    const auto before_writing = [&](std::int64_t count) {
+      const py::gil_scoped_acquire acquire;
+      allocate(count);
+    };
     std::int64_t non_finite = 0;
     Status status;
     {
       const py::gil_scoped_release release;
       status = selection.Run(read, before, kept, delta.size, bound, threads,
-                             &non_finite);
+                             &non_finite, before_writing);
     }
     ThrowUnlessOk(status, non_finite);
-    Flat values = NewArrayLike(delta, selection.count());
-    py::array_t<std::int32_t> indices(selection.count());
-    selection.Write(threads, values.Write<T>(), indices.mutable_data());
-    entries = py::make_tuple(values.array, indices);
+    if (!values.has_value()) allocate(selection.count());
+    selection.Write(threads, values->template Write<T>(),
+                    indices.mutable_data());
+    entries = py::make_tuple(values->array, indices);
   });
   return entries;
 }

@@ -6,7 +6,10 @@ computed, and a reader refuses everything that was not made for exactly this ten
 
 from __future__ import annotations
 
-from fedplug import ops, wire
+import numpy as np
+
+from fedplug import kernels, ops, wire
+from fedplug.errors import PayloadError
 from fedplug.ops import Array, Spec
 
 __all__ = ["container_bytes", "frame", "unframe"]
@@ -14,17 +17,28 @@ __all__ = ["container_bytes", "frame", "unframe"]
 
 def frame(body: Array, wire_id: str, spec: Spec) -> Array:
     """Wraps ``body`` as ``wire.pack(body, wire_id, dtype, shape)`` does; both are uint8 vectors."""
-    return ops.frame(body, _header(wire_id, spec))
+    if ops.are_of_tensorflow([body]):
+        return ops.frame(body, _header(wire_id, spec))
+    return np.frombuffer(wire.pack(body, wire_id, spec.dtype.name, spec.shape), np.uint8)
 
 
 def unframe(buffer: Array, wire_id: str, spec: Spec) -> Array:
     """The body of a container that was made by `frame` with the same ``wire_id`` and ``spec``.
 
     Raises:
-        tf.errors.InvalidArgumentError: When the graph runs: the buffer is truncated, for another encoder,
+        PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: the buffer is
+        truncated, for another encoder,
             dtype or shape, or its checksum is wrong.
     """
-    return ops.unframe(buffer, _header(wire_id, spec))
+    if ops.are_of_tensorflow([buffer]):
+        return ops.unframe(buffer, _header(wire_id, spec))
+    found_id, dtype, shape, body = kernels.read_container(buffer)
+    if (found_id, dtype, shape) != (wire_id, spec.dtype.name, spec.shape):
+        raise PayloadError(
+            f"the payload is of {dtype}{list(shape)} under the wire id {found_id!r}; expected "
+            f"{spec.dtype.name}{list(spec.shape)} under {wire_id!r}"
+        )
+    return body
 
 
 def container_bytes(wire_id: str, spec: Spec) -> int:

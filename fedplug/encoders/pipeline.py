@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -80,7 +81,7 @@ class Pipeline(Encoder):
             return components[0]
         return cls(components)
 
-    @property
+    @functools.cached_property
     def wire_id(self) -> str:  # type: ignore[override]  # a constant of every other encoder
         """See the class."""
         if self._stages.sparsifier is None:

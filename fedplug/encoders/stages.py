@@ -31,7 +31,9 @@ class Selection(NamedTuple):
     Attributes:
         values: To be sent; ``[k]``, the tensor's dtype; k may be unknown while a graph is built.
         indices: Their places in the flattened tensor, strictly ascending; ``[k]``, int32.
-        state: The next state, if the values arrive as they are.
+        state: The next state, if the values arrive as they are. Its arrays are not those that were given,
+        unless
+            they were donated: a later stage may write over them.
     """
 
     values: Array
@@ -98,7 +100,8 @@ class Sparsifier(Component):
         """
         if "residual" not in state:
             return state
-        return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
+        with ops.donate_residuals():  # it was made by `select`, and nobody else has it
+            return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
 
     def at_rate(self, rate: Array) -> Self:
         """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""

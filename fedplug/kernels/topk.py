@@ -59,6 +59,8 @@ def topk_residual(
     Raises:
         ArgumentError: An array cannot be used, two differ in size or share memory, or ``k`` is negative.
         NonFiniteError: Under ``"error"``; its ``count`` is the number of sums that are not finite.
+        MemoryError: Nothing is lost; a residual updated in place may hold the sums (what k = 0 leaves), with
+            the delta in them. One that goes to ``residual_out`` is as it was.
     """
     return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite), out, residual_out)
 

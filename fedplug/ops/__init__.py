@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedplug.ops._dispatch import Array, DType, Spec, are_of_tensorflow
+from fedplug.ops._dispatch import Array, DType, Spec, also_on_tensors, are_of_tensorflow
 from fedplug.ops.arrays import (
     add_n,
     all,
@@ -48,6 +48,7 @@ from fedplug.ops.arrays import (
     saturate_cast,
     searchsorted,
     segment_sum,
+    shape,
     size,
     sqrt,
     stack,
@@ -63,13 +64,13 @@ from fedplug.ops.block_scaling import block_count, block_scales, scales_from_byt
 from fedplug.ops.checks import of_length, require
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
-from fedplug.ops.donation import donate_residuals
+from fedplug.ops.donation import donate_residuals, residuals_in, results_in
 from fedplug.ops.floats import wide_dtype, widened
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.packing import pack, packed_size, unpack
-from fedplug.ops.prng import dither, round_seed, shared_uniform
+from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.serialization import from_bytes, to_bytes
@@ -112,6 +113,7 @@ __all__ = [
     "add_n",
     "all",
     "all_finite",
+    "also_on_tensors",
     "any",
     "arange",
     "are_of_tensorflow",
@@ -160,10 +162,13 @@ __all__ = [
     "pack",
     "packed_size",
     "put_zeros",
+    "random_words",
     "repeat",
     "require",
     "reshape",
+    "residuals_in",
     "resolve_lowering",
+    "results_in",
     "round",
     "round_seed",
     "saturate_cast",
@@ -173,6 +178,7 @@ __all__ = [
     "scatter_decode_update",
     "searchsorted",
     "segment_sum",
+    "shape",
     "shared_uniform",
     "size",
     "sparse_body",

@@ -28,10 +28,12 @@ _R = TypeVar("_R")
 def also_on_tensors(on_arrays: Callable[_P, _R]) -> Callable[_P, _R]:
     """Makes of a function on NumPy arrays one that also takes TensorFlow's tensors.
 
-    These go to the function of the same name in the module of the same name in `fedplug.ops._tensorflow`, and
-    so does a call that names a ``lowering``: only TensorFlow has those.
+    These go to the function of the same name in the module of the same name in the package ``_tensorflow``
+    beside it, and so does a call that names a ``lowering``: only TensorFlow has those. So what is in
+    ``_tensorflow`` may import TensorFlow, as it is imported when the first tensor comes.
     """
-    home = on_arrays.__module__.replace("fedplug.ops.", "fedplug.ops._tensorflow.")
+    package, _, module = on_arrays.__module__.rpartition(".")
+    home = f"{package}._tensorflow.{module}"
 
     @functools.cache
     def on_tensors() -> Callable[_P, _R]:

@@ -50,6 +50,7 @@ __all__ = [
     "saturate_cast",
     "searchsorted",
     "segment_sum",
+    "shape",
     "size",
     "sqrt",
     "stack",
@@ -99,6 +100,12 @@ def full(count: Any, value: Array) -> Array:
 def size(x: Array) -> Any:
     """How many elements: an int, of a tensor an int32 scalar (see `num_elements` for static shapes)."""
     return x.size
+
+
+@also_on_tensors
+def shape(x: Array) -> Any:
+    """The shape, for `reshape`; of a tensor an int32 vector, as it may be unknown while a graph is built."""
+    return x.shape
 
 
 @also_on_tensors

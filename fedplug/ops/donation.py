@@ -1,4 +1,4 @@
-"""Whether ops on NumPy arrays may write into the residuals they are given. Must not know any op.
+"""Where ops on NumPy arrays may write: over a residual they are given, into the place of a result.
 
 By default ops are functional: what comes in is not changed. Where the caller will not look at a residual
 again, writing the next one over it saves memory of its size, and the time to fill it. (JAX calls this
@@ -7,27 +7,64 @@ donation.) In TensorFlow's graphs the runtime finds out by itself.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["donate_residuals", "own", "place_for"]
+__all__ = ["donate_residuals", "own", "place_for", "residuals_in", "results_in", "take_result"]
 
 _donated: contextvars.ContextVar[bool] = contextvars.ContextVar("fedplug_donated", default=False)
+_spare: contextvars.ContextVar[list[NDArray[Any]]] = contextvars.ContextVar("fedplug_spare")
+_result: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar("fedplug_result", default=None)
 
 
-@contextlib.contextmanager
-def donate_residuals() -> Iterator[None]:
-    """Within the ``with`` block, ops on NumPy arrays write the new residual over the one they are given."""
-    token = _donated.set(True)
-    try:
-        yield
-    finally:
-        _donated.reset(token)
+_NONE_SPARE: list[NDArray[Any]] = []
+
+
+class _Set:
+    """Sets a context variable within a ``with`` block; for every array, so quicker than a generator would."""
+
+    def __init__(self, variable: contextvars.ContextVar[Any], value: Any) -> None:
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *error: object) -> None:
+        self._variable.reset(self._token)
+
+
+def donate_residuals(donated: bool = True) -> AbstractContextManager[None]:
+    """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given."""
+    return _Set(_donated, donated)
+
+
+def residuals_in(spare: list[NDArray[Any]]) -> AbstractContextManager[None]:
+    """Within the ``with`` block, ops on NumPy arrays take arrays out of this list for new residuals.
+
+    Twice as fast as over the old ones, of which every sum must be seen before the first is written.
+    """
+    return _Set(_spare, spare)
+
+
+def results_in(out: NDArray[Any] | None) -> AbstractContextManager[None]:
+    """Within the ``with`` block, the first op on NumPy arrays whose dense result fits ``out`` writes into it.
+
+    A hint: whoever gives it looks where the result is in the end.
+    """
+    return _Set(_result, out)
+
+
+def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Where a dense result of so many elements is wanted, once; None: in new memory."""
+    out = _result.get()
+    if out is None or out.size != count or out.dtype != dtype:
+        return None
+    _result.set(None)
+    return out.reshape(-1)
 
 
 def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
@@ -37,7 +74,13 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
         residual: Of the round before; None for none.
         like: Has its shape and dtype.
     """
-    return residual if residual is not None and _donated.get() else np.empty(like.shape, like.dtype)
+    if residual is not None and _donated.get():
+        return residual
+    spare = _spare.get(_NONE_SPARE)
+    for position, array in enumerate(spare):
+        if array.shape == like.shape and array.dtype == like.dtype:
+            return spare.pop(position)
+    return np.empty(like.shape, like.dtype)
 
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:

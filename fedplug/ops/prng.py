@@ -12,13 +12,28 @@ import numpy as np
 from fedplug import kernels
 from fedplug.ops._dispatch import Array, also_on_tensors
 
-__all__ = ["dither", "round_seed", "shared_uniform"]
+__all__ = ["dither", "random_words", "round_seed", "shared_uniform"]
 
 
 @also_on_tensors
 def round_seed(seed: Any, round_num: Any) -> Array:
     """Seed and round in one, ``2^32 seed + round``; int64 scalar."""
     return (int(seed) << 32) + int(round_num)
+
+
+@also_on_tensors
+def random_words(count: Any, first: Any, second: Any) -> Array:
+    """Words of 32 random bits that follow from the arguments alone.
+
+    Args:
+        count: How many; integer scalar.
+        first: One half of the seed, a scalar of at most 64 bits.
+        second: The other half, likewise.
+
+    Returns:
+        int32 vector ``[count]``.
+    """
+    return kernels.random_words(int(count), int(first), int(second)).view(np.int32)
 
 
 @also_on_tensors

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.ops._dispatch import Array, also_on_tensors
-from fedplug.ops.donation import own
+from fedplug.ops.donation import own, take_result
 
 __all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
 
@@ -137,7 +137,7 @@ def scatter_decode(
     """
     values = np.asarray(values)
     payloads = _payloads(values, indices, row_splits, weights, values.dtype)
-    return kernels.scatter_decode(*payloads, size=int(size))
+    return kernels.scatter_decode(*payloads, size=int(size), out=take_result(int(size), values.dtype))
 
 
 def _payloads(

@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
 @dataclass(frozen=True)
 class ArraySpec:
     """Of a NumPy array what `tf.TensorSpec` is of a tensor.
@@ -36,12 +39,14 @@ class ArraySpec:
     """
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: Any
     name: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(map(int, self.shape)))
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        if type(self.shape) is not tuple:
+            object.__setattr__(self, "shape", tuple(map(int, self.shape)))
+        if not isinstance(self.dtype, np.dtype):
+            object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
 
 def dtype_for(executes_on: Collection[str], name: str) -> DType:
@@ -79,7 +84,7 @@ def itemsize(dtype: Any) -> int:
 def is_floating(dtype: Any) -> bool:
     """Whether these are floating-point numbers, of whatever width."""
     dtype = np.dtype(dtype)
-    return bool(dtype.kind == "f" or dtype.name == "bfloat16")
+    return bool(dtype.kind == "f" or dtype == _BFLOAT16)
 
 
 def largest_finite(dtype: Any) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import take_result
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
@@ -79,5 +80,11 @@ def decode_values(
             out of range. Memory is asked for only if the number of bytes is right.
     """
     return kernels.decode_values(
-        np.asarray(code, np.uint8), int(count), form, dtype=dtype, bits=int(bits), block_size=block_size
+        np.asarray(code, np.uint8),
+        int(count),
+        form,
+        dtype=dtype,
+        bits=int(bits),
+        block_size=block_size,
+        out=take_result(int(count), np.dtype(dtype)),
     )

@@ -33,17 +33,18 @@ BELOW = {
     "stores": ("wire",),
     # tensors
     "ops": ("kernels",),
-    "schedules": ("registry",),
+    "schedules": ("ops",),
     "encoders": ("ops", "schedules", "wire"),
     "aggregators": ("encoders",),
     "api": ("aggregators",),
+    "codecs": ("api",),
     # TFF
     "process": ("api",),
     "runtime": ("ops",),
     "training": ("process", "runtime", "stores"),
     "compat": ("process",),
     # what stands on top
-    "__init__": ("training",),
+    "__init__": ("codecs", "training"),
     "diagnostics": ("training",),
     "testing": ("training",),
     "experiment": ("__init__", "diagnostics"),

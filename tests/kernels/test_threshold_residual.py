@@ -115,3 +115,28 @@ def test_neither_threads_nor_simd_level_change_a_bit():
     ]
     assert [level for level, _ in runs] == [*levels, best]
     assert len({digest for _, digest in runs}) == 1
+
+
+_WITHOUT_MEMORY = """
+import resource
+import numpy as np
+from fedplug import kernels
+
+delta, residual = np.ones((2, 1 << 24), np.float32)
+kernels.threshold_residual(delta, residual.copy(), 1)  # keeps its scratch memory
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+unlimited = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 24), unlimited[1]))
+try:
+    kernels.threshold_residual(delta, residual, 1)
+except MemoryError:
+    resource.setrlimit(resource.RLIMIT_AS, unlimited)
+    print((residual == 1).all())
+"""
+
+
+def test_without_memory_for_the_entries_nothing_leaves():
+    result = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_MEMORY], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "True\n"

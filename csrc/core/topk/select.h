@@ -60,7 +60,9 @@ class Selection {
         k_(std::min(k, n_)),
         policy_(policy),
         kernels_(BlockKernelsFor<T>(level)),
-        parallel_(parallel) {}
+        parallel_(parallel) {
+    no_deltas_.reserve(updates_.size());
+  }
 
   // False when a sum is not finite and the policy is kError: every residual_in
   // then is as it was, and a residual_out elsewhere is of no use.
@@ -71,10 +73,7 @@ class Selection {
     if (MayWriteAtOnce(range)) {
       PartitionAll(range);
       if (dropped_ > 0 && policy_ == NonFinitePolicy::kError) return false;
-      if (FindThresholdIn(range)) {
-        FinishPartition(range, values, indices);
-        return true;
-      }
+      if (Settle(range, values, indices)) return true;
       RestoreSums();
       range = ExactPivotRange(updates_, chunks_, k_, parallel_);
     }
@@ -226,15 +225,30 @@ class Selection {
     });
   }
 
+  // False when the range missed. Where memory for it lacks, what has left goes
+  // back.
+  bool Settle(const PivotRange<T>& range, T* values, std::int32_t* indices) {
+    try {
+      if (!FindThresholdIn(range)) return false;
+      FinishPartition(range, values, indices);
+      return true;
+    } catch (...) {
+      for (const ChunkState& state : states_) PutBack(state);
+      throw;
+    }
+  }
+
+  // What left a chunk in PartitionAll returns to it.
+  void PutBack(const ChunkState& state) {
+    T* const residual = UpdateOf(state).residual_out;
+    for (std::int64_t j = state.start; j < state.start + state.listed; ++j) {
+      residual[listed_indices_[j]] = listed_values_[j];
+    }
+  }
+
   // After a partition by a range that missed: everything that left comes back.
   void RestoreSums() {
-    states_.ForEach([&](const ChunkState& state) {
-      T* const residual = UpdateOf(state).residual_out;
-      for (std::int64_t j = state.start; j < state.start + state.listed; ++j) {
-        residual[listed_indices_[j]] = listed_values_[j];
-      }
-    });
-    no_deltas_.reserve(updates_.size());
+    states_.ForEach([&](const ChunkState& state) { PutBack(state); });
     for (Update<T>& update : updates_) {
       no_deltas_.emplace_back(update.delta);
       update.delta = &no_deltas_.back();

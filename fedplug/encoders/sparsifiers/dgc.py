@@ -87,7 +87,8 @@ class DGC(Sparsifier):
 
     def update_residual(self, state: State, lost: Array, indices: Array) -> State:
         """What a later stage loses is unsent; it does not gather momentum."""
-        return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
+        with ops.donate_residuals():  # it was made by `select`, and nobody else has it
+            return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
 
 
 def _warmup(fraction: Any, rounds: int) -> Any:

@@ -34,6 +34,10 @@ def size(x: tf.Tensor) -> tf.Tensor:
     return tf.size(x)
 
 
+def shape(x: tf.Tensor) -> tf.Tensor:
+    return tf.shape(x)
+
+
 def identity(x: tf.Tensor) -> tf.Tensor:
     return tf.identity(x)
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import tensorflow as tf
+import numpy as np
 
 from fedplug import ops
 from fedplug.encoders import PackedSymbols, Quantizer
 from fedplug.encoders.arguments import check_seed, check_whole
-from fedplug.registry.specs import Capabilities
+from fedplug.errors import PayloadError
+from fedplug.ops import Array, DType
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug_eden import codebook, hadamard
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["Eden"]
 
 _KEY_BYTES = 8
 _HEADER_BYTES = 1 + _KEY_BYTES
+_MOST_BITS = 8
 
 
 class Eden(Quantizer):
@@ -57,7 +63,7 @@ class Eden(Quantizer):
         Raises:
             ConfigError: One of them is out of range.
         """
-        check_whole("eden bits", bits, 1, 8)
+        check_whole("eden bits", bits, 1, _MOST_BITS)
         check_seed("eden", seed)
         self._bits = bits
         self._seed = seed
@@ -65,77 +71,83 @@ class Eden(Quantizer):
     @property
     def capabilities(self) -> Capabilities:
         """Random rotations; all but unbiased, see the class. At one bit an entry may change its sign."""
-        return Capabilities(needs_seed=True)
+        return Capabilities(needs_seed=True, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {"bits": self._bits, "seed": self._seed}
 
-    def encode(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """With the bits that the code begins with."""
+        bits = int(code[0]) if ops.size(code) else 0
+        if not 1 <= bits <= _MOST_BITS:
+            raise PayloadError(f"an eden payload has {bits} bits; there are 1 to {_MOST_BITS}")
+        return cls(bits)
+
+    def encode(self, values: Array, round_num: Array) -> Array:
         """See the class."""
         key = self._key(values, round_num)
         rows = _rows(ops.widened(values))
-        peaks = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)
-        rows = tf.math.divide_no_nan(rows, peaks)  # or the squares would overflow
+        peaks = ops.max(abs(rows), axis=1)
+        rows = ops.divide_no_nan(rows, peaks[:, np.newaxis])  # or the squares would overflow
         rotated = hadamard.transform(rows * _signs(rows, key))
         squares = hadamard.row_sums(rows * rows)
-        normal = tf.math.divide_no_nan(rotated, tf.sqrt(squares)[:, tf.newaxis])
-        codes = tf.searchsorted(
-            tf.constant(codebook.borders(self._bits), rows.dtype), tf.reshape(normal, [-1])
+        normal = ops.divide_no_nan(rotated, ops.sqrt(squares)[:, np.newaxis])
+        borders = ops.asarray(codebook.borders(self._bits), like=rows)
+        codes = ops.searchsorted(borders, ops.reshape(normal, [-1]))
+        levels = ops.reshape(self._levels(codes, rows), ops.shape(rows))
+        products = hadamard.row_sums(rotated * levels)
+        scales = ops.divide_no_nan(squares, products) * peaks
+        packed = ops.pack(ops.astype(codes, "uint8"), self._bits)
+        header = ops.asarray([self._bits], like=packed)
+        return ops.concat(
+            [header, ops.to_bytes(key), ops.to_bytes(ops.saturate_cast(scales, rows.dtype)), packed]
         )
-        products = hadamard.row_sums(rotated * tf.reshape(self._levels(codes, rows.dtype), tf.shape(rows)))
-        scales = tf.minimum(tf.math.divide_no_nan(squares, products) * peaks[:, 0], rows.dtype.max)
-        parts = [
-            tf.constant([self._bits], tf.uint8),
-            ops.to_bytes(key),
-            ops.to_bytes(scales),
-            ops.pack(tf.cast(codes, tf.uint8), self._bits),
-        ]
-        return tf.concat(parts, axis=0)
 
-    def decode(self, code: tf.Tensor, count: tf.Tensor | int, dtype: tf.DType) -> tf.Tensor:
+    def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """``s D H q`` of every block; what is too large for the dtype becomes its largest number.
 
         Refuses another number of bits or another length, and scales that are not valid.
         """
         codes_at, number, bits = self.symbols(count, dtype)
-        with ops.require(tf.size(code) >= codes_at, "an eden payload is too short to hold its scales"):
-            code = tf.identity(code)
+        with ops.require(ops.size(code) >= codes_at, "an eden payload is too short to hold its scales"):
+            code = ops.identity(code)
         with ops.require(
-            tf.reduce_all(code[:1] == self._bits), f"an eden payload was not made with bits={self._bits}"
+            ops.all(code[:1] == self._bits), f"an eden payload was not made with bits={self._bits}"
         ):
-            key = ops.from_bytes(code[1:_HEADER_BYTES], tf.int32)
+            key = ops.from_bytes(code[1:_HEADER_BYTES], "int32")
         scales = ops.scales_from_bytes(code[_HEADER_BYTES:codes_at], ops.wide_dtype(dtype), "an eden payload")
         codes = ops.unpack(code[codes_at:], number, bits, "the codes of an eden payload")
-        shape = [tf.size(scales), hadamard.block_size(count)]
-        rows = hadamard.transform(tf.reshape(self._levels(codes, scales.dtype), shape))
-        rows *= _signs(rows, key)
-        values = tf.reshape(rows * scales[:, tf.newaxis], [-1])[:count]
-        return tf.cast(tf.clip_by_value(values, float(dtype.min), float(dtype.max)), dtype)
+        levels = self._levels(ops.astype(codes, "int32"), scales)
+        rows = hadamard.transform(ops.reshape(levels, [ops.size(scales), hadamard.block_size(count)]))
+        with np.errstate(over="ignore"):
+            rows = rows * _signs(rows, key) * scales[:, np.newaxis]
+        return ops.saturate_cast(ops.reshape(rows, [-1])[:count], dtype)
 
-    def symbols(self, count: tf.Tensor | int, dtype: tf.DType) -> PackedSymbols:
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """The numbers of the levels, which are not all as likely."""
         size = hadamard.block_size(count)
-        blocks_needed = (count + size - 1) // size
-        start = _HEADER_BYTES + blocks_needed * ops.wide_dtype(dtype).size
-        return PackedSymbols(start, blocks_needed * size, self._bits)
+        blocks = ops.block_count(count, size)
+        start = _HEADER_BYTES + blocks * ops.itemsize(ops.wide_dtype(dtype))
+        return PackedSymbols(start, blocks * size, self._bits)
 
-    def _key(self, values: tf.Tensor, round_num: tf.Tensor) -> tf.Tensor:
-        content = tf.bitcast(ops.crc32(ops.to_bytes(values)), tf.int32)
-        inner = tf.random.stateless_uniform(
-            [2], tf.stack([tf.constant(self._seed), round_num]), None, None, tf.int32, alg="philox"
-        )
-        return tf.bitwise.bitwise_xor(inner, tf.stack([content, tf.constant(0)]))
+    def _key(self, values: Array, round_num: Array) -> Array:
+        words = ops.random_words(2, self._seed, round_num)
+        content = ops.from_bytes(ops.to_bytes(ops.crc32(ops.to_bytes(values))), "int32")
+        return words ^ ops.concat([content, ops.zeros_like(content)])
 
-    def _levels(self, codes: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-        return tf.gather(tf.constant(codebook.levels(self._bits), dtype), tf.cast(codes, tf.int32))
+    def _levels(self, codes: Array, like: Array) -> Array:
+        return ops.take(ops.asarray(codebook.levels(self._bits), like=like), codes)
 
 
-def _rows(values: tf.Tensor) -> tf.Tensor:
+def _rows(values: Array) -> Array:
     """The vector in blocks, the last one filled up with zeros."""
-    size = hadamard.block_size(tf.size(values))
-    return tf.reshape(tf.pad(values, [[0, -tf.size(values) % size]]), [-1, size])
+    size = hadamard.block_size(ops.size(values))
+    filling = ops.full(-ops.size(values) % size, ops.asarray(0, like=values))
+    return ops.reshape(ops.concat([values, filling]), [-1, size])
 
 
-def _signs(rows: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.reshape(hadamard.random_signs(tf.size(rows), key), tf.shape(rows)), rows.dtype)
+def _signs(rows: Array, key: Array) -> Array:
+    signs = hadamard.random_signs(ops.size(rows), key)
+    return ops.astype(ops.reshape(signs, ops.shape(rows)), rows.dtype)

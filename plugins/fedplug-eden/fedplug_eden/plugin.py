@@ -6,7 +6,7 @@ Must import nothing but fedplug's hooks and specs, as it is looked at whenever f
 from __future__ import annotations
 
 from fedplug.registry.hookspecs import hookimpl
-from fedplug.registry.specs import EncoderSpec
+from fedplug.registry.specs import EXECUTIONS, EncoderSpec
 
 
 @hookimpl
@@ -17,5 +17,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             name="eden",
             target="fedplug_eden.encoder:Eden",
             summary="1 to 8 bits an element after a random rotation",
+            wire_id="eden/1",
+            executes_on=EXECUTIONS,
         )
     ]

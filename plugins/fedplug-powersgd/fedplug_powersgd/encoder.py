@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import tensorflow as tf
+import numpy as np
 
 from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
-from fedplug.ops import of_length, require, shared_uniform, wide_dtype, widened
-from fedplug.registry.specs import Capabilities
+from fedplug.errors import PayloadError
+from fedplug.ops import Array, DType, Spec, of_length, require, wide_dtype, widened
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug_powersgd import matrices
 
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
 __all__ = ["PowerSGD"]
+
+_RANK_BYTES = 4
+_MOST_RANK = 2**31 - 1
 
 
 class PowerSGD(Encoder):
@@ -35,29 +43,29 @@ class PowerSGD(Encoder):
     Source: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
     Optimization", NeurIPS 2019 (arXiv 1905.13727), algorithms 1 and 2.
 
-    Wire form "powersgd/1": where the tensor is sent as it is, its elements, little-endian in row-major order.
-    Else one number s, float64 for a float64 tensor and float32 for others, then the elements of P and of
-    ``Q' / s``, in the tensor's dtype; all little-endian, in row-major order. That is ``r (m + n) / (m n)``
-    elements per element.
+    Wire form "powersgd/2": where the tensor is sent as it is, uint32 0, then its elements. Else uint32 r; one
+    number s, float64 for a float64 tensor and float32 for others; the elements of P and of ``Q' / s``, in the
+    tensor's dtype. All are little-endian, in row-major order. That is ``r (m + n) / (m n)`` elements per
+    element.
 
     Takes float16, bfloat16, float32 and float64. Denormal numbers are zero to TensorFlow's arithmetic.
     """
 
     name: ClassVar[str] = "powersgd"
-    wire_id: ClassVar[str] = "powersgd/1"
+    wire_id: ClassVar[str] = "powersgd/2"
 
     def __init__(self, rank: int = 2, *, min_ratio: float = 2, seed: int = 0) -> None:
         """Makes the encoder.
 
         Args:
-            rank: r, at least 1.
+            rank: r, 1 to 2^31 - 1.
             min_ratio: At least 1: how many times fewer elements the two matrices must have than the tensor.
             seed: Of the first Q, 0 to 2^31 - 1. All clients begin with the same one.
 
         Raises:
             ConfigError: One of them is out of range.
         """
-        check_whole("powersgd rank", rank, 1)
+        check_whole("powersgd rank", rank, 1, _MOST_RANK)
         check_number("powersgd min_ratio", min_ratio, lambda ratio: ratio >= 1, "of at least 1")
         check_seed("powersgd", seed)
         self._rank = rank
@@ -67,94 +75,124 @@ class PowerSGD(Encoder):
     @property
     def capabilities(self) -> Capabilities:
         """Biased, and useless without its state."""
-        return Capabilities(needs_client_state=True)
+        return Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {"rank": self._rank, "min_ratio": self._min_ratio, "seed": self._seed}
 
-    def init_state(self, spec: tf.TensorSpec) -> State:
+    @classmethod
+    def from_payload(cls, body: Array, spec: Spec) -> Self:
+        """With the rank that the payload begins with; where that is 0, one that sends tensors as they are."""
+        if ops.size(body) < _RANK_BYTES:
+            raise PayloadError("a powersgd payload is too short to hold its rank")
+        rank = int.from_bytes(bytes(body[:_RANK_BYTES]), "little")
+        if rank == 0:
+            return cls(min_ratio=sys.float_info.max)
+        if rank > _MOST_RANK or not (reader := cls(rank, min_ratio=1))._is_factored(spec):
+            raise PayloadError(
+                f"a powersgd payload has rank {rank}, with which no {tuple(spec.shape)} tensor is sent"
+            )
+        return reader
+
+    def init_state(self, spec: Spec) -> State:
         """``{"residual": zeros like the tensor, "q": float[n, r]}``, or nothing where it is sent as it is."""
         if not self._is_factored(spec):
             return {}
-        return {"residual": tf.zeros(spec.shape, spec.dtype), "q": self._first_q(spec)}
+        return {"residual": ops.zeros(spec), "q": self._first_q(spec)}
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """``{"p": [m, r], "q": [n, r], "scale": scalar}``, or ``{"values": x}`` where that is sent."""
         del round_num
-        spec = tf.TensorSpec(x.shape, x.dtype)
+        spec = ops.spec_of(x)
         if not self._is_factored(spec):
             return {"values": x}, {}
         carried = x + state["residual"]
-        a = widened(tf.reshape(carried, _matrix_shape(spec)))
-        scale = tf.reduce_max(tf.abs(a))  # or the products of large numbers would overflow
-        a = tf.math.divide_no_nan(a, scale)
-        p = tf.cast(matrices.orthonormal_columns(matrices.times(a, state["q"])), x.dtype)
-        q = tf.cast(matrices.times_transposed(a, widened(p)), x.dtype)
+        a = widened(ops.reshape(carried, _matrix_shape(spec)))
+        scale = ops.max(abs(a))  # or the products of large numbers would overflow
+        a = ops.divide_no_nan(a, scale)
+        p = ops.astype(matrices.orthonormal_columns(matrices.times(a, state["q"])), x.dtype)
+        q = ops.astype(matrices.times_transposed(a, widened(p)), x.dtype)
         payload = {"p": p, "q": q, "scale": scale}
-        empty = tf.reduce_all(q == 0, axis=0)
+        empty = ops.max(abs(widened(q)), axis=0) == 0
         return payload, {
             "residual": carried - self.decode(payload, spec),
-            "q": tf.where(empty, self._first_q(spec), widened(q)),
+            "q": ops.where(empty, self._first_q(spec), widened(q)),
         }
 
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def decode(self, payload: Payload, spec: Spec) -> Array:
         """``P Q'^T``; what is too large for the dtype becomes its largest number."""
         if not self._is_factored(spec):
             return payload["values"]
         a = matrices.product(widened(payload["p"]), widened(payload["q"]))
         # Between two multiplications; or TensorFlow's optimizer would begin with the smaller tensors.
-        a = tf.ensure_shape(a, _matrix_shape(spec))
-        a = tf.clip_by_value(a * payload["scale"], float(spec.dtype.min), float(spec.dtype.max))
-        return tf.reshape(tf.cast(a, spec.dtype), spec.shape)
+        a = ops.ensure_shape(a, _matrix_shape(spec))
+        with np.errstate(over="ignore"):
+            a = a * payload["scale"]
+        return ops.reshape(ops.saturate_cast(a, spec.dtype), spec.shape)
 
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
         """See the class."""
         names = ("scale", "p", "q") if self._is_factored(spec) else ("values",)
-        return tf.concat([ops.to_bytes(payload[name]) for name in names], axis=0)
+        parts = [ops.to_bytes(payload[name]) for name in names]
+        return ops.concat([self._rank_bytes(spec, like=parts[0]), *parts])
 
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses a wrong length, and numbers that cannot be those of the factors or are not finite."""
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
+        """Refuses another rank or length, numbers that cannot be those of the factors, or are not finite."""
         if not self._is_factored(spec):
-            length = spec.shape.num_elements() * spec.dtype.size
-            values = _finite(of_length(body, length, "the bytes of a powersgd payload"), spec.dtype)
-            return {"values": tf.reshape(values, spec.shape)}
+            length = ops.num_elements(spec) * ops.itemsize(spec.dtype)
+            values = _finite(self._after_rank(body, length, spec), spec.dtype)
+            return {"values": ops.reshape(values, spec.shape)}
         (m, n), wide = _matrix_shape(spec), wide_dtype(spec.dtype)
-        length = wide.size + self._rank * (m + n) * spec.dtype.size
-        body = of_length(body, length, "the bytes of a powersgd payload")
-        scale = _finite(body[: wide.size], wide)[0]
+        scale_bytes = ops.itemsize(wide)
+        length = scale_bytes + self._rank * (m + n) * ops.itemsize(spec.dtype)
+        body = self._after_rank(body, length, spec)
+        scale = _finite(body[:scale_bytes], wide)[0]
         with require(scale >= 0, "the scale of a powersgd payload is negative"):
-            scale = tf.identity(scale)
-        p, q = tf.split(_finite(body[wide.size :], spec.dtype), [self._rank * m, self._rank * n])
+            scale = ops.identity(scale)
+        factors = _finite(body[scale_bytes:], spec.dtype)
+        p, q = factors[: self._rank * m], factors[self._rank * m :]
         # Columns of P have length 1, and elements of A are at most 1; twice that leaves room for rounding.
         bounded = (_largest(p) <= 2) & (_largest(q) <= 2 * math.sqrt(m))
         with require(bounded, "the factors of a powersgd payload are too large"):
             return {
-                "p": tf.reshape(p, [m, self._rank]),
-                "q": tf.reshape(q, [n, self._rank]),
+                "p": ops.reshape(p, [m, self._rank]),
+                "q": ops.reshape(q, [n, self._rank]),
                 "scale": scale,
             }
 
-    def _is_factored(self, spec: tf.TensorSpec) -> bool:
+    def _is_factored(self, spec: Spec) -> bool:
         m, n = _matrix_shape(spec)
-        return self._rank * (m + n) * self._min_ratio <= m * n
+        return 0 < self._rank * (m + n) * self._min_ratio <= m * n
 
-    def _first_q(self, spec: tf.TensorSpec) -> tf.Tensor:
-        n = _matrix_shape(spec)[1]
-        noise = shared_uniform(n * self._rank, ops.round_seed(self._seed, 0))
-        return tf.cast(tf.reshape(2 * noise - 1, [n, self._rank]), wide_dtype(spec.dtype))
+    def _first_q(self, spec: Spec) -> Array:
+        n, wide = _matrix_shape(spec)[1], wide_dtype(spec.dtype)
+        first_round = ops.astype(0, wide)  # an array, so that the numbers are drawn in its execution
+        noise = ops.shared_uniform(n * self._rank, ops.round_seed(self._seed, first_round))
+        return ops.astype(ops.reshape(2 * noise - 1, [n, self._rank]), wide)
+
+    def _rank_bytes(self, spec: Spec, like: Array) -> Array:
+        rank = self._rank if self._is_factored(spec) else 0
+        return ops.asarray(list(rank.to_bytes(_RANK_BYTES, "little")), like=like)
+
+    def _after_rank(self, body: Array, length: int, spec: Spec) -> Array:
+        """So many bytes after the rank, which must be that of this encoder."""
+        body = of_length(body, _RANK_BYTES + length, "the bytes of a powersgd payload")
+        same = ops.all(body[:_RANK_BYTES] == self._rank_bytes(spec, like=body))
+        with require(same, f"a powersgd payload was not made by {self!r}"):
+            return ops.identity(body[_RANK_BYTES:])
 
 
-def _matrix_shape(spec: tf.TensorSpec) -> tuple[int, int]:
-    shape = spec.shape.as_list() or [1]
-    return math.prod(shape[:-1]), shape[-1]
+def _matrix_shape(spec: Spec) -> tuple[int, int]:
+    *others, last = tuple(spec.shape) or (1,)
+    return math.prod(others), last
 
 
-def _largest(numbers: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_max(tf.abs(widened(numbers)))
+def _largest(numbers: Array) -> Array:
+    return ops.max(abs(widened(numbers)))
 
 
-def _finite(data: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+def _finite(data: Array, dtype: DType) -> Array:
     numbers = ops.from_bytes(data, dtype)
-    with require(tf.reduce_all(tf.math.is_finite(numbers)), "a powersgd payload has a NaN or an infinity"):
-        return tf.identity(numbers)
+    with require(ops.all_finite(numbers), "a powersgd payload has a NaN or an infinity"):
+        return ops.identity(numbers)

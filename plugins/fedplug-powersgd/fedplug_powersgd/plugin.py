@@ -6,7 +6,7 @@ Must import nothing but fedplug's hooks and specs, as it is looked at whenever f
 from __future__ import annotations
 
 from fedplug.registry.hookspecs import hookimpl
-from fedplug.registry.specs import EncoderSpec
+from fedplug.registry.specs import EXECUTIONS, EncoderSpec
 
 
 @hookimpl
@@ -18,5 +18,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug_powersgd.encoder:PowerSGD",
             summary="matrices as products of two thin ones, with error feedback",
             examples=("powersgd(1, min_ratio=1)",),
+            wire_id="powersgd/2",
+            executes_on=EXECUTIONS,
         )
     ]

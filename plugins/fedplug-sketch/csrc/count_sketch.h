@@ -68,9 +68,12 @@ void EstimateRange(const T* table, const std::uint64_t* keys, std::int64_t rows,
       const Place place =
           PlaceOf(static_cast<std::uint64_t>(i), keys[r], columns);
       const T value = table[r * columns + place.column];
-      of_rows[static_cast<std::size_t>(r)] = place.negative ? -value : value;
+      // After its equals: zeros that differ in sign stay in the order of rows.
+      const auto filled = of_rows.begin() + r;
+      *filled = place.negative ? -value : value;
+      std::rotate(std::upper_bound(of_rows.begin(), filled, *filled), filled,
+                  filled + 1);
     }
-    std::sort(of_rows.begin(), of_rows.end());
     const std::size_t middle = of_rows.size() / 2;
     // Halved before they are added, which cannot overflow.
     estimates[i] = rows % 2 != 0

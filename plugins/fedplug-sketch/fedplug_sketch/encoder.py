@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+import struct
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import tensorflow as tf
-
+from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_seed, check_share, check_whole
-from fedplug.ops import from_bytes, of_length, require, to_bytes, wide_dtype, widened
-from fedplug.registry.specs import Capabilities
-from fedplug_sketch import ops
+from fedplug.errors import ConfigError, PayloadError
+from fedplug.ops import Array, Spec
+from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug_sketch.ops import count_sketch, estimate, row_keys
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["CountSketch"]
 
-_ROUND_BYTES = 4
+_MOST_ROWS = 255
+_CONFIGURATION = struct.Struct("<dii")
+_HEADER_BYTES = _CONFIGURATION.size + 4
 
 
 class CountSketch(Encoder):
@@ -35,14 +41,15 @@ class CountSketch(Encoder):
     learning Rothchild, Panda, Ullah, Ivkin, Stoica, Braverman, Gonzalez, Arora, "FetchSGD:
     Communication-Efficient Federated Learning with Sketching", ICML 2020 (arXiv 2007.07682).
 
-    Wire form "countsketch/1": int32 round; the table row by row, float64 for a float64 tensor and float32 for
-    others; all little-endian. That is about ``fraction`` numbers per element.
+    Wire form "countsketch/2": float64 ``fraction``; int32 ``rows``; int32 ``seed``; int32 round; the table
+    row by row, float64 for a float64 tensor and float32 for others; all little-endian. Of n elements a row
+    has ``ceil(fraction n / rows)``, and at least one number. That is about ``fraction`` numbers per element.
 
     Takes float16, bfloat16, float32 and float64. Denormal numbers are zero to TensorFlow's arithmetic.
     """
 
     name: ClassVar[str] = "countsketch"
-    wire_id: ClassVar[str] = "countsketch/1"
+    wire_id: ClassVar[str] = "countsketch/2"
 
     def __init__(self, fraction: float = 0.1, *, rows: int = 1, seed: int = 0) -> None:
         """Makes the encoder.
@@ -50,14 +57,14 @@ class CountSketch(Encoder):
         Args:
             fraction: Numbers in the table per element of the tensor, above 0 and at most 1; at least one a
                 row.
-            rows: Of the table, at least 1.
+            rows: Of the table, 1 to 255.
             seed: 0 to 2^31 - 1; other seeds, other columns and signs.
 
         Raises:
             ConfigError: One of them is out of range.
         """
         check_share("countsketch fraction", fraction)
-        check_whole("countsketch rows", rows, 1)
+        check_whole("countsketch rows", rows, 1, _MOST_ROWS)
         check_seed("countsketch", seed)
         self._fraction = fraction
         self._rows = rows
@@ -68,46 +75,67 @@ class CountSketch(Encoder):
         """Unbiased and a linear map with one row; the same size and places for all clients."""
         one_row = self._rows == 1
         return Capabilities(
-            unbiased=one_row, commutes_with_sum=one_row, needs_seed=True, secure_aggregation_safe=one_row
+            unbiased=one_row,
+            commutes_with_sum=one_row,
+            needs_seed=True,
+            secure_aggregation_safe=one_row,
+            executes_on=EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
         return {"fraction": self._fraction, "rows": self._rows, "seed": self._seed}
 
-    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+    @classmethod
+    def from_payload(cls, body: Array, spec: Spec) -> Self:
+        """With the configuration that the payload begins with."""
+        del spec
+        if ops.size(body) < _CONFIGURATION.size:
+            raise PayloadError("a countsketch payload is too short to hold its configuration")
+        fraction, rows, seed = _CONFIGURATION.unpack(bytes(body[: _CONFIGURATION.size]))
+        try:
+            return cls(fraction, rows=rows, seed=seed)
+        except ConfigError as error:
+            raise PayloadError(f"a countsketch payload has a wrong configuration: {error}") from error
+
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """The payload is ``{"table": float[rows, columns], "round": int32 scalar}``."""
         del state
-        columns = self._columns(tf.TensorSpec(x.shape, x.dtype))
-        table = ops.count_sketch(widened(tf.reshape(x, [-1])), self._keys(round_num), columns)
-        table = tf.clip_by_value(table, table.dtype.min, table.dtype.max)  # where a sum was too large
-        return {"table": table, "round": tf.cast(round_num, tf.int32)}, {}
+        values = ops.widened(ops.reshape(x, [-1]))
+        table = count_sketch(values, self._keys(round_num), self._columns(ops.spec_of(x)))
+        table = ops.saturate_cast(table, table.dtype)  # where a sum was too large
+        return {"table": table, "round": ops.astype(round_num, "int32")}, {}
 
-    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def decode(self, payload: Payload, spec: Spec) -> Array:
         """The medians; what is too large for the dtype becomes its largest number."""
-        size = spec.shape.num_elements()
-        x = ops.estimate(payload["table"], self._keys(payload["round"]), size)
-        x = tf.cast(tf.clip_by_value(x, float(spec.dtype.min), float(spec.dtype.max)), spec.dtype)
-        return tf.reshape(x, spec.shape)
+        x = estimate(payload["table"], self._keys(payload["round"]), ops.num_elements(spec))
+        return ops.reshape(ops.saturate_cast(x, spec.dtype), spec.shape)
 
-    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
         """See the class."""
         del spec
-        return tf.concat([to_bytes(payload[key]) for key in ("round", "table")], axis=0)
+        parts = [ops.to_bytes(payload[key]) for key in ("round", "table")]
+        return ops.concat([self._configuration(like=parts[0]), *parts])
 
-    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses a wrong length, a negative round, and numbers that are not finite."""
-        columns, dtype = self._columns(spec), wide_dtype(spec.dtype)
-        length = _ROUND_BYTES + self._rows * columns * dtype.size
-        body = of_length(body, length, "the bytes of a countsketch payload")
-        round_num = from_bytes(body[:_ROUND_BYTES], tf.int32)[0]
-        table = from_bytes(body[_ROUND_BYTES:], dtype)
-        valid = (round_num >= 0) & tf.reduce_all(tf.math.is_finite(table))
-        with require(valid, "a countsketch payload has a negative round, a NaN or an infinity"):
-            return {"table": tf.reshape(table, [self._rows, columns]), "round": tf.identity(round_num)}
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
+        """Refuses another configuration or length, a negative round, and numbers that are not finite."""
+        columns, dtype = self._columns(spec), ops.wide_dtype(spec.dtype)
+        length = _HEADER_BYTES + self._rows * columns * ops.itemsize(dtype)
+        body = ops.of_length(body, length, "the bytes of a countsketch payload")
+        same = ops.all(body[: _CONFIGURATION.size] == self._configuration(like=body))
+        with ops.require(same, f"a countsketch payload was not made by {self!r}"):
+            round_num = ops.from_bytes(body[_CONFIGURATION.size : _HEADER_BYTES], "int32")[0]
+        table = ops.from_bytes(body[_HEADER_BYTES:], dtype)
+        valid = (round_num >= 0) & ops.all_finite(table)
+        with ops.require(valid, "a countsketch payload has a negative round, a NaN or an infinity"):
+            return {"table": ops.reshape(table, [self._rows, columns]), "round": ops.identity(round_num)}
 
-    def _columns(self, spec: tf.TensorSpec) -> int:
-        return math.ceil(self._fraction * spec.shape.num_elements() / self._rows)
+    def _columns(self, spec: Spec) -> int:
+        size = ops.num_elements(spec)
+        return max(1, math.ceil(self._fraction * size / self._rows)) if size else 0
 
-    def _keys(self, round_num: tf.Tensor) -> tf.Tensor:
-        return ops.row_keys(self._rows, self._seed, round_num)
+    def _configuration(self, like: Array) -> Array:
+        return ops.asarray(list(_CONFIGURATION.pack(self._fraction, self._rows, self._seed)), like=like)
+
+    def _keys(self, round_num: Array) -> Array:
+        return row_keys(self._rows, self._seed, round_num)

@@ -1,29 +1,31 @@
-"""Count-sketch on tensors: the compiled ops and their plain-TensorFlow twins. Must not know any encoder.
+"""Count-sketch and its estimates, of NumPy arrays and of tensors. Must not know any encoder.
 
 Source: Charikar, Chen, Farach-Colton, "Finding frequent items in data streams", ICALP 2002.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from fedplug import ops
+from fedplug.ops import Array, also_on_tensors
 
 __all__ = ["count_sketch", "estimate", "row_keys"]
 
-tf.no_gradient("FedplugSketch>CountSketch")
-tf.no_gradient("FedplugSketch>Estimate")
+_CHUNK = 2**15  # elements: what is computed of them at a time stays in the cache
 
 
-def row_keys(rows: int, seed: int, round_num: tf.Tensor) -> tf.Tensor:
+@also_on_tensors
+def row_keys(rows: int, seed: int, round_num: Any) -> Array:
     """What decides columns and signs in each row, uint64 ``[rows]``: the same for equal seed and round."""
-    high = tf.constant(seed << 32, tf.uint64) + tf.cast(round_num, tf.uint64)
-    return _mix(_mix(high) + tf.cast(tf.range(1, rows + 1), tf.uint64))
+    both = np.array([(seed << 32) + int(round_num)], np.uint64)
+    return _mix(_mix(both) + np.arange(1, rows + 1, dtype=np.uint64))
 
 
-def count_sketch(x: tf.Tensor, keys: tf.Tensor, columns: int) -> tf.Tensor:
+@also_on_tensors
+def count_sketch(x: Array, keys: Array, columns: int) -> Array:
     """``table[r, column_r(i)] += sign_r(i) * x[i]`` for every i, ascending, and every row r.
 
     Args:
@@ -34,17 +36,17 @@ def count_sketch(x: tf.Tensor, keys: tf.Tensor, columns: int) -> tf.Tensor:
     Returns:
         The table, ``[rows, columns]``, of x's dtype.
     """
-    if ops.resolve_lowering() == "fused":
-        return _library().fedplug_sketch_count_sketch(x, keys, columns)
-    signs, places = _signs_and_columns(tf.size(x), keys, columns)
-    rows = [
-        tf.math.unsorted_segment_sum(tf.where(signs[r], -x, x), places[r], columns)
-        for r in range(keys.shape[0])
-    ]
-    return tf.stack(rows)
+    table = np.zeros((keys.size, columns), x.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in _parts(x.size):
+            for key, row in zip(keys, table, strict=True):
+                minus, places = _signs_and_columns(part, key, columns)
+                np.add.at(row, places, np.where(minus, -x[part], x[part]))
+    return table
 
 
-def estimate(table: tf.Tensor, keys: tf.Tensor, size: int) -> tf.Tensor:
+@also_on_tensors
+def estimate(table: Array, keys: Array, size: int) -> Array:
     """The median over rows r of ``sign_r(i) * table[r, column_r(i)]``, for every ``i < size``.
 
     Args:
@@ -55,35 +57,33 @@ def estimate(table: tf.Tensor, keys: tf.Tensor, size: int) -> tf.Tensor:
     Returns:
         ``[n]``, of the table's dtype; for an even number of rows the mean of the two values in the middle.
     """
-    if ops.resolve_lowering() == "fused":
-        return _library().fedplug_sketch_estimate(table, keys, size)
-    signs, places = _signs_and_columns(size, keys, table.shape[1])
-    values = tf.gather(table, places, axis=1, batch_dims=1)
-    ascending = tf.sort(tf.where(signs, -values, values), axis=0)
-    rows = keys.shape[0]
-    if rows % 2:
-        return ascending[rows // 2]
-    return ascending[rows // 2 - 1] / 2 + ascending[rows // 2] / 2
+    rows, columns = table.shape
+    estimates = np.empty(size, table.dtype)
+    for part in _parts(size):
+        values = []
+        for key, row in zip(keys, table, strict=True):
+            minus, places = _signs_and_columns(part, key, columns)
+            found = row[places]
+            values.append(np.where(minus, -found, found))
+        ascending = np.sort(values, axis=0, kind="stable")  # as in a graph, whose zeros may differ in sign
+        half = rows // 2
+        estimates[part] = ascending[half] if rows % 2 else ascending[half - 1] / 2 + ascending[half] / 2
+    return estimates
 
 
-def _library() -> Any:
-    return ops.op_library("sketch")
+def _parts(size: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + _CHUNK, size)) for begin in range(0, size, _CHUNK))
 
 
-def _signs_and_columns(size: tf.Tensor | int, keys: tf.Tensor, columns: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Bool and int64 ``[rows, size]``; True stands for minus."""
-    hashes = _mix(tf.cast(tf.range(size), tf.uint64)[tf.newaxis] + keys[:, tf.newaxis])
-    one = tf.constant(1, tf.uint64)
-    scaled = _shifted(hashes, 32) * tf.constant(columns, tf.uint64)
-    return tf.bitwise.bitwise_and(hashes, one) == one, tf.cast(_shifted(scaled, 32), tf.int64)
+def _signs_and_columns(part: slice, key: np.uint64, columns: int) -> tuple[Array, Array]:
+    """Of these elements, in the row with this key: bool and int64; True stands for minus."""
+    hashes = _mix(np.arange(part.start, part.stop, dtype=np.uint64) + key)
+    places = (hashes >> np.uint64(32)) * np.uint64(columns) >> np.uint64(32)
+    return hashes & np.uint64(1) == 1, places.astype(np.int64)
 
 
-def _mix(x: tf.Tensor) -> tf.Tensor:
+def _mix(x: Array) -> Array:
     """The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
-    x = tf.bitwise.bitwise_xor(x, _shifted(x, 30)) * tf.constant(0xBF58476D1CE4E5B9, tf.uint64)
-    x = tf.bitwise.bitwise_xor(x, _shifted(x, 27)) * tf.constant(0x94D049BB133111EB, tf.uint64)
-    return tf.bitwise.bitwise_xor(x, _shifted(x, 31))
-
-
-def _shifted(x: tf.Tensor, places: int) -> tf.Tensor:
-    return tf.bitwise.right_shift(x, tf.constant(places, tf.uint64))
+    x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return x ^ x >> np.uint64(31)

@@ -6,7 +6,7 @@ Must import nothing but fedplug's hooks and specs, as it is looked at whenever f
 from __future__ import annotations
 
 from fedplug.registry.hookspecs import hookimpl
-from fedplug.registry.specs import EncoderSpec, OpLibrarySpec
+from fedplug.registry.specs import EXECUTIONS, EncoderSpec, OpLibrarySpec
 
 
 @hookimpl
@@ -18,6 +18,8 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug_sketch.encoder:CountSketch",
             summary="random sums of elements; sums of payloads are payloads of sums",
             examples=("countsketch(0.5)", "countsketch(0.5, rows=3)"),
+            wire_id="countsketch/2",
+            executes_on=EXECUTIONS,
         )
     ]
 

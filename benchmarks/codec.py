@@ -1,0 +1,293 @@
+"""What the codec costs beside the kernels it calls, and what else could be done with the same array.
+
+    python benchmarks/codec.py        # writes benchmarks/results/codec.md
+
+Needs no TensorFlow. Peers that are installed are measured (``pip install zstandard blosc2 zfpy torch``); the
+table names those that are not. Everything runs in one process, in turn, and every result is checked: a figure is
+the median of many runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fedplug
+from fedplug import kernels
+from fedplug.diagnostics.environment import environment
+
+RESULTS = Path(__file__).parent / "results" / "codec.md"
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+BESIDE_PEERS = 1_000_000
+FRACTION = 0.01
+BITS, BLOCK = 8, 512
+
+Array = np.ndarray[Any, Any]
+
+
+class Pair(NamedTuple):
+    """The same work by the kernels alone, their arguments ready, and by the codec."""
+
+    what: str
+    kernels: Callable[[], object]
+    codec: Callable[[], object]
+
+
+class Peer(NamedTuple):
+    """A way to make an array smaller: how, the bytes, and back."""
+
+    name: str
+    encode: Callable[[], bytes]
+    decode: Callable[[bytes], Array]
+
+
+def runs_of(n: int) -> int:
+    return max(15, min(400, 40_000_000 // n))
+
+
+def in_turn(functions: list[Callable[[], object]], runs: int) -> list[float]:
+    """Median seconds of each, all called one after the other in every run."""
+    times: list[list[float]] = [[] for _ in functions]
+    for function in functions:
+        function()
+    for _ in range(runs):
+        for function, mine in zip(functions, times, strict=True):
+            begin = time.perf_counter()
+            function()
+            mine.append(time.perf_counter() - begin)
+    return [statistics.median(mine) for mine in times]
+
+
+def topk_pairs(x: Array) -> Iterator[Pair]:
+    n, k = x.size, max(1, round(FRACTION * x.size))
+    codec = fedplug.codec(f"topk({FRACTION})")
+    payload, state = codec.encode(x)
+    states = [codec.encode(x, state)[1], state]
+    residuals = [np.zeros_like(x), np.zeros_like(x)]
+
+    def by_kernels() -> bytes:
+        values, indices = kernels.topk_residual(x, residuals[0], k, residual_out=residuals[1])
+        residuals.reverse()
+        return kernels.pack_container(
+            [b"\0" * 4, kernels.encode_indices(indices, n), values], "sparse/1", "float32", (n,)
+        )
+
+    def by_codec() -> bytes:
+        payload, states[0] = codec.encode(x, states[1], out=states[0])
+        states.reverse()
+        return payload
+
+    assert abs(len(by_kernels()) - len(by_codec())) < 16 + len(payload) / 50  # of rounds with other residuals
+    yield Pair("topk(0.01), encode", by_kernels, by_codec)
+
+    kept = np.sort(np.argpartition(np.abs(x), -k)[-k:]).astype(np.int32)
+    values, code = x[kept], kernels.encode_indices(kept, n)
+    splits, out, other = np.array([0, k]), np.empty_like(x), np.empty_like(x)
+    fedplug.decode(payload, out=out)
+
+    def decoded_by_kernels() -> Array:
+        kernels.read_container(payload)
+        assert kernels.all_finite(values)
+        return kernels.scatter_decode(values, kernels.decode_indices(code, k, n), splits, size=n, out=other)
+
+    np.testing.assert_array_equal(decoded_by_kernels(), out)
+    yield Pair("topk(0.01), decode", decoded_by_kernels, lambda: fedplug.decode(payload, out=out))
+
+    total, sums = fedplug.Sum(n), np.zeros_like(x)
+
+    def added_by_kernels() -> None:
+        kernels.read_container(payload)
+        assert kernels.all_finite(values)
+        kernels.scatter_decode_add(sums, values, kernels.decode_indices(code, k, n), splits)
+
+    yield Pair("topk(0.01), Sum.add", added_by_kernels, lambda: total.add(payload))
+
+
+def qsgd_pairs(x: Array) -> Iterator[Pair]:
+    n, codec = x.size, fedplug.codec(f"qsgd({BITS}, block_size={BLOCK})")
+    payload, _ = codec.encode(x)
+    code = kernels.encode_values(x, "qsgd", bits=BITS, block_size=BLOCK)
+    out, other = np.empty_like(x), np.empty_like(x)
+
+    def by_kernels() -> bytes:
+        values = kernels.encode_values(x, "qsgd", bits=BITS, block_size=BLOCK)
+        return kernels.pack_container(values, "qsgd/1", "float32", (n,))
+
+    def decoded_by_kernels() -> Array:
+        kernels.read_container(payload)
+        return kernels.decode_values(code, n, "qsgd", bits=BITS, block_size=BLOCK, out=other)
+
+    assert by_kernels() == payload
+    np.testing.assert_array_equal(fedplug.decode(payload, out=out), decoded_by_kernels())
+    yield Pair("qsgd(8), encode", by_kernels, lambda: codec.encode(x))
+    yield Pair("qsgd(8), decode", decoded_by_kernels, lambda: fedplug.decode(payload, out=out))
+
+
+def beside_kernels() -> list[str]:
+    lines = [
+        "| n | what | kernels, us | codec, us | codec - kernels, us | codec / kernels |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for n in SIZES:
+        x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+        for pair in (*topk_pairs(x), *qsgd_pairs(x)):
+            alone, codec = (1e6 * t for t in in_turn([pair.kernels, pair.codec], runs_of(n)))
+            cells = [f"{n:.0e}", pair.what, *(f"{t:.3g}" for t in (alone, codec))]
+            lines.append("| " + " | ".join([*cells, f"{codec - alone:.1f}", f"{codec / alone:.3f}"]) + " |")
+    return lines
+
+
+def fedplug_peer(text: str, x: Array) -> Peer:
+    codec = fedplug.codec(text)
+    return Peer(f"`{text}`", lambda: codec.encode(x)[0], fedplug.decode)
+
+
+def zstandard_peer(module: Any, x: Array) -> Peer:
+    packer, unpacker = module.ZstdCompressor(level=3), module.ZstdDecompressor()
+    return Peer(
+        "zstandard, level 3, of the array",
+        lambda: packer.compress(x),
+        lambda data: np.frombuffer(unpacker.decompress(data), x.dtype),
+    )
+
+
+def blosc2_peer(module: Any, x: Array) -> Peer:
+    return Peer(
+        "blosc2, byte shuffle and zstd, of the array",
+        lambda: module.pack_array2(x, cparams={"codec": module.Codec.ZSTD, "typesize": 4}),
+        lambda data: module.unpack_array2(data),
+    )
+
+
+def zfpy_peer(module: Any, x: Array) -> Peer:
+    return Peer("zfpy, 8 bits an element", lambda: module.compress_numpy(x, rate=8), module.decompress_numpy)
+
+
+def torch_topk_peer(torch: Any, x: Array) -> Peer:
+    tensor, k = torch.from_numpy(x), round(FRACTION * x.size)
+
+    def encode() -> bytes:
+        indices = torch.topk(tensor.abs(), k).indices
+        return bytes(indices.to(torch.int32).numpy().tobytes() + tensor[indices].numpy().tobytes())
+
+    def decode(data: bytes) -> Array:
+        dense = np.zeros_like(x)
+        dense[np.frombuffer(data, np.int32, k)] = np.frombuffer(data, np.float32, k, 4 * k)
+        return dense
+
+    return Peer("torch.topk of 1 %, packed by hand", encode, decode)
+
+
+def torch_int8_peer(torch: Any, x: Array) -> Peer:
+    tensor = torch.from_numpy(x)
+
+    def encode() -> bytes:
+        scale = float(tensor.abs().max()) / 127
+        codes = torch.quantize_per_tensor(tensor, scale, 0, torch.qint8).int_repr()
+        return bytes(np.float32(scale).tobytes() + codes.numpy().tobytes())
+
+    def decode(data: bytes) -> Array:
+        return np.frombuffer(data, np.int8, offset=4).astype(np.float32) * np.frombuffer(data, np.float32, 1)
+
+    return Peer("torch int8, a scale for the array", encode, decode)
+
+
+PEERS: tuple[tuple[str, Callable[[Any, Array], Peer]], ...] = (
+    ("zstandard", zstandard_peer),
+    ("blosc2", blosc2_peer),
+    ("zfpy", zfpy_peer),
+    ("torch", torch_topk_peer),
+    ("torch", torch_int8_peer),
+)
+OURS = (
+    "topk(0.01)",
+    "topk(0.01) | qsgd(8)",
+    "topk(0.01) | qsgd(4) | rans",
+    "qsgd(8)",
+    "qsgd(4) | rans",
+    "float16",
+)
+
+
+def beside_peers() -> tuple[list[str], list[str]]:
+    """The table's lines, and the packages that are missing."""
+    x = np.random.default_rng(0).standard_normal(BESIDE_PEERS).astype(np.float32)
+    peers, missing = [fedplug_peer(text, x) for text in OURS], []
+    for package, make in PEERS:
+        try:
+            peers.append(make(importlib.import_module(package), x))
+        except ImportError:
+            missing.append(package)
+    payloads = [peer.encode() for peer in peers]
+    received = [np.array(peer.decode(data)) for peer, data in zip(peers, payloads, strict=True)]
+    runs = 20
+    encode = in_turn([peer.encode for peer in peers], runs)
+    decode = in_turn([lambda p=p, d=d: p.decode(d) for p, d in zip(peers, payloads, strict=True)], runs)
+    lines = [
+        "| | bytes / element | NMSE | encode, GB/s | decode, GB/s |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for peer, data, got, *times in zip(peers, payloads, received, encode, decode, strict=True):
+        error = float(np.square(x - got.reshape(x.shape)).sum() / np.square(x).sum())
+        assert 0 <= error < 1, peer.name
+        speeds = (f"{x.nbytes / seconds / 1e9:.3g}" for seconds in times)
+        lines.append(
+            "| " + " | ".join([peer.name, f"{len(data) / x.size:.4g}", f"{error:.3g}", *speeds]) + " |"
+        )
+    return lines, sorted(set(missing))
+
+
+def environment_lines() -> str:
+    facts = environment()
+    versions = [f"numpy {facts['numpy']}"]
+    for package, _ in PEERS:
+        if importlib.util.find_spec(package) is not None:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+    threads = f"SIMD level {facts['simd']}, {facts['kernel_threads']} threads"
+    return f"""- {facts["processor"]}, {facts["cores"]} cores, {threads}
+- {facts["system"]}, Python {facts["python"]}, {", ".join(dict.fromkeys(versions))}
+- load average {os.getloadavg()[0]:.1f} when the run began"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    output = parser.parse_args().output
+    peers, missing = beside_peers()
+    absent = f" Not installed: {', '.join(missing)}." if missing else ""
+    text = f"""# The codec
+
+Written by `python benchmarks/codec.py`; normal float32 numbers; medians; every function in turn in one process.
+
+{environment_lines()}
+
+## Beside the kernels it calls
+
+Kernels: the same calls on arrays that lie ready, container included. Two states take turns, and decoding is into
+`out=`.
+
+{chr(10).join(beside_kernels())}
+
+## Beside what one would use instead
+
+10^6 elements. Speeds count the bytes of the dense array. NMSE is the normalised mean squared error of one round:
+of sparse encoders it is what error feedback sends later.{absent}
+
+{chr(10).join(peers)}
+"""
+    output.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+// Calls for which there is not enough memory: whichever request is the one that
+// fails, no entry is lost.
+#include <cstdlib>
+#include <new>
+
+#include "core/threshold_residual.h"
+#include "core/topk_residual.h"
+#include "tests/kernel_inputs.h"
+
+namespace {
+
+// Requests smaller than this are always met.
+constexpr std::size_t kLarge = 1 << 14;
+
+// Large requests until one fails; 0: none does.
+int requests_left = 0;
+
+void* Allocate(std::size_t bytes) {
+  if (bytes >= kLarge && requests_left > 0 && --requests_left == 0) {
+    throw std::bad_alloc();
+  }
+  if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return Allocate(bytes); }
+void* operator new[](std::size_t bytes) { return Allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace fedplug::testing {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats Sums(const Floats& delta, const Floats& residual) {
+  Floats sums;
+  for (std::size_t i = 0; i < delta.size(); ++i) {
+    sums.push_back(delta[i] + residual[i]);
+  }
+  return sums;
+}
+
+// Whether `call` failed at the given large request.
+template <typename Call>
+bool FailsAt(int request, const Call& call) {
+  requests_left = request;
+  bool failed = false;
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    failed = true;
+  }
+  requests_left = 0;
+  return failed;
+}
+
+// Larger every time, so that no scratch memory of a call before is enough.
+std::int64_t SizeOf(int request) { return 300000 + 20000 * request; }
+
+TEST(NoMemory, ASelectionThatFailsLeavesTheResidualOrTheSums) {
+  Random random(1);
+  Serial serial;
+  for (const NonFinitePolicy policy :
+       {NonFinitePolicy::kDrop, NonFinitePolicy::kError}) {
+    bool found_sums = false;
+    int request = 1;
+    for (bool failed = true; failed; ++request) {
+      const std::int64_t n =
+          SizeOf(request) + (policy == NonFinitePolicy::kError ? 1000000 : 0);
+      const auto delta = RandomVector<float>(n, Fill::kNormal, random);
+      const auto before = RandomVector<float>(n, Fill::kNormal, random);
+      auto residual = before;
+      const std::int64_t k = n / 20;
+      Floats values(static_cast<std::size_t>(k));
+      std::vector<std::int32_t> indices(values.size());
+      std::int64_t non_finite;
+      failed = FailsAt(request, [&] {
+        EXPECT_TRUE(TopKResidual(delta.data(), residual.data(), residual.data(),
+                                 n, k, policy, serial, values.data(),
+                                 indices.data(), &non_finite)
+                        .ok());
+      });
+      if (!failed) break;
+      const bool sums = residual == Sums(delta, before);
+      EXPECT_TRUE(sums || residual == before);
+      EXPECT_TRUE(!sums || policy == NonFinitePolicy::kDrop);
+      found_sums = found_sums || sums;
+    }
+    EXPECT_TRUE(request > 3);
+    EXPECT_EQ(found_sums, policy == NonFinitePolicy::kDrop);
+  }
+}
+
+TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
+  Random random(2);
+  Serial serial;
+  bool failed = true;
+  bool found_sums = false;
+  for (int request = 1; failed; ++request) {
+    std::vector<Floats> deltas, residuals, before;
+    std::vector<TensorUpdate<float>> updates;
+    std::vector<std::int64_t> ks;
+    for (const std::int64_t n :
+         {SizeOf(request), 2 * SizeOf(request), 4 * SizeOf(request)}) {
+      deltas.push_back(RandomVector<float>(n, Fill::kNormal, random));
+      residuals.push_back(RandomVector<float>(n, Fill::kNormal, random));
+      ks.push_back(n / 20);
+    }
+    before = residuals;
+    std::int64_t entries = 0;
+    for (std::size_t t = 0; t < deltas.size(); ++t) {
+      updates.push_back({deltas[t].data(), residuals[t].data(),
+                         residuals[t].data(),
+                         static_cast<std::int64_t>(deltas[t].size())});
+      entries += ks[t];
+    }
+    Floats values(static_cast<std::size_t>(entries));
+    std::vector<std::int32_t> indices(values.size());
+    std::vector<std::int64_t> row_splits(ks.size() + 1);
+    std::int64_t non_finite;
+    failed = FailsAt(request, [&] {
+      EXPECT_TRUE(GroupedTopKResidual(updates, ks, NonFinitePolicy::kError,
+                                      serial, values.data(), indices.data(),
+                                      row_splits.data(), &non_finite)
+                      .ok());
+    });
+    for (std::size_t t = 0; failed && t < deltas.size(); ++t) {
+      const bool sums = residuals[t] == Sums(deltas[t], before[t]);
+      EXPECT_TRUE(sums || residuals[t] == before[t]);
+      found_sums = found_sums || sums;
+    }
+  }
+  EXPECT_TRUE(found_sums);
+}
+
+TEST(NoMemory, AThresholdThatFailsLeavesTheResidual) {
+  Random random(3);
+  Serial serial;
+  bool failed = true;
+  for (int request = 1; failed; ++request) {
+    const std::int64_t n = 3000000 + SizeOf(request);
+    const auto delta = RandomVector<float>(n, Fill::kNormal, random);
+    const auto before = RandomVector<float>(n, Fill::kNormal, random);
+    auto residual = before;
+    ThresholdSelection<float> selection;
+    Floats values;
+    std::int64_t non_finite;
+    failed = FailsAt(request, [&] {
+      const auto take_memory = [&](std::int64_t count) {
+        values.resize(static_cast<std::size_t>(count));
+      };
+      EXPECT_TRUE(selection
+                      .Run(delta.data(), residual.data(), residual.data(), n,
+                           0.5f, serial, &non_finite, take_memory)
+                      .ok());
+      EXPECT_EQ(selection.count(), static_cast<std::int64_t>(values.size()));
+    });
+    EXPECT_TRUE(!failed || residual == before);
+    EXPECT_TRUE(failed || request > 2);
+  }
+}
+
+}  // namespace
+}  // namespace fedplug::testing

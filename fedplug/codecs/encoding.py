@@ -1,0 +1,237 @@
+"""From arrays to bytes: one array at a time, or a model's arrays together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import api, kernels, ops
+from fedplug.codecs.arrays import DTYPE_NAMES, as_array
+from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
+from fedplug.encoders.arguments import check_whole
+from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.identity import Identity
+from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
+from fedplug.ops import ArraySpec
+
+__all__ = ["Codec", "codec"]
+
+_CONTROL = "codec/"
+"""Before the names of what rate control keeps, in the state of a model."""
+
+
+def codec(encoder: Any, /, *, min_size: int = DEFAULT_MIN_SIZE, **config: Any) -> Codec:
+    """An encoder for NumPy arrays: bytes out.
+
+    Args:
+        encoder: Anything an encoder may be: an expression such as ``"topk(0.01) | qsgd(4)"``, a name with its
+            arguments in ``config``, rules, a budget, a configuration, or an encoder; see `fedplug.encoder`.
+        min_size: In elements; `Codec.encode_model` sends smaller arrays uncompressed.
+        config: The arguments of the encoder that a name stands for.
+
+    Raises:
+        CapabilityError: It executes in TensorFlow only, or its stages do not fit together.
+        ConfigError: It cannot be read, or an encoder refuses its arguments.
+        UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
+        PluginError: An encoder's plugin is broken.
+    """
+    return Codec(api.encoder(encoder, **config), min_size=min_size)
+
+
+class Codec:
+    """Compresses arrays; keeps nothing itself, so that one may serve any number of clients and threads.
+
+    What a client keeps between rounds, the residual of error feedback for instance, is its state: a
+    dictionary of arrays that `encode` returns and takes in the next round. A state belongs to one client and
+    one array.
+    """
+
+    def __init__(self, encoder: Encoder | EncoderAssignment, *, min_size: int = DEFAULT_MIN_SIZE) -> None:
+        """See `fedplug.codec`."""
+        if not isinstance(encoder, Encoder | EncoderAssignment):
+            raise ArgumentError(f"a codec is made of an encoder, not of {encoder!r}; see fedplug.codec")
+        if "numpy" not in encoder.capabilities.executes_on:
+            raise CapabilityError(
+                f"{encoder!r} executes in TensorFlow only, so it cannot encode NumPy arrays; use it in a "
+                "TFF process (fedplug.process), or another encoder, see `fedplug plugins list`"
+            )
+        check_whole("min_size", min_size, 0)
+        self.encoder = encoder
+        self.min_size = min_size
+        self._owner = owner(encoder)
+        self._identity = Identity()
+        self._forms: dict[ArraySpec, StateForm] = {}
+        self._models: dict[tuple[ArraySpec, ...], _Model] = {}
+
+    def encode(
+        self,
+        array: Any,
+        state: ArrayState | None = None,
+        round_num: int = 0,
+        *,
+        in_place: bool = False,
+        out: ArrayState | None = None,
+    ) -> tuple[bytes, dict[str, NDArray[Any]]]:
+        """Compresses one array.
+
+        Args:
+            array: NumPy, PyTorch, JAX or anything else with ``__dlpack__`` or ``__array__``, on the CPU; any
+            shape;
+                finite. Arrays that are not of floats are sent uncompressed.
+            state: What this client's previous call for this array returned; None the first time.
+            round_num: 0 or more; for schedules and seeds.
+            in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
+            memory
+                of the array's size is allocated. After an error that names the array's values the state is
+                unchanged.
+            out: A state that is not needed any more, of the same codec and array: the next state is written
+            over
+                its arrays. The faster way: two states that take turns.
+
+        Returns:
+            The payload, and the state for the next round: empty for encoders that keep nothing.
+
+        Raises:
+            ArgumentError: ``array`` is no array that can be encoded, or the codec is of rules (see
+            `encode_model`). NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
+            StateError: ``state`` is of another codec, shape or dtype.
+        """
+        if not isinstance(self.encoder, Encoder):
+            raise ArgumentError(
+                f"{self.encoder!r} is for the arrays of a model; call encode_model({{'name': array, ...}})"
+            )
+        round_num = _round(round_num)
+        x = as_array(array)
+        spec = ArraySpec(x.shape, x.dtype)
+        encoder = self.encoder if ops.is_floating(x.dtype) else self._identity
+        form = self._form(spec, encoder)
+        if state is None:
+            given, in_place = encoder.init_state(spec), True
+        else:
+            given = form.require(state)
+        with ops.donate_residuals(in_place), ops.residuals_in(form.spare(out, given)):
+            payload, next_state = encoder.encode(x, given, round_num)
+            values = payload.get("values")
+            if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
+                raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
+            body = encoder.to_wire(payload, spec)
+        data = kernels.pack_container(body, encoder.wire_id, DTYPE_NAMES[x.dtype], x.shape)
+        return data, form.tagged(next_state)
+
+    def encode_model(
+        self,
+        arrays: Mapping[str, Any],
+        states: ArrayState | None = None,
+        round_num: int = 0,
+        *,
+        in_place: bool = False,
+        out: ArrayState | None = None,
+    ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
+        """Compresses the arrays of a model together: rules look at their names, budgets at their bytes.
+
+        Args:
+            arrays: By name; as for `encode`. Arrays of fewer than ``min_size`` elements, and those that are
+            not of
+                floats, are sent uncompressed.
+            states: What this client's previous call returned; None the first time. One flat dictionary for
+            the whole
+                model, ``{"dense/kernel/residual": ...}``, with what a budget keeps of its own.
+            round_num: As for `encode`.
+            in_place: As for `encode`.
+            out: As for `encode`.
+
+        Returns:
+            A payload for each array, and the state for the next round.
+
+        Raises:
+            ArgumentError: As for `encode`; the message names the array.
+            ConfigError: The encoder does not fit this model: a rule that matches nothing, a budget too small.
+            NonFiniteError: As for `encode`.
+            StateError: ``states`` are of another codec, or of another model.
+        """
+        round_num = _round(round_num)
+        xs = [_named_array(name, array) for name, array in arrays.items()]
+        specs = (ArraySpec(x.shape, x.dtype, name) for name, x in zip(arrays, xs, strict=True))
+        model = self._model(tuple(specs))
+        given: ArrayState
+        if states is None:
+            given, in_place = model.first(), True
+        else:
+            given = model.form.require(states)
+        with ops.donate_residuals(in_place), ops.residuals_in(model.form.spare(out, given)):
+            payloads, next_state = model.encode(xs, given, round_num)
+        return dict(zip(arrays, payloads, strict=True)), model.form.tagged(next_state)
+
+    def __repr__(self) -> str:
+        return f"codec({str(self.encoder)!r})"
+
+    def _form(self, spec: ArraySpec, encoder: Encoder) -> StateForm:
+        form = self._forms.get(spec)
+        if form is None:
+            form = self._forms[spec] = StateForm(encoder.init_state(spec), self._owner)
+        return form
+
+    def _model(self, specs: tuple[ArraySpec, ...]) -> _Model:
+        model = self._models.get(specs)
+        if model is None:
+            encoder = ModelEncoder(self.encoder, specs, min_size=self.min_size)
+            model = self._models[specs] = _Model(encoder, self._owner)
+        return model
+
+
+class _Model:
+    """The encoder for arrays of given names, shapes and dtypes, and what its state looks like."""
+
+    def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:
+        self._encoder = encoder
+        self._names = [str(spec.name) for spec in encoder.specs]
+        self._parts = encoder.init_state()
+        self.form = StateForm(self.first(), text)
+
+    def first(self) -> dict[str, NDArray[Any]]:
+        """The state of a client that takes part for the first time."""
+        state = flattened(self._names, self._encoder.init_state())
+        if self._encoder.rate_control is not None:
+            state.update(_prefixed(self._encoder.rate_control.init()))
+        return state
+
+    def encode(
+        self, xs: list[NDArray[Any]], state: ArrayState, round_num: int
+    ) -> tuple[list[bytes], dict[str, NDArray[Any]]]:
+        """Payloads and the next state."""
+        control = {key.removeprefix(_CONTROL): state[key] for key in state if key.startswith(_CONTROL)}
+        before = unflattened(self._names, state, self._parts)
+        buffers, after = self._encoder.encode(xs, before, round_num, control)
+        next_state = flattened(self._names, after)
+        rate_control = self._encoder.rate_control
+        if rate_control is not None:
+            sizes = np.array([len(buffer) for buffer in buffers], np.int64)
+            measured = {"tensor_bytes": sizes, "payloads": np.int32(1)}
+            if rate_control.reported:
+                received = self._encoder.decode(buffers)
+                measured.update(rate_control.report(xs, received, after))
+            next_state.update(_prefixed(rate_control.next(control, measured)))
+        return [buffer.tobytes() for buffer in buffers], next_state
+
+
+def _prefixed(control: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    return {_CONTROL + key: np.asarray(value) for key, value in control.items()}
+
+
+def _named_array(name: str, array: Any) -> NDArray[Any]:
+    try:
+        return as_array(array)
+    except ArgumentError as error:
+        raise ArgumentError(f"array {name!r}: {error}") from error
+
+
+def _round(round_num: Any) -> int:
+    number = int(round_num)
+    if not 0 <= number < 2**31:
+        raise ArgumentError(f"round_num is {round_num!r}; it must be a whole number from 0 to 2^31 - 1")
+    return number

@@ -1,0 +1,257 @@
+"""From bytes to arrays, without a configuration: a payload says itself what reads it.
+
+Its wire id names the encoder, or the stages, by the wire ids that plugins declare (`EncoderSpec.wire_id`);
+what these need to know (bits, block sizes, seeds) they read off the bytes, see `Encoder.from_payload`. Every
+byte is untrusted.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import kernels, ops
+from fedplug.codecs.arrays import DTYPES, require_output
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer
+from fedplug.encoders.values import ValueCoder
+from fedplug.errors import ArgumentError, ConfigError, PayloadError
+from fedplug.ops import ArraySpec
+from fedplug.registry.resolve import catalog
+from fedplug.registry.specs import EncoderSpec
+
+__all__ = ["DEFAULT_MAX_BYTES", "Received", "decode", "decode_model", "receive"]
+
+DEFAULT_MAX_BYTES = 2**30
+
+_SPARSE = "sparse/1"
+
+
+class Received(NamedTuple):
+    """What a payload stands for.
+
+    Attributes:
+        spec: Of the array that was encoded.
+        values: Its elements, ``[n]``; or of a sparse payload those that were sent, ``[k]``.
+        indices: Where these are, strictly ascending, ``[k]`` int32; None where all elements were sent.
+    """
+
+    spec: ArraySpec
+    values: NDArray[Any]
+    indices: NDArray[np.int32] | None
+
+
+def decode(
+    payload: Any, *, out: NDArray[Any] | None = None, max_bytes: int = DEFAULT_MAX_BYTES
+) -> NDArray[Any]:
+    """The array that a payload stands for, whichever encoder wrote it.
+
+    Args:
+        payload: From `Codec.encode`, or of a TFF process: bytes, or any C-contiguous buffer. Untrusted.
+        out: Of the array's shape and dtype, to be written over; after an error it holds anything.
+        max_bytes: The largest array to make. A payload of a few bytes can stand for any number of zeros; who
+            knows the shape passes ``out``, and needs no limit.
+
+    Returns:
+        ``out``, or a new array: of the shape and dtype that the payload names, finite.
+
+    Raises:
+        PayloadError: The bytes are no payload, were changed on the way, are larger when decoded than
+        ``max_bytes``,
+            or of an encoder that is not installed.
+        ArgumentError: ``out`` does not fit, or ``payload`` is no buffer.
+    """
+    wire_id, spec, body = _opened(payload)
+    if out is not None:
+        require_output(out, spec.shape, spec.dtype)
+    else:
+        _require_at_most(max_bytes, spec)
+    with ops.results_in(out):
+        received = _read(wire_id, body, spec)
+        dense = received.values
+        if received.indices is not None:
+            dense = ops.scatter_decode(ops.num_elements(spec), received.values, received.indices)
+    if out is not None:
+        if not np.shares_memory(dense, out):
+            np.copyto(out, dense.reshape(spec.shape))
+        return out
+    if np.may_share_memory(dense, body):
+        dense = dense.copy()
+    return dense.reshape(spec.shape)
+
+
+def decode_model(
+    payloads: Mapping[str, Any],
+    *,
+    out: Mapping[str, NDArray[Any]] | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a model, by name.
+
+    Args:
+        payloads: From `Codec.encode_model`.
+        out: Arrays to be written over, by name, for some or all of them.
+        max_bytes: The most that all new arrays may take together.
+
+    Raises:
+        PayloadError: As for `decode`; the message names the tensor.
+        ArgumentError: As for `decode`.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    places = out or {}
+    for name, payload in payloads.items():
+        try:
+            arrays[name] = decode(payload, out=places.get(name), max_bytes=max_bytes)
+        except (ArgumentError, PayloadError) as error:
+            raise type(error)(f"tensor {name!r}: {error}") from error
+        if name not in places:
+            max_bytes -= arrays[name].nbytes
+    return arrays
+
+
+def receive(payload: Any, *, shape: tuple[int, ...]) -> Received:
+    """What a payload stands for, without making a sparse one dense.
+
+    Args:
+        payload: As for `decode`.
+        shape: That it must have.
+
+    Raises:
+        PayloadError: As for `decode`; or the payload is of another shape.
+    """
+    wire_id, spec, body = _opened(payload)
+    if spec.shape != shape:
+        raise PayloadError(f"the payload is of shape {list(spec.shape)}; expected {list(shape)}")
+    return _read(wire_id, body, spec)
+
+
+def _opened(payload: Any) -> tuple[str, ArraySpec, NDArray[np.uint8]]:
+    try:
+        wire_id, dtype, shape, body = kernels.read_container(payload)
+    except TypeError as error:
+        raise ArgumentError(f"a payload is bytes or a buffer, not a {type(payload).__name__}") from error
+    return wire_id, ArraySpec(shape, DTYPES[dtype]), body
+
+
+def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
+    size = ops.num_elements(spec) * spec.dtype.itemsize
+    if size > max_bytes:
+        raise PayloadError(
+            f"the payload stands for {spec.dtype}{list(spec.shape)}, {size} bytes, and max_bytes is "
+            f"{max_bytes}; raise it, or pass out="
+        )
+
+
+def _read(wire_id: str, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+    try:
+        return _read_with(_reader(wire_id), body, spec)
+    except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
+        raise PayloadError(f"a payload with the wire id {wire_id!r} cannot be read: {error}") from error
+
+
+def _read_with(reader: _Reader, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+    if reader.encoder is not None:
+        encoder = reader.encoder.from_payload(body, spec)
+        values = encoder.decode(encoder.from_wire(body, spec), spec)
+        return Received(spec, np.reshape(values, -1), None)
+    size = ops.num_elements(spec)
+    if not reader.sparse:
+        return Received(spec, reader.values(body).from_bytes(body, size, spec.dtype)["values"], None)
+    count, index_code, code = ops.split_sparse_body(body, size)
+    values = reader.values(code).from_bytes(code, count, spec.dtype)["values"]
+    indices = reader.index_coder(index_code).decode(index_code, count, size)
+    return Received(spec, values, indices)
+
+
+class _Reader:
+    """The classes that read a wire id, and the stages themselves where no configuration is on the wire."""
+
+    def __init__(
+        self,
+        encoder: type[Encoder] | None = None,
+        quantizer: type[Quantizer] | None = None,
+        entropy_coder: type[EntropyCoder] | None = None,
+        index_coder: type[IndexCoder] | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.sparse = index_coder is not None
+        self._quantizer, self._entropy_coder, self._index_coder = quantizer, entropy_coder, index_coder
+        self._same_values: ValueCoder | None = None
+        self._same_index_coder: IndexCoder | None = None
+        if quantizer is not None and _always_the_same(quantizer) and _always_the_same(entropy_coder):
+            self._same_values = self._made(np.zeros(0, np.uint8))
+        if index_coder is not None and _always_the_same(index_coder):
+            self._same_index_coder = index_coder.from_payload(np.zeros(0, np.uint8))
+
+    def values(self, code: NDArray[np.uint8]) -> ValueCoder:
+        """What reads these values."""
+        return self._made(code) if self._same_values is None else self._same_values
+
+    def index_coder(self, code: NDArray[np.uint8]) -> IndexCoder:
+        """What reads these indices."""
+        assert self._index_coder is not None
+        return self._same_index_coder or self._index_coder.from_payload(code)
+
+    def _made(self, code: NDArray[np.uint8]) -> ValueCoder:
+        assert self._quantizer is not None
+        coder = None if self._entropy_coder is None else self._entropy_coder.from_payload(code)
+        return ValueCoder(self._quantizer.from_payload(code), coder)
+
+
+def _always_the_same(stage: type[Quantizer | EntropyCoder | IndexCoder] | None) -> bool:
+    """Whether it takes nothing from the bytes: its `from_payload` is that of its contract."""
+    if stage is None:
+        return True
+    made = inspect.getattr_static(stage, "from_payload")
+    return any(
+        vars(contract).get("from_payload") is made for contract in (Quantizer, EntropyCoder, IndexCoder)
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _reader(wire_id: str) -> _Reader:
+    """What reads payloads of this wire id.
+
+    Raises:
+        PayloadError: Nothing that is installed does.
+    """
+    sparse = wire_id.split("+")[0] == _SPARSE
+    classes = [_class_of(part, wire_id) for part in wire_id.split("+")[sparse:]]
+    if not sparse and len(classes) == 1 and issubclass(classes[0], Encoder):
+        return _Reader(encoder=classes[0])
+    roles = (Quantizer, EntropyCoder, IndexCoder)[: 3 if sparse else 2]
+    found: dict[type, type] = {}
+    for role in roles:
+        if classes and issubclass(classes[0], role):
+            found[role] = classes.pop(0)
+    if sparse:
+        found.setdefault(Quantizer, _class_of("raw/1", wire_id))
+        found.setdefault(IndexCoder, _class_of("rice/1", wire_id))
+    if classes or Quantizer not in found:
+        raise PayloadError(f"the payload has the wire id {wire_id!r}, which nothing that is installed writes")
+    return _Reader(
+        quantizer=found[Quantizer],
+        entropy_coder=found.get(EntropyCoder),
+        index_coder=found[IndexCoder] if sparse else None,
+    )
+
+
+def _class_of(part: str, wire_id: str) -> type:
+    for entry in catalog().entries:
+        spec = entry.spec
+        if isinstance(spec, EncoderSpec) and spec.wire_id == part and entry.status == "ok":
+            if "numpy" not in spec.executes_on:
+                raise PayloadError(
+                    f"the payload has the wire id {wire_id!r}, and {spec.name!r}, which writes {part!r}, "
+                    "executes in TensorFlow only"
+                )
+            return spec.resolve()
+    raise PayloadError(
+        f"the payload has the wire id {wire_id!r}, and nothing that is installed reads {part!r}; "
+        "install the plugin that wrote it (`fedplug plugins list` shows what there is)"
+    )

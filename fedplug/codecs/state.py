@@ -1,0 +1,113 @@
+"""What a client keeps between rounds, as plain arrays by name: of one array, and of a whole model.
+
+Beside the encoder's own arrays lies a text, under ``"codec"``, that says which codec they are of. Must not
+know how anything is encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.errors import ArgumentError, StateError
+
+__all__ = ["OWNER", "ArrayState", "StateForm", "flattened", "owner", "unflattened"]
+
+ArrayState = Mapping[str, NDArray[Any]]
+"""A state: goes into `fedplug.stores` and safetensors as it is."""
+
+OWNER = "codec"
+"""The key of the text that says whose state it is."""
+
+_VERSION = "fedplug state 1"
+_SEPARATOR = "/"
+
+
+def owner(encoder: object) -> NDArray[np.uint8]:
+    """The text, as an array."""
+    return np.frombuffer(f"{_VERSION}: {encoder!r}".encode(), np.uint8)
+
+
+class StateForm:
+    """What the state of one array, or of the arrays of a model, must look like."""
+
+    def __init__(self, first: ArrayState, text: NDArray[np.uint8]) -> None:
+        """Reads it off the state of the first round, and the text of its owner."""
+        if OWNER in first:
+            raise ArgumentError(f"the name {OWNER!r} is taken; neither a tensor nor a state can have it")
+        self._arrays = {key: (array.shape, array.dtype) for key, array in first.items()}
+        self._text = text
+        self._text_bytes = text.tobytes()
+
+    def tagged(self, state: ArrayState) -> dict[str, NDArray[Any]]:
+        """With the text; an empty state stays empty."""
+        return {**state, OWNER: self._text} if state else {}
+
+    def require(self, state: Any) -> ArrayState:
+        """The arrays without the text.
+
+        Raises:
+            StateError: It is of another codec, version, shape or dtype.
+        """
+        if not isinstance(state, Mapping):
+            raise StateError(f"a state is a dictionary of arrays, not a {type(state).__name__}")
+        if not self._arrays:
+            if state:
+                raise StateError(f"{self._named()} keeps no state, and was given {sorted(state)}")
+            return {}
+        if OWNER not in state:
+            raise StateError(f"a state of {self._named()} has the key {OWNER!r}; found {sorted(state)}")
+        found = np.asarray(state[OWNER]).tobytes()
+        if found != self._text_bytes:
+            raise StateError(
+                f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
+                f"found {found.decode(errors='replace')!r}"
+            )
+        arrays = {key: array for key, array in state.items() if key != OWNER}
+        if arrays.keys() != self._arrays.keys():
+            raise StateError(f"expected a state with {sorted(self._arrays)}, found {sorted(arrays)}")
+        for key, (shape, dtype) in self._arrays.items():
+            array = arrays[key]
+            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+                form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
+                raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
+        return arrays
+
+    def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
+        """The arrays of a state that is not needed any more.
+
+        Raises:
+            StateError: It is no such state, or still needed: the one that was given.
+        """
+        if out is None:
+            return []
+        arrays = self.require(out)
+        for key, array in arrays.items():
+            if np.may_share_memory(array, given[key]):
+                raise StateError(f"{key!r} of out is that of the state itself; pass in_place=True instead")
+            if not array.flags.writeable or not array.flags.c_contiguous:
+                raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
+        return list(arrays.values())
+
+    def _named(self) -> str:
+        return repr(self._text_bytes.decode().partition(": ")[2])
+
+
+def flattened(names: Sequence[str], states: Sequence[ArrayState]) -> dict[str, NDArray[Any]]:
+    """The states of a model's tensors as one: ``{"dense/kernel/residual": ...}``."""
+    return {
+        f"{name}{_SEPARATOR}{key}": array
+        for name, state in zip(names, states, strict=True)
+        for key, array in state.items()
+    }
+
+
+def unflattened(names: Sequence[str], state: ArrayState, forms: Sequence[ArrayState]) -> list[ArrayState]:
+    """The inverse of `flattened`; ``forms`` are states with the keys of each."""
+    return [
+        {key: state[f"{name}{_SEPARATOR}{key}"] for key in form}
+        for name, form in zip(names, forms, strict=True)
+    ]
