@@ -9,11 +9,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedplug import ops
+from fedplug import codecs, ops
+from fedplug.encoders import framing
 from fedplug.ops import Array
+from fedplug.registry.resolve import catalog
+from fedplug.registry.specs import EncoderSpec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip
-from fedplug.testing.suite import after
+from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["ExecutionChecks"]
 
@@ -23,6 +26,7 @@ _STATE = "test_the_state_keeps_its_structure_shapes_and_dtypes"
 _ROUND_TRIP = "test_what_is_sent_is_received"
 _WIRE_ID = "test_its_wire_id_names_a_frozen_layout"
 _KINDS = ("normal", "ties", "spike")
+_SPARSE = "sparse/1"  # of every pipeline with a sparsifier
 
 
 class ExecutionChecks(EncoderSubject):
@@ -43,7 +47,7 @@ class ExecutionChecks(EncoderSubject):
         self.require("numpy")
         encoder = self.make_encoder()
         for spec in self.few_specs():
-            state = _copied(encoder.init_state(spec))
+            state: Mapping[str, Array] = _copied(encoder.init_state(spec))
             for number, step in enumerate(self.history(encoder, spec)):
                 x, what = np.array(step.case.x), f"{step.case.what}, whose residual is donated"
                 accumulator, weight = self.on.ones(spec), self.on.scalar(3, spec)
@@ -56,12 +60,27 @@ class ExecutionChecks(EncoderSubject):
                 expect.same_tensors(f"state of {what}", state, step.next_state)
                 expect.same_bits(f"{what}, accumulated where that was donated", got, total)
 
+    @after(_ROUND_TRIP, _WIRE_ID)
+    def test_it_is_read_without_its_configuration(self) -> None:
+        """By `fedplug.decode`, which finds what reads it by its wire id; see `Encoder.from_payload`."""
+        self.require("numpy")
+        encoder = self.make_encoder()
+        declared = {entry.spec.wire_id for entry in catalog().entries if isinstance(entry.spec, EncoderSpec)}
+        for part in encoder.wire_id.split("+"):
+            if part not in {_SPARSE, *declared}:
+                raise NotApplicable(f"no plugin declares what reads {part!r}")
+        for step in self.first_steps():
+            spec = step.case.spec
+            payload = framing.frame(encoder.to_wire(step.payload, spec), encoder.wire_id, spec)
+            want = encoder.decode(step.payload, spec)
+            expect.same_bits(f"{step.case.what}, read by fedplug.decode", codecs.decode(payload), want)
+
     def _rounds(self) -> dict[str, Mapping[str, Array]]:
         """Everything that is computed in the first rounds, for comparing two executions."""
         found: dict[str, Mapping[str, Array]] = {}
         for spec in self.few_specs():
             encoder = self.make_encoder()
-            state = encoder.init_state(spec)
+            state: Mapping[str, Array] = encoder.init_state(spec)
             for number, kind in enumerate(_KINDS):
                 x, round_num = self.on.tensor(kind, spec), self.on.round_num(number)
                 computed = round_trip(self.on, encoder, x, state, round_num, spec)
