@@ -2,9 +2,9 @@
 
     python benchmarks/codec.py        # writes benchmarks/results/codec.md
 
-Needs no TensorFlow. Peers that are installed are measured (``pip install zstandard blosc2 zfpy torch``); the
-table names those that are not. Everything runs in one process, in turn, and every result is checked: a figure is
-the median of many runs.
+Needs no TensorFlow. Peers that are installed are measured (``pip install zstandard blosc2 zfpy torch``), and
+those that are not are named. Everything runs in one process, in turn; every result is checked; figures are
+medians of many runs.
 """
 
 from __future__ import annotations
@@ -267,21 +267,21 @@ def main() -> None:
     absent = f" Not installed: {', '.join(missing)}." if missing else ""
     text = f"""# The codec
 
-Written by `python benchmarks/codec.py`; normal float32 numbers; medians; every function in turn in one process.
+Written by `python benchmarks/codec.py`; normal float32 numbers; medians; functions in turn in one process.
 
 {environment_lines()}
 
 ## Beside the kernels it calls
 
-Kernels: the same calls on arrays that lie ready, container included. Two states take turns, and decoding is into
-`out=`.
+Kernels: the same calls on arrays that lie ready, container included. Two states take turns; decoding is
+into `out=`.
 
 {chr(10).join(beside_kernels())}
 
 ## Beside what one would use instead
 
-10^6 elements. Speeds count the bytes of the dense array. NMSE is the normalised mean squared error of one round:
-of sparse encoders it is what error feedback sends later.{absent}
+10^6 elements. Speeds count the bytes of the dense array. NMSE is the normalised mean squared error of one
+round: of sparse encoders it is what error feedback sends later.{absent}
 
 {chr(10).join(peers)}
 """

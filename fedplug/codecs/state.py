@@ -60,8 +60,8 @@ class StateForm:
             return {}
         if OWNER not in state:
             raise StateError(f"a state of {self._named()} has the key {OWNER!r}; found {sorted(state)}")
-        found = np.asarray(state[OWNER]).tobytes()
-        if found != self._text_bytes:
+        text = state[OWNER]
+        if text is not self._text and (found := np.asarray(text).tobytes()) != self._text_bytes:
             raise StateError(
                 f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
                 f"found {found.decode(errors='replace')!r}"

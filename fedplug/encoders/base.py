@@ -25,9 +25,12 @@ State = Mapping[str, Array]
 class Encoder(Component):
     """Compresses one tensor at a time; functional, so that a process can hold the state wherever it belongs.
 
-    All methods but `get_config` are traced into TensorFlow graphs: they take and return tensors, keep nothing
-    on ``self``, and must not depend on anything but their arguments and the configuration. ``spec`` is the
-    `Spec` of the tensor being compressed; its shape is fully known.
+    Written against `fedplug.ops` it executes on NumPy arrays, at once, and on TensorFlow's tensors, where its
+    methods are traced into graphs; written in plain TensorFlow only there. `Capabilities.executes_on` says
+    which. Methods keep nothing on ``self``, and must not depend on anything but their arguments and the
+    configuration. ``spec`` is of the tensor being compressed, its shape fully known: a
+    `fedplug.ops.ArraySpec`, or a `tf.TensorSpec`. Arrays of a state may be written over where they were
+    donated (`fedplug.ops.donate_residuals`), and by ops alone.
 
     The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the
     encoder's state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for
@@ -59,7 +62,7 @@ class Encoder(Component):
         Args:
             x: The tensor; finite, of a dtype the encoder accepts.
             state: From `init_state` or from the previous call for this client and tensor.
-            round_num: The round, int32 scalar, for schedules and seeds.
+            round_num: The round, for schedules and seeds: an int, or an int32 scalar.
 
         Returns:
             The payload and the next state, which has the structure, shapes and dtypes of ``state``.
@@ -109,10 +112,11 @@ class Encoder(Component):
     def from_wire(self, body: Array, spec: Spec) -> Payload:
         """The inverse of `to_wire`.
 
-        The bytes are hostile: whatever they are, the result is a valid payload or an
-        `tf.errors.InvalidArgumentError`; never a read or write out of bounds, never an allocation that the
-        number of bytes or the spec does not justify. A payload that stands for a NaN or an infinity is not
-        valid: what is added to the server's model must not be able to spoil it.
+        The bytes are hostile: whatever they are, the result is a valid payload or a
+        `fedplug.errors.PayloadError`, in a graph a `tf.errors.InvalidArgumentError`; never a read or write
+        out of bounds, never an allocation that the number of bytes or the spec does not justify. A payload
+        that stands for a NaN or an infinity is not valid: what is added to the server's model must not be
+        able to spoil it.
         """
 
     @classmethod

@@ -1,8 +1,10 @@
 """The stages of a pipeline, ``sparsifier | quantizer | entropy coder | index coder``: their four contracts.
 
 A stage is no encoder: `fedplug.encoders.Pipeline` makes one of stages. Like an encoder it is a `Component`, a
-value made from its configuration; its methods are traced into TensorFlow graphs, keep nothing on ``self``,
-and depend on nothing but their arguments and the configuration. What they read from the wire is untrusted.
+value made from its configuration; its methods keep nothing on ``self``, and depend on nothing but their
+arguments and the configuration. What they read from the wire is untrusted. Written against `fedplug.ops` they
+execute on NumPy arrays and on TensorFlow's tensors (`Capabilities.executes_on`); what is said of tensors
+holds for arrays, a scalar is then a number, and what is refused a `fedplug.errors.PayloadError`.
 """
 
 from __future__ import annotations
