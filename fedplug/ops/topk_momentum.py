@@ -10,6 +10,7 @@ from fedplug import kernels
 from fedplug.kernels.topk import OnNonFinite
 from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.donation import place_for
+from fedplug.ops.topk import topk_residual
 
 __all__ = ["TopKMomentum", "topk_momentum"]
 
@@ -70,6 +71,8 @@ def topk_momentum(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
+    if gradient.dtype.itemsize == 2:
+        return _of_16_bits(gradient, velocity, residual, k, gradient.dtype.type(momentum), on_nonfinite)
     speed, rest = place_for(velocity, gradient), place_for(residual, gradient)
     nonfinite = np.int64(0)
     if on_nonfinite == "drop":
@@ -87,3 +90,17 @@ def topk_momentum(
         residual_out=None if rest is residual else rest,
     )
     return TopKMomentum(values, indices, speed, rest, nonfinite)
+
+
+def _of_16_bits(
+    gradient: Any, velocity: Any, residual: Any, k: Any, momentum: Any, on_nonfinite: OnNonFinite
+) -> TopKMomentum:
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or dropped below
+        moved = np.asarray(velocity * momentum + gradient)
+        if on_nonfinite == "drop":
+            finite = np.isfinite(residual + moved)  # topk_residual may write over the residual
+    taken = topk_residual(moved, residual, k, on_nonfinite=on_nonfinite)
+    if on_nonfinite == "drop":
+        moved[~finite] = 0
+    moved.reshape(-1)[taken.indices] = 0
+    return TopKMomentum(taken.values, taken.indices, moved, taken.residual, taken.nonfinite)

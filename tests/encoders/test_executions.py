@@ -25,6 +25,7 @@ CASES = [
     ("approx_topk(0.3, sample=0.5) | terngrad | shortest", "float32"),
     ("threshold(0.5) | sign | bitmap", "float16"),
     ("dgc(0.3, warmup_rounds=2)", "float32"),
+    ("dgc(0.3)", "bfloat16"),
     ("stc(0.3)", "float64"),
     ("randomk(0.3, error_feedback=True) | float16 | bitpack", "float64"),
     ("randomk(0.2) | blockwise8(block_size=16) | seeded", "bfloat16"),
