@@ -58,7 +58,7 @@ ABOVE_TENSORFLOW = (
 )
 # What may import it in functions only, so that the module is there without it.
 TENSORFLOW_WHEN_CALLED = (
-    *["encoders/break_even.py", "encoders/probe.py", "testing/encoder_graphs.py"],
+    *["encoders/break_even.py", "testing/encoder_graphs.py"],
     *["testing/encoder_together.py", "testing/memory.py", "testing/schedule.py"],
 )
 ABOVE_TFF = {"compat", "diagnostics", "experiment", "process", "runtime", "testing", "training"}
