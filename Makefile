@@ -6,6 +6,8 @@ VENV := .venv
 RUN := $(UV) run --no-sync
 # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions are not affected.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# Some environments set it; every test process would then compile TensorFlow's and TFF's sources anew, 10 s each.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12

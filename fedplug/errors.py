@@ -17,6 +17,7 @@ __all__ = [
     "CorruptStoreError",
     "FedplugError",
     "LoweringError",
+    "MissingDependencyError",
     "NonFiniteError",
     "OpLibraryError",
     "PayloadError",
@@ -27,6 +28,7 @@ __all__ = [
     "StoreMismatchError",
     "UnknownNameError",
     "WorkerError",
+    "missing_dependency",
     "nearest",
 ]
 
@@ -38,6 +40,17 @@ _ALIKE = 0.6
 
 _LESS_ALIKE = 0.1
 """How much less than the best."""
+
+_TFF_EXTRA = "`pip install 'fedplug[tff]'` on Python 3.11 (about jaxlib see the end of README.md)"
+
+_OPTIONAL = {
+    "tensorflow": ("TensorFlow", f"{_TFF_EXTRA}, or `pip install tensorflow` on a newer Python"),
+    "tensorflow_federated": ("TensorFlow Federated", _TFF_EXTRA),
+    "matplotlib": ("Matplotlib", "`pip install matplotlib`, which fedplug[experiments] brings, too"),
+    "sklearn": ("scikit-learn", "`pip install scikit-learn`, which fedplug[experiments] brings, too"),
+    "ray": ("Ray", "`pip install 'fedplug[ray]'` on Python 3.11"),
+}
+"""What fedplug can do without, by module: its name, and what installs it."""
 
 
 class FedplugError(Exception):
@@ -95,6 +108,24 @@ class StateError(FedplugError, ValueError):
     """A client's state is of another codec, version, shape or dtype than what it was given to."""
 
 
+class MissingDependencyError(FedplugError, ModuleNotFoundError):
+    """A package that fedplug can do without is needed here, and is not installed.
+
+    Args:
+        needed_by: What needs it, for instance "fedplug.process".
+        module: Its module, which `ImportError` calls ``name``.
+    """
+
+    def __init__(self, needed_by: str, module: str) -> None:
+        self.needed_by = needed_by
+        title, remedy = _OPTIONAL.get(module, (module, f"`pip install {module}`"))
+        super().__init__(f"{needed_by} needs {title}, which is not installed: {remedy}", name=module)
+
+    def __reduce__(self) -> tuple[type[MissingDependencyError], tuple[str, str | None]]:
+        """So that a worker process can hand it on."""
+        return type(self), (self.needed_by, self.name)
+
+
 class NonFiniteError(FedplugError, ValueError):
     """A NaN or an infinity where only finite numbers make sense; ``count`` says how many, if known."""
 
@@ -141,6 +172,12 @@ class StoreMismatchError(StoreError):
 
 class CorruptStoreError(StoreError):
     """A blob of a store fails its checksum; the message names it."""
+
+
+def missing_dependency(error: BaseException | None) -> str | None:
+    """The module that was not found, if fedplug can do without it; None: something else failed."""
+    module = error.name if isinstance(error, ModuleNotFoundError) else None
+    return module if module in _OPTIONAL else None
 
 
 def nearest(name: str, known: Iterable[str], see: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,11 +26,29 @@ def pytest_sessionfinish() -> None:
         tff.test.set_no_default_context()
 
 
+LONGEST = ("tests/runtime_ray/", "tests/examples/", "tests/process/", "tests/encoders/", "tests/runtime/")
+"""Begun first, so that in the end no process waits for another that has just begun with a long file."""
+
+
 class _ByFile(LoadFileScheduling):
     """A file's tests share what they build, so one process runs them; all that share a Ray cluster, too."""
 
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False  # by the number of tests, which says nothing of their length
+        super().__init__(config, log)
+
     def _split_scope(self, nodeid: str) -> str:
         return "ray" if nodeid.startswith("tests/runtime_ray/") else super()._split_scope(nodeid)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where processes share the tests, those in `LONGEST` come first; else they stay in their order."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(
+            key=lambda item: next(
+                (i for i, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST)
+            )
+        )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,7 +22,7 @@ from fedplug.cli import (
     store_show,
     store_verify,
 )
-from fedplug.errors import FedplugError
+from fedplug.errors import FedplugError, MissingDependencyError, missing_dependency
 
 __all__ = ["main"]
 
@@ -55,13 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug:
             raise
         return _error(error)
-    except ModuleNotFoundError as error:
-        from fedplug.registry.entry_points import missing_framework
-
-        missing = missing_framework(error)
-        if arguments.debug or missing is None:
+    except ModuleNotFoundError as error:  # in an example or a plugin; fedplug itself says what needs it
+        module = missing_dependency(error)
+        if arguments.debug or module is None:
             raise
-        return _error(missing)
+        return _error(MissingDependencyError("this command", module))
     return code
 
 

@@ -1,85 +1,165 @@
-"""``fedplug bench``: how fast kernels and encoders are on this machine, in half a minute."""
+"""``fedplug bench``: what encoders make of random numbers or of a user's own update, and how fast, here."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
+from fedplug.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedplug.diagnostics.bench import EncoderFigures
+    from fedplug.diagnostics.updates import Update
 
 __all__ = ["add_parser"]
 
-_FLOAT_BYTES = 4
+_ELEMENTS = 1_000_000
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "bench", help="time the kernels and encoders on this machine", parents=[common]
+        "bench", help="measure encoders on this machine, and on your own update", parents=[common]
     )
     parser.add_argument(
-        "encoders",
-        metavar="ENCODER",
+        "what",
+        metavar="FILE | ENCODER",
         nargs="*",
-        help="expressions such as 'topk(0.01) | qsgd(8)'; default: a selection",
+        help="a .safetensors or .npy file with an update (default: random numbers), and expressions such as "
+        "'topk(0.01) | qsgd(8)' (default: a selection)",
     )
     parser.add_argument(
-        "--elements", type=int, default=1_000_000, help="size of the tensor; default: %(default)s float32"
+        "--update", metavar=("OLD", "NEW"), nargs=2, help="encode what lies between two checkpoints"
+    )
+    parser.add_argument("--elements", metavar="N", type=int, help=f"of random float32; default: {_ELEMENTS}")
+    parser.add_argument(
+        "--rounds",
+        metavar="N",
+        type=int,
+        default=1,
+        help="encode the same update so often, with what error feedback keeps; default: %(default)s",
+    )
+    parser.add_argument("--kernels", action="store_true", help="time the kernels, too")
+    parser.add_argument(
+        "--tensorflow", action="store_true", help="run the encoders in TensorFlow's graphs instead"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
+    parser.add_argument(
+        "--plot", metavar="PICTURE", type=Path, help="draw bytes against error into a .png or .svg file"
+    )
     parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.diagnostics import bench
+    from fedplug.diagnostics import bench, rate_distortion
 
-    elements, encoders = arguments.elements, arguments.encoders or bench.ENCODERS
-    bench.check_elements(elements)  # a mistake is reported before anything is timed
+    bench.check_rounds(arguments.rounds)  # a mistake is told before anything is measured
+    if arguments.plot:
+        rate_distortion.require(arguments.plot)
+    update = _update(arguments)
+    encoders = [each for each in arguments.what if not _is_file(each)] or list(bench.ENCODERS)
+    execution = _execution(arguments.tensorflow)
     for expression in encoders:
-        bench.encoder_of(expression)
+        execution(expression, update.arrays)
+    measured = (
+        bench.measure(expression, update, rounds=arguments.rounds, execution=execution)
+        for expression in encoders
+    )
     if arguments.json:
-        print(_json(elements, encoders))
-        return 0
-    print(f"{elements:,} float32, {bench.machine()}; best of a few runs each\n")
-    kernels = [
-        (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")
-        for each in bench.kernel_figures(elements)
-    ]
-    print(table.render(("KERNEL", "MS", "X COPY"), kernels), flush=True)
-    rows = []
-    for expression in encoders:
-        found = bench.encoder_figures(expression, elements)
-        speeds = (
-            _FLOAT_BYTES * elements / seconds / 1e9
-            for seconds in (found.encode_seconds, found.decode_seconds)
-        )
-        rows.append(
-            (
-                expression,
-                f"{found.bytes_per_element:.3f}",
-                f"{found.error:.2g}",
-                *(f"{speed:.2f}" for speed in speeds),
-            )
-        )
-    header = ("ENCODER", "BYTES/ELEMENT", "ERROR", "ENCODE GB/S", "DECODE GB/S")
-    print(f"\n{table.render(header, rows)}")
-    print("\nERROR: squared, relative to the tensor, without error feedback. GB/S: of dense float32.")
+        figures = list(measured)
+        print(_json(arguments, update, figures))
+    else:
+        figures = _print(arguments, update, measured)
+    if arguments.plot:
+        rate_distortion.draw(figures, arguments.plot, str(update))
+        if not arguments.json:
+            print(f"\n{arguments.plot}: bytes per element against error")
     return 0
 
 
-def _json(elements: int, encoders: Sequence[str]) -> str:
-    """All figures, by the names of their attributes in `fedplug.diagnostics.bench`; seconds and bytes."""
+def _is_file(text: str) -> bool:
+    return Path(text).suffix in (".safetensors", ".npy")
+
+
+def _update(arguments: argparse.Namespace) -> Update:
+    from fedplug.diagnostics import updates
+
+    files = [each for each in arguments.what if _is_file(each)]
+    if len(files) + (arguments.update is not None) > 1:
+        raise ConfigError("bench encodes one update: name one file, or two checkpoints after --update")
+    if (files or arguments.update) and arguments.elements is not None:
+        raise ConfigError("--elements is for random numbers; leave it out with a file")
+    if arguments.update:
+        return updates.difference(*arguments.update)
+    if files:
+        return updates.read_update(files[0])
+    return updates.random_update(_ELEMENTS if arguments.elements is None else arguments.elements)
+
+
+def _execution(tensorflow: bool) -> Any:
+    from fedplug.diagnostics import executions
+
+    return executions.TensorFlowExecution if tensorflow else executions.CodecExecution
+
+
+def _print(
+    arguments: argparse.Namespace, update: Update, measured: Iterator[EncoderFigures]
+) -> list[EncoderFigures]:
+    from fedplug.diagnostics.environment import environment
+    from fedplug.diagnostics.kernel_times import kernel_times
+
+    here = environment()
+    print(f"{here['processor']}, {here['simd']}, {here['kernel_threads']} kernel threads")
+    if arguments.kernels:
+        times = [
+            (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")
+            for each in kernel_times(update.elements)
+        ]
+        print(f"\n{table.render(('KERNEL', 'MS', 'X COPY'), times)}")
+    rounds = f", encoded in {arguments.rounds} rounds" if arguments.rounds > 1 else ""
+    print(f"\n{update}{rounds}\n", flush=True)
+    figures = list(measured)
+    rows = [
+        (
+            each.encoder,
+            f"{each.bytes_per_element:.3f}",
+            f"{each.nmse:.3g}",
+            f"{each.encode_gb_per_second:.2f}",
+            f"{each.decode_gb_per_second:.2f}",
+        )
+        for each in figures
+    ]
+    print(table.render(("ENCODER", "BYTES/ELEMENT", "NMSE", "ENCODE GB/S", "DECODE GB/S"), rows))
+    print(
+        "\nNMSE: squared error of what arrives, relative to the update. GB/S: of the dense arrays; medians."
+    )
+    return figures
+
+
+def _json(arguments: argparse.Namespace, update: Update, figures: Sequence[EncoderFigures]) -> str:
+    """All figures, by the names of their attributes in `fedplug.diagnostics`; seconds and bytes."""
     import dataclasses
     import json
 
-    from fedplug.diagnostics import bench
     from fedplug.diagnostics.environment import environment
+    from fedplug.diagnostics.kernel_times import kernel_times
 
     found = {
-        "elements": elements,
         "environment": environment(),
-        "kernels": [dataclasses.asdict(each) for each in bench.kernel_figures(elements)],
-        "encoders": [dataclasses.asdict(bench.encoder_figures(each, elements)) for each in encoders],
+        "update": {
+            "source": update.source,
+            "elements": update.elements,
+            "dense_bytes": update.dense_bytes,
+            "arrays": {name: [x.dtype.name, list(x.shape)] for name, x in update.arrays.items()},
+            "left_out": list(update.left_out),
+        },
+        "rounds": arguments.rounds,
+        "execution": "tensorflow" if arguments.tensorflow else "numpy",
+        "encoders": [dataclasses.asdict(each) for each in figures],
     }
+    if arguments.kernels:
+        found["kernels"] = [dataclasses.asdict(each) for each in kernel_times(update.elements)]
     return json.dumps(found, indent=2)

@@ -1,4 +1,4 @@
-"""``fedplug doctor``: checks the installation from Python up to a compiled op inside a TFF computation."""
+"""``fedplug doctor``: checks what is installed, from Python up to a compiled op inside a TFF computation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedplug.diagnostics.doctor import CHECKS, examine
 
     del arguments
-    failed = 0
+    failed = skipped = 0
     for name, check in CHECKS.items():
         finding = examine(check)
         failed += finding.status == "fail"
+        skipped += finding.status == "skip"
         # Printed one by one: importing TensorFlow and TFF takes a while.
         print(f"{finding.status:<5} {name:<11} {finding.detail}", flush=True)
         if finding.fix:
             print(f"{'':<17} fix: {finding.fix}", flush=True)
-    print("\nall checks passed" if not failed else f"\n{failed} of {len(CHECKS)} checks failed")
+    verdict = f"{failed} of {len(CHECKS)} checks failed" if failed else "all checks passed"
+    print(f"\n{verdict}{f'; {skipped} skipped, of what is not installed' if skipped else ''}")
     return EXIT_FAILED if failed else 0

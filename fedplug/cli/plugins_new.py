@@ -32,6 +32,8 @@ class _Kind:
         use: A line of Python that makes one, after ``import fedplug``.
         example: How it is made to be checked; empty where its name will do.
         imports: The package that it needs beside fedplug.
+        specs: What the declaration imports beside its own class.
+        declared: What else it declares; lines of arguments.
     """
 
     component: str
@@ -39,13 +41,18 @@ class _Kind:
     use: str
     example: str = ""
     imports: str = "tensorflow"
+    specs: str = ""
+    declared: tuple[str, ...] = ()
 
 
 _KINDS = {
     "encoder": _Kind(
         component="encoder",
         summary="eight bits per element and one scale per tensor, with error feedback",
-        use='encoder = fedplug.encoder("$name")',
+        use='payload, state = fedplug.codec("$name").encode(array)',
+        imports="numpy",
+        specs="EXECUTIONS, ",
+        declared=('wire_id="$name/1"', "executes_on=EXECUTIONS"),
     ),
     "assignment": _Kind(
         component="encoder",
@@ -132,6 +139,10 @@ def _words(kind: str, name: str) -> dict[str, str]:
     pieces = [piece for piece in name.split("_") if piece]
     facts = _KINDS[kind]
     example = _filled(facts.example, {"name": name})
+    declared = [_filled(argument, {"name": name}) for argument in facts.declared]
+    if example:
+        declared.append(f'examples=("{example}",)')
+    spec = f"{facts.component.capitalize()}Spec"
     return {
         "name": name,
         "kind": kind,
@@ -139,9 +150,10 @@ def _words(kind: str, name: str) -> dict[str, str]:
         "distribution": f"fedplug-{'-'.join(pieces)}",
         "module": f"fedplug_{name}",
         "classname": "".join(map(str.capitalize, pieces)),
-        "spec": f"{facts.component.capitalize()}Spec",
+        "spec": spec,
+        "specs": facts.specs + spec,
         "summary": facts.summary,
         "imports": facts.imports,
         "use": _filled(facts.use, {"name": name}),
-        "examples": f'\n            examples=("{example}",),' if example else "",
+        "arguments": "".join(f"\n            {argument}," for argument in declared),
     }

@@ -1,28 +1,40 @@
 """What `fedplug doctor` looks at: one function a check, each independent of the others.
 
-A check returns what it found and raises when something is broken. Heavy imports stay in the bodies, so that a
-broken TensorFlow is a finding and not the end of the command.
+A check returns what it found and raises when something is broken. Those of TensorFlow and TFF, which nobody
+must have, are skipped where these are not installed. Heavy imports stay in the bodies, so that a broken
+TensorFlow is a finding and not the end of the command.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from fedplug.errors import FedplugError
+from fedplug.errors import FedplugError, OpLibraryError
 
 __all__ = ["CHECKS", "Finding", "examine"]
 
 _REINSTALL = "`make setup` in a checkout, or `pip install --force-reinstall fedplug`"
 
+_OLDEST_PYTHON = (3, 10)
+_OLDEST_NUMPY = (1, 25)
+_NUMPY_2 = (2, 0)
+_TENSORFLOW_FOR_NUMPY_2 = (2, 18)
+"""The first TensorFlow that was built for it."""
+
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check: what was found, and what to do about it when it is not well."""
+    """The result of one check: what was found, and what to do about it when it is not well.
 
-    status: Literal["ok", "warn", "fail"]
+    "skip" is no fault: what the check is about is not installed.
+    """
+
+    status: Literal["ok", "warn", "fail", "skip"]
     detail: str
     fix: str = ""
 
@@ -34,29 +46,50 @@ def examine(check: Callable[[], Finding]) -> Finding:
     except FedplugError as error:  # says itself what to do
         return Finding("fail", _one_line(error))
     except Exception as error:
-        from fedplug.registry.entry_points import missing_framework
+        return Finding("fail", f"{type(error).__name__}: {_one_line(error)}", _REINSTALL)
 
-        fix = missing_framework(error) or _REINSTALL
-        return Finding("fail", f"{type(error).__name__}: {_one_line(error)}", fix)
+
+def _needs(module: str, otherwise: str) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
+    """Leaves a check out, and says ``otherwise``, where a module is not installed that nobody must have."""
+
+    def decorate(check: Callable[[], Finding]) -> Callable[[], Finding]:
+        @functools.wraps(check)
+        def where_it_is_installed() -> Finding:
+            return check() if importlib.util.find_spec(module) else Finding("skip", otherwise)
+
+        return where_it_is_installed
+
+    return decorate
+
+
+_NOT_INSTALLED = "not installed (pip install 'fedplug[tff]' on Python 3.11)"
+_needs_tensorflow = _needs("tensorflow", "needs TensorFlow, which is not installed")
+_needs_tff = _needs("tensorflow_federated", "needs TFF, which is not installed")
 
 
 def check_python() -> Finding:
-    """The Python that TFF 0.87 and this package are made for."""
+    """A Python that this package is made for."""
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] != (3, 11):
-        return Finding("fail", version, "use Python 3.11, the newest that tensorflow-federated 0.87 supports")
+    if sys.version_info[:2] < _OLDEST_PYTHON:
+        return Finding("fail", version, "use Python 3.10 or newer; 3.11 for TFF")
     return Finding("ok", version)
 
 
 def check_numpy() -> Finding:
-    """NumPy can be imported and has the ABI TensorFlow 2.14 was built for."""
+    """NumPy can be imported, is new enough, and is one that the installed TensorFlow was built for."""
     import numpy as np
 
-    if int(np.__version__.split(".")[0]) >= 2:
-        return Finding("fail", np.__version__, "`pip install 'numpy<2'`; TensorFlow 2.14 needs it")
-    return Finding("ok", np.__version__)
+    from fedplug.registry.op_libraries import installed_tensorflow
+
+    version, tensorflow = np.__version__, installed_tensorflow()
+    if _release(version) < _OLDEST_NUMPY:
+        return Finding("fail", version, "`pip install --upgrade numpy`; fedplug needs 1.25 or newer")
+    if tensorflow and _release(tensorflow) < _TENSORFLOW_FOR_NUMPY_2 and _release(version) >= _NUMPY_2:
+        return Finding("fail", version, f"`pip install 'numpy<2'`; TensorFlow {tensorflow} needs it")
+    return Finding("ok", version)
 
 
+@_needs("tensorflow", _NOT_INSTALLED)
 def check_tensorflow() -> Finding:
     """TensorFlow can be imported."""
     import tensorflow as tf
@@ -64,6 +97,7 @@ def check_tensorflow() -> Finding:
     return Finding("ok", str(tf.__version__))
 
 
+@_needs("tensorflow_federated", _NOT_INSTALLED)
 def check_tff() -> Finding:
     """TFF can be imported and is the release whose executor interface the runtime implements."""
     import tensorflow_federated as tff
@@ -95,19 +129,72 @@ def check_kernels() -> Finding:
     return Finding("ok", f"SIMD {kernels.simd_level()}, {kernels.num_threads()} threads")
 
 
+def check_codec() -> Finding:
+    """What is encoded comes back, and what did not is in the residual; sums add the same up."""
+    import numpy as np
+
+    from fedplug.codecs import Sum, codec, decode
+
+    expression, count = "topk(0.05) | qsgd(8) | rans", 10_000
+    update = np.random.default_rng(0).standard_normal(count, np.float32)
+    payload, state = codec(expression).encode(update)
+    received, total = decode(payload), Sum(update.shape, update.dtype)
+    total.add(payload, 1.0)
+    if not np.allclose(received + state["residual"], update, rtol=0, atol=1e-6):
+        return Finding("fail", f"{expression}: what arrives and the residual are not the update", _REINSTALL)
+    if not np.array_equal(total.value(), received):
+        return Finding("fail", f"{expression}: the sum of one payload is not what it stands for", _REINSTALL)
+    return Finding("ok", f"{expression}: {count:,} float32 in {len(payload):,} bytes, and back")
+
+
+def check_stores() -> Finding:
+    """The built-in stores give back what was committed."""
+    import tempfile
+
+    import numpy as np
+
+    from fedplug.stores import open_store
+
+    names, state = ("memory", "sqlite"), {"residual": np.arange(3, dtype=np.float32)}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            with open_store("memory://" if name == "memory" else f"sqlite:///{folder}/store") as store:
+                process = store.open_process("doctor", {})
+                process.commit(1, client_states={"client": state}, server_state=state)
+                kept = [process.read_clients(["client"])["client"], process.read_server() or {}]
+                if not all(np.array_equal(found.get("residual", ()), state["residual"]) for found in kept):
+                    return Finding("fail", f"{name} does not give back what was committed", _REINSTALL)
+    return Finding("ok", f"{', '.join(names)}: committed and read")
+
+
+@_needs_tensorflow
 def check_op_library() -> Finding:
     """The compiled TensorFlow ops are there, were built for this TensorFlow, and load."""
+    from fedplug import ops
     from fedplug.ops._tensorflow import loader
 
+    try:
+        loader.find_library(ops.__path__)
+    except OpLibraryError:
+        fix = "`pip install fedplug-tensorflow`, or `make setup` in a checkout"
+        return Finding(
+            "warn",
+            "not installed: TensorFlow gets the references, lowering 'reference', which are slower",
+            fix,
+        )
     loader.library()  # raises OpLibraryError with the remedy
     return Finding("ok", f"built for TensorFlow {_build_info()['tensorflow']}, loads")
 
 
+@_needs_tensorflow
 def check_cuda() -> Finding:
     """The ops were built for the devices that TensorFlow sees."""
     import tensorflow as tf
 
-    built = _build_info()["cuda"] == "ON"
+    try:
+        built = _build_info()["cuda"] == "ON"
+    except OpLibraryError:
+        return Finding("skip", "needs the op library, which is not installed")
     devices = len(tf.config.list_physical_devices("GPU"))
     detail = (
         f"kernels built {'with' if built else 'without'} CUDA, {devices or 'no'} GPU visible to TensorFlow"
@@ -119,11 +206,15 @@ def check_cuda() -> Finding:
     return Finding("ok", detail)
 
 
+@_needs_tff
 def check_inprocess_runtime() -> Finding:
-    """The compiled op gives the NumPy kernel's bits inside a TFF computation on the in-process runtime."""
-    return _check_runtime("inprocess", "fused")
+    """The op gives the NumPy kernel's bits inside a TFF computation on the in-process runtime."""
+    from fedplug import ops
+
+    return _check_runtime("inprocess", "fused" if ops.available() else "reference")
 
 
+@_needs_tff
 def check_native_runtime() -> Finding:
     """TFF's stock worker starts, and the op's TensorFlow reference gives the NumPy kernel's bits there."""
     return _check_runtime("native", "reference")
@@ -163,12 +254,14 @@ def _check_runtime(runtime_name: str, lowering: str) -> Finding:
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": check_python,
     "NumPy": check_numpy,
-    "TensorFlow": check_tensorflow,
-    "TFF": check_tff,
-    "plugins": check_plugins,
     "kernels": check_kernels,
+    "plugins": check_plugins,
+    "codec": check_codec,
+    "stores": check_stores,
+    "TensorFlow": check_tensorflow,
     "op library": check_op_library,
     "CUDA": check_cuda,
+    "TFF": check_tff,
     "inprocess": check_inprocess_runtime,
     "native": check_native_runtime,
 }
@@ -184,6 +277,11 @@ def _build_info() -> dict[str, str]:
     record = loader.find_library(ops.__path__).with_name("build_info.json")
     info: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
     return info
+
+
+def _release(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _one_line(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedplug import ops
@@ -11,6 +12,8 @@ from fedplug.encoders.arguments import check_number
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.probe import normal_numbers
+from fedplug.errors import MissingDependencyError
+from fedplug.ops import Array, ArraySpec
 
 __all__ = ["BreakEven", "break_even"]
 
@@ -77,20 +80,25 @@ class BreakEven:
 def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str | None = None) -> BreakEven:
     """Measures the encoder on normally distributed numbers, as the median of a few runs.
 
-    A client's processor may be slower than this machine's, and then it pays less.
+    On NumPy arrays where it executes on these and no lowering is named, else in TensorFlow's graphs. A
+    client's processor may be slower than this machine's, and then it pays less.
 
     Args:
-        model: For the model in question.
+        model: For the model in question; its specs may be of either.
         megabits_per_second: Of the link from a client to the server, above 0.
-        lowering: Of the ops; see `fedplug.ops.use_lowering`.
+        lowering: Of TensorFlow's ops; see `fedplug.ops.use_lowering`.
 
     Raises:
         ConfigError: The speed is no number above 0.
+        MissingDependencyError: It needs TensorFlow, which is not installed.
     """
     check_number("break_even megabits_per_second", megabits_per_second, lambda speed: speed > 0, "above 0")
+    on_arrays = lowering is None and "numpy" in model.capabilities.executes_on
+    encoder_for = _numpy_encoder if on_arrays else _tensorflow_encoder
+    plain = ModelEncoder(Identity(), model.specs)
     with ops.use_lowering(lowering or "auto"):
-        encode_seconds, sent_bytes = _measure(model)
-        plain_seconds, plain_bytes = _measure(ModelEncoder(Identity(), model.specs))
+        encode_seconds, sent_bytes = _measure(encoder_for(model))
+        plain_seconds, plain_bytes = _measure(encoder_for(plain))
     return BreakEven(
         megabits_per_second=megabits_per_second,
         encode_seconds=encode_seconds,
@@ -100,17 +108,34 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
     )
 
 
-def _measure(model: ModelEncoder) -> tuple[float, int]:
-    """Seconds and bytes of a client's first round."""
-    xs = normal_numbers(model.specs)
-    import tensorflow as tf  # must not be needed to import the encoders
+def _numpy_encoder(model: ModelEncoder) -> Callable[[], Sequence[Array]]:
+    """Makes the buffers of a client's first round, at once."""
+    specs = [ArraySpec(spec.shape, spec.dtype.name, spec.name) for spec in model.specs]
+    model = ModelEncoder(model.encoder, specs, min_size=model.min_size)
+    xs, states = normal_numbers(specs), model.init_state()
+    return lambda: model.encode(xs, states, 0)[0]
 
-    states, round_num = model.init_state(), tf.constant(0)
+
+def _tensorflow_encoder(model: ModelEncoder) -> Callable[[], Sequence[Array]]:
+    """The same in a graph."""
+    try:
+        import tensorflow as tf  # must not be needed to import the encoders
+    except ModuleNotFoundError as error:
+        what = f"break_even for {model.encoder!r}"
+        raise MissingDependencyError(what, error.name or "") from error
+    specs = [tf.TensorSpec(spec.shape, spec.dtype.name, spec.name) for spec in model.specs]
+    model = ModelEncoder(model.encoder, specs, min_size=model.min_size)
+    xs, states, round_num = normal_numbers(specs), model.init_state(), tf.constant(0)
     encode = tf.function(lambda xs, states: model.encode(xs, states, round_num)[0], autograph=False)
-    buffers = encode(xs, states)
+    return lambda: encode(xs, states)
+
+
+def _measure(encode: Callable[[], Sequence[Array]]) -> tuple[float, int]:
+    """Seconds and bytes; the first run is not counted."""
+    buffers = encode()
     times = []
     for _ in range(_REPEATS):
         begin = time.perf_counter()
-        buffers = encode(xs, states)
+        buffers = encode()
         times.append(time.perf_counter() - begin)
     return statistics.median(times), sum(len(buffer) for buffer in buffers)

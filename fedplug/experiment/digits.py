@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, MissingDependencyError
 from fedplug.experiment.config import DataConfig
 
 __all__ = ["Examples", "FederatedImages", "load_digits", "split_by_dirichlet"]
@@ -38,15 +38,14 @@ def load_digits(config: DataConfig, seed: int) -> FederatedImages:
     Source: Alpaydin & Kaynak, "Optical Recognition of Handwritten Digits", UCI repository, 1998.
 
     Raises:
-        ConfigError: scikit-learn is not installed, or there are too many clients for the images.
+        MissingDependencyError: scikit-learn is not installed.
+        ConfigError: There are too many clients for the images.
     """
     try:
         from sklearn.datasets import load_digits as load
         from sklearn.model_selection import train_test_split
-    except ImportError as error:
-        raise ConfigError(
-            "the digits need scikit-learn; install it with: pip install scikit-learn"
-        ) from error
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("the digits data", error.name or "") from error
     data = load()
     images = (data.images / 16.0).astype(np.float32)[..., np.newaxis]
     labels = data.target.astype(np.int32)

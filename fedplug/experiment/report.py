@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedplug.errors import ConfigError
+from fedplug.errors import MissingDependencyError
 
 __all__ = [
     "FINAL_ROUNDS",
@@ -192,10 +192,10 @@ def require_matplotlib() -> None:
     """Tells before hours of training what would be missing at their end.
 
     Raises:
-        ConfigError: matplotlib is not installed.
+        MissingDependencyError: Matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("the plot needs matplotlib; install it with: pip install matplotlib")
+        raise MissingDependencyError("the plot", "matplotlib")
 
 
 def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) -> None:

@@ -49,8 +49,9 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     ``table.txt``, ``accuracy.png`` and ``state/``, the store.
 
     Raises:
-        ConfigError: The folder holds an experiment with other settings, an encoder is not valid or does not
-            fit the model, or scikit-learn or matplotlib is missing.
+        ConfigError: The folder holds an experiment with other settings, or an encoder is not valid or does
+            not fit the model.
+        MissingDependencyError: scikit-learn or Matplotlib is not installed.
         PluginError: A component that an earlier run of this folder was made with is not installed any more.
         StoreError: The folder cannot be written, or its store is damaged.
     """

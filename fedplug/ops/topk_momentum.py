@@ -72,7 +72,7 @@ def topk_momentum(
             finite.
     """
     if gradient.dtype.itemsize == 2:
-        return _of_16_bits(gradient, velocity, residual, k, gradient.dtype.type(momentum), on_nonfinite)
+        return _of_16_bits(gradient, velocity, residual, int(k), momentum, on_nonfinite)
     speed, rest = place_for(velocity, gradient), place_for(residual, gradient)
     nonfinite = np.int64(0)
     if on_nonfinite == "drop":
@@ -93,14 +93,14 @@ def topk_momentum(
 
 
 def _of_16_bits(
-    gradient: Any, velocity: Any, residual: Any, k: Any, momentum: Any, on_nonfinite: OnNonFinite
+    gradient: Any, velocity: Any, residual: Any, k: int, momentum: Any, on_nonfinite: OnNonFinite
 ) -> TopKMomentum:
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused or dropped below
-        moved = np.asarray(velocity * momentum + gradient)
-        if on_nonfinite == "drop":
-            finite = np.isfinite(residual + moved)  # topk_residual may write over the residual
+    """In two steps, as the kernel is for the wider types."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = np.asarray(velocity * gradient.dtype.type(momentum) + gradient)
+        dropped = ~np.isfinite(moved + residual) if on_nonfinite == "drop" else None
     taken = topk_residual(moved, residual, k, on_nonfinite=on_nonfinite)
-    if on_nonfinite == "drop":
-        moved[~finite] = 0
+    if dropped is not None:
+        moved[dropped] = 0
     moved.reshape(-1)[taken.indices] = 0
     return TopKMomentum(taken.values, taken.indices, moved, taken.residual, taken.nonfinite)

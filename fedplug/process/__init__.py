@@ -5,6 +5,13 @@ Types are written as in TFF.
 
 from __future__ import annotations
 
+from fedplug.errors import MissingDependencyError
+
+try:
+    import tensorflow_federated  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingDependencyError("fedplug.process", error.name or "") from error
+
 from fedplug.process.aggregation.compressed_sum import build_compressed_sum_factory
 from fedplug.process.aggregation.factory import EncodedAggregationFactory, build_aggregation_factory
 from fedplug.process.aggregation.sum_factory import EncodedSumFactory, build_sum_factory

@@ -17,7 +17,6 @@ __all__ = [
     "builtin",
     "install_command",
     "installed",
-    "missing_framework",
     "normalized",
     "own_version",
 ]
@@ -27,13 +26,6 @@ API = 1
 
 GROUP = f"fedplug.v{API}"
 """The entry-point group of plugins for this contract."""
-
-_FRAMEWORKS = {
-    "tensorflow": "TensorFlow is not installed: `pip install tensorflow==2.14.1` (Python 3.11)",
-    "tensorflow_federated": "TensorFlow Federated is not installed: "
-    "`uv pip install tensorflow-federated==0.87.0` "
-    "(Python 3.11, with the override of jaxlib that the end of README.md names)",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +133,6 @@ def install_command(
             wanted = f"{distribution}[{extra[1]}]" if extra else distribution
             return f"`pip install --upgrade '{wanted}'`"
     return f"`pip install '{distribution}[{','.join(extras)}]'`" if extras else None
-
-
-def missing_framework(error: BaseException | None) -> str | None:
-    """What to install where an import failed because TensorFlow or TFF is missing; None: that is not why."""
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    return _FRAMEWORKS.get((missing or "").partition(".")[0])
 
 
 def normalized(distribution: str) -> str:

@@ -6,9 +6,9 @@ import functools
 import logging
 from typing import Any
 
-from fedplug.errors import PluginError, UnknownNameError
+from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError, missing_dependency
 from fedplug.registry.catalog import Catalog, Entry
-from fedplug.registry.entry_points import API, GROUP, install_command, missing_framework, own_version
+from fedplug.registry.entry_points import API, GROUP, install_command, own_version
 from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
 from fedplug.registry.specs import ComponentSpec
 
@@ -45,15 +45,19 @@ def find(kind: str, name: str) -> Entry:
 
 
 def resolve(kind: str, name: str) -> type[Any]:
-    """The class of a component. Arguments and errors as for `find`."""
+    """The class of a component. Arguments and errors as for `find`.
+
+    Raises:
+        MissingDependencyError: What fedplug can do without, TensorFlow say, is needed for it.
+    """
     entry = find(kind, name)
     if not isinstance(entry.spec, ComponentSpec):
         raise PluginError(f"{kind} {name!r} of {entry.origin} has no class that could be made")
     try:
         return entry.spec.resolve()
     except PluginError as error:
-        if missing := missing_framework(error.__cause__):
-            raise PluginError(f"{kind} {name!r} cannot be used: {missing}") from error.__cause__
+        if module := missing_dependency(error.__cause__):
+            raise MissingDependencyError(f"{kind} {name!r}", module) from error.__cause__
         command = install_command(entry.distribution, error.__cause__)
         command = command or f"`pip install --force-reinstall {entry.distribution}`"
         raise PluginError(

@@ -64,9 +64,8 @@ class Capabilities:
             one magnitude are decoded with their signs. For an aggregator nobody asks.
         dtypes: Of the tensors it takes.
         executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
-        whose
-            graphs run later. What is written against `fedplug.ops` takes both; what is written in TensorFlow
-            says nothing.
+            whose graphs run later. What is written against `fedplug.ops` takes both; what is written in
+            TensorFlow says nothing.
     """
 
     unbiased: bool = False

@@ -7,6 +7,13 @@ so that custom ops work and values are passed by reference; `use_runtime("native
 
 from __future__ import annotations
 
+from fedplug.errors import MissingDependencyError
+
+try:
+    import tensorflow_federated  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingDependencyError("fedplug.runtime", error.name or "") from error
+
 from fedplug.runtime.inprocess.context import create_async_execution_context, create_sync_execution_context
 from fedplug.runtime.message_depth import allow_deep_messages
 from fedplug.runtime.switch import RuntimeHandle, use_runtime

@@ -66,7 +66,7 @@ def use_runtime(name: str, **options: Any) -> RuntimeHandle:
             `ray.create_ray_execution_context`.
 
     Raises:
-        ImportError: `"ray"`, and Ray is not installed.
+        MissingDependencyError: `"ray"`, and Ray is not installed.
         UnknownNameError: There is no runtime of that name.
     """
     if name not in _RUNTIMES:

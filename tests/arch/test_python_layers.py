@@ -45,7 +45,7 @@ BELOW = {
     "compat": ("process",),
     # what stands on top
     "__init__": ("codecs", "training"),
-    "diagnostics": ("training",),
+    "diagnostics": ("codecs", "training"),
     "testing": ("codecs", "training"),
     "experiment": ("__init__", "diagnostics"),
     "cli": ("experiment", "testing"),
@@ -58,7 +58,7 @@ ABOVE_TENSORFLOW = (
 )
 # What may import it in functions only, so that the module is there without it.
 TENSORFLOW_WHEN_CALLED = (
-    *["encoders/break_even.py", "encoders/probe.py", "testing/encoder_graphs.py"],
+    *["encoders/break_even.py", "testing/encoder_graphs.py"],
     *["testing/encoder_together.py", "testing/memory.py", "testing/schedule.py"],
 )
 ABOVE_TFF = {"compat", "diagnostics", "experiment", "process", "runtime", "testing", "training"}

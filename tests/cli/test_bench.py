@@ -1,4 +1,4 @@
-"""`fedplug bench`: the tables it prints, and what it refuses before it times anything."""
+"""`fedplug bench`: the tables it prints, and what it refuses before it measures anything."""
 
 from __future__ import annotations
 
@@ -6,64 +6,92 @@ import dataclasses
 import json
 import re
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from fedplug.cli import main
 from fedplug.diagnostics import bench
 
-
-@pytest.fixture(scope="module")
-def figures():
-    return {text: bench.encoder_figures(text, 2000) for text in ("identity", "topk(0.01)")}
+X = np.random.default_rng(0).standard_normal((40, 50), np.float32)
 
 
-def test_the_figures_are_those_of_the_encoder(figures):
-    assert figures["identity"].bytes_per_element == 4
-    assert figures["identity"].error == 0
-    assert 0.03 < figures["topk(0.01)"].bytes_per_element < 0.08
-    assert 0.8 < figures["topk(0.01)"].error < 1
-
-
-def test_all_kernels_are_timed_beside_a_copy():
-    found = list(bench.kernel_figures(2000))
-    assert found[0].kernel == "copy"
-    assert found[0].copies == 1
-    assert {each.kernel.partition(",")[0] for each in found[1:]} == {
-        "topk_residual",
-        "scatter_decode_add",
-        "encode_indices",
-        "decode_indices",
-        "encode_symbols",
-        "decode_symbols",
-    }
-    assert all(each.seconds > 0 for each in found)
-
-
-def test_the_command_prints_a_line_for_each_kernel_and_encoder(capsys):
+def test_a_line_for_each_encoder_and_the_machine(capsys):
     assert main(["bench", "--elements", "2000", "identity", "qsgd(8)"]) == 0
     output = capsys.readouterr().out
-    assert output.startswith("2,000 float32, ")
-    for name in ("copy", "topk_residual, 1 %", "identity", r"qsgd\(8\)"):
-        assert re.search(rf"^{name} .*\d$", output, re.MULTILINE), name
+    assert re.match(r".+, \w+, \d+ kernel threads\n\n", output)
+    assert "normally distributed numbers: 2,000 float32 in 1 array\n" in output
+    for name in ("identity", r"qsgd\(8\)"):
+        assert re.search(rf"^{name} +\d\.\d+ +\S+ +\d+\.\d+ +\d+\.\d+$", output, re.MULTILINE), name
+    assert "copy" not in output
+
+
+def test_the_kernels_are_timed_when_asked_for(capsys):
+    assert main(["bench", "--elements", "2000", "--kernels", "identity"]) == 0
+    assert re.search(r"^topk_residual, 1 % +\d+\.\d+ +\d+\.\d$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_as_json_the_figures_are_objects_with_the_names_of_their_attributes(capsys):
-    assert main(["bench", "--json", "--elements", "2000", "identity"]) == 0
+    command = ["bench", "--json", "--kernels", "--rounds", "2", "--elements", "2000", "topk(0.1)"]
+    assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["elements"] == 2000
-    assert {"fedplug", "tensorflow", "processor", "simd"} <= found["environment"].keys()
+    assert found["update"]["elements"] == 2000
+    assert (found["rounds"], found["execution"]) == (2, "numpy")
+    assert {"fedplug", "numpy", "processor", "simd", "kernel_threads"} <= found["environment"].keys()
     assert found["encoders"][0].keys() == {field.name for field in dataclasses.fields(bench.EncoderFigures)}
     assert found["kernels"][0]["kernel"] == "copy"
+
+
+def test_a_file_of_ones_own(tmp_path, capsys):
+    path = tmp_path / "update.npy"
+    np.save(path, X)
+    assert main(["bench", "--json", "topk(0.1)", str(path), "qsgd(8)"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["update"] == {
+        "source": str(path),
+        "elements": 2000,
+        "dense_bytes": 8000,
+        "arrays": {"array": ["float32", [40, 50]]},
+        "left_out": [],
+    }
+    assert [each["encoder"] for each in found["encoders"]] == ["topk(0.1)", "qsgd(8)"]
+
+
+def test_the_update_between_two_checkpoints(tmp_path, capsys):
+    old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
+    safetensors.numpy.save_file({"k": X, "b": X[0]}, old)
+    safetensors.numpy.save_file({"k": X + 1, "b": X[0] + 1}, new)
+    assert main(["bench", "--update", str(old), str(new), "topk(0.01, scope='model') | qsgd(8)"]) == 0
+    output = capsys.readouterr().out
+    assert f"{new} - {old}: 2,050 float32 in 2 arrays\n" in output
+    assert re.search(r"^topk\(0\.01, scope='model'\) \| qsgd\(8\) +0\.\d+ +0\.9\d", output, re.MULTILINE)
+
+
+@pytest.mark.needs("matplotlib")
+def test_the_picture(tmp_path, capsys):
+    path = tmp_path / "picture.svg"
+    assert main(["bench", "--elements", "1000", "--plot", str(path), "topk(0.1)"]) == 0
+    assert f"{path}: bytes per element against error" in capsys.readouterr().out
+    assert path.read_bytes().startswith(b"<?xml")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["identity", "tpok(0.1)"], "unknown encoder 'tpok'; did you mean 'topk'"),
-        (["budget('topk(0.1)', 900)"], "the encoder to time is budget("),
         (["--elements", "10"], "elements is 10; to see anything it takes 1000 or more"),
+        (["--rounds", "0"], "rounds is 0; it takes 1 or more"),
+        (["absent.safetensors"], "absent.safetensors cannot be read: No such file"),
+        (["a.npy", "b.npy"], "bench encodes one update: name one file, or two checkpoints after --update"),
+        (["a.npy", "--update", "b.npy", "c.npy"], "bench encodes one update"),
+        (["a.npy", "--elements", "2000"], "--elements is for random numbers"),
+        (["--plot", "a.jpg"], "a picture is a .png or a .svg file, not a.jpg"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_timed(arguments, message, capsys):
+def test_a_mistake_is_told_before_anything_is_measured(arguments, message, capsys, monkeypatch):
+    monkeypatch.delattr(bench, "measure")
     assert main(["bench", *arguments]) == 2
-    assert message in capsys.readouterr().err
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    assert message in caught.err
+    assert caught.err.count("\n") == 1

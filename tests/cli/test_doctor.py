@@ -15,12 +15,17 @@ def run_doctor(monkeypatch, **replaced):
     return main(["doctor"])
 
 
-@pytest.mark.needs("tensorflow_federated")
 @pytest.mark.parametrize("name", list(doctor.CHECKS))
 def test_every_check_passes_where_the_tests_run(name):
     finding = examine(doctor.CHECKS[name])
-    assert finding.status in ("ok", "warn"), finding
+    assert finding.status in ("ok", "warn", "skip"), finding
     assert finding.detail
+
+
+@pytest.mark.needs("tensorflow_federated")
+@pytest.mark.parametrize("name", ["TensorFlow", "TFF", "inprocess", "native"])
+def test_nothing_is_skipped_where_all_is_installed(name):
+    assert examine(doctor.CHECKS[name]).status == "ok"
 
 
 def test_an_error_of_fedplug_is_a_failure_in_its_own_words():
@@ -54,3 +59,48 @@ def test_a_failure_leaves_the_other_checks_alone_and_exits_with_1(monkeypatch, c
 def test_a_warning_is_no_failure(monkeypatch, capsys):
     assert run_doctor(monkeypatch, old=lambda: Finding("warn", "old", "update it")) == 0
     assert "fix: update it" in capsys.readouterr().out
+
+
+@pytest.mark.needs("tensorflow")
+def test_a_missing_op_library_is_a_warning_that_says_what_is_used_instead(monkeypatch):
+    from fedplug.ops._tensorflow import loader
+
+    def absent(folders):
+        raise OpLibraryError("it is not there")
+
+    monkeypatch.setattr(loader, "find_library", absent)
+    found = doctor.check_op_library()
+    assert found.status == "warn"
+    assert "lowering 'reference'" in found.detail
+    assert "pip install fedplug-tensorflow" in found.fix
+    assert doctor.check_cuda().status == "skip"
+
+
+@pytest.mark.parametrize(
+    ("numpy", "tensorflow", "fix"),
+    [
+        ("1.24.4", None, "fedplug needs 1.25 or newer"),
+        ("2.0.0", "2.14.1", "TensorFlow 2.14.1 needs it"),
+        ("2.5.0", "2.19.0", ""),
+        ("2.5.0", None, ""),
+        ("1.25.0", "2.14.1", ""),
+    ],
+)
+def test_numpy_fits_the_installed_tensorflow(monkeypatch, numpy, tensorflow, fix):
+    monkeypatch.setattr("numpy.__version__", numpy)
+    monkeypatch.setattr("fedplug.registry.op_libraries.installed_tensorflow", lambda: tensorflow)
+    found = doctor.check_numpy()
+    assert found.status == ("fail" if fix else "ok")
+    assert found.detail == numpy
+    assert fix in found.fix
+
+
+def test_a_codec_that_does_not_give_back_the_update_is_a_failure(monkeypatch):
+    monkeypatch.setattr("fedplug.codecs.decode", lambda payload: 0)
+    found = doctor.check_codec()
+    assert (found.status, "the residual are not the update" in found.detail) == ("fail", True)
+
+
+def test_what_is_skipped_is_no_failure(monkeypatch, capsys):
+    assert run_doctor(monkeypatch, absent=lambda: Finding("skip", "not installed")) == 0
+    assert capsys.readouterr().out.endswith("all checks passed; 1 skipped, of what is not installed\n")

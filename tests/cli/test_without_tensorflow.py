@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-WITHOUT = """
-import sys
+from fedplug.errors import MissingDependencyError
 
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "tensorflow_federated"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocked())
-"""
-TENSORFLOW = "TensorFlow is not installed: `pip install tensorflow==2.14.1` (Python 3.11)"
+# As if these were not installed: importing one that is None is the same ModuleNotFoundError.
+WITHOUT = "import sys\nsys.modules.update(tensorflow=None, tensorflow_federated=None)\n"
+EXTRA = "`pip install 'fedplug[tff]'` on Python 3.11"
+MISSING = f"needs TensorFlow Federated, which is not installed: {EXTRA}"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def without_tensorflow(program, *arguments):
@@ -35,41 +33,87 @@ def command(*arguments):
     return without_tensorflow("from fedplug.cli import main\nsys.exit(main(sys.argv[1:]))", *arguments)
 
 
-@pytest.mark.parametrize("arguments", [["bench"], ["bench", "topk(0.01)"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", str(EXAMPLES / "digits.toml")],
+        ["examples", "run", "digits"],
+        *[["examples", "run", path.stem] for path in sorted(EXAMPLES.glob("*.py"))],
+        ["bench", "--tensorflow", "--elements", "1000", "identity"],
+    ],
+)
 def test_a_command_that_needs_it_ends_with_one_line(arguments):
     done = command(*arguments)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"fedplug: error: {TENSORFLOW}\n")
-
-
-def test_a_command_that_needs_tff_names_tff():
-    done = command("run", str(Path(__file__).parents[2] / "examples/digits.toml"))
-    assert done.returncode == 2
-    assert done.stderr.startswith("fedplug: error: TensorFlow Federated is not installed: `uv pip install ")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fedplug: error: ")
+    assert EXTRA in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_with_debug_the_traceback_is_shown():
-    assert "Traceback" in command("--debug", "bench").stderr
+    assert "Traceback" in command("--debug", "examples", "run", "digits").stderr
 
 
-def test_an_encoder_that_is_made_says_so():
-    done = without_tensorflow("import fedplug\nfedplug.encoder('topk(0.01)')")
-    assert done.stderr.splitlines()[-1] == (
-        f"fedplug.errors.PluginError: encoder 'topk' cannot be used: {TENSORFLOW}"
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        ("import fedplug\nfedplug.process", "fedplug.process"),
+        ("import fedplug.process", "fedplug.process"),
+        ("from fedplug.process import build_weighted_fed_avg", "fedplug.process"),
+        ("import fedplug\nfedplug.runtime", "fedplug.runtime"),
+        ("import fedplug\nfedplug.use_runtime('inprocess')", "fedplug.runtime"),
+        ("import fedplug\nfedplug.Trainer", "fedplug.training"),
+    ],
+)
+def test_what_needs_tff_names_itself_and_the_extra(use, what):
+    done = without_tensorflow(use)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"fedplug.errors.MissingDependencyError: {what} {MISSING}")
+
+
+def test_a_component_that_needs_it_names_itself_and_the_extra():
+    done = without_tensorflow("import fedplug\nfedplug.aggregator('mean')")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("fedplug.errors.MissingDependencyError: aggregator 'mean' needs TensorFlow, which")
+    assert EXTRA in last
+
+
+def test_what_is_missing_is_an_import_error_that_other_processes_understand():
+    error = pickle.loads(pickle.dumps(MissingDependencyError("a part", "ray")))
+    assert isinstance(error, ModuleNotFoundError)
+    assert error.name == "ray"
+    assert str(error) == (
+        "a part needs Ray, which is not installed: `pip install 'fedplug[ray]'` on Python 3.11"
     )
 
 
-def test_doctor_says_it_beside_the_check():
+def test_doctor_finds_no_fault():
     done = command("doctor")
-    assert done.returncode == 1
-    assert f"fix: {TENSORFLOW}" in done.stdout
-    assert "force-reinstall" not in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = {line[6:18].strip(): line for line in done.stdout.splitlines()}
+    for name in ("TensorFlow", "TFF"):
+        assert lines[name].startswith("skip")
+        assert lines[name].endswith("not installed (pip install 'fedplug[tff]' on Python 3.11)")
+    for name in ("op library", "CUDA", "inprocess", "native"):
+        assert lines[name].startswith("skip")
+    for name in ("Python", "NumPy", "kernels", "codec", "stores"):
+        assert lines[name].startswith("ok")
+    assert done.stdout.endswith("all checks passed; 6 skipped, of what is not installed\n")
 
 
-def test_kernels_stores_and_the_list_of_plugins_work():
+def test_encoders_kernels_stores_and_the_list_of_plugins_work():
     assert "topk" in command("plugins", "list").stdout
     program = (
-        "import fedplug\nprint(fedplug.kernels.num_threads() > 0)\nfedplug.open_store('memory://').close()"
+        "import fedplug\nprint(fedplug.kernels.num_threads() > 0, fedplug.encoder('topk(0.01)'))\n"
+        "fedplug.open_store('memory://').close()"
     )
     done = without_tensorflow(program)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "True topk(fraction=0.01, error_feedback=True)\n"), (
+        done.stderr
+    )
+
+
+def test_bench_works():
+    done = command("bench", "--json", "--elements", "1000", "topk(0.1)")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["encoders"][0]["encoder"] == "topk(0.1)"

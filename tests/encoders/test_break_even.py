@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import tensorflow as tf
 
 import fedplug
 from fedplug.encoders import BreakEven, ModelEncoder, break_even
+from fedplug.encoders.probe import normal_numbers
 from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.ops import ArraySpec
 
-SPECS = [tf.TensorSpec([1000], tf.float32), tf.TensorSpec([7], tf.int32)]
+SPECS = [ArraySpec((1000,), np.dtype("float32")), ArraySpec((7,), np.dtype("int32"))]
 
 
 def report(speed):
@@ -35,6 +37,15 @@ def test_an_encoder_is_measured_on_the_model_it_is_for():
     found = break_even(ModelEncoder(fedplug.encoder("topk(0.01)"), SPECS), 10)
     assert found.sent_bytes < 200 < 4000 < found.plain_bytes < 4200
     assert found.encode_seconds > 0
+
+
+def test_what_an_encoder_is_tried_with_is_always_the_same():
+    xs, again = normal_numbers(SPECS), normal_numbers(SPECS)
+    assert [(x.shape, x.dtype) for x in xs] == [(spec.shape, spec.dtype) for spec in SPECS]
+    assert all(np.array_equal(x, y) for x, y in zip(xs, again, strict=True))
+    assert abs(xs[0].mean()) < 0.1
+    assert 0.9 < xs[0].std() < 1.1
+    assert not xs[1].any()
 
 
 def test_what_is_measured_of_a_budget_is_its_first_round():

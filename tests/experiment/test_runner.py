@@ -15,7 +15,13 @@ import pytest
 
 import fedplug
 from fedplug import experiment
-from fedplug.errors import ConfigError, CorruptStoreError, StoreError, UnknownNameError
+from fedplug.errors import (
+    ConfigError,
+    CorruptStoreError,
+    MissingDependencyError,
+    StoreError,
+    UnknownNameError,
+)
 from fedplug.experiment import runner
 from fedplug.experiment.config import ExperimentConfig, RunConfig
 from fedplug.experiment.environments import record_environment
@@ -203,8 +209,11 @@ def test_an_unknown_store_is_told_before_anything_is_written(config, tmp_path) -
 def test_a_missing_matplotlib_is_told_before_the_training_and_not_after_it(
     config, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="the plot needs matplotlib; install it with"):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name)
+    )
+    with pytest.raises(MissingDependencyError, match=r"the plot needs Matplotlib.*pip install matplotlib"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

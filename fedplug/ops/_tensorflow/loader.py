@@ -43,16 +43,7 @@ def library() -> Any:
 
 @functools.cache
 def op_library(name: str) -> Any:
-    """The ops of a library that a plugin brings, one Python function each; loaded on the first call.
-
-    Args:
-        name: As in ``fedplug plugins list``.
-
-    Raises:
-        UnknownNameError: No plugin brings a library of that name; the message lists the nearest.
-        PluginError: It was built for another TensorFlow than is installed, or is missing.
-        OpLibraryError: It was built for another TensorFlow than is running, or is damaged.
-    """
+    """See `fedplug.ops.op_library`."""
     entry = resolve.find("op_library", name)
     assert entry.spec is not None  # every usable entry carries what was declared
     package, _, file = entry.spec.target.partition(":")

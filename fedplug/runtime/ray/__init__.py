@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+from fedplug.errors import MissingDependencyError
+
 try:
     import ray  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        'the "ray" runtime needs Ray, which is not installed: pip install "fedplug[ray]"', name=error.name
-    ) from error
+    raise MissingDependencyError('the "ray" runtime', error.name or "") from error
 
 from fedplug.runtime.ray.client_values import ClientHandle, on_worker
 from fedplug.runtime.ray.context import create_ray_execution_context

@@ -143,7 +143,7 @@ def test_the_bytes_are_those_of_the_factors_where_that_saves_half(shape, numbers
     spec, encoder = tf.TensorSpec(shape, tf.float32), PowerSGD(2)
     payload, _ = encoder.encode(tf.ones(shape), encoder.init_state(spec), ROUND)
     scale = 4 if numbers < np.prod(shape) else 0
-    assert len(encoder.to_wire(payload, spec)) == scale + 4 * numbers
+    assert len(encoder.to_wire(payload, spec)) == 4 + scale + 4 * numbers
 
 
 @pytest.mark.parametrize(

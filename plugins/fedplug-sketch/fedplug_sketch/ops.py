@@ -14,7 +14,7 @@ from fedplug.ops import Array, also_on_tensors
 
 __all__ = ["count_sketch", "estimate", "row_keys"]
 
-_CHUNK = 2**15  # elements: what is computed of them at a time stays in the cache
+_CHUNK = 2**16  # hashes at a time: they stay in the cache, and need no memory that the vector does not
 
 
 @also_on_tensors
@@ -38,10 +38,10 @@ def count_sketch(x: Array, keys: Array, columns: int) -> Array:
     """
     table = np.zeros((keys.size, columns), x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        for part in _parts(x.size):
-            for key, row in zip(keys, table, strict=True):
-                minus, places = _signs_and_columns(part, key, columns)
-                np.add.at(row, places, np.where(minus, -x[part], x[part]))
+        for part in _parts(x.size, keys.size):
+            minus, places = _signs_and_columns(part, keys, columns)
+            for row, of_row, signed in zip(table, places, np.where(minus, -x[part], x[part]), strict=True):
+                np.add.at(row, of_row, signed)
     return table
 
 
@@ -59,25 +59,24 @@ def estimate(table: Array, keys: Array, size: int) -> Array:
     """
     rows, columns = table.shape
     estimates = np.empty(size, table.dtype)
-    for part in _parts(size):
-        values = []
-        for key, row in zip(keys, table, strict=True):
-            minus, places = _signs_and_columns(part, key, columns)
-            found = row[places]
-            values.append(np.where(minus, -found, found))
-        ascending = np.sort(values, axis=0, kind="stable")  # as in a graph, whose zeros may differ in sign
+    for part in _parts(size, rows):
+        minus, places = _signs_and_columns(part, keys, columns)
+        found = np.take_along_axis(table, places, axis=1)
+        # Stable, so that of zeros that differ in sign the same one is in the middle as in a graph.
+        ascending = np.sort(np.where(minus, -found, found), axis=0, kind="stable")
         half = rows // 2
         estimates[part] = ascending[half] if rows % 2 else ascending[half - 1] / 2 + ascending[half] / 2
     return estimates
 
 
-def _parts(size: int) -> Iterator[slice]:
-    return (slice(begin, min(begin + _CHUNK, size)) for begin in range(0, size, _CHUNK))
+def _parts(size: int, rows: int) -> Iterator[slice]:
+    step = max(1, _CHUNK // rows)
+    return (slice(begin, min(begin + step, size)) for begin in range(0, size, step))
 
 
-def _signs_and_columns(part: slice, key: np.uint64, columns: int) -> tuple[Array, Array]:
-    """Of these elements, in the row with this key: bool and int64; True stands for minus."""
-    hashes = _mix(np.arange(part.start, part.stop, dtype=np.uint64) + key)
+def _signs_and_columns(part: slice, keys: Array, columns: int) -> tuple[Array, Array]:
+    """Of these elements in every row: bool and int64 ``[rows, elements]``; True stands for minus."""
+    hashes = _mix(np.arange(part.start, part.stop, dtype=np.uint64) + keys[:, np.newaxis])
     places = (hashes >> np.uint64(32)) * np.uint64(columns) >> np.uint64(32)
     return hashes & np.uint64(1) == 1, places.astype(np.int64)
 

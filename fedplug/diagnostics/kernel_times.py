@@ -1,0 +1,103 @@
+"""How fast the kernels are on this machine, beside a copy: for ``fedplug bench --kernels``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import kernels
+from fedplug.diagnostics.timing import median_seconds
+from fedplug.diagnostics.updates import random_update
+from fedplug.errors import ComputationError
+
+__all__ = ["KernelTime", "kernel_times"]
+
+Array = NDArray[Any]
+
+_CLIENTS = 8
+_KEPT = 100
+"""One in so many elements is sent."""
+_BITS = 4
+_BLOCK = 512
+"""Of the levels that are symbols to code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTime:
+    """How long a kernel took.
+
+    Attributes:
+        kernel: What was called.
+        seconds: The median of many runs.
+        copies: That divided by the time to copy an array of float32 with as many elements.
+    """
+
+    kernel: str
+    seconds: float
+    copies: float
+
+
+def kernel_times(elements: int) -> Iterator[KernelTime]:
+    """Times the kernels on NumPy arrays.
+
+    Args:
+        elements: Of the arrays; one in a hundred is sent by each of 8 clients.
+
+    Raises:
+        ConfigError: Fewer than 1,000 elements.
+    """
+    delta = random_update(elements).arrays["update"]
+    scratch, count = np.zeros_like(delta), elements // _KEPT
+    values, indices = kernels.topk_residual(delta, scratch, count)
+    entries = (values.copy(), indices.copy())
+    code = kernels.encode_indices(indices, elements)
+    packed = kernels.encode_values(delta, "qsgd", bits=_BITS, block_size=_BLOCK)
+    packed = packed[len(packed) - (elements * _BITS + 7) // 8 :]  # the levels, without their scales
+    symbols = kernels.encode_symbols(packed, elements, bits=_BITS)
+    splits = np.arange(_CLIENTS + 1, dtype=np.int64) * count
+    all_values, all_indices = np.tile(values, _CLIENTS), np.tile(indices, _CLIENTS)
+    dense = np.zeros_like(delta)
+    for _ in range(_CLIENTS):
+        dense[indices] += values
+
+    def copy() -> Array:
+        np.copyto(scratch, delta)
+        return scratch
+
+    def scatter() -> Array:
+        kernels.scatter_decode_add(scratch, all_values, all_indices, splits)
+        return scratch
+
+    # Each call, on a scratch array of zeros, and what it must give.
+    calls: dict[str, tuple[Callable[[], Array], Array]] = {
+        "copy": (copy, delta),
+        "topk_residual, 1 %": (lambda: kernels.topk_residual(delta, scratch, count, out=entries)[1], indices),
+        f"scatter_decode_add, {_CLIENTS} x 1 %": (scatter, dense),
+        "encode_indices, 1 %": (lambda: kernels.encode_indices(indices, elements), code),
+        "decode_indices, 1 %": (lambda: kernels.decode_indices(code, count, elements), indices),
+        f"encode_symbols, {_BITS} bits": (
+            lambda: kernels.encode_symbols(packed, elements, bits=_BITS),
+            symbols,
+        ),
+        f"decode_symbols, {_BITS} bits": (
+            lambda: kernels.decode_symbols(symbols, elements, bits=_BITS),
+            packed,
+        ),
+    }
+    copying = 0.0
+    for name, (call, expected) in calls.items():
+        seconds = _median(name, call, expected, scratch)
+        copying = copying or seconds
+        yield KernelTime(kernel=name, seconds=seconds, copies=seconds / copying)
+
+
+def _median(name: str, call: Callable[[], Array], expected: Array, scratch: Array) -> float:
+    def check(result: Array) -> None:
+        if not np.array_equal(result, expected):
+            raise ComputationError(f"{name} gave another result than before; see `fedplug doctor`")
+
+    return median_seconds(lambda _: call(), lambda: scratch.fill(0), check)[0]

@@ -1,0 +1,178 @@
+"""What ``fedplug bench`` encodes: random numbers, the arrays of a file, or what lies between two checkpoints.
+
+Knows files and arrays; must not know encoders or TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import safetensors
+from numpy.typing import NDArray
+
+from fedplug import kernels
+from fedplug.errors import ConfigError
+
+__all__ = ["SUFFIXES", "Update", "difference", "random_update", "read_update"]
+
+SUFFIXES = (".safetensors", ".npy")
+"""Of the files that can be read."""
+
+_FLOATS: dict[str, np.dtype[Any]] = {
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+}
+"""As safetensors calls them: the dtypes that encoders take."""
+
+_FEWEST = 1000
+_NAMED = 3
+"""So many names may be listed in a message of one line."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Update:
+    """Arrays to encode, as if a client had made them.
+
+    Attributes:
+        source: Where they are from, for people.
+        arrays: By name, of floats: finite, C-contiguous, not all zero.
+        left_out: The names of those that are not of floats, or empty.
+    """
+
+    source: str
+    arrays: Arrays
+    left_out: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.arrays:
+            raise ConfigError(
+                f"{self.source}: there is no array of float16, bfloat16, float32 or float64 to encode"
+            )
+        for name, array in self.arrays.items():
+            if not kernels.all_finite(array):
+                raise ConfigError(f"{self.source}: array {name!r} holds a NaN or an infinity; mend it first")
+        if not any(array.any() for array in self.arrays.values()):
+            raise ConfigError(f"{self.source}: all numbers are 0, so there is nothing to encode")
+
+    @property
+    def elements(self) -> int:
+        """Of all arrays."""
+        return sum(array.size for array in self.arrays.values())
+
+    @property
+    def dense_bytes(self) -> int:
+        """Of all arrays as they are."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def __str__(self) -> str:
+        count = len(self.arrays)
+        dtypes = ", ".join(sorted({array.dtype.name for array in self.arrays.values()}))
+        text = f"{self.source}: {self.elements:,} {dtypes} in {count} array{'s' if count > 1 else ''}"
+        return f"{text}; {len(self.left_out)} left out, not of floats" if self.left_out else text
+
+
+def random_update(elements: int) -> Update:
+    """Normally distributed float32, always the same.
+
+    Raises:
+        ConfigError: Fewer than 1,000 elements.
+    """
+    if elements < _FEWEST:
+        raise ConfigError(f"elements is {elements}; to see anything it takes {_FEWEST} or more")
+    numbers = np.random.default_rng(0).standard_normal(elements, np.float32)
+    return Update("normally distributed numbers", {"update": numbers})
+
+
+def read_update(path: str | Path) -> Update:
+    """The arrays of a ``.safetensors`` or ``.npy`` file.
+
+    Raises:
+        ConfigError: It cannot be read, or holds nothing that could be encoded.
+    """
+    arrays, left_out = _read(Path(path))
+    return Update(str(path), arrays, left_out)
+
+
+def difference(old: str | Path, new: str | Path) -> Update:
+    """What was added from one checkpoint to another, array by array; their names must match.
+
+    Raises:
+        ConfigError: A file cannot be read, the two are not of the same model, or they hold the same numbers.
+    """
+    before, left_out = _read(Path(old))
+    after, _ = _read(Path(new))
+    alone = [
+        f"only in {path}: {_some(mine - others)}"
+        for path, mine, others in ((old, set(before), set(after)), (new, set(after), set(before)))
+        if mine - others
+    ]
+    if alone:
+        raise ConfigError(f"an update is between two files with the same arrays; {'; '.join(alone)}")
+    return Update(
+        f"{new} - {old}",
+        {name: _difference(name, before[name], after[name]) for name in before},
+        left_out,
+    )
+
+
+def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    if (old.shape, old.dtype) != (new.shape, new.dtype):
+        raise ConfigError(
+            f"array {name!r} is {old.dtype}{list(old.shape)} in the one file and "
+            f"{new.dtype}{list(new.shape)} in the other"
+        )
+    wide = np.result_type(old.dtype, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
+        return np.asarray(new.astype(wide) - old.astype(wide)).astype(old.dtype)
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """The arrays that can be encoded, by name, and the names of the others."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path} is neither a .safetensors nor a .npy file")
+    try:
+        return _read_npy(path) if path.suffix == ".npy" else _read_safetensors(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read_npy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ConfigError(f"{path} is no array that can be read: {error}") from error
+    dtype = array.dtype.newbyteorder("=")
+    if dtype not in _FLOATS.values():
+        hint = "; bfloat16 needs .safetensors" if dtype.kind == "V" else ""
+        raise ConfigError(f"{path} is an array of {dtype}, which no encoder takes{hint}")
+    return ({"array": np.asarray(array, dtype, order="C")} if array.size else {}), ()
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    try:
+        parts = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+    except safetensors.SafetensorError as error:
+        raise ConfigError(f"{path} is no safetensors file: {error}") from error
+    arrays, left_out = {}, []
+    for name, part in sorted(parts):
+        dtype = _FLOATS.get(part["dtype"])
+        if dtype is None or 0 in part["shape"]:
+            left_out.append(name)
+        else:
+            arrays[name] = np.frombuffer(part["data"], dtype).reshape(part["shape"])
+    return arrays, tuple(left_out)
+
+
+def _some(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(ordered[:_NAMED]) + more

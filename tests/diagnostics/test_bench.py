@@ -1,0 +1,140 @@
+"""What is measured of an encoder is what the encoder does, and every timed run is checked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedplug
+from fedplug.diagnostics import bench, executions
+from fedplug.diagnostics.kernel_times import kernel_times
+from fedplug.diagnostics.updates import Update, random_update
+from fedplug.errors import CapabilityError, ConfigError
+
+UPDATE = random_update(2000)
+X = UPDATE.arrays["update"]
+MODEL = Update("a model", {"kernel": X.reshape(40, 50), "bias": X[:10], "head": X[:500].astype(np.float16)})
+FLOAT32 = Update("a model", {"kernel": X.reshape(40, 50), "bias": X[:10], "head": X[:500]})
+
+
+def relative_error(received, sent):
+    return np.sum((received - sent.astype(float)) ** 2) / np.sum(sent.astype(float) ** 2)
+
+
+@pytest.mark.parametrize("expression", ["topk(0.01)", "qsgd(4) | rans", "topk(0.1) | qsgd(8)"])
+def test_the_figures_are_those_of_the_codec(expression):
+    found = bench.measure(expression, UPDATE)
+    payload, _ = fedplug.codec(expression).encode(X)
+    assert found.encoder == expression
+    assert found.bytes_per_element == len(payload) / 2000
+    assert found.nmse == pytest.approx(relative_error(fedplug.decode(payload), X), rel=1e-5)
+    assert found.encode_gb_per_second == pytest.approx(8000 / found.encode_seconds / 1e9)
+    assert found.decode_gb_per_second == pytest.approx(8000 / found.decode_seconds / 1e9)
+    assert found.runs >= 7
+
+
+def test_what_loses_nothing_has_no_error():
+    assert bench.measure("identity", UPDATE, rounds=3).nmse == 0
+
+
+def test_over_rounds_error_feedback_brings_what_was_left_out():
+    codec, state, received = fedplug.codec("topk(0.1)"), None, np.zeros(2000)
+    sizes = []
+    for round_num in range(20):
+        payload, state = codec.encode(X, state, round_num)
+        received += fedplug.decode(payload)
+        sizes.append(len(payload))
+    found = bench.measure("topk(0.1)", UPDATE, rounds=20)
+    assert found.nmse == pytest.approx(relative_error(received / 20, X), rel=1e-3)
+    assert found.nmse < 0.5 * bench.measure("topk(0.1)", UPDATE).nmse
+    assert found.bytes_per_element == pytest.approx(np.mean(sizes) / 2000)
+
+
+@pytest.mark.parametrize(
+    ("expression", "update"),
+    [
+        ("topk(0.01, scope='model') | qsgd(8)", FLOAT32),
+        ("budget('topk(0.1)', 500)", FLOAT32),
+        ("topk(0.1)", MODEL),
+        ("identity", MODEL),
+    ],
+)
+def test_the_arrays_of_a_model_are_encoded_together(expression, update):
+    payloads, _ = fedplug.codec(expression).encode_model(update.arrays)
+    found = bench.measure(expression, update)
+    assert found.bytes_per_element == sum(map(len, payloads.values())) / update.elements
+    decoded = fedplug.decode_model(payloads)
+    errors = [np.sum((decoded[name] - x.astype(float)) ** 2) for name, x in update.arrays.items()]
+    whole = sum(np.sum(x.astype(float) ** 2) for x in update.arrays.values())
+    assert found.nmse == pytest.approx(sum(errors) / whole, rel=1e-3)
+
+
+def test_the_selection_can_be_measured():
+    found = [bench.measure(expression, UPDATE) for expression in bench.ENCODERS]
+    assert found[0].bytes_per_element == max(each.bytes_per_element for each in found)
+    assert all(each.nmse < 1 for each in found if each.encoder != "randomk(0.01)")  # it is unbiased
+
+
+class Forgetful(executions.CodecExecution):
+    """Gives other bytes, or other numbers, from some call on."""
+
+    def __init__(self, expression, arrays, *, encodings=10**6, decodings=10**6):
+        super().__init__(expression, arrays)
+        self._left = {"encode": encodings, "decode": decodings}
+
+    def _use(self, what):
+        self._left[what] -= 1
+        return self._left[what] >= 0
+
+    def encode(self, state, round_num):
+        payloads, state = super().encode(state, round_num)
+        return (payloads if self._use("encode") else {"update": b""}), state
+
+    def decode(self, payloads):
+        decoded = super().decode(payloads)
+        return decoded if self._use("decode") else {name: x + 1 for name, x in decoded.items()}
+
+
+@pytest.mark.parametrize(
+    ("when", "message"), [({"encodings": 5}, "gave other bytes"), ({"decodings": 5}, "gave other numbers")]
+)
+def test_a_timed_run_with_another_result_is_an_error(when, message):
+    with pytest.raises(CapabilityError, match=message):
+        bench.measure("topk(0.1)", UPDATE, execution=lambda *given: Forgetful(*given, **when))
+
+
+def test_it_takes_a_round():
+    with pytest.raises(ConfigError, match="rounds is 0; it takes 1 or more"):
+        bench.measure("identity", UPDATE, rounds=0)
+
+
+def test_all_kernels_are_timed_beside_a_copy():
+    found = list(kernel_times(2000))
+    assert found[0].kernel == "copy"
+    assert found[0].copies == 1
+    assert {each.kernel.partition(",")[0] for each in found[1:]} == {
+        "topk_residual",
+        "scatter_decode_add",
+        "encode_indices",
+        "decode_indices",
+        "encode_symbols",
+        "decode_symbols",
+    }
+    assert all(each.seconds > 0 for each in found)
+
+
+@pytest.mark.needs("tensorflow")
+@pytest.mark.parametrize("expression", ["topk(0.01)", "topk(0.01, scope='model') | qsgd(8)"])
+def test_in_tensorflow_everything_but_the_time_is_the_same(expression):
+    in_tensorflow, here = (
+        bench.measure(expression, FLOAT32, rounds=3, execution=execution)
+        for execution in (executions.TensorFlowExecution, executions.CodecExecution)
+    )
+    assert in_tensorflow.bytes_per_element == here.bytes_per_element
+    assert in_tensorflow.nmse == pytest.approx(here.nmse, rel=1e-6)
+
+
+@pytest.mark.needs("tensorflow")
+def test_in_tensorflow_what_a_server_steers_is_refused():
+    with pytest.raises(CapabilityError, match="it can be timed without --tensorflow"):
+        executions.TensorFlowExecution("budget('topk(0.1)', 500)", MODEL.arrays)

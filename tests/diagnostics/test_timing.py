@@ -1,0 +1,32 @@
+"""The median of checked runs."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from fedplug.diagnostics.timing import median_seconds
+
+
+def test_every_run_has_its_own_argument_and_is_checked():
+    seen, numbers = [], itertools.count()
+    seconds, runs = median_seconds(lambda number: -number, lambda: next(numbers), seen.append)
+    assert seconds > 0
+    assert seen == [-number for number in range(runs + 1)]
+
+
+def test_what_takes_long_is_timed_a_few_times_and_one_long_run_does_not_count():
+    pauses = iter([0.3, 0.2, *[0.05] * 20])
+    seconds, runs = median_seconds(time.sleep, lambda: next(pauses), lambda _: None)
+    assert 7 <= runs < 20
+    assert 0.05 <= seconds < 0.2
+
+
+def test_a_wrong_result_ends_it():
+    def check(result):
+        raise AssertionError(result)
+
+    with pytest.raises(AssertionError, match="wrong"):
+        median_seconds(lambda _: "wrong", lambda: None, check)
