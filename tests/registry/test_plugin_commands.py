@@ -122,7 +122,7 @@ def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command,
     assert "topk" not in message
 
 
-@pytest.mark.needs("fedplug.encoders")
+@pytest.mark.needs("tensorflow")
 def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "check", "abstract"]) == 1
