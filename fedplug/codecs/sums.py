@@ -80,8 +80,8 @@ class Sum:
             weight: Finite.
 
         Raises:
-            PayloadError: As for `fedplug.decode`, or the payload is of another shape or dtype. Nothing is
-            added. ConfigError: ``weight`` is no finite number.
+            PayloadError: As for `fedplug.decode`, or the payload is of another shape or dtype. Nothing is added.
+            ConfigError: ``weight`` is no finite number.
         """
         check_number("weight", weight, lambda number: True, "")
         with np.errstate(over="ignore"):
