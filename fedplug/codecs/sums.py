@@ -80,7 +80,7 @@ class Sum:
             weight: Finite.
 
         Raises:
-            PayloadError: As for `fedplug.decode`, or the payload is of another shape or dtype. Nothing is added.
+            PayloadError: As for `fedplug.decode`, or it is of another shape or dtype. Nothing is added.
             ConfigError: ``weight`` is no finite number.
         """
         check_number("weight", weight, lambda number: True, "")
