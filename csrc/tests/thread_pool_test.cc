@@ -1,12 +1,16 @@
 // The pool: every task once, from any number of callers, also from inside a
-// task.
+// task, and in a forked child.
 #include "core/base/thread_pool.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/test.h"
 
@@ -84,6 +88,77 @@ TEST(ThreadPool, ThrowsWhatATaskThrowsAndGoesOn) {
     EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
   }
 }
+
+// The thread sanitizer does not follow a process with threads into its child.
+#ifndef __SANITIZE_THREAD__
+
+// What a child says of itself: true is 0. One that hangs is ended.
+template <typename Check>
+bool HoldsInForkedChild(const Check& check) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(check() ? 0 : 1);
+  }
+  int status = -1;
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+// Whether two tasks ran at the same time, which takes two threads.
+bool RunsTwoAtOnce(ThreadPool& pool) {
+  std::atomic<int> here{0};
+  std::atomic<bool> met{true};
+  pool.Run(2, [&](int) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point end = Clock::now() + std::chrono::seconds(5);
+    ++here;
+    while (here < 2 && Clock::now() < end) std::this_thread::yield();
+    if (here < 2) met = false;
+  });
+  return met;
+}
+
+TEST(ThreadPool, HasThreadsOfItsOwnInAForkedChild) {
+  ThreadPool pool(3);
+  EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
+  EXPECT_TRUE(HoldsInForkedChild([&] {
+    return pool.MaxThreads() == 3 && RunsTwoAtOnce(pool) &&
+           HoldsInForkedChild([&] { return RunsTwoAtOnce(pool); });
+  }));
+  EXPECT_TRUE(RunsTwoAtOnce(pool));
+}
+
+TEST(ThreadPool, EndsInAForkedChildThatNeverUsedIt) {
+  auto pool = std::make_unique<ThreadPool>(3);
+  EXPECT_EQ(CountCalls(*pool, 7), std::vector<int>(7, 1));
+  EXPECT_TRUE(HoldsInForkedChild([&] {
+    pool.reset();
+    return true;
+  }));
+}
+
+// Whatever other threads hold or wait for at that moment.
+TEST(ThreadPool, MayBeForkedFromWhileOthersUseIt) {
+  ThreadPool pool(3);
+  std::atomic<bool> enough{false};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 2; ++caller) {
+    callers.emplace_back([&] {
+      const KeepAwake awake(pool);
+      while (!enough) CountCalls(pool, 7);
+    });
+  }
+  for (int round = 0; round < 30; ++round) {
+    EXPECT_TRUE(HoldsInForkedChild([&] {
+      return CountCalls(pool, 7) == std::vector<int>(7, 1) &&
+             RunsTwoAtOnce(pool);
+    }));
+  }
+  enough = true;
+  for (std::thread& caller : callers) caller.join();
+}
+
+#endif  // __SANITIZE_THREAD__
 
 #ifdef __GLIBC__
 TEST(ThreadPool, WorksWithTheThreadsThatCouldBeStarted) {

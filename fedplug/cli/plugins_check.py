@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -59,12 +60,16 @@ def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
     for entry in entries:
         if isinstance(entry.spec, ComponentSpec) and entry.status == "ok":
             for made_as in (example,) if example else entry.examples:
-                yield f"{entry.kind} {made_as}", _of_part(entry.kind, made_as)
+                yield f"{entry.kind} {made_as}", _of_part(entry, made_as)
 
 
-def _of_part(kind: str, example: str) -> Iterator[Result]:
+def _of_part(entry: Entry, example: str) -> Iterator[Result]:
     from fedplug.testing import Result, components, run
 
+    kind = entry.kind
+    if _needs_tensorflow(entry) and importlib.util.find_spec("tensorflow") is None:
+        yield Result("test_it_can_be_made", "skip", "TensorFlow is not installed")
+        return
     try:
         with components.made(kind, example):
             suite = components.suite(kind, example)
@@ -73,6 +78,10 @@ def _of_part(kind: str, example: str) -> Iterator[Result]:
         yield Result("test_it_can_be_made", "fail", reason)
         return
     yield from run(suite)
+
+
+def _needs_tensorflow(entry: Entry) -> bool:
+    return entry.kind == "aggregator" or (entry.kind == "encoder" and "numpy" not in entry.executes_on)
 
 
 def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:

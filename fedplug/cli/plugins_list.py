@@ -41,4 +41,6 @@ def _run(arguments: argparse.Namespace) -> int:
 def _summary(entry: Entry) -> str:
     if entry.status == "disabled":  # as it was asked for: that is no problem, and no more is said about it
         return entry.reason
+    if entry.executes_on and "numpy" not in entry.executes_on:
+        return f"{entry.spec.summary} (TensorFlow only)" if entry.spec else ""
     return entry.spec.summary if entry.spec else ""

@@ -53,7 +53,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _described(facts: dict[str, Any]) -> str:
     """One ``key: value`` line for each fact there is."""
-    return "\n".join(f"{key + ':':<14}{value}" for key, value in facts.items() if value)
+    return "\n".join(f"{key + ':':<14}{_written(value)}" for key, value in facts.items() if value)
+
+
+def _written(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:

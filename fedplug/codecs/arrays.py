@@ -24,17 +24,18 @@ def as_array(value: Any) -> NDArray[Any]:
     """A C-contiguous array of native byte order, of a dtype that has a place in a payload.
 
     NumPy arrays and what has ``__dlpack__`` (PyTorch, JAX; on the CPU, bfloat16 too) or else ``__array__``
-    are taken without a copy, but a NumPy array that is not C-contiguous, which is copied.
+    are taken without a copy, but a NumPy array that is not C-contiguous or not aligned, which is copied.
 
     Raises:
         ArgumentError: It is none of these, of another byte order, or of a dtype that no payload has.
     """
-    if not isinstance(value, np.ndarray):
+    if type(value) is not np.ndarray:
         value = _seen_as_array(value)
     if value.dtype not in DTYPE_NAMES:
         _refuse(value.dtype)
     array: NDArray[Any] = value
-    return array if array.flags.c_contiguous else np.array(array, order="C")
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
 def _refuse(dtype: np.dtype[Any]) -> NoReturn:
@@ -55,10 +56,17 @@ def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
 
 
 def _seen_as_array(value: Any) -> NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError("a masked array has elements that are none; pass array.filled(0), say")
+    if isinstance(value, np.ndarray):  # a matrix is two-dimensional whatever one does with it
+        return value.view(np.ndarray)
     if hasattr(value, "__dlpack__"):
         return kernels.from_dlpack(value)
     if hasattr(value, "__array__") or isinstance(value, int | float | list | tuple):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"a {type(value).__name__} cannot be made an array: {error}") from error
     raise ArgumentError(
         f"a {type(value).__name__} is no array; pass a NumPy array, or one with __dlpack__ or __array__"
     )

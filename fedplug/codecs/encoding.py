@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -85,8 +87,9 @@ class Codec:
             state: What this client's previous call for this array returned; None the first time.
             round_num: 0 or more; for schedules and seeds.
             in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
-                memory of the array's size is allocated. After an error about the array's values the state is
-                unchanged.
+                memory of the array's size is allocated. Arrays that cannot be written are copied. After a
+                NonFiniteError the state is unchanged; of a model, unless it is a sum of finite numbers that
+                is infinite: then arrays before it may have their next state.
             out: A state that is not needed any more, of the same codec and array: the next state is written
                 over its arrays. The faster way: two states that take turns.
 
@@ -111,8 +114,8 @@ class Codec:
         if state is None:
             given, in_place = encoder.init_state(spec), True
         else:
-            given = form.require(state)
-        with ops.donate_residuals(in_place), ops.residuals_in(form.spare(out, given)):
+            given = form.require(state, donated=in_place)
+        with _sums_may_overflow(), ops.donate_residuals(in_place), ops.residuals_in(form.spare(out, given)):
             payload, next_state = encoder.encode(x, given, round_num)
             values = payload.get("values")
             if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
@@ -158,9 +161,15 @@ class Codec:
         if states is None:
             given, in_place = model.first(), True
         else:
-            given = model.form.require(states)
-        with ops.donate_residuals(in_place), ops.residuals_in(model.form.spare(out, given)):
-            payloads, next_state = model.encode(xs, given, round_num)
+            given = model.form.require(states, donated=in_place)
+        spare = model.form.spare(out, given)
+        model.require_finite(xs, all_of_them=in_place and states is not None)
+        with _sums_may_overflow(), ops.donate_residuals(in_place), ops.residuals_in(spare):
+            try:
+                payloads, next_state = model.encode(xs, given, round_num)
+            except NonFiniteError:
+                model.require_finite(xs, all_of_them=True)  # says which
+                raise
         return dict(zip(arrays, payloads, strict=True)), model.form.tagged(next_state)
 
     def __repr__(self) -> str:
@@ -186,8 +195,20 @@ class _Model:
     def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:
         self._encoder = encoder
         self._names = [str(spec.name) for spec in encoder.specs]
+        self._lossless = [encoder.capabilities.lossless for encoder in encoder.encoders]
         self._keys = [list(state) for state in encoder.init_state()]
         self.form = StateForm(self.first(), text)
+
+    def require_finite(self, xs: list[NDArray[Any]], *, all_of_them: bool) -> None:
+        """Raises NonFiniteError for an array that holds a NaN or an infinity.
+
+        Args:
+            xs: The arrays.
+            all_of_them: Not only those that are sent as they are, and at which no encoder looks.
+        """
+        for name, x, lossless in zip(self._names, xs, self._lossless, strict=True):
+            if (all_of_them or lossless) and ops.is_floating(x.dtype) and not kernels.all_finite(x):
+                raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity")
 
     def first(self) -> dict[str, NDArray[Any]]:
         """The state of a client that takes part for the first time."""
@@ -226,8 +247,16 @@ def _named_array(name: str, array: Any) -> NDArray[Any]:
         raise ArgumentError(f"array {name!r}: {error}") from error
 
 
+def _sums_may_overflow() -> AbstractContextManager[None]:
+    """NumPy need not warn of an update and a residual that together are infinite: that is an error."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 def _round(round_num: Any) -> int:
-    number = int(round_num)
+    try:
+        number = operator.index(round_num)
+    except TypeError:
+        number = -1
     if not 0 <= number < 2**31:
         raise ArgumentError(f"round_num is {round_num!r}; it must be a whole number from 0 to 2^31 - 1")
     return number

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.codecs.arrays import DTYPES, require_output
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.identity import Identity
+from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.values import ValueCoder
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
@@ -30,6 +34,8 @@ __all__ = ["DEFAULT_MAX_BYTES", "Received", "decode", "decode_model", "receive"]
 DEFAULT_MAX_BYTES = 2**30
 
 _SPARSE = "sparse/1"
+_DEFAULTS = {DEFAULT_QUANTIZER.wire_id, DEFAULT_INDEX_CODER.wire_id}
+"""What the wire id of a sparse payload leaves out."""
 
 
 class Received(NamedTuple):
@@ -134,7 +140,10 @@ def _opened(payload: Any) -> tuple[str, ArraySpec, NDArray[np.uint8]]:
         wire_id, dtype, shape, body = kernels.read_container(payload)
     except TypeError as error:
         raise ArgumentError(f"a payload is bytes or a buffer, not a {type(payload).__name__}") from error
-    return wire_id, ArraySpec(shape, DTYPES[dtype]), body
+    spec = ArraySpec(shape, DTYPES[dtype])
+    if 0 in shape and math.prod(filter(None, shape)) * spec.dtype.itemsize > sys.maxsize:
+        raise PayloadError(f"the payload is of shape {list(shape)}, which no array can have, empty or not")
+    return wire_id, spec, body
 
 
 def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
@@ -147,6 +156,8 @@ def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
 
 
 def _read(wire_id: str, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+    if wire_id != Identity.wire_id and not ops.is_floating(spec.dtype):
+        raise PayloadError(f"the payload has the wire id {wire_id!r}, which is for floats, not {spec.dtype}")
     try:
         return _read_with(_reader(wire_id), body, spec)
     except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
@@ -198,8 +209,12 @@ class _Reader:
 
     def _made(self, code: NDArray[np.uint8]) -> ValueCoder:
         assert self._quantizer is not None
-        coder = None if self._entropy_coder is None else self._entropy_coder.from_payload(code)
-        return ValueCoder(self._quantizer.from_payload(code), coder)
+        quantizer = self._quantizer.from_payload(code)
+        if self._entropy_coder is None:
+            return ValueCoder(quantizer)
+        if quantizer.symbols(0, DTYPES["float32"]) is None:
+            raise PayloadError(f"{quantizer.wire_id} has no symbols that could have been entropy-coded")
+        return ValueCoder(quantizer, self._entropy_coder.from_payload(code))
 
 
 def _always_the_same(stage: type[Quantizer | EntropyCoder | IndexCoder] | None) -> bool:
@@ -220,7 +235,8 @@ def _reader(wire_id: str) -> _Reader:
         PayloadError: Nothing that is installed does.
     """
     sparse = wire_id.split("+")[0] == _SPARSE
-    classes = [_class_of(part, wire_id) for part in wire_id.split("+")[sparse:]]
+    parts = wire_id.split("+")[sparse:]
+    classes = [_class_of(part, wire_id) for part in parts]
     if not sparse and len(classes) == 1 and issubclass(classes[0], Encoder):
         return _Reader(encoder=classes[0])
     roles = (Quantizer, EntropyCoder, IndexCoder)[: 3 if sparse else 2]
@@ -229,9 +245,9 @@ def _reader(wire_id: str) -> _Reader:
         if classes and issubclass(classes[0], role):
             found[role] = classes.pop(0)
     if sparse:
-        found.setdefault(Quantizer, _class_of("raw/1", wire_id))
-        found.setdefault(IndexCoder, _class_of("rice/1", wire_id))
-    if classes or Quantizer not in found:
+        found.setdefault(Quantizer, _class_of(DEFAULT_QUANTIZER.wire_id, wire_id))
+        found.setdefault(IndexCoder, _class_of(DEFAULT_INDEX_CODER.wire_id, wire_id))
+    if classes or Quantizer not in found or (sparse and not _DEFAULTS.isdisjoint(parts)):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which nothing that is installed writes")
     return _Reader(
         quantizer=found[Quantizer],

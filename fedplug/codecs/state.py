@@ -46,8 +46,12 @@ class StateForm:
         """With the text; an empty state stays empty."""
         return {**state, OWNER: self._text} if state else {}
 
-    def require(self, state: Any) -> ArrayState:
-        """The arrays without the text.
+    def require(self, state: Any, *, donated: bool = False) -> ArrayState:
+        """The arrays without the text, C-contiguous and aligned.
+
+        Args:
+            state: Untrusted.
+            donated: They are to be written over; what cannot be, of a mapped file say, is copied.
 
         Raises:
             StateError: It is of another codec, version, shape or dtype.
@@ -74,6 +78,9 @@ class StateForm:
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
                 form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
                 raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
+            flags = array.flags
+            if not (flags.c_contiguous and flags.aligned and (flags.writeable or not donated)):
+                arrays[key] = np.array(array, order="C")
         return arrays
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
@@ -88,7 +95,7 @@ class StateForm:
         for key, array in arrays.items():
             if np.may_share_memory(array, given[key]):
                 raise StateError(f"{key!r} of out is that of the state itself; pass in_place=True instead")
-            if not array.flags.writeable or not array.flags.c_contiguous:
+            if not out[key].flags.carray:
                 raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
         return list(arrays.values())
 

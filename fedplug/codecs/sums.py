@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from fedplug import kernels, ops
 from fedplug.codecs.reading import receive
 from fedplug.encoders.arguments import check_number
-from fedplug.errors import ArgumentError, PayloadError
+from fedplug.errors import ArgumentError, ConfigError, PayloadError
 
 __all__ = ["Sum"]
 
@@ -22,6 +23,10 @@ _WIDER = {
     "float32": ("float64",),
 }
 """Into which sums payloads of a dtype may go, beside those of their own: every number is exact there."""
+
+
+_BLOCK = 2**15
+"""Elements of a dense payload that are weighted at a time: they stay in the cache."""
 
 
 class Sum:
@@ -46,7 +51,8 @@ class Sum:
         Raises:
             ArgumentError: ``dtype`` is none of these.
         """
-        self._shape = (int(shape),) if isinstance(shape, int) else tuple(int(dim) for dim in shape)
+        dims = shape if isinstance(shape, Sequence) else (shape,)
+        self._shape = tuple(operator.index(dim) for dim in dims)
         self._dtype = np.dtype(dtype)
         if not ops.is_floating(self._dtype) or self._dtype.itemsize > 8:
             raise ArgumentError(f"a sum is of float32, float64, float16 or bfloat16, not of {self._dtype}")
@@ -74,18 +80,23 @@ class Sum:
             weight: Finite.
 
         Raises:
-            PayloadError: As for `fedplug.decode`, or the payload is of another shape or dtype. Nothing is
-            added. ConfigError: ``weight`` is no finite number.
+            PayloadError: As for `fedplug.decode`, or it is of another shape or dtype. Nothing is added.
+            ConfigError: ``weight`` is no finite number.
         """
         check_number("weight", weight, lambda number: True, "")
+        with np.errstate(over="ignore"):
+            factor = np.asarray(weight, self._dtype)
+        if not np.isfinite(factor):
+            raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
         with self._lock:
             with ops.results_in(self._scratch):
                 received = receive(payload, shape=self._shape)
             self._require_dtype(received.spec.dtype)
             if received.indices is None:
-                self._add_dense(received.values, weight)
+                self._add_dense(received.values, factor)
+                self._keep_scratch(received.values, payload)
             else:
-                self._add_sparse(received.values, received.indices, weight)
+                self._add_sparse(received.values, received.indices, factor)
             self._weight += weight
             self._count += 1
 
@@ -117,24 +128,28 @@ class Sum:
         if dtype != self._dtype and self._dtype.name not in _WIDER.get(dtype.name, ()):
             raise PayloadError(f"the payload is of {dtype}, and cannot be added to a sum of {self._dtype}")
 
-    def _add_sparse(self, values: NDArray[Any], indices: NDArray[np.int32], weight: float) -> None:
+    def _add_sparse(self, values: NDArray[Any], indices: NDArray[np.int32], weight: NDArray[Any]) -> None:
         values = values.astype(self._dtype, copy=False)
         splits = np.array([0, values.size], np.int64)
-        weights = None if weight == 1 else np.array([weight], self._dtype)
+        weights = None if weight == 1 else weight.reshape(1)
         kernels.scatter_decode_add(self._total, values, indices, splits, weights)
 
-    def _add_dense(self, values: NDArray[Any], weight: float) -> None:
+    def _add_dense(self, values: NDArray[Any], weight: NDArray[Any]) -> None:
         total = self._total.reshape(-1)
         if weight == 1:
-            np.add(total, values, out=total)
+            np.add(total, values, out=total, dtype=self._dtype)
         else:
-            product = self._product_place(values)
-            np.multiply(values, np.asarray(weight, self._dtype), out=product)
-            np.add(total, product, out=total)
-        if self._scratch is None:
-            self._scratch = np.empty(values.size, values.dtype)
+            product = np.empty(min(values.size, _BLOCK), self._dtype)
+            for begin in range(0, values.size, _BLOCK):
+                block = values[begin : begin + _BLOCK]
+                # With the dtype: NumPy 1 takes a scalar's for no reason to leave that of the values.
+                weighted = np.multiply(block, weight, out=product[: block.size], dtype=self._dtype)
+                part = total[begin : begin + _BLOCK]
+                np.add(part, weighted, out=part)
 
-    def _product_place(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The decoded values themselves, where these are the sum's own and of its dtype."""
-        own = self._scratch is not None and np.may_share_memory(values, self._scratch)
-        return values if own and values.dtype == self._dtype else np.empty(values.shape, self._dtype)
+    def _keep_scratch(self, values: NDArray[Any], payload: Any) -> None:
+        """Memory for what the next payload is decoded into, unless this one was read where it lies."""
+        if self._scratch is not None and np.may_share_memory(values, self._scratch):
+            return
+        if not np.may_share_memory(values, np.frombuffer(payload, np.uint8)):
+            self._scratch = np.empty(values.size, values.dtype)

@@ -153,9 +153,9 @@ class Pipeline(Encoder):
 
     def _encode_dense(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         keeps_error = self._stages.quantizer.error_feedback
-        a = x + state["residual"] if keeps_error else x
-        payload = self._values.payload(ops.reshape(a, [-1]), round_num, known=keeps_error)
-        return payload, {"residual": a - ops.reshape(payload["values"], x.shape)} if keeps_error else {}
+        a = ops.reshape(x + state["residual"] if keeps_error else x, [-1])
+        payload = self._values.payload(a, round_num, known=keeps_error)
+        return payload, {"residual": ops.reshape(a - payload["values"], x.shape)} if keeps_error else {}
 
     def _encode_sparse(self, x: Array, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
         assert self._stages.sparsifier is not None

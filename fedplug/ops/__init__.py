@@ -40,6 +40,7 @@ from fedplug.ops.arrays import (
     maximum,
     min,
     minimum,
+    multiply,
     no_residual,
     put_zeros,
     repeat,
@@ -61,7 +62,7 @@ from fedplug.ops.arrays import (
     zeros_like,
 )
 from fedplug.ops.block_scaling import block_count, block_scales, scales_from_bytes
-from fedplug.ops.checks import of_length, require
+from fedplug.ops.checks import of_length, require, require_finite
 from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.donation import donate_residuals, residuals_in, results_in
@@ -155,6 +156,7 @@ __all__ = [
     "mean_magnitude",
     "min",
     "minimum",
+    "multiply",
     "no_residual",
     "num_elements",
     "of_length",
@@ -165,6 +167,7 @@ __all__ = [
     "random_words",
     "repeat",
     "require",
+    "require_finite",
     "reshape",
     "residuals_in",
     "resolve_lowering",

@@ -42,6 +42,7 @@ __all__ = [
     "maximum",
     "min",
     "minimum",
+    "multiply",
     "no_residual",
     "put_zeros",
     "repeat",
@@ -202,6 +203,13 @@ def arange(end: Any, dtype: Any = "int64") -> Array:
 def repeat(x: Array, times: int) -> Array:
     """Every element so many times."""
     return np.repeat(x, times)
+
+
+@also_on_tensors
+def multiply(x: Array, y: Array) -> Array:
+    """Elementwise; what is too large becomes infinite, without a warning."""
+    with np.errstate(over="ignore"):
+        return np.multiply(x, y)
 
 
 @also_on_tensors

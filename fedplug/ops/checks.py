@@ -1,16 +1,17 @@
-"""Refusing hostile payloads inside a graph, where an exception cannot be raised."""
+"""Refusing hostile payloads, also inside a graph, where an exception cannot be raised; and bad updates."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from fedplug.errors import PayloadError
+from fedplug import kernels
+from fedplug.errors import NonFiniteError, PayloadError
 from fedplug.ops._dispatch import Array, also_on_tensors
 
 _PASSED: AbstractContextManager[Any] = nullcontext()
 
-__all__ = ["of_length", "require"]
+__all__ = ["of_length", "require", "require_finite"]
 
 
 @also_on_tensors
@@ -38,3 +39,19 @@ def of_length(data: Array, length: Array | int, what: str) -> Array:
     if data.size != length:
         raise PayloadError(f"{what} have the wrong length, {data.size}; there must be {length}")
     return data
+
+
+@also_on_tensors
+def require_finite(x: Array, what: str) -> Array:
+    """``x``; for what no op on the way looks at. In a graph it is not checked: the process has done it.
+
+    Args:
+        x: Of floats.
+        what: Names it in the error.
+
+    Raises:
+        NonFiniteError: An element is NaN or infinite.
+    """
+    if not kernels.all_finite(x):
+        raise NonFiniteError(f"{what} holds a NaN or an infinity")
+    return x

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedplug.errors import PayloadError
 from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import take_result
 
 __all__ = ["from_bytes", "to_bytes"]
 
@@ -33,6 +34,10 @@ def from_bytes(data: Array, dtype: Any) -> Array:
     if dtype == np.bool_ and data.size and data.max() > 1:
         raise PayloadError("a bool on the wire is neither 0 nor 1")
     numbers = np.ascontiguousarray(data).view(dtype)
-    return (
-        numbers if numbers.flags.aligned else numbers.copy()
-    )  # in the middle of a payload they may lie anywhere
+    if numbers.flags.aligned:
+        return numbers
+    place = take_result(numbers.size, dtype)  # in the middle of a payload they may lie anywhere
+    if place is None:
+        return numbers.copy()
+    np.copyto(place, numbers)
+    return place

@@ -10,6 +10,7 @@ from fedplug import kernels
 from fedplug.kernels.topk import OnNonFinite
 from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.donation import place_for
+from fedplug.ops.topk import topk_residual
 
 __all__ = ["TopKMomentum", "topk_momentum"]
 
@@ -70,6 +71,8 @@ def topk_momentum(
         tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
             finite.
     """
+    if gradient.dtype.itemsize == 2:
+        return _of_16_bits(gradient, velocity, residual, int(k), momentum, on_nonfinite)
     speed, rest = place_for(velocity, gradient), place_for(residual, gradient)
     nonfinite = np.int64(0)
     if on_nonfinite == "drop":
@@ -87,3 +90,17 @@ def topk_momentum(
         residual_out=None if rest is residual else rest,
     )
     return TopKMomentum(values, indices, speed, rest, nonfinite)
+
+
+def _of_16_bits(
+    gradient: Any, velocity: Any, residual: Any, k: int, momentum: Any, on_nonfinite: OnNonFinite
+) -> TopKMomentum:
+    """In two steps, as the kernel is for the wider types."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = np.asarray(velocity * gradient.dtype.type(momentum) + gradient)
+        dropped = ~np.isfinite(moved + residual) if on_nonfinite == "drop" else None
+    taken = topk_residual(moved, residual, k, on_nonfinite=on_nonfinite)
+    if dropped is not None:
+        moved[dropped] = 0
+    moved.reshape(-1)[taken.indices] = 0
+    return TopKMomentum(taken.values, taken.indices, moved, taken.residual, taken.nonfinite)

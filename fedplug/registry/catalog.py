@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedplug.errors import PluginError, UnknownNameError
-from fedplug.registry.specs import ComponentSpec, Spec
+from fedplug.registry.specs import ComponentSpec, EncoderSpec, Spec
 
 __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "settle_clashes"]
 
@@ -61,6 +61,11 @@ class Entry:
             return self.spec.examples
         return (f"{self.name}://",) if self.kind == "store" else (self.name,)
 
+    @property
+    def executes_on(self) -> tuple[str, ...]:
+        """Of an encoder, see `EncoderSpec`; of anything else empty."""
+        return self.spec.executes_on if isinstance(self.spec, EncoderSpec) else ()
+
     def to_json(self) -> dict[str, Any]:
         """The entry as JSON values."""
         return {
@@ -73,6 +78,7 @@ class Entry:
             "fix": self.fix,
             "summary": self.spec.summary if self.spec else "",
             "target": self.spec.target if self.spec else "",
+            "executes_on": list(self.executes_on),
         }
 
     def error(self) -> PluginError:

@@ -234,7 +234,7 @@ def _accumulate(aggregator: Aggregator, accumulator: Any, clients: range, scale:
 
 
 def _update(client: int) -> list[tf.Tensor]:
-    return [tensors.tensor("normal", spec, seed=client) for spec in _SPECS]
+    return [tf.constant(tensors.tensor("normal", spec, seed=client)) for spec in _SPECS]
 
 
 @functools.cache

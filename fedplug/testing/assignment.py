@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.model import ModelEncoder
+from fedplug.ops import Array, ArraySpec, Spec
 from fedplug.testing import expect, tensors
-from fedplug.testing.suite import NotApplicable, Suite, after
+from fedplug.testing.executions import OnEachExecution, on_each_execution
+from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["AssignmentSuite"]
 
@@ -32,12 +33,12 @@ class _Sent(NamedTuple):
     """One round of one client."""
 
     model: ModelEncoder
-    xs: Sequence[tf.Tensor]
-    buffers: Sequence[tf.Tensor]
+    xs: Sequence[Array]
+    buffers: Sequence[Array]
     states: Sequence[State]
 
 
-class AssignmentSuite(Suite, abc.ABC):
+class AssignmentSuite(OnEachExecution, abc.ABC):
     """What `fedplug.encoders.assignment.base.EncoderAssignment` promises.
 
     An author writes, in a test module::
@@ -49,17 +50,25 @@ class AssignmentSuite(Suite, abc.ABC):
     and overrides `specs` where it is for models of certain names, shapes or dtypes only.
     """
 
-    specs: ClassVar[Sequence[tf.TensorSpec]] = (
-        tf.TensorSpec([40, 5], tf.float32, name="dense/kernel"),
-        tf.TensorSpec([70], tf.float32, name="dense/bias"),
-        tf.TensorSpec([5, 13], tf.bfloat16, name="dense_1/kernel"),
-        tf.TensorSpec([], tf.float32, name="dense_1/bias"),
+    specs: ClassVar[Sequence[Spec]] = (
+        ArraySpec((40, 5), np.dtype("float32"), name="dense/kernel"),
+        ArraySpec((70,), np.dtype("float32"), name="dense/bias"),
+        ArraySpec((5, 13), np.dtype("bfloat16"), name="dense_1/kernel"),
+        ArraySpec((), np.dtype("float32"), name="dense_1/bias"),
     )
-    """Of the model it is tried with."""
+    """Of the model it is tried with; also `tf.TensorSpec`."""
 
     @abc.abstractmethod
     def make_assignment(self) -> EncoderAssignment:
         """A new one, every time with the same configuration."""
+
+    def executes_on(self) -> tuple[str, ...]:
+        """What it declares."""
+        return self.make_assignment().capabilities.executes_on
+
+    def tried_specs(self) -> list[Spec]:
+        """`specs` for the arrays that are being tried."""
+        return [self.on.spec(tuple(spec.shape), spec.dtype.name, spec.name) for spec in self.specs]
 
     def test_it_has_a_name_for_the_registry(self) -> None:
         name = self.make_assignment().name
@@ -77,8 +86,9 @@ class AssignmentSuite(Suite, abc.ABC):
         again = type(whole).from_config(read)
         expect.that(again == whole, f"from_config({text}) makes {again!r}, which is not {whole!r}")
 
+    @on_each_execution
     def test_it_assigns_an_encoder_to_every_tensor(self) -> None:
-        assigned = self.make_assignment().assign(self.specs)
+        assigned = self.make_assignment().assign(self.tried_specs())
         expect.that(
             len(assigned) == len(self.specs),
             f"assign() gives {len(assigned)} encoders for {len(self.specs)} tensors",
@@ -87,22 +97,25 @@ class AssignmentSuite(Suite, abc.ABC):
             expect.that(isinstance(encoder, Encoder), f"{spec.name!r} gets {encoder!r}, which is no encoder")
 
     @after(_ASSIGNS)
+    @on_each_execution
     def test_equal_ones_assign_equal_encoders(self) -> None:
-        one, other = (self.make_assignment().assign(self.specs) for _ in range(2))
+        one, other = (self.make_assignment().assign(self.tried_specs()) for _ in range(2))
         expect.that(one == other, f"the same model gets {one!r} the first time and {other!r} the second")
 
     @after(_ASSIGNS)
+    @on_each_execution
     def test_every_tensor_of_a_model_is_received(self) -> None:
         for sent in self._rounds():
-            for spec, decoded in zip(self.specs, sent.model.decode(sent.buffers), strict=True):
+            for spec, decoded in zip(self.tried_specs(), sent.model.decode(sent.buffers), strict=True):
                 expect.that(
                     decoded.dtype == spec.dtype and decoded.shape == spec.shape,
-                    f"{spec.name!r} is decoded as {decoded.dtype.name}{decoded.shape.as_list()}",
+                    f"{spec.name!r} is decoded as {tensors.name_of(decoded)}",
                 )
-                finite = np.isfinite(np.asarray(decoded).astype(np.float64)).all()
+                finite = np.isfinite(self.on.numpy(decoded).astype(np.float64)).all()
                 expect.that(finite, f"{spec.name!r} is decoded with a NaN or an infinity")
 
     @after(_ASSIGNS, _EQUAL, _RECEIVED)
+    @on_each_execution
     def test_equal_ones_send_equal_bits(self) -> None:
         for one, other in zip(self._rounds(), self._rounds(), strict=True):
             for place, spec in enumerate(self.specs):
@@ -111,14 +124,17 @@ class AssignmentSuite(Suite, abc.ABC):
                 expect.same_tensors(f"state of {what}", other.states[place], one.states[place])
 
     @after(_ASSIGNS)
+    @on_each_execution
     def test_its_encoders_keep_no_state_unless_it_declares_that_it_needs_some(self) -> None:
         if self.make_assignment().capabilities.needs_client_state:
             raise NotApplicable("it declares needs_client_state")
-        for encoder, spec in zip(self.make_assignment().assign(self.specs), self.specs, strict=True):
+        specs = self.tried_specs()
+        for encoder, spec in zip(self.make_assignment().assign(specs), specs, strict=True):
             state = encoder.init_state(spec)
             expect.that(not state, f"needs_client_state is False, and {spec.name!r} has {sorted(state)}")
 
     @after(_ASSIGNS, _RECEIVED)
+    @on_each_execution
     def test_what_it_declares_lossless_comes_back(self) -> None:
         if not self.make_assignment().capabilities.lossless:
             raise NotApplicable("it does not declare lossless")
@@ -129,12 +145,12 @@ class AssignmentSuite(Suite, abc.ABC):
 
     def _rounds(self, rounds: int = 2) -> Iterator[_Sent]:
         """What one client sends in its first rounds."""
-        model = ModelEncoder(self.make_assignment(), self.specs, min_size=0)
+        model = ModelEncoder(self.make_assignment(), self.tried_specs(), min_size=0)
         states = model.init_state()
         for number in range(rounds):
             xs = [
-                tensors.tensor("normal", spec, seed=100 * number + place)
-                for place, spec in enumerate(self.specs)
+                self.on.tensor("normal", spec, seed=100 * number + place)
+                for place, spec in enumerate(model.specs)
             ]
-            buffers, states = model.encode(xs, states, tf.constant(number))
+            buffers, states = model.encode(xs, states, self.on.round_num(number))
             yield _Sent(model, xs, buffers, states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_contract import ContractChecks
 from fedplug.testing.encoder_declarations import DeclarationChecks
+from fedplug.testing.encoder_executions import ExecutionChecks
 from fedplug.testing.encoder_graphs import GraphChecks
 from fedplug.testing.encoder_together import TogetherChecks
 from fedplug.testing.encoder_wire import WireChecks
@@ -13,7 +14,13 @@ __all__ = ["EncoderSuite"]
 
 
 class EncoderSuite(
-    TogetherChecks, GraphChecks, WireChecks, DeclarationChecks, CapabilityChecks, ContractChecks
+    TogetherChecks,
+    GraphChecks,
+    ExecutionChecks,
+    WireChecks,
+    DeclarationChecks,
+    CapabilityChecks,
+    ContractChecks,
 ):
     """What `fedplug.encoders.base.Encoder` promises, check by check.
 

@@ -5,16 +5,18 @@ Must not know wire forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
+from fedplug import ops
 from fedplug.encoders.base import Encoder
+from fedplug.ops import Array, Spec
 from fedplug.registry.specs import Capabilities
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, Step
+from fedplug.testing.executions import on_each_execution
 from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["CapabilityChecks"]
@@ -37,6 +39,7 @@ class CapabilityChecks(EncoderSubject):
     trials: ClassVar[int] = 2000
     """Rounds over which the test of unbiasedness averages."""
 
+    @on_each_execution
     def test_it_has_state_exactly_if_it_declares_that_it_needs_some(self) -> None:
         encoder = self.make_encoder()
         if encoder.capabilities.needs_client_state:
@@ -49,23 +52,26 @@ class CapabilityChecks(EncoderSubject):
             expect.that(not state, f"{message} {sorted(state)}")
 
     @after("test_it_has_state_exactly_if_it_declares_that_it_needs_some")
+    @on_each_execution
     def test_its_state_is_written_and_read(self) -> None:
         encoder = self._declaring("needs_client_state")
         spec = max(
             (spec for spec in self.specs() if encoder.init_state(spec)),
-            key=lambda spec: spec.shape.num_elements(),
+            key=ops.num_elements,
         )
         first, *later = self.history(encoder, spec, rounds=8)
-        written = any(_bits(step.next_state) != _bits(first.state) for step in [first, *later])
+        written = any(self._bits(step.next_state) != self._bits(first.state) for step in [first, *later])
         expect.that(written, f"after {len(later) + 1} rounds the state is still that of init_state")
         for number, step in enumerate(later, start=1):
-            payload, next_state = encoder.encode(step.case.x, first.state, tf.constant(number))
-            if _bits(payload) != _bits(step.payload) or _bits(next_state) != _bits(step.next_state):
+            payload, next_state = encoder.encode(step.case.x, first.state, self.on.round_num(number))
+            again = (self._bits(payload), self._bits(next_state))
+            if again != (self._bits(step.payload), self._bits(step.next_state)):
                 return
         expect.that(
             False, "encode gives the same whatever the state; then needs_client_state should be False"
         )
 
+    @on_each_execution
     def test_what_is_sent_and_what_is_left_behind_add_up(self) -> None:
         encoder = self.make_encoder()
         keeping = [spec for spec in self.specs() if "residual" in encoder.init_state(spec)]
@@ -77,6 +83,7 @@ class CapabilityChecks(EncoderSubject):
             self.expect_conserved(encoder, step)
 
     @after("test_what_is_sent_and_what_is_left_behind_add_up")
+    @on_each_execution
     def test_nothing_gets_lost_in_later_rounds(self) -> None:
         encoder = self.make_encoder()
         steps = [step for step in self.long_history(encoder) if "residual" in step.state]
@@ -85,12 +92,14 @@ class CapabilityChecks(EncoderSubject):
         for step in steps:
             self.expect_conserved(encoder, step)
 
+    @on_each_execution
     def test_lossless_means_bit_for_bit(self) -> None:
         encoder = self._declaring("lossless")
         for step in self.first_steps():
             decoded = encoder.decode(step.payload, step.case.spec)
             expect.same_bits(f"decode(encode({step.case.what}))", decoded, step.case.x)
 
+    @on_each_execution
     def test_commuting_with_a_sum_means_that_payloads_may_be_summed(self) -> None:
         encoder = self._declaring("commutes_with_sum")
         for spec in self.specs():
@@ -99,29 +108,31 @@ class CapabilityChecks(EncoderSubject):
             forms = [{key: (value.shape, value.dtype) for key, value in p.items()} for p in payloads]
             expect.that(forms[0] == forms[1], f"{what} have different tensors and cannot be summed: {forms}")
             for key, value in payloads[0].items():
-                same = value.dtype.is_floating or _bits({key: value}) == _bits({key: payloads[1][key]})
+                others = {key: payloads[1][key]}
+                same = ops.is_floating(value.dtype) or self._bits({key: value}) == self._bits(others)
                 expect.that(same, f"{what} differ in {key!r}, which has no floats and so is not summed")
             summed = {
-                key: value + payloads[1][key] if value.dtype.is_floating else value
+                key: value + payloads[1][key] if ops.is_floating(value.dtype) else value
                 for key, value in payloads[0].items()
             }
-            one, other = (np.asarray(encoder.decode(payload, spec)) for payload in payloads)
+            one, other = (self.on.numpy(encoder.decode(payload, spec)) for payload in payloads)
             want = one.astype(np.float64) + other.astype(np.float64)
             unit = expect.eps(one.dtype) * _largest(one, other)
             got = encoder.decode(summed, spec)
             expect.close(f"decode of the sum of {what}", got, want, self.linear_tolerance * unit)
 
+    @on_each_execution
     def test_unbiased_means_that_the_mean_over_rounds_is_the_input(self) -> None:
         """A z-test in several directions: along the input, along its sum, and along random signs."""
         encoder = self._declaring("unbiased")
-        spec = tf.TensorSpec([48], self.tried_dtypes()[0])
-        x = tensors.tensor("normal", spec)
-        exact = np.asarray(x).astype(np.float64)
+        spec = self.on.spec((48,), self.tried_dtypes()[0])
+        x = self.on.tensor("normal", spec)
+        exact = self.on.numpy(x).astype(np.float64)
         decoded = self._decoded_over_rounds(encoder, x, spec)
         for name, direction in _directions(exact):
             errors = (decoded - exact) @ direction
             standard_error = errors.std(ddof=1) / np.sqrt(len(errors))
-            rounding = 16 * expect.eps(spec.dtype.as_numpy_dtype) * np.abs(exact * direction).sum()
+            rounding = 16 * expect.eps(tensors.numpy_dtype(spec)) * np.abs(exact * direction).sum()
             limit = _STANDARD_ERRORS * standard_error + rounding
             expect.that(
                 abs(errors.mean()) <= limit,
@@ -131,17 +142,17 @@ class CapabilityChecks(EncoderSubject):
 
     def expect_conserved(self, encoder: Encoder, step: Step) -> None:
         """What is decoded and the next residual are together what went in and the residual before."""
-        dtype = tf.as_dtype(step.state["residual"].dtype)
+        dtype = step.state["residual"].dtype
         expect.that(
             dtype == step.case.spec.dtype,
             f"the residual of {tensors.name_of(step.case.spec)} is {dtype.name}",
         )
-        carried = np.asarray(step.case.x + step.state["residual"])
+        carried = self.on.numpy(step.case.x + step.state["residual"])
         sent = encoder.decode(step.payload, step.case.spec)
-        total = np.asarray(sent + step.next_state["residual"])
+        total = self.on.numpy(sent + step.next_state["residual"])
         what = f"decode(payload) + residual' of {step.case.what}"
         if self.conservation_tolerance:
-            largest = _largest(carried, sent, step.next_state["residual"])
+            largest = _largest(*map(self.on.numpy, (sent, step.next_state["residual"])), carried)
             unit = expect.eps(carried.dtype) * largest + expect.tiny(carried.dtype)
             expect.close(what, total, carried, self.conservation_tolerance * unit)
         else:
@@ -154,17 +165,19 @@ class CapabilityChecks(EncoderSubject):
             raise NotApplicable(f"it does not declare {capability}")
         return encoder
 
-    def _payload(self, encoder: Encoder, spec: tf.TensorSpec, seed: int) -> dict[str, tf.Tensor]:
-        x = tensors.tensor("normal", spec, seed)
-        return dict(encoder.encode(x, encoder.init_state(spec), tf.constant(5))[0])
+    def _payload(self, encoder: Encoder, spec: Spec, seed: int) -> dict[str, Array]:
+        x = self.on.tensor("normal", spec, seed)
+        return dict(encoder.encode(x, encoder.init_state(spec), self.on.round_num(5))[0])
 
-    def _decoded_over_rounds(self, encoder: Encoder, x: tf.Tensor, spec: tf.TensorSpec) -> _Doubles:
-        def one(number: tf.Tensor) -> tf.Tensor:
+    def _decoded_over_rounds(self, encoder: Encoder, x: Array, spec: Spec) -> _Doubles:
+        def one(number: Array) -> Array:
             payload, _ = encoder.encode(x, encoder.init_state(spec), number)
-            return tf.cast(encoder.decode(payload, spec), tf.float64)
+            return encoder.decode(payload, spec)
 
-        graph = tf.function(lambda: tf.map_fn(one, tf.range(self.trials), fn_output_signature=tf.float64))
-        return np.asarray(graph())
+        return self.on.stacked(one, self.trials)
+
+    def _bits(self, values: Mapping[str, Array]) -> dict[str, bytes]:
+        return {key: self.on.numpy(value).tobytes() for key, value in values.items()}
 
 
 def _directions(x: _Doubles) -> Iterator[tuple[str, _Doubles]]:
@@ -175,9 +188,5 @@ def _directions(x: _Doubles) -> Iterator[tuple[str, _Doubles]]:
         yield f"along random signs {number}", rng.choice([-1.0, 1.0], x.shape)
 
 
-def _bits(values: object) -> dict[str, bytes]:
-    return {key: np.asarray(value).tobytes() for key, value in dict(values).items()}  # type: ignore[call-overload]
-
-
-def _largest(*arrays: object) -> float:
-    return max(float(np.abs(np.asarray(a).astype(np.float64)).max(initial=0)) for a in arrays)
+def _largest(*arrays: Any) -> float:
+    return max(float(np.abs(a.astype(np.float64)).max(initial=0)) for a in arrays)

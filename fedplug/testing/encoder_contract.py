@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from fedplug import ops
+from fedplug.ops import Array
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
+from fedplug.testing.executions import on_each_execution
 from fedplug.testing.suite import after
 
 __all__ = ["ContractChecks"]
@@ -50,21 +52,23 @@ class ContractChecks(EncoderSubject):
             again.get_config() == config, f"from_config({text}) has the config {again.get_config()!r}"
         )
 
+    @on_each_execution
     def test_its_methods_can_be_called_and_return_what_they_should(self) -> None:
         for spec in self.specs():
             encoder, what = self.make_encoder(), tensors.name_of(spec)
             state = encoder.init_state(spec)
-            _tensors_by_name(f"init_state({what})", state)
-            encoded = encoder.encode(tensors.tensor("normal", spec), state, tf.constant(0))
+            self._arrays_by_name(f"init_state({what})", state)
+            encoded = encoder.encode(self.on.tensor("normal", spec), state, self.on.round_num(0))
             expect.that(
                 isinstance(encoded, tuple) and len(encoded) == 2,
                 f"encode({what}) returns {_kind(encoded)}, not the pair (payload, next state)",
             )
-            _tensors_by_name(f"the payload of {what}", encoded[0])
-            _tensors_by_name(f"the next state of {what}", encoded[1])
+            self._arrays_by_name(f"the payload of {what}", encoded[0])
+            self._arrays_by_name(f"the next state of {what}", encoded[1])
             decoded = encoder.decode(encoded[0], spec)
-            expect.that(tf.is_tensor(decoded), f"decode({what}) returns {_kind(decoded)}, not a tensor")
+            expect.that(self.on.is_array(decoded), f"decode({what}) returns {_kind(decoded)}, not an array")
 
+    @on_each_execution
     def test_equal_encoders_give_equal_bits(self) -> None:
         for spec in self.specs():
             histories = [list(self.history(self.make_encoder(), spec)) for _ in range(2)]
@@ -75,6 +79,7 @@ class ContractChecks(EncoderSubject):
                 )
 
     @after("test_equal_encoders_give_equal_bits")
+    @on_each_execution
     def test_nothing_is_shared_between_clients(self) -> None:
         for spec in self.specs():
             alone = list(self.history(self.make_encoder(), spec, seed=1))
@@ -86,108 +91,114 @@ class ContractChecks(EncoderSubject):
                 expect.same_tensors(f"state of {what}", got.next_state, want.next_state)
 
     @after("test_equal_encoders_give_equal_bits", "test_nothing_is_shared_between_clients")
+    @on_each_execution
     def test_a_round_done_again_later_has_the_same_result(self) -> None:
         """As after a restart: rounds are done again from the last to the first, with the state they had."""
         done = self.long_history(self.make_encoder())
         again = self.make_encoder()
         for number, step in reversed(list(enumerate(done))):
-            payload, next_state = again.encode(step.case.x, step.state, tf.constant(number))
+            payload, next_state = again.encode(step.case.x, step.state, self.on.round_num(number))
             what = f"{step.case.what}, done again after later rounds"
             expect.same_tensors(f"payload of {what}", payload, step.payload)
             expect.same_tensors(f"state of {what}", next_state, step.next_state)
 
+    @on_each_execution
     def test_its_arguments_are_not_changed(self) -> None:
         for spec in self.specs():
             encoder = self.make_encoder()
             for step in self.history(encoder, spec):
-                accumulator, weight = tf.ones(spec.shape, spec.dtype), tf.constant(2, spec.dtype)
+                accumulator, weight = self.on.ones(spec), self.on.scalar(2, spec)
                 given = {"x": step.case.x, **step.state, **step.payload, "accumulator": accumulator}
-                before = {key: np.array(value.numpy()) for key, value in given.items()}
-                encoder.encode(step.case.x, step.state, tf.constant(0))
+                before = {key: np.array(self.on.numpy(value)) for key, value in given.items()}
+                encoder.encode(step.case.x, step.state, self.on.round_num(0))
                 encoder.to_wire(step.payload, spec)
                 encoder.decode(step.payload, spec)
                 encoder.accumulate(accumulator, step.payload, weight, spec)
                 expect.same_tensors(f"arguments after encoding {step.case.what}", given, before)
 
+    @on_each_execution
     def test_the_state_keeps_its_structure_shapes_and_dtypes(self) -> None:
         for spec in self.specs():
             for step in self.history(self.make_encoder(), spec):
                 before, now = ({k: _form(v) for k, v in s.items()} for s in (step.state, step.next_state))
                 expect.that(now == before, f"state of {step.case.what}: from {before} to {now}")
 
+    @on_each_execution
     def test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input(self) -> None:
         for step in self.first_steps():
             decoded = self.make_encoder().decode(step.payload, step.case.spec)
             form, wanted = _form(decoded), _form(step.case.x)
             expect.that(form == wanted, f"{step.case.what} is decoded as {form}")
-            finite = np.isfinite(np.asarray(decoded).astype(np.float64)).all()
+            finite = np.isfinite(self.on.numpy(decoded).astype(np.float64)).all()
             expect.that(finite, f"{step.case.what} is decoded with a NaN or an infinity")
 
+    @on_each_execution
     def test_what_is_decoded_is_on_the_side_of_the_input(self) -> None:
         """The inner product of x and decode(encode(x)) is not negative, for x and for -x."""
         encoder = self.make_encoder()
         for spec in self.specs():
             x = tensors.tensor("normal", spec)
-            for what, side in (("x", x), ("-x", -x)):
-                payload, _ = encoder.encode(side, encoder.init_state(spec), tf.constant(0))
-                product = np.vdot(*(_doubles(y) for y in (side, encoder.decode(payload, spec))))
+            for what, values in (("x", x), ("-x", -x)):
+                side = self.on.array(values)
+                payload, _ = encoder.encode(side, encoder.init_state(spec), self.on.round_num(0))
+                product = np.vdot(*(self._doubles(y) for y in (side, encoder.decode(payload, spec))))
                 expect.that(
                     product >= 0,
                     f"{tensors.name_of(spec)}: the inner product of {what} and what is decoded for it is "
                     f"{product:.3g}; a server that adds this up goes the wrong way",
                 )
 
+    @on_each_execution
     def test_zeros_are_decoded_as_zeros(self) -> None:
         encoder = self.make_encoder()
         for spec in self.specs():
             for kind in ("zeros", "negative zeros"):
                 payload, _ = encoder.encode(
-                    tensors.tensor(kind, spec), encoder.init_state(spec), tf.constant(0)
+                    self.on.tensor(kind, spec), encoder.init_state(spec), self.on.round_num(0)
                 )
-                decoded = np.asarray(encoder.decode(payload, spec))
+                decoded = encoder.decode(payload, spec)
                 expect.close(f"{tensors.name_of(spec)} of {kind}, decoded", decoded, np.zeros(spec.shape), 0)
 
     @after("test_zeros_are_decoded_as_zeros")
+    @on_each_execution
     def test_denormal_numbers_stay_as_small_as_they_are(self) -> None:
         """They may become zero, as in TensorFlow's own arithmetic, but never something else."""
         encoder = self.make_encoder()
         for spec in self.specs():
-            if not spec.dtype.is_floating:
+            if not ops.is_floating(spec.dtype):
                 continue
-            x = tensors.denormals(spec)
-            payload, _ = encoder.encode(x, encoder.init_state(spec), tf.constant(0))
-            limit = expect.tiny(spec.dtype.as_numpy_dtype) * (16 + spec.shape.num_elements())
+            x = self.on.array(tensors.denormals(spec))
+            payload, _ = encoder.encode(x, encoder.init_state(spec), self.on.round_num(0))
+            limit = expect.tiny(tensors.numpy_dtype(spec)) * (16 + ops.num_elements(spec))
             what = f"{tensors.name_of(spec)} of denormal numbers, decoded"
             expect.close(what, encoder.decode(payload, spec), np.zeros(spec.shape), limit)
 
+    @on_each_execution
     def test_accumulating_is_adding_the_weighted_decoded_tensor(self) -> None:
         encoder = self.make_encoder()
         for step in self.first_steps():
             spec = step.case.spec
-            accumulator = tensors.tensor("normal", spec, seed=7)
-            weight = tf.constant(3, spec.dtype)
+            accumulator, weight = self.on.tensor("normal", spec, seed=7), self.on.scalar(3, spec)
             with np.errstate(over="ignore"):
-                want = np.asarray(accumulator + weight * encoder.decode(step.payload, spec))
-            got = encoder.accumulate(accumulator, step.payload, weight, spec)
+                want = accumulator + weight * encoder.decode(step.payload, spec)
+                got = encoder.accumulate(accumulator, step.payload, weight, spec)
             expect.same_bits(f"accumulate({step.case.what})", got, want)
 
+    def _arrays_by_name(self, what: str, value: object) -> None:
+        expect.that(isinstance(value, Mapping), f"{what} is {_kind(value)}, not a mapping of arrays by name")
+        assert isinstance(value, Mapping)
+        for name, each in value.items():
+            expect.that(isinstance(name, str), f"{what} has the key {name!r}, which is not text")
+            expect.that(self.on.is_array(each), f"{what} has {_kind(each)} under {name!r}, not an array")
 
-def _tensors_by_name(what: str, value: object) -> None:
-    expect.that(isinstance(value, Mapping), f"{what} is {_kind(value)}, not a mapping of tensors by name")
-    assert isinstance(value, Mapping)
-    for name, each in value.items():
-        expect.that(isinstance(name, str), f"{what} has the key {name!r}, which is not text")
-        expect.that(tf.is_tensor(each), f"{what} has {_kind(each)} under {name!r}, not a tensor")
+    def _doubles(self, value: Array) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return self.on.numpy(value).astype(np.float64)
 
 
 def _kind(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _doubles(value: tf.Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.asarray(tf.cast(value, tf.float64))
-
-
-def _form(value: tf.Tensor) -> str:
+def _form(value: Array) -> str:
     """Shape and dtype."""
-    return f"{tf.as_dtype(value.dtype).name}{list(value.shape)}"
+    return f"{value.dtype.name}{list(value.shape)}"

@@ -9,12 +9,11 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import tensorflow as tf
-
 from fedplug import ops
 from fedplug.encoders.assignment.rules import Rule, Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
+from fedplug.ops import Array, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip
 from fedplug.testing.suite import NotApplicable, after
@@ -37,25 +36,27 @@ class GraphChecks(EncoderSubject):
 
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID)
     def test_a_graph_computes_what_eager_execution_does(self) -> None:
+        self.require("tensorflow")
         for spec in self.few_specs():
-            graph = _graph(self.make_encoder(), spec)
-            for number, x in enumerate(_inputs(spec)):
+            graph = self._graph(self.make_encoder(), spec)
+            for number, x in enumerate(self._inputs(spec)):
                 want = self._eagerly(x, number, spec)
-                got = graph(x, tf.constant(number))
+                got = graph(x, self.on.round_num(number))
                 expect.same_tensors(f"{tensors.name_of(spec)} in a graph", got, want)
 
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH)
     def test_compiled_ops_and_their_references_give_the_same(self) -> None:
         """Only the references in a graph: that compiled ops give the same there is tested above."""
+        self.require("tensorflow")
         if not ops.available():
             raise NotApplicable("the compiled ops cannot be loaded here, see `fedplug doctor`")
         for spec in self.few_specs():
             with ops.use_lowering("reference"):
-                reference = _graph(self.make_encoder(), spec)
-            for number, x in enumerate(_inputs(spec)):
+                reference = self._graph(self.make_encoder(), spec)
+            for number, x in enumerate(self._inputs(spec)):
                 with ops.use_lowering("fused"):
                     got = self._eagerly(x, number, spec)
-                want = reference(x, tf.constant(number))
+                want = reference(x, self.on.round_num(number))
                 expect.same_tensors(
                     f"{tensors.name_of(spec)} with compiled ops, against the references", got, want
                 )
@@ -64,12 +65,12 @@ class GraphChecks(EncoderSubject):
     def test_a_tff_process_sends_what_eager_execution_does(self) -> None:
         if not self.check_tff:
             raise NotApplicable("not asked for")
-        if importlib.util.find_spec("tensorflow_federated") is None:
-            raise NotApplicable("TFF is not installed (pip install 'fedplug[tff]' on Python 3.11)")
+        self.require("tensorflow")
+        _require_tff()
         specs = self.few_specs(largest=100)
-        update = [tensors.tensor("normal", spec) for spec in specs]
+        update = [self.on.tensor("normal", spec) for spec in specs]
         model = self._model_encoder(specs)
-        want, state = model.encode(update, model.init_state(), tf.constant(3))
+        want, state = model.encode(update, model.init_state(), self.on.round_num(3))
         with ops.use_lowering("auto"):
             got = _in_tff(self._model_encoder(specs), update)
         for position, spec in enumerate(specs):
@@ -79,30 +80,35 @@ class GraphChecks(EncoderSubject):
             )
             expect.same_tensors(f"state of {what}", dict(got["state"][position]), state[position])
 
-    def _eagerly(self, x: tf.Tensor, number: int, spec: tf.TensorSpec) -> Mapping[str, Any]:
+    def _eagerly(self, x: Array, number: int, spec: Spec) -> Mapping[str, Any]:
         encoder = self.make_encoder()
-        return round_trip(encoder, x, encoder.init_state(spec), tf.constant(number), spec)
+        return round_trip(self.on, encoder, x, encoder.init_state(spec), self.on.round_num(number), spec)
 
-    def _model_encoder(self, specs: list[tf.TensorSpec]) -> ModelEncoder:
+    def _model_encoder(self, specs: list[Spec]) -> ModelEncoder:
         # An encoder for each dtype: one that encodes tensors together may refuse others.
         dtypes = dict.fromkeys(spec.dtype.name for spec in specs)
         rules = Rules([Rule(self.make_encoder(), dtype=dtype) for dtype in dtypes])
         return ModelEncoder(rules, specs, min_size=0)
 
+    def _inputs(self, spec: Spec) -> list[Array]:
+        return [self.on.tensor(kind, spec) for kind in ("normal", "ties", "spike")]
 
-def _inputs(spec: tf.TensorSpec) -> list[tf.Tensor]:
-    return [tensors.tensor(kind, spec) for kind in ("normal", "ties", "spike")]
+    def _graph(self, encoder: Encoder, spec: Spec) -> Any:
+        import tensorflow as tf  # every check requires it
+
+        def function(x: Array, round_num: Array) -> Mapping[str, Any]:
+            return round_trip(self.on, encoder, x, encoder.init_state(spec), round_num, spec)
+
+        signature = [spec, tf.TensorSpec([], tf.int32)]
+        return tf.function(function, input_signature=signature, autograph=False).get_concrete_function()
 
 
-def _graph(encoder: Encoder, spec: tf.TensorSpec) -> Any:
-    def function(x: tf.Tensor, round_num: tf.Tensor) -> Mapping[str, Any]:
-        return round_trip(encoder, x, encoder.init_state(spec), round_num, spec)
-
-    signature = [spec, tf.TensorSpec([], tf.int32)]
-    return tf.function(function, input_signature=signature, autograph=False).get_concrete_function()
+def _require_tff() -> None:
+    if importlib.util.find_spec("tensorflow_federated") is None:
+        raise NotApplicable("TensorFlow Federated is not installed")
 
 
-def _in_tff(model: ModelEncoder, update: list[tf.Tensor]) -> Any:
+def _in_tff(model: ModelEncoder, update: list[Array]) -> Any:
     """Runs the client's part of an encoded aggregation in a runtime of its own."""
     import numpy as np
     import tensorflow_federated as tff

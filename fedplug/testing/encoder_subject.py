@@ -6,15 +6,15 @@ Must not know what is checked.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import tensorflow as tf
-
+from fedplug import ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.ops import Array, Spec
 from fedplug.testing import tensors
-from fedplug.testing.suite import Suite
+from fedplug.testing.executions import Execution, OnEachExecution
 
 __all__ = ["Case", "EncoderSubject", "Step", "round_trip"]
 
@@ -24,8 +24,8 @@ _MANY_ROUNDS = 24
 class Case(NamedTuple):
     """A tensor to encode, and how to speak of it."""
 
-    x: tf.Tensor
-    spec: tf.TensorSpec
+    x: Array
+    spec: Spec
     what: str
 
 
@@ -38,88 +38,91 @@ class Step(NamedTuple):
     next_state: State
 
 
-class EncoderSubject(Suite, abc.ABC):
+class EncoderSubject(OnEachExecution, abc.ABC):
     """The encoder under test. Override the attributes where the encoder's documentation says so."""
 
     shapes: ClassVar[tuple[tuple[int, ...], ...]] = tensors.SHAPES
     """All are tried with the first of the dtypes."""
 
-    dtypes: ClassVar[tuple[tf.DType, ...] | None] = None
-    """All are tried with a vector of 7 elements; None: those that the encoder declares."""
+    dtypes: ClassVar[Sequence[Any] | None] = None
+    """Names, such as "float32", or what has one. All are tried with a vector of 7 elements; None: those that
+    the encoder declares."""
 
     @abc.abstractmethod
     def make_encoder(self) -> Encoder:
         """A new encoder, every time with the same configuration."""
 
-    def tried_dtypes(self) -> tuple[tf.DType, ...]:
-        """The dtypes that are tried."""
-        if self.dtypes is not None:
-            return self.dtypes
-        declared = self.make_encoder().capabilities.dtypes
-        return tuple(dtype for dtype in tensors.DTYPES if dtype.name in declared)
+    def executes_on(self) -> tuple[str, ...]:
+        """What the encoder declares."""
+        return self.make_encoder().capabilities.executes_on
 
-    def specs(self) -> list[tf.TensorSpec]:
+    def tried_dtypes(self) -> tuple[str, ...]:
+        """The names of the dtypes that are tried."""
+        if self.dtypes is not None:
+            return tuple(map(tensors.dtype_name, self.dtypes))
+        declared = self.make_encoder().capabilities.dtypes
+        return tuple(dtype for dtype in tensors.DTYPES if dtype in declared)
+
+    def specs(self) -> list[Spec]:
         """The specs that are tried."""
         first, *others = self.tried_dtypes()
-        by_shape = [tf.TensorSpec(shape, first) for shape in self.shapes]
-        return by_shape + [tf.TensorSpec([7], dtype) for dtype in others]
+        by_shape = [self.on.spec(shape, first) for shape in self.shapes]
+        return by_shape + [self.on.spec((7,), dtype) for dtype in others]
 
-    def few_specs(self, largest: int | None = None) -> list[tf.TensorSpec]:
+    def few_specs(self, largest: int | None = None) -> list[Spec]:
         """Four of the specs, from the smallest to the largest, for checks that take long.
 
         Args:
             largest: Leave out those of more elements.
         """
-        specs = sorted(self.specs(), key=lambda spec: spec.shape.num_elements())
-        specs = [spec for spec in specs if largest is None or spec.shape.num_elements() <= largest]
+        specs = sorted(self.specs(), key=ops.num_elements)
+        specs = [spec for spec in specs if largest is None or ops.num_elements(spec) <= largest]
         chosen = {round(part * (len(specs) - 1) / 3) for part in range(4)}
         return [spec for position, spec in enumerate(specs) if position in chosen]
 
     def cases(self, seed: int = 0) -> Iterator[Case]:
         """Every kind of tensor for every spec; made anew, so that a check owns them."""
         for spec in self.specs():
-            for kind in tensors.KINDS if spec.shape.num_elements() else ("normal",):
+            for kind in tensors.KINDS if ops.num_elements(spec) else ("normal",):
                 what = f"{tensors.name_of(spec)} ({kind})"
-                yield Case(tensors.tensor(kind, spec, seed), spec, what)
+                yield Case(self.on.tensor(kind, spec, seed), spec, what)
 
     def first_steps(self) -> Iterator[Step]:
         """Encodes every case as a client does that takes part for the first time."""
         encoder = self.make_encoder()
         for case in self.cases():
-            yield _step(encoder, case, encoder.init_state(case.spec), 0)
+            yield self._step(encoder, case, encoder.init_state(case.spec), 0)
 
-    def history(
-        self, encoder: Encoder, spec: tf.TensorSpec, seed: int = 0, rounds: int = 3
-    ) -> Iterator[Step]:
+    def history(self, encoder: Encoder, spec: Spec, seed: int = 0, rounds: int = 3) -> Iterator[Step]:
         """What one client encodes in its first rounds, each with another tensor and its previous state."""
         state = encoder.init_state(spec)
         for number in range(rounds):
-            x = tensors.tensor("normal", spec, seed=100 * seed + number)
-            step = _step(encoder, Case(x, spec, f"{tensors.name_of(spec)} in round {number}"), state, number)
+            x = self.on.tensor("normal", spec, seed=100 * seed + number)
+            case = Case(x, spec, f"{tensors.name_of(spec)} in round {number}")
+            step = self._step(encoder, case, state, number)
             yield step
             state = step.next_state
 
     def long_history(self, encoder: Encoder) -> list[Step]:
         """The same over many rounds, of the smallest tensor of some elements for which there is state."""
-        several = [spec for spec in self.specs() if spec.shape.num_elements() > 1] or self.specs()
+        several = [spec for spec in self.specs() if ops.num_elements(spec) > 1] or self.specs()
         kept = [spec for spec in several if encoder.init_state(spec)] or several
-        smallest = min(kept, key=lambda spec: spec.shape.num_elements())
+        smallest = min(kept, key=ops.num_elements)
         return list(self.history(encoder, smallest, rounds=_MANY_ROUNDS))
 
-
-def _step(encoder: Encoder, case: Case, state: State, number: int) -> Step:
-    return Step(case, state, *encoder.encode(case.x, state, tf.constant(number)))
+    def _step(self, encoder: Encoder, case: Case, state: State, number: int) -> Step:
+        return Step(case, state, *encoder.encode(case.x, state, self.on.round_num(number)))
 
 
 def round_trip(
-    encoder: Encoder, x: tf.Tensor, state: State, round_num: tf.Tensor, spec: tf.TensorSpec
+    on: Execution, encoder: Encoder, x: Array, state: State, round_num: Array, spec: Spec
 ) -> Mapping[str, Any]:
     """Everything an encoder computes on the way to the server and there, for comparing two ways to run it."""
     payload, next_state = encoder.encode(x, state, round_num)
     wire = encoder.to_wire(payload, spec)
     buffer = framing.frame(wire, encoder.wire_id, spec)
     received = encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
-    accumulator, weight = tf.ones(spec.shape, spec.dtype), tf.constant(3, spec.dtype)
+    accumulator, weight = on.ones(spec), on.scalar(3, spec)
     return {
         **{f"payload {key!r}": value for key, value in payload.items()},
         **{f"state {key!r}": value for key, value in next_state.items()},

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
 from fedplug import ops
 from fedplug.encoders.base import Encoder
+from fedplug.ops import Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_subject import Case, Step
+from fedplug.testing.executions import on_each_execution
 from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["TogetherChecks"]
@@ -27,10 +29,12 @@ class TogetherChecks(CapabilityChecks):
     """See `Encoder.grouped_encode`; they apply where it is overridden, with every shape twice."""
 
     @after("test_equal_encoders_give_equal_bits")
+    @on_each_execution
     def test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone(self) -> None:
         encoder = self._overriding()
         for spec in self._model():
-            x, state, number = tensors.tensor("normal", spec), encoder.init_state(spec), tf.constant(0)
+            x, state = self.on.tensor("normal", spec), encoder.init_state(spec)
+            number = self.on.round_num(0)
             want = encoder.encode(x, state, number)
             (got,) = encoder.grouped_encode([x], [state], number)
             for part, mine, alone in zip(("payload", "state"), got, want, strict=True):
@@ -38,6 +42,7 @@ class TogetherChecks(CapabilityChecks):
                 expect.same_tensors(what, mine, alone)
 
     @after(_ALONE, "test_the_state_keeps_its_structure_shapes_and_dtypes", "test_what_is_sent_is_received")
+    @on_each_execution
     def test_tensors_encoded_together_are_received_one_by_one(self) -> None:
         encoder = self._overriding()
         for step in self._steps(encoder, rounds=2):
@@ -53,10 +58,11 @@ class TogetherChecks(CapabilityChecks):
             )
             expect.that(
                 received.shape == spec.shape and received.dtype == spec.dtype,
-                f"{what} is decoded as {received.dtype.name}{received.shape.as_list()}",
+                f"{what} is decoded as {tensors.name_of(received)}",
             )
 
     @after(_RECEIVED, "test_what_is_sent_and_what_is_left_behind_add_up")
+    @on_each_execution
     def test_what_is_sent_and_left_behind_of_tensors_encoded_together_adds_up(self) -> None:
         encoder = self._overriding()
         keeping = [step for step in self._steps(encoder, rounds=2) if "residual" in step.state]
@@ -68,6 +74,9 @@ class TogetherChecks(CapabilityChecks):
     @after(_RECEIVED, "test_a_graph_computes_what_eager_execution_does")
     def test_a_graph_encodes_tensors_together_as_eager_execution_does(self) -> None:
         self._overriding()
+        self.require("tensorflow")
+        import tensorflow as tf
+
         eager = self._encoded(self.make_encoder())
         for lowering in ("fused", "reference") if ops.available() else ("reference",):
             with ops.use_lowering(lowering):
@@ -81,25 +90,26 @@ class TogetherChecks(CapabilityChecks):
             raise NotApplicable("it encodes every tensor of a model by itself")
         return encoder
 
-    def _model(self) -> list[tf.TensorSpec]:
-        return 2 * [tf.TensorSpec(shape, self.tried_dtypes()[0]) for shape in self.shapes]
+    def _model(self) -> list[Spec]:
+        return 2 * [self.on.spec(shape, self.tried_dtypes()[0]) for shape in self.shapes]
 
     def _steps(self, encoder: Encoder, rounds: int) -> list[Step]:
         """What one client encodes in its first rounds, tensor by tensor."""
         specs = self._model()
         states = [encoder.init_state(spec) for spec in specs]
+        factors = np.array([1, 4, 16], tensors.numpy_dtype(specs[0]))
         steps: list[Step] = []
         for number in range(rounds):
             cases = [
                 Case(
                     # Some are larger than others, or it would make no difference to look at all of them.
-                    tensors.tensor("normal", spec, seed=100 * number + place) * 4 ** (place % 3),
+                    self.on.array(tensors.tensor("normal", spec, 100 * number + place) * factors[place % 3]),
                     spec,
                     f"{tensors.name_of(spec)}, tensor {place} of {len(specs)} in round {number}",
                 )
                 for place, spec in enumerate(specs)
             ]
-            encoded = encoder.grouped_encode([case.x for case in cases], states, tf.constant(number))
+            encoded = encoder.grouped_encode([case.x for case in cases], states, self.on.round_num(number))
             expect.that(
                 len(encoded) == len(specs),
                 f"grouped_encode() returns {len(encoded)} payloads with states for {len(specs)} tensors",

@@ -76,20 +76,20 @@ def add(folder: Path, encoder: Encoder, dtype: str, shape: tuple[int, ...]) -> P
     Raises:
         FileExistsError: There is such a payload; what was written once is never changed.
     """
-    import tensorflow as tf
+    from fedplug.testing import executions  # reading needs no encoder
 
-    from fedplug.testing import tensors
-
-    spec = tf.TensorSpec(shape, tf.as_dtype(dtype))
-    x = tensors.tensor("normal", spec)
-    payload, _ = encoder.encode(x, encoder.init_state(spec), tf.constant(0))
-    body = bytes(encoder.to_wire(payload, spec).numpy())
+    declared = encoder.capabilities.executes_on
+    on = next(execution for execution in executions.installed() if execution.name in declared)
+    spec = on.spec(shape, dtype)
+    x = on.tensor("normal", spec)
+    payload, _ = encoder.encode(x, encoder.init_state(spec), on.round_num(0))
+    body = on.numpy(encoder.to_wire(payload, spec)).tobytes()
     facts = {
         "wire_id": encoder.wire_id,
         "dtype": dtype,
         "shape": list(shape),
         "config": encoder.get_config(),
-        "decoded": np.asarray(encoder.decode(payload, spec)).tobytes().hex(),
+        "decoded": on.numpy(encoder.decode(payload, spec)).tobytes().hex(),
     }
     place = _folder(folder, encoder.wire_id)
     place.mkdir(parents=True, exist_ok=True)

@@ -12,12 +12,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fedplug.errors import FedplugError
 from fedplug.registry import resolve
 from fedplug.registry.catalog import Entry
-from fedplug.registry.specs import ComponentSpec
+from fedplug.registry.config import as_component
+from fedplug.registry.specs import ComponentSpec, EncoderSpec
 from fedplug.testing import components, expect
 from fedplug.testing.suite import Suite, after
 
@@ -27,6 +28,7 @@ _HEAVY = ("numpy", "tensorflow", "tensorflow_federated")
 _SUMMARY_LENGTH = 80
 _INSTALLED = "test_it_is_installed_and_names_a_plugin_module"
 _WHOLE = "test_fedplug_finds_no_problem_with_it"
+_MADE = "test_every_example_can_be_made"
 _IMPORTED = "test_every_class_can_be_imported_and_has_the_base_of_its_kind"
 
 
@@ -114,6 +116,31 @@ class PluginPackageSuite(Suite, abc.ABC):
                 with components.made(entry.kind, example):
                     pass
 
+    @after(_INSTALLED, _WHOLE, _IMPORTED)
+    def test_every_declared_wire_id_is_that_of_the_class(self) -> None:
+        for entry, spec in self._parts():
+            if isinstance(spec, EncoderSpec) and spec.wire_id is not None:
+                wire_id = getattr(spec.resolve(), "wire_id", None)
+                expect.that(
+                    wire_id == spec.wire_id,
+                    f"encoder {entry.name!r} is declared with the wire id {spec.wire_id!r}, and its class "
+                    f"has {wire_id!r}; `fedplug.decode` would not find it",
+                )
+
+    @after(_INSTALLED, _WHOLE, _IMPORTED, _MADE)
+    def test_every_encoder_executes_on_what_it_is_declared_for(self) -> None:
+        for entry, spec in self._parts():
+            if not isinstance(spec, EncoderSpec):
+                continue
+            for example in entry.examples:
+                with components.made(entry.kind, example) as made:
+                    found = _named(entry.name, made).capabilities.executes_on
+                expect.that(
+                    set(found) == set(spec.executes_on),
+                    f"encoder {entry.name!r} is declared with executes_on={spec.executes_on!r}, and the "
+                    f"capabilities of {example!r} have {found!r}",
+                )
+
     @after(_INSTALLED, _WHOLE)
     def test_every_op_library_can_be_loaded(self) -> None:
         for entry in self._entries():
@@ -144,6 +171,12 @@ class PluginPackageSuite(Suite, abc.ABC):
         for entry in self._entries():
             if isinstance(entry.spec, ComponentSpec):
                 yield entry, entry.spec
+
+
+def _named(name: str, made: Any) -> Any:
+    """The component of that name: what was made, or one of its stages."""
+    stages = [as_component(stage) for stage in made.get_config().get("stages", ())]
+    return next((stage for stage in stages if stage.name == name), made)
 
 
 def _first_word(requirement: str) -> str:

@@ -6,17 +6,17 @@ Must not know any schedule, nor what a value is used for.
 from __future__ import annotations
 
 import abc
+import importlib.util
 import json
 import math
 import re
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from fedplug.schedules.base import MAX_ROUNDS, Schedule
 from fedplug.testing import expect
-from fedplug.testing.suite import Suite, after
+from fedplug.testing.suite import NotApplicable, Suite, after
 
 __all__ = ["ScheduleSuite"]
 
@@ -95,6 +95,10 @@ class ScheduleSuite(Suite, abc.ABC):
 
     @after(_SETTLED, _FINITE, _SAME)
     def test_a_graph_has_the_same_values(self) -> None:
+        if importlib.util.find_spec("tensorflow") is None:
+            raise NotApplicable("TensorFlow is not installed")
+        import tensorflow as tf
+
         schedule = self.make_schedule()
         traced = tf.function(schedule.value, input_signature=[tf.TensorSpec([], tf.int32)])
         for round_num in _rounds(schedule):

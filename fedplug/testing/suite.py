@@ -107,4 +107,6 @@ def _place(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    """The message, and in parentheses what was added to it on the way."""
+    notes = [f"({note})" for note in getattr(error, "__notes__", ())]
+    return " ".join(" ".join([str(error), *notes]).split())

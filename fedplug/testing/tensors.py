@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import ml_dtypes
 import numpy as np
-import tensorflow as tf
+from numpy.typing import NDArray
 
-__all__ = ["DTYPES", "KINDS", "SHAPES", "denormals", "name_of", "tensor"]
+from fedplug.ops import Spec, is_floating, num_elements
+
+__all__ = ["DTYPES", "KINDS", "SHAPES", "denormals", "dtype_name", "name_of", "numpy_dtype", "tensor"]
 
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (7,), (16,), (3, 5), (2, 0, 3), (4099,))
 """A scalar, nothing, one element, odd and even, more than one axis, and more than one block of anything."""
 
-DTYPES: tuple[tf.DType, ...] = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+DTYPES: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
 """All floating-point dtypes a model may have: a process hands each of them to its encoder."""
 
 _Generator = np.random.Generator
@@ -43,21 +47,33 @@ _MAKE: Mapping[str, Callable[[_Generator, tuple[int, ...], float], _Doubles]] = 
 KINDS = tuple(_MAKE)
 
 
-def tensor(kind: str, spec: tf.TensorSpec, seed: int = 0) -> tf.Tensor:
+def tensor(kind: str, spec: Spec, seed: int = 0) -> NDArray[Any]:
     """A finite tensor of one of `KINDS`; a new one for every call, equal for equal arguments."""
     rng = np.random.default_rng([seed, zlib.crc32(kind.encode())])
-    return tf.cast(tf.constant(_MAKE[kind](rng, tuple(spec.shape), float(spec.dtype.max))), spec.dtype)
+    dtype = numpy_dtype(spec)
+    largest = float(ml_dtypes.finfo(dtype).max) if is_floating(dtype) else 1.0  # type: ignore[no-untyped-call]
+    return np.asarray(_MAKE[kind](rng, tuple(spec.shape), largest)).astype(dtype)
 
 
-def denormals(spec: tf.TensorSpec) -> tf.Tensor:
+def denormals(spec: Spec) -> NDArray[Any]:
     """Numbers too small for the exponent of the dtype, of both signs."""
-    pattern = np.arange(1, spec.shape.num_elements() + 1, dtype=np.int64)
-    unsigned = tf.as_dtype(f"uint{8 * spec.dtype.size}")
-    signs = (pattern % 2) << (8 * spec.dtype.size - 1)
-    bits = tf.constant((pattern % 100 + signs).astype(unsigned.as_numpy_dtype))
-    return tf.reshape(tf.bitcast(bits, spec.dtype), spec.shape)
+    pattern = np.arange(1, num_elements(spec) + 1, dtype=np.uint64)
+    dtype = numpy_dtype(spec)
+    signs = (pattern % 2) << np.uint64(8 * dtype.itemsize - 1)
+    bits = (pattern % 100 + signs).astype(f"uint{8 * dtype.itemsize}")
+    return bits.view(dtype).reshape(tuple(spec.shape))
 
 
-def name_of(spec: tf.TensorSpec) -> str:
+def name_of(spec: Spec) -> str:
     """For messages: ``float32[3, 5]``."""
-    return f"{spec.dtype.name}{spec.shape.as_list()}"
+    return f"{spec.dtype.name}{list(spec.shape)}"
+
+
+def dtype_name(dtype: Any) -> str:
+    """Of a dtype by name, of NumPy or of TensorFlow."""
+    return str(getattr(dtype, "name", None) or np.dtype(dtype).name)
+
+
+def numpy_dtype(spec: Spec) -> np.dtype[Any]:
+    """That of a spec, which may be TensorFlow's."""
+    return np.dtype(spec.dtype.name)

@@ -59,6 +59,40 @@ def test_kernels_wire_format_and_stores_do_not_load_tensorflow(statement):
     assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
 
 
+ENCODERS = """
+import fedplug, fedplug.encoders, fedplug.ops, fedplug.schedules, fedplug.testing
+from fedplug.registry.resolve import catalog
+for entry in catalog().entries:
+    if entry.builtin and entry.kind in ("encoder", "schedule"):
+        entry.spec.resolve()
+        for example in entry.examples:
+            getattr(fedplug, entry.kind)(example)
+fedplug.testing.EncoderSuite, fedplug.testing.AssignmentSuite, fedplug.testing.ScheduleSuite
+fedplug.testing.StateStoreSuite, fedplug.testing.PluginPackageSuite
+"""
+
+
+def test_encoders_schedules_and_their_suites_do_not_load_tensorflow():
+    assert loaded_by(ENCODERS, "'tensorflow' in sys.modules") == "False"
+
+
+def test_nor_does_encoding_numpy_arrays():
+    statement = """
+import fedplug, numpy
+from fedplug.registry.resolve import catalog
+from fedplug.encoders import EncoderAssignment
+for entry in catalog().entries:
+    if entry.builtin and entry.kind == "encoder":
+        for example in entry.examples:
+            codec = fedplug.codec(example)
+            if not isinstance(codec.encoder, EncoderAssignment):
+                payload, state = codec.encode(numpy.ones(100, "float32"))
+                codec.encode(numpy.ones(100, "float32"), state, 1)
+                fedplug.decode(payload)
+"""
+    assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
+
+
 def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
     statement = "from fedplug.registry.resolve import catalog; assert 'eden' in catalog().names('encoder')"
     assert loaded_by(statement, "'fedplug_eden.encoder' in sys.modules") == "False"

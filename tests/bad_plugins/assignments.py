@@ -9,7 +9,7 @@ import itertools
 from typing import ClassVar
 
 from fedplug.encoders import EncoderAssignment, Identity, Pipeline, TopK
-from fedplug.registry.specs import Capabilities
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 
 class Alternating(EncoderAssignment):
@@ -22,7 +22,7 @@ class Alternating(EncoderAssignment):
 
     @property
     def capabilities(self):
-        return Capabilities(needs_client_state=True)
+        return Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
 
     def get_config(self):
         return {"fraction": self.fraction}
@@ -38,7 +38,7 @@ class Plain(EncoderAssignment):
 
     @property
     def capabilities(self):
-        return Capabilities(unbiased=True, commutes_with_sum=True, lossless=True)
+        return Capabilities(unbiased=True, commutes_with_sum=True, lossless=True, executes_on=EXECUTIONS)
 
     def get_config(self):
         return {}
@@ -79,7 +79,7 @@ class AnotherEveryTime(Alternating):
 class HidesState(Alternating):
     @property
     def capabilities(self):
-        return Capabilities()
+        return Capabilities(executes_on=EXECUTIONS)
 
 
 class Backwards(Identity):

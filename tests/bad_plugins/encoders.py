@@ -1,4 +1,4 @@
-"""Encoders that each break one promise; the kit must say exactly which. `Whole` and `Grid` break none.
+"""Encoders that each break one promise; the kit must say exactly which. Those in `GOOD` break none.
 
 `BAD` pairs the check that must fail with an encoder.
 """
@@ -15,7 +15,7 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders import Encoder
 from fedplug.ops import require
-from fedplug.registry.specs import Capabilities
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 
 class Whole(Encoder):
@@ -461,6 +461,114 @@ class Loudest(Whole):
         return [({"values": v}, {"residual": a - v}) for a, v in zip(sums, values, strict=True)]
 
 
+class Everywhere(Whole):
+    """`Whole` on NumPy arrays, too. Without a flaw."""
+
+    executes_on: ClassVar = EXECUTIONS
+
+    @property
+    def capabilities(self):
+        return Capabilities(needs_client_state=True, executes_on=self.executes_on)
+
+    def init_state(self, spec):
+        return {"residual": ops.zeros(spec)}
+
+    def encode(self, x, state, round_num):
+        a = x + state["residual"]
+        values = ops.round(a)
+        return {"values": values}, {"residual": a - values}
+
+    def decode(self, payload, spec):
+        return ops.ensure_shape(payload["values"], spec.shape)
+
+    def from_wire(self, body, spec):
+        length = ops.num_elements(spec) * ops.itemsize(spec.dtype)
+        values = ops.from_bytes(ops.of_length(body, length, "whole numbers"), spec.dtype)
+        with require(ops.all_finite(values), "a payload holds a NaN or an infinity"):
+            return {"values": ops.reshape(ops.identity(values), spec.shape)}
+
+
+class OnNumPy(Everywhere):
+    """Written in NumPy. Without a flaw."""
+
+    executes_on: ClassVar = ("numpy",)
+
+    def to_wire(self, payload, spec):
+        return np.frombuffer(payload["values"].tobytes(), np.uint8)
+
+
+class CutsOffOnNumPy(Everywhere):
+    """Tensors are rounded, arrays are cut off."""
+
+    def encode(self, x, state, round_num):
+        if tf.is_tensor(x):
+            return super().encode(x, state, round_num)
+        a = x + state["residual"]
+        return {"values": np.trunc(a)}, {"residual": a - np.trunc(a)}
+
+
+class ReadsWhatItGaveAway(OnNumPy):
+    """Looks at the residual after an op that may have written over it."""
+
+    def encode(self, x, state, round_num):
+        taken = ops.topk_residual(x, state["residual"], 2)
+        values = ops.reshape(ops.scatter_decode(x.size, taken.values, taken.indices), x.shape)
+        return {"values": values}, {"residual": x + state["residual"] - values}
+
+
+class ReadsAnotherConfiguration(Everywhere):
+    """Whoever receives it takes it for twice as much."""
+
+    wire_id: ClassVar[str] = "scaled/1"
+
+    def __init__(self, scale=1):
+        self.scale = scale
+
+    def get_config(self):
+        return {"scale": self.scale}
+
+    def from_wire(self, body, spec):
+        return {"values": super().from_wire(body, spec)["values"] * ops.astype(self.scale, spec.dtype)}
+
+    @classmethod
+    def from_payload(cls, body, spec):
+        return cls(scale=2)
+
+
+class ScribblerOnArrays(OnNumPy):
+    """Adds into the accumulator it was given."""
+
+    def accumulate(self, accumulator, payload, weight, spec):
+        accumulator += weight * self.decode(payload, spec)
+        return accumulator
+
+
+class LetsNumPyComplain(OnNumPy):
+    """Of bytes that do not fit it is NumPy that says so."""
+
+    def from_wire(self, body, spec):
+        values = np.frombuffer(body.tobytes(), spec.dtype).reshape(spec.shape)
+        with require(ops.all_finite(values), "a payload holds a NaN or an infinity"):
+            return {"values": values}
+
+
+class BelievesCountsOnNumPy(OnNumPy):
+    """Makes room for as many elements as the first bytes say, before it looks whether they came."""
+
+    wire_id: ClassVar[str] = "counted/1"
+
+    def to_wire(self, payload, spec):
+        count = np.array([payload["values"].size], np.uint32)
+        return np.concatenate([count.view(np.uint8), super().to_wire(payload, spec)])
+
+    def from_wire(self, body, spec):
+        with require(body.size >= 4, "a payload begins with its count"):
+            count = int(body[:4].copy().view(np.uint32)[0])
+        room = np.ones(min(count, 2**20))
+        with require(room.size == ops.num_elements(spec), "a payload's count is wrong"):
+            return super().from_wire(body[4:], spec)
+
+
 def flat(x):
     return tf.reshape(x, [-1])
 
@@ -498,7 +606,7 @@ class TogetherOnlyEagerly(Loudest):
         return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
 
-GOOD = [Whole, Grid, Loudest]
+GOOD = [Whole, Grid, Loudest, Everywhere, OnNumPy]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
@@ -537,6 +645,12 @@ BAD = [
     ("test_hostile_bytes_never_become_nan_or_infinity", LetsNanIn),
     ("test_hostile_bytes_do_not_take_memory", BelievesCounts),
     ("test_golden_payloads_are_read_as_they_always_were", AnotherLayout),
+    ("test_its_arguments_are_not_changed", ScribblerOnArrays),
+    ("test_hostile_bytes_are_refused_or_are_a_valid_payload", LetsNumPyComplain),
+    ("test_hostile_bytes_do_not_take_memory", BelievesCountsOnNumPy),
+    ("test_numpy_arrays_and_tensors_give_the_same_bits", CutsOffOnNumPy),
+    ("test_donated_residuals_give_the_same_bits", ReadsWhatItGaveAway),
+    ("test_it_is_read_without_its_configuration", ReadsAnotherConfiguration),
     ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
     ("test_compiled_ops_and_their_references_give_the_same", AnotherTwin),
     ("test_a_tff_process_sends_what_eager_execution_does", TensorOnSelf),

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import tensorflow as tf
-
 from fedplug.schedules import Linear
 
 
@@ -62,7 +60,7 @@ class GoesOn(Down):
 
 class HalfInGraphs(Down):
     def value(self, round_num):
-        return super().value(round_num) / tf.constant(2.0)
+        return super().value(round_num) / 2
 
 
 GOOD = [Down]

@@ -49,6 +49,21 @@ def test_show_takes_a_part_or_a_distribution(name, capsys):
     assert facts["target"].strip() == "collections:OrderedDict"
 
 
+@pytest.mark.usefixtures("_acme")
+def test_list_and_show_know_what_an_encoder_executes_on(capsys):
+    assert main(["plugins", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = {line.split()[1]: line.endswith("(TensorFlow only)") for line in lines if "encoder " in line}
+    assert (told["acme"], told["topk"]) == (True, False)
+    assert main(["plugins", "list", "--json"]) == 0
+    executes_on = {each["name"]: each["executes_on"] for each in json.loads(capsys.readouterr().out)}
+    assert executes_on["acme"] == ["tensorflow"]
+    assert executes_on["topk"] == ["numpy", "tensorflow"]
+    assert executes_on["mean"] == []
+    assert main(["plugins", "show", "topk"]) == 0
+    assert "executes_on:  numpy, tensorflow" in capsys.readouterr().out.splitlines()
+
+
 @pytest.mark.needs("fedplug.encoders")
 def test_show_tells_of_a_part_that_cannot_be_made_what_is_wrong(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
@@ -107,7 +122,7 @@ def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command,
     assert "topk" not in message
 
 
-@pytest.mark.needs("fedplug.encoders")
+@pytest.mark.needs("tensorflow")
 def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "check", "abstract"]) == 1

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from fedplug.registry import resolve
 from fedplug.registry.specs import Capabilities
-from fedplug.testing import EncoderSuite, golden
+from fedplug.testing import EncoderSuite, golden, run
 
 BAD_PLUGINS = "encoders"
+PLUGIN = """
+from fedplug.registry.hookspecs import hookimpl
+from fedplug.registry.specs import EXECUTIONS, EncoderSpec
+
+@hookimpl
+def fedplug_encoders():
+    target = "bad_encoders:ReadsAnotherConfiguration"
+    facts = {"wire_id": "scaled/1", "executes_on": EXECUTIONS}
+    return [EncoderSpec(name="whole", target=target, summary="for a test", **facts)]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +30,7 @@ def suite_of(tmp_path_factory, bad_plugins):
     """A suite for an encoder class that tries few tensors, so that many encoders can be tried."""
     folder = tmp_path_factory.mktemp("golden")
     good = bad_plugins(BAD_PLUGINS).GOOD
-    for encoder in good:
+    for encoder in {encoder.wire_id: encoder for encoder in good}.values():
         golden.add(folder, encoder(), "float32", (3, 5))
     recorded = {encoder.wire_id for encoder in good}
 
@@ -34,6 +48,24 @@ def suite_of(tmp_path_factory, bad_plugins):
         return Suite
 
     return make
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_by_wire_id(tmp_path_factory, bad_plugins):
+    """Installs a distribution that declares what reads one of the encoders."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "bad_plugin.py").write_text(PLUGIN)
+    info = site / "bad-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{resolve.GROUP}]\nbad = bad_plugin\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(site))
+        patch.setitem(sys.modules, "bad_encoders", bad_plugins(BAD_PLUGINS))
+        resolve.catalog.cache_clear()
+        yield
+    sys.modules.pop("bad_plugin", None)
+    resolve.catalog.cache_clear()
 
 
 def test_a_good_encoder_passes_every_check(good, suite_of, failures):
@@ -57,8 +89,30 @@ def test_it_is_tried_with_the_dtypes_it_declares_unless_the_suite_names_some(bad
     class Named(Declared):
         dtypes = (tf.float16, tf.bfloat16)
 
+    class ByName(Declared):
+        dtypes = ("float16", np.float64)
+
     assert {spec.dtype for spec in Declared().specs()} == {tf.float32}
     assert {spec.dtype for spec in Named().specs()} == {tf.float16, tf.bfloat16}
+    assert {spec.dtype for spec in ByName().specs()} == {tf.float16, tf.float64}
+
+
+def test_a_failure_says_on_which_arrays(bad_plugins, suite_of):
+    suite = suite_of(bad_plugins(BAD_PLUGINS).ScribblerOnArrays)
+    (failed,) = (result for result in run(suite) if result.status == "fail")
+    assert failed.reason.endswith("(on numpy)")
+
+
+def test_what_takes_no_arrays_is_tried_on_tensors_alone(bad_plugins, suite_of):
+    plugins = bad_plugins(BAD_PLUGINS)
+    names = {
+        encoder: [str(each) for each in suite_of(encoder)().executions()]
+        for encoder in (plugins.Whole, plugins.Everywhere, plugins.OnNumPy)
+    }
+    assert list(names.values()) == [["tensorflow"], ["numpy", "tensorflow"], ["numpy"]]
+    reasons = {result.check: result.reason for result in run(suite_of(plugins.OnNumPy))}
+    check = "test_a_graph_computes_what_eager_execution_does"
+    assert reasons[check] == "it does not declare that it executes on tensorflow"
 
 
 def test_there_is_a_bad_encoder_for_every_check(bad_plugins):

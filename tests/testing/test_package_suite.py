@@ -28,9 +28,22 @@ OP_LIBRARY = """
 """
 PART = """
     from fedplug.aggregators import Mean
+    from fedplug.encoders import Identity
 
     class Acme(Mean):
         name = "acme"
+
+    class AcmeEncoder(Identity):
+        name = "acme_e"
+        wire_id = "acme_e/1"
+"""
+ENCODER = """
+    from fedplug.registry.specs import EXECUTIONS, EncoderSpec
+
+    @hookimpl
+    def fedplug_encoders():
+        target = "acme_part:AcmeEncoder"
+        return [EncoderSpec(name="acme_e", target=target, summary="for a test", {facts})]
 """
 METADATA = {"Summary": "For a test", "Requires-Python": ">=3.11", "Requires-Dist": "fedplug"}
 GOOD = {"name": "acme", "target": "acme_part:Acme", "summary": "for a test", "more": ""}
@@ -47,6 +60,12 @@ BAD = {
     "test_every_class_has_the_name_it_is_declared_under": {"name": "acmee"},
     "test_every_summary_is_a_short_line": {"summary": "long " * 20},
     "test_every_example_can_be_made": {"more": ", examples=('acme(weights=7)',)"},
+    "test_every_declared_wire_id_is_that_of_the_class": {
+        "plugin": PLUGIN + ENCODER.replace("{facts}", "wire_id='acme_e/2', executes_on=EXECUTIONS"),
+    },
+    "test_every_encoder_executes_on_what_it_is_declared_for": {
+        "plugin": PLUGIN + ENCODER.replace("{facts}", "wire_id='acme_e/1'"),
+    },
     "test_every_op_library_can_be_loaded": {"plugin": PLUGIN + OP_LIBRARY},
 }
 
@@ -79,17 +98,24 @@ def suite_of(tmp_path, monkeypatch):
     resolve.catalog.cache_clear()
 
 
-@pytest.mark.needs("fedplug.encoders")
+@pytest.mark.needs("fedplug.aggregators")
 def test_a_good_package_passes_every_check(suite_of, failures):
     assert not failures(suite_of())
 
 
-@pytest.mark.needs("fedplug.encoders")
+@pytest.mark.needs("fedplug.aggregators")
 @pytest.mark.parametrize("check", BAD)
 def test_a_bad_package_fails_exactly_the_check_it_was_made_for(check, suite_of, failures):
     failed = failures(suite_of(**BAD[check]))
     assert set(failed) == {check}, failed
     assert all(failed.values())
+
+
+@pytest.mark.needs("fedplug.encoders")
+def test_the_built_in_encoders_are_what_they_are_declared_to_be():
+    suite = type("Suite", (PluginPackageSuite,), {"distribution": "fedplug"})()
+    suite.test_every_declared_wire_id_is_that_of_the_class()
+    suite.test_every_encoder_executes_on_what_it_is_declared_for()
 
 
 def test_there_is_a_bad_package_for_every_check():

@@ -1,20 +1,30 @@
 #include "core/base/scratch.h"
 
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <utility>
+
+#include "core/base/fork.h"
 
 namespace fedplug {
 namespace {
 
 struct Shelf {
+  const std::uint64_t forks = ForksSoFar();  // before it was made
   std::mutex mutex;
   std::vector<std::unique_ptr<Scratch>> free;
 };
 
-// Never destroyed: threads may still compute while the process ends.
+// Never destroyed: threads may still compute while the process ends. A forked
+// child has one of its own, as it may find its parent's locked.
 Shelf& TheShelf() {
-  static Shelf* const shelf = new Shelf;
-  return *shelf;
+  static std::atomic<Shelf*> the_shelf{new Shelf};
+  Shelf* shelf = the_shelf.load(std::memory_order_acquire);
+  if (shelf->forks == ForksSoFar()) return *shelf;
+  auto fresh = std::make_unique<Shelf>();
+  if (!the_shelf.compare_exchange_strong(shelf, fresh.get())) return *shelf;
+  return *fresh.release();
 }
 
 }  // namespace

@@ -1,51 +1,109 @@
 #include "core/base/thread_pool.h"
 
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/base/fork.h"
+#include "core/base/shared_work.h"
 
 namespace fedplug {
 
-ThreadPool::ThreadPool(int threads) {
-  workers_.reserve(static_cast<std::size_t>(threads - 1));
-  try {
-    for (int i = 1; i < threads; ++i) {
-      workers_.emplace_back([this] { HelpWhenCalled(); });
+// The threads of one process.
+class ThreadPool::Team {
+ public:
+  explicit Team(int threads) : forks_(ForksSoFar()) {
+    workers_.reserve(static_cast<std::size_t>(threads - 1));
+    try {
+      for (int i = 1; i < threads; ++i) {
+        workers_.emplace_back([this] { HelpWhenCalled(); });
+      }
+    } catch (const std::system_error&) {
+      // The others, and the caller, do the work.
     }
-  } catch (const std::system_error&) {
-    // The others, and the caller, do the work.
   }
-}
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
-    ++calls_;
+  // REQUIRES: IsHere()
+  ~Team() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+      ++calls_;
+    }
+    called_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
   }
-  called_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
-}
 
-void ThreadPool::Run(int count, const std::function<void(int)>& task) {
-  work_.Run(count, task, [this] {
+  bool IsHere() const { return forks_ == ForksSoFar(); }
+
+  int Size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  SharedWork& work() { return work_; }
+
+  void Call() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       ++calls_;
     }
     called_.notify_all();
-  });
+  }
+
+ private:
+  void HelpWhenCalled() {
+    std::uint64_t seen = 0;
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      called_.wait(lock, [&] { return calls_ != seen; });
+      if (stopping_) return;
+      seen = calls_;
+      lock.unlock();
+      work_.Help();
+      lock.lock();
+    }
+  }
+
+  const std::uint64_t forks_;  // before it was begun
+
+  SharedWork work_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable called_;
+  std::uint64_t calls_ = 0;  // to help, or to stop
+  bool stopping_ = false;
+
+  std::vector<std::thread> workers_;
+};
+
+ThreadPool::ThreadPool(int threads)
+    : threads_(threads), team_(new Team(threads)) {}
+
+ThreadPool::~ThreadPool() {
+  Team* const team = team_;
+  if (team->IsHere()) delete team;
 }
 
-void ThreadPool::HelpWhenCalled() {
-  std::uint64_t seen = 0;
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    called_.wait(lock, [&] { return calls_ != seen; });
-    if (stopping_) return;
-    seen = calls_;
-    lock.unlock();
-    work_.Help();
-    lock.lock();
-  }
+int ThreadPool::MaxThreads() const { return Here().Size(); }
+
+void ThreadPool::Run(int count, const std::function<void(int)>& task) {
+  Team& team = Here();
+  team.work().Run(count, task, [&team] { team.Call(); });
+}
+
+void ThreadPool::BeginAwake() { Here().work().BeginAwake(); }
+
+void ThreadPool::EndAwake() { Here().work().EndAwake(); }
+
+ThreadPool::Team& ThreadPool::Here() const {
+  Team* team = team_.load(std::memory_order_acquire);
+  if (team->IsHere()) return *team;
+  auto fresh = std::make_unique<Team>(threads_);
+  // Of several threads that get here at once, one is the first.
+  if (!team_.compare_exchange_strong(team, fresh.get())) return *team;
+  return *fresh.release();
 }
 
 }  // namespace fedplug

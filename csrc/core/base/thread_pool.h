@@ -3,20 +3,15 @@
 #ifndef FEDPLUG_CORE_BASE_THREAD_POOL_H_
 #define FEDPLUG_CORE_BASE_THREAD_POOL_H_
 
-#include <condition_variable>
-#include <cstdint>
+#include <atomic>
 #include <functional>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 #include "core/base/parallel.h"
-#include "core/base/shared_work.h"
 
 namespace fedplug {
 
-// Runs one job at a time, as SharedWork does. In a forked child no worker lives
-// on, and a caller runs all the tasks himself.
+// Runs one job at a time, as SharedWork does. No thread lives on in a forked
+// child, where the pool begins new ones when it is next used.
 class ThreadPool final : public Parallel {
  public:
   // Where so many cannot be started (a container may limit them), the pool has
@@ -24,29 +19,27 @@ class ThreadPool final : public Parallel {
   // REQUIRES: threads >= 1, the caller's own included
   explicit ThreadPool(int threads);
   ~ThreadPool() override;
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int MaxThreads() const override {
-    return static_cast<int>(workers_.size()) + 1;
-  }
+  int MaxThreads() const override;
 
   // THREADS: any; also from inside a task
   void Run(int count, const std::function<void(int)>& task) override;
 
  protected:
-  void BeginAwake() override { work_.BeginAwake(); }
-  void EndAwake() override { work_.EndAwake(); }
+  void BeginAwake() override;
+  void EndAwake() override;
 
  private:
-  void HelpWhenCalled();
+  class Team;
 
-  SharedWork work_;
+  // That of this process: what a fork left of the parent's is never touched
+  // again, its locks may be held by threads that are not there.
+  Team& Here() const;
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable called_;
-  std::uint64_t calls_ = 0;  // to help, or to stop
-  bool stopping_ = false;
-
-  std::vector<std::thread> workers_;
+  const int threads_;
+  mutable std::atomic<Team*> team_;
 };
 
 }  // namespace fedplug

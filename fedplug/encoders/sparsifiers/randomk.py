@@ -88,11 +88,12 @@ class RandomK(Sparsifier):
         count = self.sparsity.of_size(size, round_num)
         indices = ops.draw_indices(ops.round_seed(self._seed, round_num), count, size)
         if not self.error_feedback:
+            x = ops.require_finite(x, "the update")
             begins = _run_begins(count, size)
             values = ops.widened(ops.take(ops.reshape(x, [-1]), indices))
-            values = values * ops.astype(begins[1:] - begins[:-1], values.dtype)
+            values = ops.multiply(values, ops.astype(begins[1:] - begins[:-1], values.dtype))
             return Selection(ops.saturate_cast(values, x.dtype), indices, {})
-        a = ops.reshape(x + state["residual"], [-1])
+        a = ops.require_finite(ops.reshape(x + state["residual"], [-1]), "the update with its residual")
         rest = ops.reshape(ops.put_zeros(a, indices), x.shape)
         return Selection(ops.take(a, indices), indices, {"residual": rest})
 

@@ -100,6 +100,10 @@ def repeat(x: tf.Tensor, times: int) -> tf.Tensor:
     return tf.repeat(x, times)
 
 
+def multiply(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return x * y
+
+
 def minimum(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.minimum(x, y)
 

@@ -6,7 +6,7 @@ import threading
 
 import tensorflow as tf
 
-from fedplug.testing import hostile
+from fedplug.testing import memory
 
 MIB = 2**20
 
@@ -16,8 +16,8 @@ def tensor(mebibytes):
 
 
 def test_what_was_asked_for_is_counted():
-    assert hostile.peak_memory(lambda: tensor(16)) >= 16 * MIB
-    assert hostile.peak_memory(lambda: None) < MIB
+    assert memory.of_tensors(lambda: tensor(16)) >= 16 * MIB
+    assert memory.of_tensors(lambda: None) < MIB
 
 
 def test_what_others_free_meanwhile_hides_nothing():
@@ -28,7 +28,7 @@ def test_what_others_free_meanwhile_hides_nothing():
             others.pop()
         return tensor(16)
 
-    assert hostile.peak_memory(action) >= 16 * MIB
+    assert memory.of_tensors(action) >= 16 * MIB
 
 
 def test_what_another_thread_asks_for_once_is_not_held_against_the_call():
@@ -40,4 +40,4 @@ def test_what_another_thread_asks_for_once_is_not_held_against_the_call():
             other.start()
             other.join()
 
-    assert hostile.peak_memory(action, allowance=MIB) < MIB
+    assert memory.of_tensors(action, allowance=MIB) < MIB

@@ -1,0 +1,51 @@
+"""TensorFlow's tensors, as the suites see them. Imported where TensorFlow is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from fedplug.testing import memory
+from fedplug.testing.executions import Execution, Reader
+
+__all__ = ["TensorFlow"]
+
+
+class TensorFlow(Execution):
+    """Eager tensors; bytes are also read in graphs, as on a server."""
+
+    name: ClassVar[str] = "tensorflow"
+    refuses: ClassVar[type[Exception]] = tf.errors.InvalidArgumentError
+
+    def spec(self, shape: Sequence[int], dtype: str, name: str | None = None) -> tf.TensorSpec:
+        return tf.TensorSpec(shape, tf.as_dtype(dtype), name=name)
+
+    def array(self, values: Any) -> tf.Tensor:
+        return tf.constant(values)
+
+    def round_num(self, number: int) -> tf.Tensor:
+        return tf.constant(number)
+
+    def is_array(self, value: object) -> bool:
+        return bool(tf.is_tensor(value))
+
+    def numpy(self, x: tf.Tensor) -> NDArray[Any]:
+        return np.asarray(x.numpy())  # NumPy by itself cannot read a tensor that is a bfloat16 scalar
+
+    def readers(self, read: Reader) -> tuple[Reader, ...]:
+        function = tf.function(read, input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
+        return function.get_concrete_function(), read
+
+    def stacked(self, function: Callable[[tf.Tensor], tf.Tensor], rounds: int) -> NDArray[Any]:
+        def one(number: tf.Tensor) -> tf.Tensor:
+            return tf.cast(function(number), tf.float64)
+
+        graph = tf.function(lambda: tf.map_fn(one, tf.range(rounds), fn_output_signature=tf.float64))
+        return np.asarray(graph())
+
+    def peak_memory(self, action: Callable[[], object], allowance: int) -> int:
+        return memory.of_tensors(action, allowance)

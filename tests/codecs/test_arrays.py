@@ -1,0 +1,145 @@
+"""What counts as an array, and that none is changed or copied where that is not needed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fedplug
+from fedplug.codecs.arrays import as_array
+from fedplug.errors import ArgumentError
+
+DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", ml_dtypes.bfloat16)]
+
+
+def needs(module):
+    missing = importlib.util.find_spec(module) is None
+    return pytest.mark.skipif(missing, reason=f"{module} is not installed")
+
+
+class Exporter:
+    """A stranger with ``__array__`` alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def payload_of(array):
+    return fedplug.codec("topk(0.5)").encode(array)[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_that_lie_in_memory_in_another_way_are_copied(dtype):
+    x = np.random.default_rng(0).standard_normal((6, 10)).astype(dtype)
+    shifted = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(dtype).reshape(x.shape)
+    assert not shifted.flags.aligned
+    for other in (np.asfortranarray(x), np.repeat(x, 2, axis=0)[::2], x[:, ::-1][:, ::-1], shifted):
+        assert payload_of(other) == payload_of(x)
+    assert payload_of(x.T) == payload_of(np.ascontiguousarray(x.T))
+    assert payload_of(x[1::2, ::3]) == payload_of(x[1::2, ::3].copy())
+    assert payload_of(np.broadcast_to(x[0], (4, 10))) == payload_of(np.stack([x[0]] * 4))
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", ">f2", ">i4"])
+def test_another_byte_order_is_refused(dtype):
+    native = np.dtype(dtype).newbyteorder("=").name
+    with pytest.raises(ArgumentError, match=rf"the array is big-endian; pass array\.astype\('{native}'\)"):
+        payload_of(np.ones(3, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "datetime64[s]", "U3", "O", "f4,i4", "longdouble"])
+def test_a_dtype_that_no_payload_has_is_refused(dtype):
+    with pytest.raises(ArgumentError, match=r"cannot be encoded; known: .*float32"):
+        payload_of(np.zeros(3, dtype))
+
+
+@pytest.mark.parametrize("thing", [None, "text", b"bytes", {"a": 1}, {1, 2}, object(), range(3), 1j])
+def test_what_is_no_array_is_refused(thing):
+    with pytest.raises(ArgumentError):
+        payload_of(thing)
+
+
+@pytest.mark.parametrize("thing", [[[1, 2], [3]], ["a", "b"], [None], [1, [2]]])
+def test_lists_that_are_no_array_are_refused(thing):
+    with pytest.raises(ArgumentError):
+        payload_of(thing)
+
+
+def test_numbers_lists_and_scalars_are_arrays_too():
+    assert fedplug.decode(payload_of(2.5)) == 2.5
+    assert fedplug.decode(payload_of(np.float32(2.5))).dtype == np.float32
+    assert fedplug.decode(payload_of(np.float16(2.5))).shape == ()
+    assert fedplug.decode(payload_of([[1.5, 0], [0, 2]])).tolist() == [[1.5, 0], [0, 2]]
+    assert fedplug.decode(payload_of((1, 2, 3))).dtype == np.int64
+    assert fedplug.decode(payload_of(True)).dtype == np.bool_
+
+
+def test_what_has_array_is_seen_without_a_copy():
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert np.shares_memory(as_array(Exporter(x)), x)
+    assert np.shares_memory(as_array(x), x)
+    assert payload_of(Exporter(x.T)) == payload_of(x.T)
+
+
+def test_subclasses_are_the_arrays_they_hold(tmp_path):
+    x = np.random.default_rng(0).standard_normal((6, 10)).astype(np.float32)
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=x.shape)
+    mapped[:] = x
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.matrix(x)
+    for other in (mapped, matrix, x.view(np.recarray)):
+        for expression in ("topk(0.5)", "sign", "randomk(0.5)", "qsgd(4)", "identity"):
+            assert fedplug.codec(expression).encode(other)[0] == fedplug.codec(expression).encode(x)[0]
+
+
+def test_an_array_with_a_mask_is_refused():
+    with pytest.raises(ArgumentError, match=r"filled"):
+        payload_of(np.ma.masked_array(np.ones(3), [0, 1, 0]))
+
+
+@pytest.mark.parametrize(
+    "expression", ["topk(0.5)", "sign", "dgc(0.5)", "randomk(0.5)", "qsgd(4)", "identity"]
+)
+def test_an_update_is_never_changed(expression):
+    codec, state = fedplug.codec(expression), None
+    x = np.random.default_rng(0).standard_normal((6, 10)).astype(np.float32)
+    kept = x.copy()
+    x.flags.writeable = False
+    for in_place in (False, True, True):
+        _, state = codec.encode(x, state, in_place=in_place)
+        assert x.tobytes() == kept.tobytes()
+        assert not any(np.shares_memory(x, array) for array in state.values())
+
+
+@needs("torch")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "bool"])
+def test_tensors_of_pytorch_are_seen_without_a_copy(dtype):
+    import torch
+
+    x = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype))
+    seen = as_array(x)
+    assert (seen.dtype, seen.shape) == (np.dtype(dtype), (3, 4))
+    assert seen.ctypes.data == x.data_ptr()
+    assert fedplug.decode(payload_of(x)).shape == (3, 4)
+    with pytest.raises(ArgumentError):
+        payload_of(x.T)
+    with pytest.raises(ArgumentError):
+        payload_of(torch.ones(3, requires_grad=True))
+
+
+@needs("jax")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
+def test_arrays_of_jax_are_seen_without_a_copy(dtype):
+    from jax import numpy as jnp
+
+    x = jnp.arange(12).reshape(3, 4).astype(dtype)
+    seen = as_array(x)
+    assert (seen.dtype, seen.shape) == (np.dtype(dtype), (3, 4))
+    assert seen.ctypes.data == x.unsafe_buffer_pointer()
+    assert payload_of(x) == payload_of(np.asarray(x))

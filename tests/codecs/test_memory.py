@@ -1,0 +1,123 @@
+"""A steady loop allocates nothing of the array's size, where that is promised."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import fedplug
+
+SIZE = 2**20
+ARRAY = 4 * SIZE  # bytes
+
+
+def peak_of(loop):
+    """The most bytes that Python and NumPy had asked for at once in a second run, beyond those before it."""
+    tracemalloc.start()
+    loop()
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    loop()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak - before
+
+
+@pytest.fixture(scope="module")
+def updates():
+    random = np.random.default_rng(0)
+    return [random.standard_normal(SIZE, np.float32) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "topk(0.001)",
+        "topk(0.001) | qsgd(4)",
+        "topk(0.001) | qsgd(4) | rans",
+        "dgc(0.001)",
+        "dgc(0.001) | sign",
+    ],
+)
+@pytest.mark.parametrize("turns", [False, True], ids=["in place", "two states take turns"])
+def test_a_sparse_loop_takes_a_small_part_of_the_array(expression, turns, updates):
+    codec, total, place = fedplug.codec(expression), fedplug.Sum(SIZE), np.empty(SIZE, np.float32)
+    states = [codec.encode(updates[0])[1] for _ in range(2)]
+
+    def loop():
+        for round_num, x in enumerate(updates):
+            if turns:
+                payload, after = codec.encode(x, states[1], round_num, out=states[0])
+                states[:] = states[1], after
+            else:
+                payload, states[1] = codec.encode(x, states[1], round_num, in_place=True)
+            fedplug.decode(payload, out=place)
+            total.add(payload)
+            total.add(payload, 0.5)
+
+    assert peak_of(loop) < ARRAY / 20
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "qsgd(8)",
+        "qsgd(2)",
+        "blockwise8",
+        "terngrad",
+        "sign(error_feedback=False)",
+        "float16",
+        "bfloat16",
+        "identity",
+    ],
+)
+def test_a_dense_loop_takes_its_payloads(expression, updates):
+    """The body and the payload around it, each once."""
+    codec, total, place = fedplug.codec(expression), fedplug.Sum(SIZE), np.empty(SIZE, np.float32)
+    size = len(codec.encode(updates[0])[0])
+
+    def loop():
+        for round_num, x in enumerate(updates):
+            payload = codec.encode(x, None, round_num)[0]
+            fedplug.decode(payload, out=place)
+            total.add(payload)
+            total.add(payload, 0.5)
+            del payload
+
+    bodies = 1 if expression == "identity" else 2
+    assert peak_of(loop) < bodies * size + 300_000
+
+
+def test_payloads_of_a_narrower_dtype_are_added_in_blocks(updates):
+    codec, total = fedplug.codec("identity"), fedplug.Sum(SIZE, np.float64)
+    payload, _ = codec.encode(updates[0])
+
+    def loop():
+        total.add(payload)
+        total.add(payload, 0.5)
+
+    assert peak_of(loop) < 400_000
+
+
+def test_the_error_feedback_of_a_dense_quantizer_takes_three_arrays_for_a_while(updates):
+    """The sum with the residual, what is sent of it, and what is not."""
+    codec = fedplug.codec("sign")
+    state = codec.encode(updates[0])[1]
+
+    def loop():
+        nonlocal state
+        for round_num, x in enumerate(updates):
+            state = codec.encode(x, state, round_num, in_place=True)[1]
+
+    assert peak_of(loop) < 3.2 * ARRAY
+
+
+def test_a_codec_keeps_no_arrays_of_the_models_it_has_seen(updates):
+    codec = fedplug.codec("topk(0.001)")
+    tracemalloc.start()
+    codec.encode_model({"x": updates[0]})
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < ARRAY / 20

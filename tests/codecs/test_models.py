@@ -1,0 +1,211 @@
+"""`encode_model`: rules, budgets and scopes over arrays by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedplug
+from fedplug import wire
+from fedplug.encoders import ModelEncoder
+from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError, StateError
+from fedplug.ops import ArraySpec
+
+RULES = "rules({'dense/*': 'topk(0.1) | qsgd(4)', '*': 'sign'})"
+
+
+def model(seed, dtype="float32"):
+    random = np.random.default_rng(seed)
+    return {
+        "dense/kernel": random.standard_normal((40, 30)).astype(dtype),
+        "dense/bias": random.standard_normal(30).astype(dtype),
+        "out/kernel": (random.standard_normal((30, 10)) * 9).astype(dtype),
+        "steps": np.asarray(seed, np.int64),
+    }
+
+
+def specs(arrays):
+    return [ArraySpec(array.shape, array.dtype, name) for name, array in arrays.items()]
+
+
+def wire_ids(payloads):
+    return {name: wire.unpack(payload).wire_id for name, payload in payloads.items()}
+
+
+def copied(state):
+    return {key: array.copy() for key, array in state.items()}
+
+
+def assert_same(actual, expected):
+    assert list(actual) == list(expected)
+    for name in expected:
+        assert actual[name].dtype == expected[name].dtype
+        assert actual[name].shape == expected[name].shape
+        assert actual[name].tobytes() == expected[name].tobytes()
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [RULES, "topk(0.2)", "topk(0.1, scope='model')", "qsgd(3)", "mixed_qsgd(4)", "budget('topk(0.1)', 1500)"],
+)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_payloads_and_states_are_those_of_the_encoder_of_the_model(encoder, in_place):
+    codec = fedplug.codec(encoder)
+    reference = ModelEncoder(fedplug.encoder(encoder), specs(model(0)))
+    control = reference.rate_control.init() if reference.rate_control else None
+    state, states = None, reference.init_state()
+    for round_num in range(4):
+        arrays = model(round_num)
+        payloads, state = codec.encode_model(arrays, state, round_num, in_place=in_place)
+        buffers, states = reference.encode(list(arrays.values()), states, round_num, control)
+        assert list(payloads.values()) == [buffer.tobytes() for buffer in buffers]
+        decoded = dict(zip(arrays, reference.decode(buffers), strict=True))
+        assert_same(fedplug.decode_model(payloads), decoded)
+        kept = {
+            f"{name}/{key}": array
+            for name, of in zip(arrays, states, strict=True)
+            for key, array in of.items()
+        }
+        if control is not None:
+            sizes = np.array([len(buffer) for buffer in buffers])
+            control = reference.rate_control.next(control, {"tensor_bytes": sizes, "payloads": np.int32(1)})
+            kept["codec/rate"] = np.asarray(control["rate"])
+        assert_same({key: array for key, array in state.items() if key != "codec"}, kept)
+
+
+def test_rules_look_at_names_and_small_arrays_are_left_alone():
+    payloads, state = fedplug.codec(RULES).encode_model(model(0))
+    assert wire_ids(payloads) == {
+        "dense/kernel": "sparse/1+qsgd/1",
+        "dense/bias": "identity/1",
+        "out/kernel": "sign/1",
+        "steps": "identity/1",
+    }
+    assert sorted(state) == ["codec", "dense/kernel/residual", "out/kernel/residual"]
+    payloads, _ = fedplug.codec(RULES, min_size=30).encode_model(model(0))
+    assert wire_ids(payloads)["dense/bias"] == "sparse/1+qsgd/1"
+
+
+def test_a_state_of_a_model_goes_through_a_file_and_stays_with_its_codec_and_its_model():
+    from safetensors import numpy as safetensors
+
+    codec = fedplug.codec("budget('topk(0.1)', 1500)")
+    _, state = codec.encode_model(model(0))
+    loaded = safetensors.load(safetensors.save(state))
+    for in_place in (False, True):
+        payloads, after = codec.encode_model(model(1), loaded, 1, in_place=in_place)
+        again = codec.encode_model(model(1), state, 1)
+        assert payloads == again[0]
+        assert_same(dict(sorted(after.items())), dict(sorted(again[1].items())))
+    with pytest.raises(StateError, match=r"another codec: expected .*1600.*, found .*1500"):
+        fedplug.codec("budget('topk(0.1)', 1600)").encode_model(model(1), state)
+    wider = {**model(1), "out/kernel": np.ones((30, 11), np.float32)}
+    with pytest.raises(
+        StateError, match=r"'out/kernel/residual' .*expected float32\[30, 11\], found float32\[30, 10\]"
+    ):
+        codec.encode_model(wider, state)
+    renamed = {name.replace("out", "last"): array for name, array in model(1).items()}
+    with pytest.raises(
+        StateError, match=r"expected a state with .*'last/kernel/residual'.*found .*'out/kernel/"
+    ):
+        codec.encode_model(renamed, state)
+
+
+def test_two_states_take_turns():
+    codec = fedplug.codec(RULES)
+    before, state = None, None
+    for round_num in range(4):
+        expected = codec.encode_model(model(round_num), state, round_num)
+        payloads, after = codec.encode_model(model(round_num), state, round_num, out=before)
+        assert payloads == expected[0]
+        assert_same(after, expected[1])
+        if before is not None:
+            assert np.shares_memory(after["dense/kernel/residual"], before["dense/kernel/residual"])
+        before, state = state, after
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.3)", "qsgd(6)", "topk(0.3, scope='model') | qsgd(4)"])
+def test_a_budget_of_bytes_is_kept_after_some_rounds(encoder):
+    codec, state = fedplug.codec(f'budget("{encoder}", 1200)'), None
+    for round_num in range(8):
+        payloads, state = codec.encode_model(model(round_num), state, round_num)
+    assert sum(map(len, payloads.values())) == pytest.approx(1200, rel=0.03)
+
+
+def test_a_budget_of_error_is_approached():
+    codec, state = fedplug.codec("budget('topk(0.02, error_feedback=False)', nmse=0.2)"), None
+    for round_num in range(12):
+        arrays = model(round_num)
+        payloads, state = codec.encode_model(arrays, state, round_num)
+    decoded = fedplug.decode_model(payloads)
+    floats = [name for name in arrays if name != "steps"]
+    lost = sum(float(((arrays[name] - decoded[name]) ** 2).sum()) for name in floats)
+    assert lost / sum(float((arrays[name] ** 2).sum()) for name in floats) == pytest.approx(0.2, rel=0.1)
+
+
+def test_the_largest_entries_of_all_arrays_are_sent():
+    payloads, _ = fedplug.codec("topk(0.05, scope='model')").encode_model(model(0))
+    decoded = fedplug.decode_model(payloads)
+    sent = {name: np.count_nonzero(decoded[name]) for name in ("dense/kernel", "out/kernel")}
+    assert sum(sent.values()) == 75
+    assert sent["out/kernel"] > 70  # its numbers are larger
+
+
+def test_arrays_are_decoded_into_given_ones_and_within_the_limit():
+    payloads, _ = fedplug.codec("topk(0.1)").encode_model(model(0))
+    expected = fedplug.decode_model(payloads)
+    places = {"dense/kernel": np.ones((40, 30), np.float32), "steps": np.ones((), np.int64)}
+    decoded = fedplug.decode_model(payloads, out=places)
+    assert_same(decoded, expected)
+    assert all(decoded[name] is places[name] for name in places)
+    new = 4 * (30 + 300)
+    fedplug.decode_model(payloads, out=places, max_bytes=new)
+    with pytest.raises(PayloadError, match=r"tensor 'out/kernel': .*1200 bytes, and max_bytes is 1199"):
+        fedplug.decode_model(payloads, out=places, max_bytes=new - 1)
+
+
+def test_errors_name_the_array():
+    payloads, _ = fedplug.codec("topk(0.1)").encode_model(model(0))
+    payloads["dense/bias"] = payloads["dense/bias"][:-1]
+    with pytest.raises(PayloadError, match=r"^tensor 'dense/bias': "):
+        fedplug.decode_model(payloads)
+    with pytest.raises(ArgumentError, match=r"^tensor 'dense/kernel': out is "):
+        fedplug.decode_model(payloads, out={"dense/kernel": np.ones(3)})
+    codec = fedplug.codec("topk(0.1)")
+    for bad in (np.ones(3, complex), "text", np.ones(3, ">f4")):
+        with pytest.raises(ArgumentError, match=r"^array 'out/kernel': "):
+            codec.encode_model({**model(0), "out/kernel": bad})
+
+
+@pytest.mark.parametrize(
+    "encoder", ["topk(0.1)", RULES, "topk(0.1, scope='model')", "budget('topk(0.1)', 1500)"]
+)
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("place", ["dense/kernel", "dense/bias", "out/kernel"])
+def test_of_an_update_that_is_refused_no_state_is_written(encoder, in_place, place):
+    codec = fedplug.codec(encoder)
+    _, state = codec.encode_model(model(0))
+    kept = copied(state)
+    bad = model(1)
+    bad[place].reshape(-1)[-1] = np.nan
+    with pytest.raises(NonFiniteError, match=f"^array '{place}': "):
+        codec.encode_model(bad, state, 1, in_place=in_place)
+    assert_same(state, kept)
+    with pytest.raises(NonFiniteError, match=f"^array '{place}': "):
+        codec.encode_model(bad)
+
+
+def test_a_model_that_does_not_fit_the_encoder_is_refused():
+    with pytest.raises(ConfigError, match=r"nothing to encode"):
+        fedplug.codec("topk(0.1)").encode_model({})
+    with pytest.raises(ConfigError, match=r"conv"):
+        fedplug.codec("rules({'conv/*': 'topk(0.1)', '*': 'sign'})").encode_model(model(0))
+    with pytest.raises(ConfigError, match=r"leaves nothing to adjust"):
+        fedplug.codec("budget('topk(0.1)', 100)").encode_model(model(0))
+
+
+def test_a_name_may_be_anything_but_ambiguous():
+    codec = fedplug.codec("dgc(0.1)", min_size=1)
+    arrays = {"": np.ones(9), "a/b": np.ones(9), "ü/é ü": np.ones(9), "codec": np.ones(9)}
+    payloads, state = codec.encode_model(arrays)
+    assert codec.encode_model(arrays, state)[0].keys() == payloads.keys() == arrays.keys()

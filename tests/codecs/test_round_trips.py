@@ -1,0 +1,222 @@
+"""`encode` and `decode`: any encoder, any float, any shape; what reads a payload needs no configuration."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedplug
+from fedplug import wire
+from fedplug.encoders import Encoder
+from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
+from fedplug.ops import ArraySpec
+from fedplug.registry.resolve import catalog
+from fedplug.registry.specs import EncoderSpec
+
+DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", ml_dtypes.bfloat16)]
+SHAPES = [(), (0,), (3, 0, 2), (1,), (7,), (12, 25), (3, 1, 5)]
+UINTS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+OTHER_THAN_BY_DEFAULT = [
+    "qsgd(3, block_size=64, seed=7)",
+    "qsgd(step([8, 2, 5], [1, 2]))",
+    "qsgd(6, block_size=1048576) | rans",
+    "blockwise8(block_size=8)",
+    "blockwise8(block_size=16) | rans",
+    "mixed_qsgd(2.7, block_size=32, seed=3)",
+    "terngrad(seed=9) | rans",
+    "sign | rans",
+    "sign(error_feedback=False)",
+    "topk(0.3) | sign",
+    "topk(0.2) | qsgd(2, block_size=4) | rans | bitmap",
+    "topk(0.2) | terngrad(seed=5) | bitpack",
+    "topk(0.2) | float16 | shortest",
+    "topk(1.0)",
+    "topk(linear(0.5, 0.1, 2)) | bfloat16",
+    "randomk(0.4, seed=11, error_feedback=True) | blockwise8(block_size=2)",
+    "randomk(0.4, seed=11) | qsgd(4)",
+    "dgc(0.2, momentum=0.5, warmup_rounds=2) | qsgd(5)",
+    "threshold(0.7) | qsgd(8) | rans | rice",
+    "approx_topk(0.1, sample=0.9) | sign | bitmap",
+    "stc(0.1)",
+]
+
+
+def built_in():
+    """Every built-in encoder by itself, and what its spec gives as examples."""
+    for entry in catalog().entries:
+        if isinstance(entry.spec, EncoderSpec) and entry.distribution == "fedplug":
+            yield from entry.spec.examples or (entry.spec.name,)
+
+
+def expressions():
+    codecs = {text: fedplug.encoder(text) for text in [*built_in(), *OTHER_THAN_BY_DEFAULT]}
+    return [text for text, encoder in codecs.items() if isinstance(encoder, Encoder)]
+
+
+EXPRESSIONS = expressions()
+
+
+def bits(array):
+    """As unsigned integers: -0 differs from +0."""
+    return array.reshape(-1).view(UINTS[array.dtype.itemsize])
+
+
+def assert_same(actual, expected):
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    assert actual.tobytes() == expected.tobytes()
+
+
+def update(dtype, shape, seed=0):
+    """Normally distributed, with ties, zeros of both signs and a few large entries."""
+    random = np.random.default_rng(seed)
+    x = np.asarray(random.standard_normal(shape))
+    x = np.where(random.random(shape) < 0.2, np.sign(x) * 0.0, x)
+    x = np.where(random.random(shape) < 0.1, np.round(x) * 8, x)
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_what_is_decoded_is_what_the_encoder_itself_reads_from_the_body(expression):
+    codec, encoder = fedplug.codec(expression), fedplug.encoder(expression)
+    for number, dtype in enumerate(DTYPES):
+        for shape in SHAPES:
+            state = None
+            for round_num in range(3):
+                payload, state = codec.encode(update(dtype, shape, number + round_num), state, round_num)
+                spec = ArraySpec(shape, dtype)
+                container = wire.unpack(payload)
+                assert container.wire_id == encoder.wire_id
+                body = np.frombuffer(container.body, np.uint8)
+                assert_same(fedplug.decode(payload), encoder.decode(encoder.from_wire(body, spec), spec))
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_results_that_are_written_over_given_arrays_have_the_same_bits(expression):
+    codec = fedplug.codec(expression)
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            fresh = over = spare = None
+            for round_num in range(3):
+                x = update(dtype, shape, round_num)
+                payload, fresh = codec.encode(x, fresh, round_num)
+                same_payload, over = codec.encode(x, over, round_num, in_place=True)
+                assert same_payload == payload
+                assert over.keys() == fresh.keys()
+                for key in fresh:
+                    assert_same(over[key], fresh[key])
+                place = np.full(shape, 3, dtype)
+                assert fedplug.decode(payload, out=place) is place
+                assert_same(place, fedplug.decode(payload))
+                before, spare = spare, {key: np.copy(array) for key, array in fresh.items()}
+                again, written = codec.encode(x, fresh, round_num + 1)
+                in_spare, taken = codec.encode(x, fresh, round_num + 1, out=before)
+                assert in_spare == again
+                for key in written:
+                    assert_same(taken[key], written[key])
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_with_error_feedback_nothing_is_lost(data):
+    """Where values are sent as they are: payload and residual add up to the update, bit for bit."""
+    expression = data.draw(
+        st.sampled_from(
+            ["topk(0.2)", "threshold(1)", "approx_topk(0.3)", "randomk(0.2, error_feedback=True)"]
+        )
+    )
+    dtype = data.draw(st.sampled_from(DTYPES))
+    shape = data.draw(st.lists(st.integers(0, 9), max_size=3).map(tuple))
+    codec, state = fedplug.codec(expression), None
+    for round_num in range(data.draw(st.integers(1, 4))):
+        x = update(dtype, shape, data.draw(st.integers(0, 2**32 - 1)))
+        total = x if state is None else x + state["residual"]
+        payload, state = codec.encode(x, state, round_num)
+        assert_same(fedplug.decode(payload) + state["residual"] + 0, total + 0)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64"])
+def test_what_is_not_of_floats_travels_as_it_is(dtype):
+    x = np.arange(24).reshape(2, 12).astype(dtype)
+    payload, state = fedplug.codec("topk(0.1) | qsgd(4)").encode(x)
+    assert state == {}
+    assert wire.unpack(payload).wire_id == "identity/1"
+    assert_same(fedplug.decode(payload), x)
+    assert_same(fedplug.decode(payload, out=np.ones_like(x)), x)
+
+
+def test_a_decoded_array_belongs_to_who_called():
+    for expression in ("identity", "topk(1.0)", "qsgd(8)", "float16"):
+        buffer = bytearray(fedplug.codec(expression).encode(np.ones(9, np.float32))[0])
+        decoded = fedplug.decode(buffer)
+        assert decoded.flags.writeable
+        before = decoded.copy()
+        buffer[-9:] = bytes(9)
+        assert_same(decoded, before)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
+def test_any_buffer_is_read(kind):
+    payload, _ = fedplug.codec("topk(0.5)").encode(np.arange(5.0))
+    assert fedplug.decode(kind(payload)).tolist() == [0, 0, 2, 3, 4]
+
+
+def test_the_round_decides_seeds_and_schedules():
+    x = update(np.float32, (500,))
+    codec = fedplug.codec("qsgd(3)")
+    assert codec.encode(x, round_num=1) == codec.encode(x, round_num=1)
+    assert codec.encode(x, round_num=1)[0] != codec.encode(x, round_num=2)[0]
+    fading = fedplug.codec("topk(linear(0.5, 0.1, 2), error_feedback=False)")
+    sent = [np.count_nonzero(fedplug.decode(fading.encode(x + 9, None, number)[0])) for number in range(4)]
+    assert sent == [250, 150, 50, 50]
+    assert codec.encode(x, round_num=np.int64(7))[0] == codec.encode(x, round_num=7)[0]
+
+
+@pytest.mark.parametrize("round_num", [-1, 2**31, 1.5, "3", None, float("nan")])
+def test_a_round_is_a_whole_number(round_num):
+    with pytest.raises(ArgumentError, match=r"round_num is .*; it must be a whole number from 0 to"):
+        fedplug.codec("topk(0.5)").encode(np.ones(3), None, round_num)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_never_sent(expression, number):
+    x = np.ones((4, 8), np.float32)
+    x[2, 3] = number
+    with pytest.raises(NonFiniteError):
+        fedplug.codec(expression).encode(x)
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.zeros(4, np.float32), r"out is float32\[4\]; the payload is of float32\[2, 2\]"),
+        (np.zeros((2, 2)), r"out is float64\[2, 2\]; the payload is of float32\[2, 2\]"),
+        (np.zeros((2, 2), ">f4"), r"out is >f4\[2, 2\]; the payload is of float32\[2, 2\]"),
+        (np.zeros((4, 2), np.float32)[::2], "out is not C-contiguous"),
+        (np.frombuffer(bytes(16), np.float32).reshape(2, 2), "out is not C-contiguous, aligned and writable"),
+        ([[0, 0], [0, 0]], "out is list; the payload is of"),
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(out, message):
+    payload, _ = fedplug.codec("sign").encode(np.ones((2, 2), np.float32))
+    with pytest.raises(ArgumentError, match=message):
+        fedplug.decode(payload, out=out)
+
+
+def test_a_codec_of_rules_is_for_models():
+    with pytest.raises(ArgumentError, match=r"for the arrays of a model; call encode_model"):
+        fedplug.codec("rules({'*': 'topk(0.3)'})").encode(np.ones(3))
+
+
+def test_what_executes_in_tensorflow_only_is_refused():
+    class Elsewhere(type(fedplug.encoder("identity"))):
+        @property
+        def capabilities(self):
+            return fedplug.encoder("topk(0.1)").capabilities.__class__()
+
+    with pytest.raises(CapabilityError, match="executes in TensorFlow only"):
+        fedplug.codec(Elsewhere())

@@ -1,0 +1,187 @@
+"""States: plain arrays that go through stores and files, and are refused where they do not belong."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors import numpy as safetensors
+
+import fedplug
+from fedplug.errors import NonFiniteError, StateError
+
+WITH_STATE = [
+    "topk(0.2)",
+    "topk(0.2) | qsgd(3)",
+    "sign",
+    "dgc(0.2, momentum=0.5)",
+    "dgc(0.1) | terngrad",
+    "threshold(1)",
+    "approx_topk(0.3)",
+    "randomk(0.2, error_feedback=True)",
+    "stc(0.2)",
+]
+DTYPES = ["float32", "float64", "float16", "bfloat16"]
+SHAPE = (6, 11)
+
+
+def update(seed, dtype="float32", shape=SHAPE):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.dtype(dtype))
+
+
+def copied(state):
+    return {key: array.copy() for key, array in state.items()}
+
+
+def assert_same(actual, expected):
+    assert actual.keys() == expected.keys()
+    for key in expected:
+        assert actual[key].dtype == expected[key].dtype
+        assert actual[key].shape == expected[key].shape
+        assert actual[key].tobytes() == expected[key].tobytes()
+
+
+def after_rounds(codec, rounds, dtype="float32"):
+    state = None
+    for round_num in range(rounds):
+        payload, state = codec.encode(update(round_num, dtype), state, round_num)
+    return payload, state
+
+
+@pytest.mark.parametrize("expression", WITH_STATE)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_client_goes_on_with_its_state_from_a_store_or_a_file(expression, dtype, tmp_path):
+    codec = fedplug.codec(expression)
+    _, state = after_rounds(codec, 2, dtype)
+    expected = codec.encode(update(2, dtype), state, 2)
+    for name in ("memory://", f"sqlite:///{tmp_path}/states"):
+        with fedplug.open_store(name) as store:
+            process = store.open_process("training", {})
+            process.commit(0, client_states={"client": state}, server_state={})
+            stored = process.read_clients(["client"])["client"]
+        payload, after = codec.encode(update(2, dtype), stored, 2)
+        assert payload == expected[0]
+        assert_same(after, expected[1])
+    if dtype == "bfloat16":
+        return  # safetensors writes it, and reads it for other libraries than NumPy only
+    loaded = safetensors.load(safetensors.save(state))
+    payload, after = fedplug.codec(expression).encode(update(2, dtype), loaded, 2, in_place=True)
+    assert payload == expected[0]
+    assert_same(after, expected[1])
+
+
+@pytest.mark.parametrize("expression", WITH_STATE)
+def test_a_state_stays_as_it_is_unless_it_is_given_up(expression):
+    codec = fedplug.codec(expression)
+    _, state = after_rounds(codec, 2)
+    kept = copied(state)
+    for array in state.values():
+        array.flags.writeable = False
+    _, after = codec.encode(update(2), state, 2)
+    assert_same(state, kept)
+    for key in after:
+        assert key == "codec" or not np.shares_memory(after[key], state[key])
+
+
+@pytest.mark.parametrize("expression", WITH_STATE)
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_after_an_update_that_is_refused_the_state_is_what_it_was(expression, in_place, dtype):
+    codec = fedplug.codec(expression)
+    _, state = after_rounds(codec, 2, dtype)
+    state = copied(state)
+    largest = float(ml_dtypes.finfo(np.dtype(dtype)).max)
+    for key in state.keys() - {"codec"}:
+        state[key][...] = np.asarray(largest, dtype)
+    kept = copied(state)
+    bad = [update(2, dtype), np.full(SHAPE, largest, np.dtype(dtype))]  # the second: only with its residual
+    bad[0][3, 4] = np.nan
+    for x in bad:
+        with pytest.raises(NonFiniteError):
+            codec.encode(x, state, 2, in_place=in_place)
+        assert_same(state, kept)
+
+
+def test_an_encoder_that_keeps_nothing_has_no_state():
+    for expression in ("qsgd(4)", "identity", "topk(0.1, error_feedback=False)", "randomk(0.1)"):
+        codec = fedplug.codec(expression)
+        _, state = codec.encode(update(0))
+        assert state == {}
+        assert codec.encode(update(0), {})[0] == codec.encode(update(0))[0]
+        with pytest.raises(StateError, match=r"keeps no state, and was given \['residual'\]"):
+            codec.encode(update(0), {"residual": update(1)})
+
+
+def altered(**changes):
+    _, state = after_rounds(fedplug.codec("topk(0.2)"), 1)
+    return {**state, **changes}
+
+
+def without(key):
+    return {other: array for other, array in altered().items() if other != key}
+
+
+VERSION_0 = np.frombuffer(b"fedplug state 0: topk(fraction=0.2, error_feedback=True)", np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (
+            after_rounds(fedplug.codec("topk(0.3)"), 1)[1],
+            r"another codec: expected '.*0\.2.*', found '.*0\.3",
+        ),
+        (
+            after_rounds(fedplug.codec("threshold(1)"), 1)[1],
+            "another codec: expected '.*topk.*', found '.*thres",
+        ),
+        (altered(codec=VERSION_0), "expected 'fedplug state 1: .*', found 'fedplug state 0: "),
+        (altered(codec=np.uint8([255, 254])), "found '��'"),
+        (
+            altered(residual=update(0, shape=(11, 6))),
+            r"'residual' .*expected float32\[6, 11\], found float32\[11, 6\]",
+        ),
+        (altered(residual=update(0, "float64")), r"expected float32\[6, 11\], found float64\[6, 11\]"),
+        (altered(residual=update(0).astype(">f4")), r"expected float32\[6, 11\], found >f4\[6, 11\]"),
+        (altered(residual=[1, 2]), r"expected float32\[6, 11\], found \[1, 2\]"),
+        (
+            altered(momentum=update(0)),
+            r"expected a state with \['residual'\], found \['momentum', 'residual'\]",
+        ),
+        (without("residual"), r"expected a state with \['residual'\], found \[\]"),
+        (without("codec"), r"has the key 'codec'; found \['residual'\]"),
+        ({}, r"has the key 'codec'; found \[\]"),
+        ([update(0)], "a state is a dictionary of arrays, not a list"),
+    ],
+)
+def test_a_state_of_another_kind_is_refused_with_what_was_expected_and_found(state, message):
+    codec = fedplug.codec("topk(0.2)")
+    for use in ({"state": state}, {"out": state}):
+        with pytest.raises(StateError, match=message):
+            codec.encode(update(3), **use)
+
+
+@pytest.mark.parametrize("expression", WITH_STATE)
+def test_a_state_that_cannot_be_written_over_is_copied(expression):
+    codec = fedplug.codec(expression)
+    _, state = after_rounds(codec, 1)
+    expected = codec.encode(update(1), state)
+    turned = {key: np.asfortranarray(array) for key, array in state.items()}
+    read_only = copied(state)
+    for array in read_only.values():
+        array.flags.writeable = False
+    for unfit in (turned, read_only):
+        for in_place in (False, True):
+            payload, after = codec.encode(update(1), unfit, in_place=in_place)
+            assert payload == expected[0]
+            assert_same(after, expected[1])
+            assert_same(unfit, state)
+        with pytest.raises(StateError, match="cannot be written; it must be writable and C-contiguous"):
+            codec.encode(update(1), state, out=unfit)
+
+
+def test_the_next_state_is_not_written_over_the_one_it_is_made_of():
+    codec = fedplug.codec("topk(0.2)")
+    _, state = after_rounds(codec, 1)
+    with pytest.raises(StateError, match="out is that of the state itself"):
+        codec.encode(update(1), state, out=state)
