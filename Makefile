@@ -39,9 +39,10 @@ test-numpy: | $(UV) ## What needs no TensorFlow, on the newest Python here with 
 	@[ ! -x .venv-numpy/bin/pytest ] || .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4
 
 test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in .venv-tensorflow; takes minutes
-	@python3 tests/packaging/environment.py $(UV) .venv-tensorflow 3.12 'tensorflow>=2.19' || [ $$? = 3 ]
-	@[ ! -x .venv-tensorflow/bin/pytest ] || .venv-tensorflow/bin/pytest --numprocesses logical --maxprocesses 4 \
-	  tests/ops tests/encoders
+	@if CMAKE_ARGS="-DFEDPLUG_WITH_CUDA=OFF $$CMAKE_ARGS" \
+	  python3 tests/packaging/environment.py $(UV) .venv-tensorflow 3.12 'tensorflow>=2.19'; \
+	then .venv-tensorflow/bin/pytest --numprocesses logical --maxprocesses 4 tests/ops tests/encoders; \
+	else [ $$? = 3 ]; fi
 
 NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
 
