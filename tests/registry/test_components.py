@@ -20,6 +20,7 @@ def test_an_expression_and_keywords_make_equal_encoders():
     assert fedplug.encoder("identity") == Identity()
 
 
+@pytest.mark.needs("tensorflow")
 def test_one_maker_takes_an_expression_a_name_with_arguments_a_configuration_rules_and_the_object():
     topk = fedplug.encoder("topk(0.01)")
     assert fedplug.encoder("topk", fraction=0.01) == topk
@@ -42,6 +43,7 @@ def test_something_else_is_refused(value):
         fedplug.aggregator(value)
 
 
+@pytest.mark.needs("tensorflow")
 def test_a_configuration_of_another_kind_is_refused():
     with pytest.raises(ConfigError, match="is no encoder; it must have a name and a config"):
         fedplug.encoder(fedplug.to_config(fedplug.aggregator("mean")))
@@ -57,6 +59,7 @@ def test_a_part_goes_through_json_and_comes_back_equal(text):
     assert (config["kind"], config["config"]) == ("encoder", part.get_config())
 
 
+@pytest.mark.needs("tensorflow")
 def test_an_aggregator_goes_through_json_and_comes_back():
     config = json.loads(json.dumps(fedplug.to_config(fedplug.aggregator("mean"))))
     assert fedplug.to_config(fedplug.from_config(config)) == config
@@ -174,6 +177,7 @@ def test_a_store_is_opened_by_its_url():
         assert store.name == "memory"
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_every_public_name_is_there():
     for name in fedplug.__all__:
         assert getattr(fedplug, name) is not None
