@@ -149,7 +149,7 @@ def beside_kernels() -> list[str]:
 
 def fedplug_peer(text: str, x: Array) -> Peer:
     codec = fedplug.codec(text)
-    return Peer(f"`{text}`", lambda: codec.encode(x)[0], fedplug.decode)
+    return Peer("`" + text.replace("|", "\\|") + "`", lambda: codec.encode(x)[0], fedplug.decode)
 
 
 def zstandard_peer(module: Any, x: Array) -> Peer:
@@ -193,7 +193,7 @@ def torch_int8_peer(torch: Any, x: Array) -> Peer:
 
     def encode() -> bytes:
         scale = float(tensor.abs().max()) / 127
-        codes = torch.quantize_per_tensor(tensor, scale, 0, torch.qint8).int_repr()
+        codes = (tensor / scale).round_().to(torch.int8)
         return bytes(np.float32(scale).tobytes() + codes.numpy().tobytes())
 
     def decode(data: bytes) -> Array:
