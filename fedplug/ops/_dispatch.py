@@ -24,6 +24,9 @@ Spec: TypeAlias = Any
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
+_others: set[type] = set()
+"""Types seen that are not of TensorFlow, nor lists of anything."""
+
 
 def also_on_tensors(on_arrays: Callable[_P, _R]) -> Callable[_P, _R]:
     """Makes of a function on NumPy arrays one that also takes TensorFlow's tensors.
@@ -42,9 +45,12 @@ def also_on_tensors(on_arrays: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(on_arrays)
     def dispatch(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if are_of_tensorflow(args) or (
-            kwargs and (kwargs.get("lowering") is not None or are_of_tensorflow(kwargs.values()))
-        ):
+        values: tuple[Any, ...] = (*args, *kwargs.values())
+        if not _others.issuperset(map(type, values)):  # quick, as encoders of small arrays do little else
+            if are_of_tensorflow(values):
+                return on_tensors()(*args, **kwargs)
+            _others.update(kind for kind in map(type, values) if kind is not list and kind is not tuple)
+        if kwargs and kwargs.get("lowering") is not None:
             return on_tensors()(*args, **kwargs)
         return on_arrays(*args, **kwargs)
 
