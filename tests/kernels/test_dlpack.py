@@ -54,6 +54,9 @@ new_capsule.restype = ctypes.py_object
 new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
+EXPORTED = []
+
+
 class Exporter:
     """Exports `array` as DLPack says, in version 1 or (major None) as before there were versions."""
 
@@ -94,6 +97,7 @@ class Exporter:
         return self.device, 0
 
     def capsule(self):
+        EXPORTED.append(self)  # whoever takes the capsule has nothing but addresses of it
         name = b"dltensor" if self.major is None else b"dltensor_versioned"
         return new_capsule(ctypes.addressof(self.managed), name, None)
 
