@@ -64,11 +64,17 @@ def arrange(given: Sequence[Any]) -> Stages:
             f"use {_remedy(given)}"
         )
     own_coder = None if sparsifier is None else sparsifier.index_coder
+    index_coder = by_role.get(_INDEX_CODER, own_coder or DEFAULT_INDEX_CODER)
+    if type(index_coder) is type(own_coder) and index_coder != own_coder:
+        raise CapabilityError(
+            f"{index_coder!r} cannot write the indices of {sparsifier!r}, for which {own_coder!r} is made; "
+            f"use {own_coder!r}, or leave it out"
+        )
     return Stages(
         sparsifier,
         by_role.get(_QUANTIZER, DEFAULT_QUANTIZER),
         entropy_coder,
-        by_role.get(_INDEX_CODER, own_coder or DEFAULT_INDEX_CODER),
+        index_coder,
     )
 
 

@@ -237,3 +237,9 @@ def test_the_body_is_frozen():
     x[[3, 8]] = 1.0, -2.0
     body = encoder.to_wire(encode(encoder, x)[0], spec_of(x))
     assert bytes(body.numpy()).hex() == "020208010000803f000000c0"
+
+
+def test_seeded_is_refused_with_another_seed_than_that_of_the_entries():
+    with pytest.raises(CapabilityError, match=r"use seeded\(seed=11\), or leave it out"):
+        fedplug.encoder("randomk(0.1, seed=11) | seeded")
+    assert fedplug.encoder("randomk(0.1, seed=11) | seeded(seed=11)").wire_id == "sparse/1+seeded/1"
