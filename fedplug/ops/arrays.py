@@ -263,7 +263,7 @@ def sqrt(x: Array) -> Array:
 @also_on_tensors
 def divide_no_nan(x: Array, y: Array) -> Array:
     """Elementwise, 0 where y is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(y == 0, np.zeros((), np.asarray(x).dtype), x / y)
 
 

@@ -247,7 +247,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("fedplug.runtime.ray")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r'pip install "fedplug\[ray\]"'):
+    with pytest.raises(ImportError, match=r"pip install 'fedplug\[ray\]'"):
         importlib.import_module("fedplug.runtime.ray")
 
 
