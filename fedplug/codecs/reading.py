@@ -8,7 +8,6 @@ byte is untrusted.
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import sys
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from fedplug.codecs.arrays import DTYPES, require_output
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
-from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer
+from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.values import ValueCoder
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import ArraySpec
@@ -217,14 +216,9 @@ class _Reader:
         return ValueCoder(quantizer, self._entropy_coder.from_payload(code))
 
 
-def _always_the_same(stage: type[Quantizer | EntropyCoder | IndexCoder] | None) -> bool:
-    """Whether it takes nothing from the bytes: its `from_payload` is that of its contract."""
-    if stage is None:
-        return True
-    made = inspect.getattr_static(stage, "from_payload")
-    return any(
-        vars(contract).get("from_payload") is made for contract in (Quantizer, EntropyCoder, IndexCoder)
-    )
+def _always_the_same(stage: type[CodedStage] | None) -> bool:
+    """Whether it takes nothing from the bytes: its `from_payload` is that of the contract."""
+    return stage is None or stage.from_payload.__func__ is CodedStage.from_payload.__func__  # type: ignore[attr-defined]
 
 
 @functools.lru_cache(maxsize=256)

@@ -27,8 +27,7 @@ def unframe(buffer: Array, wire_id: str, spec: Spec) -> Array:
 
     Raises:
         PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: the buffer is
-        truncated, for another encoder,
-            dtype or shape, or its checksum is wrong.
+            truncated, for another encoder, dtype or shape, or its checksum is wrong.
     """
     if ops.are_of_tensorflow([buffer]):
         return ops.unframe(buffer, _header(wire_id, spec))

@@ -24,7 +24,15 @@ from fedplug.registry.specs import Capabilities
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["EntropyCoder", "IndexCoder", "PackedSymbols", "Quantizer", "Selection", "Sparsifier"]
+__all__ = [
+    "CodedStage",
+    "EntropyCoder",
+    "IndexCoder",
+    "PackedSymbols",
+    "Quantizer",
+    "Selection",
+    "Sparsifier",
+]
 
 
 class Selection(NamedTuple):
@@ -127,7 +135,35 @@ class PackedSymbols(NamedTuple):
     bits: int
 
 
-class Quantizer(Component):
+class CodedStage(Component):
+    """What all stages that write bytes have in common."""
+
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
+
+        Override it where `decode` depends on the configuration, and read that off the bytes, which are
+        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
+        entropy-coded is given the bytes before them, and some more.
+        """
+        del code
+        return cls()
+
+
+class _Coder(CodedStage):
+    """What both kinds of coders have in common."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Nothing is lost; what else it promises, nobody asks but on what it executes."""
+        return Capabilities(lossless=True)
+
+    def get_config(self) -> dict[str, Any]:
+        """The keyword arguments that make an equal coder; JSON values only. Default: none."""
+        return {}
+
+
+class Quantizer(CodedStage):
     """Represents a vector of values in fewer bits: of a dense tensor, or those a sparsifier chose."""
 
     wire_id: ClassVar[str]
@@ -141,17 +177,6 @@ class Quantizer(Component):
     def capabilities(self) -> Capabilities:
         """Biased; state with error feedback only."""
         return Capabilities(needs_client_state=self.error_feedback, sends_every_entry=True)
-
-    @classmethod
-    def from_payload(cls, code: Array) -> Self:
-        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
-
-        Override it where `decode` depends on the configuration, and read that off the bytes, which are
-        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
-        entropy-coded is given the bytes before them, and some more.
-        """
-        del code
-        return cls()
 
     @abc.abstractmethod
     def encode(self, values: Array, round_num: Array) -> Array:
@@ -188,31 +213,11 @@ class Quantizer(Component):
         return None
 
 
-class EntropyCoder(Component):
+class EntropyCoder(_Coder):
     """Writes a quantizer's packed symbols in fewer bytes, and loses nothing."""
 
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rans/1"``; part of a pipeline's wire id."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Nothing is lost; what else it promises, nobody asks but on what it executes."""
-        return Capabilities(lossless=True)
-
-    def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that make an equal coder; JSON values only. Default: none."""
-        return {}
-
-    @classmethod
-    def from_payload(cls, code: Array) -> Self:
-        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
-
-        Override it where `decode` depends on the configuration, and read that off the bytes, which are
-        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
-        entropy-coded is given the bytes before them, and some more.
-        """
-        del code
-        return cls()
 
     @abc.abstractmethod
     def encode(self, packed: Array, count: Array | int, bits: int) -> Array:
@@ -238,31 +243,11 @@ class EntropyCoder(Component):
         """
 
 
-class IndexCoder(Component):
+class IndexCoder(_Coder):
     """Writes strictly ascending indices as bytes, and loses nothing."""
 
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rice/1"``; part of a pipeline's wire id."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Nothing is lost; what else it promises, nobody asks but on what it executes."""
-        return Capabilities(lossless=True)
-
-    def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that make an equal coder; JSON values only. Default: none."""
-        return {}
-
-    @classmethod
-    def from_payload(cls, code: Array) -> Self:
-        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
-
-        Override it where `decode` depends on the configuration, and read that off the bytes, which are
-        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
-        entropy-coded is given the bytes before them, and some more.
-        """
-        del code
-        return cls()
 
     @abc.abstractmethod
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:
