@@ -44,6 +44,9 @@ test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in 
 	then .venv-tensorflow/bin/pytest --numprocesses logical --maxprocesses 4 tests/ops tests/encoders; \
 	else [ $$? = 3 ]; fi
 
+test-integrations: | $(UV) ## The packages for PyTorch, Flower and NVFlare, each in an environment of its own; PACKAGES="fedplug-torch"
+	@python3 tests/packaging/integrations.py $(UV) $(PACKAGES)
+
 NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
 
 test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu qemu-user-static)
@@ -96,6 +99,6 @@ wheels: | $(UV) ## Build the wheels for all Pythons here, in dist/, and try each
 	python3 tests/packaging/wheels.py $(UV)
 
 clean: ## Remove what was built and installed here
-	rm -rf build dist $(VENV) .venv-numpy .venv-tensorflow .uv
+	rm -rf build dist plugins/*/.venv $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels clean
+.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels clean

@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Whether a test file, or a folder with its conftest.py, imports what is missing."""
     folder = collection_path.is_dir()
+    if folder and (collection_path / "uv.lock").exists() and collection_path != config.rootpath:
+        return True  # a project with an environment of its own: `make test-integrations`
     source = collection_path / "conftest.py" if folder else collection_path
     if not MISSING or source.suffix != ".py" or not source.is_file():
         return None

@@ -1,0 +1,87 @@
+"""Tests the packages for other frameworks, each in an environment of its own, made from its lock file.
+
+Usage: integrations.py UV [PACKAGE ...]; without a package, all plugins that have a lock file of their own. An
+environment that cannot be made, as a framework has no wheel for this machine say, is a skip with its reason;
+tests that fail, or take longer than MINUTES_OF_TESTS, are a failure.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pythons
+
+PYTHON = (3, 11)
+"""One for all of them, so that fedplug is compiled once. Each supports more."""
+
+MINUTES_OF_SETUP, MINUTES_OF_TESTS = 10, 5
+
+BY_PIP = "torch"
+"""Has several wheels of one version: pip's settings choose; without any, the one for CUDA: gigabytes."""
+
+
+def main(uv: str, *chosen: str) -> int:
+    """Tests them one after the other; 1 if any test failed."""
+    uv = str(Path(shutil.which(uv) or uv).resolve())  # a package's commands run in its folder
+    packages = sorted(path.parent for path in Path("plugins").glob("*/uv.lock"))
+    unknown = set(chosen) - {package.name for package in packages}
+    if unknown:
+        print(f"no such package with a lock file: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    python = pythons.find(PYTHON, PYTHON).get(PYTHON)
+    if python is None:
+        print(f"integrations skipped: no Python {PYTHON[0]}.{PYTHON[1]} here")
+        return 0
+    wanted = [package for package in packages if not chosen or package.name in chosen]
+    outcomes = {package.name: _outcome(uv, python, package) for package in wanted}
+    print("".join(f"\n{name}: {outcome}" for name, outcome in outcomes.items()), flush=True)
+    return int(any("failed" in outcome for outcome in outcomes.values()))
+
+
+def _outcome(uv: str, python: Path, package: Path) -> str:
+    """Of one package, in words."""
+    print(f"\n== {package.name}", flush=True)
+    begin = time.monotonic()
+    try:
+        _make_environment(uv, python, package)
+    except subprocess.CalledProcessError as error:
+        return f"skipped, its environment could not be made: {' '.join(error.stderr.split())[-500:]}"
+    except subprocess.TimeoutExpired:
+        return f"skipped, its environment was not made within {MINUTES_OF_SETUP} minutes"
+    made = time.monotonic()
+    try:
+        tests = subprocess.run([".venv/bin/pytest"], cwd=package, timeout=60 * MINUTES_OF_TESTS, check=False)
+    except subprocess.TimeoutExpired:
+        return f"failed, its tests took more than {MINUTES_OF_TESTS} minutes"
+    seconds = f"environment {made - begin:.0f} s, tests {time.monotonic() - made:.0f} s"
+    return f"failed ({seconds})" if tests.returncode else f"passed ({seconds})"
+
+
+def _make_environment(uv: str, python: Path, package: Path) -> None:
+    """What the lock file says, the package editable, fedplug as the wheel that a user would get."""
+    deadline = time.monotonic() + 60 * MINUTES_OF_SETUP
+
+    def run(*command: str | Path) -> str:
+        left = max(1.0, deadline - time.monotonic())
+        done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=left, check=True)
+        return done.stdout
+
+    if not (package / ".venv/bin" / python.name).exists():
+        run(uv, "venv", "--quiet", "--clear", "--seed", "--python", python, ".venv")
+    locked = run(uv, "export", "--quiet", "--frozen", "--no-hashes", "--prune", BY_PIP)
+    wanted = package / ".venv" / "requirements.txt"
+    wanted.write_text(locked, encoding="utf-8")
+    run(uv, "pip", "install", "--quiet", "--python", ".venv", "-r", wanted.relative_to(package))
+    lock = (package / "uv.lock").read_text(encoding="utf-8")
+    if version := re.search(rf'name = "{BY_PIP}"\nversion = "([^"]+)"', lock):
+        requirement = f"{BY_PIP}=={version[1]}"
+        run(".venv/bin/python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", requirement)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
