@@ -1,0 +1,156 @@
+"""Payloads of all ranks to all ranks, over torch.distributed. Must not know encoders or what payloads are of.
+
+Two collectives: of the sizes, and of the bytes. Every rank sees the same sizes and bytes, so that what is
+wrong with them is an error on every rank, and none waits for another that has given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from fedplug.errors import ArgumentError, FedplugError, PayloadError
+
+__all__ = ["Exchange", "RankError"]
+
+_MAX_ERROR_BYTES = 2000
+"""Of the text that tells the other ranks what went wrong."""
+
+_ERROR = -1
+"""In the place of the first size: the rank sends no payloads but the text of an error."""
+
+
+class RankError(FedplugError, RuntimeError):
+    """A rank could not encode; raised on every rank, with what that rank says."""
+
+
+class Exchange:
+    """Hands one rank's payloads to all ranks of a process group, over CPU tensors.
+
+    Attributes:
+        rank: Of this process, in all of torch.distributed, as error messages name it.
+        world_size: How many ranks take part.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        """Joins a group, by default that of all ranks.
+
+        Raises:
+            ArgumentError: torch.distributed has not been initialized, or the group takes no CPU tensors.
+        """
+        if not dist.is_initialized():
+            raise ArgumentError("torch.distributed is not initialized; call init_process_group('gloo') first")
+        backends = str(dist.get_backend_config(group))
+        if "cpu:" not in backends:
+            raise ArgumentError(
+                f"payloads travel as CPU tensors, and the process group has {backends}; initialize with "
+                "'cpu:gloo,cuda:nccl', or pass process_group=torch.distributed.new_group(backend='gloo')"
+            )
+        self._group = group
+        self._ranks: list[int] = dist.get_process_group_ranks(group)
+        self.rank: int = dist.get_rank()
+        self.world_size = len(self._ranks)
+
+    def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Writes the first rank's tensors over those of the others."""
+        for tensor in tensors:
+            dist.broadcast(tensor.detach(), src=self._ranks[0], group=self._group)
+
+    def all_gather(
+        self, payloads: Mapping[str, bytes], max_bytes: Mapping[str, int]
+    ) -> dict[str, dict[str, NDArray[np.uint8]]]:
+        """What every rank sends.
+
+        Args:
+            payloads: Of this rank: of the same names, in the same order, on every rank. Empty bytes are
+                nothing.
+            max_bytes: By name, the most that a payload may take; no rank makes room for more.
+
+        Returns:
+            By ``"rank 0"`` and so on, in the order of ranks: the bytes by name. Untrusted.
+
+        Raises:
+            PayloadError: A rank announces more bytes than that, or a negative number.
+            RankError: A rank called `all_gather_error`.
+        """
+        sizes = np.array([0, *map(len, payloads.values())], np.int64)
+        return self._all_gather(sizes, b"".join(payloads.values()), max_bytes)
+
+    def all_gather_error(self, error: Exception, max_bytes: Mapping[str, int]) -> None:
+        """Takes part in the others' `all_gather` with an error in the place of payloads.
+
+        Args:
+            error: What went wrong here.
+            max_bytes: As for `all_gather`.
+
+        Raises:
+            RankError: Always, here and on the other ranks.
+        """
+        text = f"{type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
+        sizes = np.zeros(1 + len(max_bytes), np.int64)
+        sizes[:2] = _ERROR, len(text)
+        self._all_gather(sizes, text, max_bytes)
+
+    def _all_gather(
+        self, sizes: NDArray[np.int64], message: bytes, max_bytes: Mapping[str, int]
+    ) -> dict[str, dict[str, NDArray[np.uint8]]]:
+        all_sizes = self._gathered(sizes)
+        failed = [theirs[0] == _ERROR for theirs in all_sizes]
+        if any(failed):
+            texts = self._messages(
+                message if sizes[0] == _ERROR else b"",
+                [_text_bytes(theirs) if wrong else 0 for theirs, wrong in zip(all_sizes, failed, strict=True)],
+            )
+            raise RankError(
+                "; ".join(
+                    f"rank {rank} could not encode: {text.tobytes().decode(errors='replace')}"
+                    for rank, text, wrong in zip(self._ranks, texts, failed, strict=True)
+                    if wrong
+                )
+            )
+        for rank, theirs in zip(self._ranks, all_sizes, strict=True):
+            _require_sizes(rank, theirs[1:], max_bytes)
+        messages = self._messages(message, [int(theirs.sum()) for theirs in all_sizes])
+        return {
+            f"rank {rank}": _split(theirs, sizes_of_theirs[1:], max_bytes)
+            for rank, theirs, sizes_of_theirs in zip(self._ranks, messages, all_sizes, strict=True)
+        }
+
+    def _messages(self, mine: bytes, lengths: Sequence[int]) -> list[NDArray[np.uint8]]:
+        """Of every rank; gloo gathers equal lengths only, so all but the longest are padded."""
+        padded = np.zeros(max(lengths), np.uint8)
+        padded[: len(mine)] = np.frombuffer(mine, np.uint8)
+        gathered = self._gathered(padded) if padded.size else [padded] * self.world_size
+        return [theirs[:length] for theirs, length in zip(gathered, lengths, strict=True)]
+
+    def _gathered(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
+        received = [torch.from_numpy(np.empty_like(mine)) for _ in range(self.world_size)]
+        dist.all_gather(received, torch.from_numpy(mine), group=self._group)
+        return [tensor.numpy() for tensor in received]
+
+
+def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Mapping[str, int]) -> None:
+    for size, (name, limit) in zip(sizes.tolist(), max_bytes.items(), strict=True):
+        if not 0 <= size <= limit:
+            raise PayloadError(
+                f"rank {rank}, parameter {name!r}: it announces a payload of {size} bytes; "
+                f"at most {limit} make sense for this parameter"
+            )
+
+
+def _text_bytes(sizes: NDArray[np.int64]) -> int:
+    return min(max(0, int(sizes[1])), _MAX_ERROR_BYTES)
+
+
+def _split(
+    message: NDArray[np.uint8], sizes: NDArray[np.int64], names: Mapping[str, int]
+) -> dict[str, NDArray[np.uint8]]:
+    ends = np.cumsum(sizes)
+    return {
+        name: message[end - size : end] for name, size, end in zip(names, sizes, ends, strict=True)
+    }

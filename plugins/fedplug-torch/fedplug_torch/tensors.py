@@ -1,0 +1,94 @@
+"""Tensors as NumPy arrays and back, on the same memory. Must not know encoders or torch.distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedplug.errors import ArgumentError
+
+__all__ = ["as_array", "as_arrays", "as_tensor", "as_tensors", "require_dense", "shares_memory"]
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+_DTYPES = tuple(
+    getattr(torch, name)
+    for name in (
+        "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+    ).split()
+)
+"""Those that have a place in a payload."""
+
+
+def shares_memory(tensor: torch.Tensor) -> bool:
+    """Whether `as_array` sees this tensor's memory: it is on the CPU and C-contiguous."""
+    return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg()
+
+
+def as_array(tensor: Any) -> NDArray[Any]:
+    """The tensor as a NumPy array of the same shape; bfloat16 as that of ``ml_dtypes``.
+
+    On the CPU and C-contiguous, the array is the tensor's own memory. Otherwise it is a copy: of a tensor on
+    another device to the host, and of one of other strides in C order. Gradients are not recorded.
+
+    Raises:
+        ArgumentError: As for `require_dense`.
+    """
+    require_dense(tensor)
+    dense = tensor.detach().cpu().contiguous().resolve_neg()
+    if dense.dtype is torch.bfloat16:  # which NumPy knows by ml_dtypes only
+        array: NDArray[Any] = dense.view(torch.int16).numpy().view(_BFLOAT16)
+        return array
+    return dense.numpy()
+
+
+def require_dense(tensor: Any) -> None:
+    """Raises ArgumentError unless it is a dense tensor of a dtype that has a place in a payload."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ArgumentError(f"a {type(tensor).__name__} is no tensor; for other arrays there is fedplug.codec")
+    if hasattr(tensor, "to_local"):
+        raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
+    if tensor.layout is not torch.strided:
+        raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")
+    if tensor.device.type == "meta":
+        raise ArgumentError("a tensor on the meta device has no elements that could be encoded")
+    if tensor.dtype not in _DTYPES:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
+        raise ArgumentError(f"a tensor of {tensor.dtype} cannot be encoded; known: {known}")
+
+
+def as_tensor(array: NDArray[Any]) -> torch.Tensor:
+    """The array as a tensor on the same memory; of an array that cannot be written, a copy."""
+    array = np.asarray(array)
+    if not array.flags.writeable:
+        array = array.copy()
+    if array.dtype == _BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def as_arrays(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, NDArray[Any]] | None:
+    """`as_array` of each.
+
+    Raises:
+        ArgumentError: As for `as_array`; the message names the tensor.
+    """
+    if tensors is None:
+        return None
+    arrays = {}
+    for name, tensor in tensors.items():
+        try:
+            arrays[name] = as_array(tensor)
+        except ArgumentError as error:
+            raise ArgumentError(f"tensor {name!r}: {error}") from error
+    return arrays
+
+
+def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
+    """`as_tensor` of each."""
+    return {name: as_tensor(array) for name, array in arrays.items()}

@@ -1,0 +1,187 @@
+"""What ranks do in tests of the hook beyond training."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from digits import SMALL_BUCKETS, gradients, loss_of, network, parameters
+from torch.nn.parallel import DistributedDataParallel
+
+import fedplug
+import fedplug_torch
+
+
+def hooked(encoder, model, **ddp_arguments):
+    ddp = DistributedDataParallel(model, bucket_cap_mb=SMALL_BUCKETS, **ddp_arguments)
+    state = fedplug_torch.FedplugState(encoder, model)
+    ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    return ddp, state
+
+
+def mean_and_its_parts(dtype):
+    """The gradients of one step with ``identity``, and what each rank's own were."""
+    model = network(dtype)
+    loss_of(model, 0, dist.get_rank()).backward()
+    own = gradients(model)
+    ddp, _ = hooked("identity", network(dtype))
+    loss_of(ddp, 0, dist.get_rank()).backward()
+    return own, gradients(ddp.module)
+
+
+class Damaging(fedplug.Codec):
+    """Cuts the payload of one parameter short, in one round."""
+
+    def __init__(self, name, round_num):
+        super().__init__(fedplug.encoder("topk(0.1)"))
+        self._name, self._round_num = name, round_num
+
+    def encode_model(self, arrays, states=None, round_num=0, **kwargs):
+        payloads, after = super().encode_model(arrays, states, round_num, **kwargs)
+        if round_num == self._round_num:
+            payloads[self._name] = payloads[self._name][:-3]
+            self._round_num = None
+        return payloads, after
+
+
+def train_through_an_error(what, steps, bad_step):
+    """Skips the step in which one rank sends damaged bytes, or has a gradient that is no number, or none."""
+    rank = dist.get_rank()
+    encoder = fedplug.codec("topk(0.1)")
+    if what == "damaged" and rank == 1:
+        encoder = Damaging("2.weight", bad_step)
+    model = network()
+    ddp, state = hooked(encoder, model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    errors = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(ddp, step, rank)
+        if (step, rank, what) == (bad_step, 1, "not a number"):
+            loss = loss * torch.tensor(float("nan"))
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            errors.append((step, str(error), type(state.error).__name__))
+            continue
+        optimizer.step()
+    return errors, parameters(model), state.step
+
+
+def train_without_step(steps, left_out):
+    rank = dist.get_rank()
+    model = network()
+    ddp, _ = hooked("topk(0.1)", model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for step in range(steps):
+        if step != left_out:
+            optimizer.zero_grad()
+            loss_of(ddp, step, rank).backward()
+            optimizer.step()
+    return parameters(model)
+
+
+class TwoHeads(torch.nn.Module):
+    """Of which a step uses one."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.left, self.right = (torch.nn.Linear(20, 20) for _ in range(3))
+
+    def forward(self, x, head):
+        return getattr(self, head)(self.body(x)).square().sum()
+
+
+def use_heads(turns):
+    """``turns``: by step, the head that each rank uses. Gradients and residuals after every step."""
+    ddp, state = hooked("topk(0.1)", TwoHeads(), find_unused_parameters=True)
+    seen = []
+    for step, heads in enumerate(turns):
+        ddp.zero_grad()
+        x = torch.randn(8, 20, generator=torch.Generator().manual_seed(step))
+        ddp(x, heads[dist.get_rank()]).backward()
+        grads = {name: None if p.grad is None else p.grad.numpy() for name, p in ddp.module.named_parameters()}
+        seen.append((grads, {name: tensor.numpy() for name, tensor in state.state_dict().items()}))
+    return seen
+
+
+def with_bucket_views(steps, gradient_as_bucket_view):
+    rank = dist.get_rank()
+    ddp, _ = hooked("topk(0.1)", network(), gradient_as_bucket_view=gradient_as_bucket_view)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(ddp, step, rank).backward()
+        optimizer.step()
+    return parameters(ddp.module)
+
+
+def accumulate(encoder):
+    """Two batches in one step: DDP calls the hook for the second only."""
+    rank = dist.get_rank()
+    ddp, state = hooked(encoder, network())
+    with ddp.no_sync():
+        loss_of(ddp, 0, rank).backward()
+    loss_of(ddp, 1, rank).backward()
+    return gradients(ddp.module), state.step
+
+
+def sparse_gradients():
+    embedding = torch.nn.Embedding(100, 8, sparse=True)
+    ddp, _ = hooked("topk(0.1)", embedding)
+    try:
+        ddp(torch.arange(10)).sum().backward()
+    except fedplug.errors.ArgumentError as error:
+        return str(error)
+    return ""
+
+
+def load_the_state_of_the_next_rank():
+    state = fedplug_torch.FedplugState("topk(0.1)", network())
+    saved = state.state_dict()
+    saved["rank"] = (saved["rank"] + 1) % saved["world_size"]
+    try:
+        state.load_state_dict(saved)
+    except fedplug.errors.StateError as error:
+        return str(error)
+    return ""
+
+
+class Counting(fedplug.Codec):
+    """Adds up how long its payloads are."""
+
+    total = 0
+
+    def encode_model(self, arrays, states=None, round_num=0, **kwargs):
+        payloads, after = super().encode_model(arrays, states, round_num, **kwargs)
+        self.total += sum(map(len, payloads.values()))
+        return payloads, after
+
+
+def count_bytes(steps):
+    codec = Counting(fedplug.encoder("topk(0.1)"))
+    ddp, state = hooked(codec, network())
+    for step in range(steps):
+        loss_of(ddp, step, dist.get_rank()).backward()
+    sizes = 8 * (1 + len(list(ddp.parameters()))) * steps
+    return state.bytes_sent, codec.total + sizes
+
+
+def residual_and_gradient():
+    """The payload and the next residual are, together, gradient plus residual."""
+    rank = dist.get_rank()
+    ddp, state = hooked("topk(0.1)", network())
+    sent = {name: np.zeros_like(value) for name, value in parameters(ddp.module).items()}
+    own = {name: np.zeros_like(value) for name, value in parameters(ddp.module).items()}
+    for step in range(3):
+        alone = network()
+        loss_of(alone, step, rank).backward()
+        ddp.zero_grad()
+        loss_of(ddp, step, rank).backward()
+        for name, value in gradients(alone).items():
+            own[name] += value
+        for name, value in gradients(ddp.module).items():
+            sent[name] += value
+    kept = {name.removeprefix("codec/"): tensor.numpy() for name, tensor in state.state_dict().items()}
+    return own, sent, kept

@@ -1,0 +1,100 @@
+"""What ranks do in tests: train a small network on their part of scikit-learn's digits."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+from torch.nn.parallel import DistributedDataParallel
+
+import fedplug_torch
+
+BATCH = 16
+SMALL_BUCKETS = 0.005
+"""MiB: every parameter of the network is alone, or with few others, in a bucket."""
+
+
+@functools.cache
+def data():
+    images, labels = load_digits(return_X_y=True)
+    return torch.from_numpy(images.astype(np.float32) / 16), torch.from_numpy(labels)
+
+
+def network(dtype=torch.float32):
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 32), torch.nn.ReLU()
+    return torch.nn.Sequential(*layers, torch.nn.Linear(32, 10)).to(dtype)
+
+
+def batch(step, rank):
+    """Of this rank in this step, the same whenever it is asked for."""
+    images, labels = data()
+    chosen = np.random.default_rng([step, rank]).choice(len(labels), BATCH, replace=False)
+    return images[chosen], labels[chosen]
+
+
+def loss_of(model, step, rank):
+    images, labels = batch(step, rank)
+    dtype = next(model.parameters()).dtype
+    return torch.nn.functional.cross_entropy(model(images.to(dtype)).float(), labels)
+
+
+def accuracy(model):
+    images, labels = data()
+    with torch.no_grad():
+        return float((model(images).argmax(1) == labels).float().mean())
+
+
+def parameters(model):
+    return {name: _array(p.detach()) for name, p in model.named_parameters()}
+
+
+def gradients(model):
+    return {name: _array(p.grad) for name, p in model.named_parameters()}
+
+
+def _array(tensor):
+    """A copy; of bfloat16, which NumPy has not, the same numbers in float32."""
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
+
+
+def train(
+    encoder,
+    steps,
+    *,
+    begin=0,
+    saved=None,
+    dtype=torch.float32,
+    lr=0.2,
+    bucket_cap_mb=SMALL_BUCKETS,
+    **state_arguments,
+):
+    """DDP with the hook, or without one where there is no encoder.
+
+    ``saved`` is what an earlier call returned under this key; the ranks go on from there, at step ``begin``.
+    """
+    rank = dist.get_rank()
+    model = network(dtype)
+    if saved:
+        model.load_state_dict(saved[rank]["model"])
+    ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb)
+    state = None
+    if encoder is not None:
+        state = fedplug_torch.FedplugState(encoder, ddp, **state_arguments)
+        if saved:
+            state.load_state_dict(saved[rank]["state"])
+        ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    for step in range(begin, steps):
+        optimizer.zero_grad()
+        loss_of(ddp, step, rank).backward()
+        optimizer.step()
+    return {
+        "parameters": parameters(model),
+        "accuracy": accuracy(model.float()),
+        "bytes": state.bytes_sent if state else 0,
+        "saved": {"model": model.state_dict(), "state": state.state_dict() if state else {}},
+    }

@@ -1,0 +1,62 @@
+"""Real processes, each a rank of torch.distributed over gloo, that do the same job at the same time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+SECONDS = 120
+"""Until a rank that does not answer counts as hanging."""
+
+
+class Ranks:
+    """So many processes, which are used for many jobs, as importing torch takes them seconds."""
+
+    def __init__(self, count):
+        # A process that has imported everything, and of which the ranks are copies: they start at once.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["ddp_jobs", "outer_jobs", "torch._dynamo"])
+        self._folder = tempfile.TemporaryDirectory()
+        meeting_point = Path(self._folder.name, "ranks").as_uri()
+        self._pipes, self._processes = [], []
+        for rank in range(count):
+            mine, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, rank, count, meeting_point), daemon=True)
+            process.start()
+            self._pipes.append(mine)
+            self._processes.append(process)
+
+    def run(self, job, *args, **kwargs):
+        """What ``job(*args, **kwargs)`` returns on each rank; a rank's exception is an AssertionError here."""
+        for pipe in self._pipes:
+            pipe.send((job, args, kwargs))
+        results, errors = [], []
+        for rank, pipe in enumerate(self._pipes):
+            assert pipe.poll(SECONDS), f"rank {rank} hangs"
+            result, error = pipe.recv()
+            results.append(result)
+            errors += [f"rank {rank}: {error}"] if error else []
+        assert not errors, "\n".join(errors)
+        return results
+
+    def close(self):
+        for process in self._processes:
+            process.kill()
+            process.join()
+        self._folder.cleanup()
+
+
+def _serve(pipe, rank, count, meeting_point):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=count)
+    while True:
+        job, args, kwargs = pipe.recv()
+        try:
+            pipe.send((job(*args, **kwargs), ""))
+        except Exception:
+            pipe.send((None, traceback.format_exc()))

@@ -1,0 +1,210 @@
+"""The hook for DDP, in real processes over gloo."""
+
+from __future__ import annotations
+
+import ddp_jobs
+import digits
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+
+import fedplug_torch
+from fedplug.errors import ArgumentError
+
+
+def assert_same(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def assert_equal_ranks(results):
+    for other in results[1:]:
+        assert_same(results[0]["parameters"], other["parameters"])
+
+
+# What is averaged ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_identity_gives_the_mean_in_the_order_of_ranks_bit_for_bit(ranks, dtype):
+    results = ranks.run(ddp_jobs.mean_and_its_parts, dtype)
+    for name in results[0][0]:
+        total = np.zeros_like(results[0][0][name])
+        for own, _ in results:
+            total += own[name]
+        mean = torch.from_numpy(total / len(results)).to(dtype).to(torch.from_numpy(total).dtype)
+        for _, averaged in results:
+            np.testing.assert_array_equal(averaged[name], mean, err_msg=name)
+
+
+def test_identity_trains_as_plain_ddp_does(ranks):
+    plain = ranks.run(digits.train, None, 20)
+    ours = ranks.run(digits.train, "identity", 20)
+    assert_equal_ranks(ours)
+    for name, value in plain[0]["parameters"].items():
+        np.testing.assert_allclose(ours[0]["parameters"][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_of_two_ranks_the_bits_are_those_of_plain_ddp(two_ranks):
+    plain = two_ranks.run(digits.train, None, 20)
+    ours = two_ranks.run(digits.train, "identity", 20)
+    assert_same(plain[0]["parameters"], ours[0]["parameters"])
+
+
+def test_nothing_is_lost_what_was_not_sent_is_the_residual(two_ranks):
+    results = two_ranks.run(ddp_jobs.residual_and_gradient)
+    for name in results[0][0]:
+        own = sum(own[name] for own, _, _ in results)
+        kept = sum(kept.get(f"{name}/residual", 0) for _, _, kept in results)
+        np.testing.assert_allclose(2 * results[0][1][name] + kept, own, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(ranks):
+    dense = ranks.run(digits.train, "identity", 300)
+    sparse = ranks.run(digits.train, "topk(0.05) | qsgd(8)", 300)
+    assert_equal_ranks(sparse)
+    assert sparse[0]["accuracy"] > dense[0]["accuracy"] - 0.03 > 0.85
+    assert sparse[0]["bytes"] < dense[0]["bytes"] / 10
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        "topk(0.05, scope='model') | qsgd(8)",
+        "dgc(0.05)",
+        "sign",
+        {"*.bias": "identity", "*": "topk(0.05)"},
+        "budget('topk(0.05)', bytes_per_client=3000)",
+    ],
+    ids=str,
+)
+def test_every_kind_of_encoder_gives_all_ranks_the_same_parameters(two_ranks, encoder):
+    results = two_ranks.run(digits.train, encoder, 8)
+    assert_equal_ranks(results)
+    assert not np.array_equal(results[0]["parameters"]["0.weight"], digits.parameters(digits.network())["0.weight"])
+
+
+def test_accumulated_gradients_are_sent_once(two_ranks):
+    results = two_ranks.run(ddp_jobs.accumulate, "identity")
+    assert [step for _, step in results] == [1, 1]
+    expected = digits.network()
+    for step in range(2):
+        for rank in range(2):
+            (digits.loss_of(expected, step, rank) / 2).backward()
+    for name, value in digits.gradients(expected).items():
+        np.testing.assert_allclose(results[0][0][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+# Buckets ---------------------------------------------------------------------------------------------------
+
+
+def test_the_division_into_buckets_changes_no_bit(two_ranks):
+    several = two_ranks.run(digits.train, "topk(0.05)", 6, bucket_cap_mb=digits.SMALL_BUCKETS)
+    one = two_ranks.run(digits.train, "topk(0.05)", 6, bucket_cap_mb=25)
+    assert_same(several[0]["parameters"], one[0]["parameters"])
+
+
+def test_gradients_that_are_views_of_buckets_change_no_bit(two_ranks):
+    views = two_ranks.run(ddp_jobs.with_bucket_views, 4, True)
+    copies = two_ranks.run(ddp_jobs.with_bucket_views, 4, False)
+    assert_same(views[0], copies[0])
+
+
+def test_a_parameter_that_no_rank_used_keeps_its_residual(two_ranks):
+    (_, before), (gradients, after) = two_ranks.run(ddp_jobs.use_heads, [["left"] * 2, ["right"] * 2])[0]
+    assert gradients["left.weight"] is None
+    residual = before["codec/left.weight/residual"]
+    assert residual.any()
+    np.testing.assert_array_equal(after["codec/left.weight/residual"], residual)
+
+
+def test_a_rank_that_did_not_use_a_parameter_gets_the_mean_of_those_that_did(two_ranks):
+    results = two_ranks.run(ddp_jobs.use_heads, [["left", "right"]])
+    (left, mine), (right, theirs) = results[0][0], results[1][0]
+    assert left["left.weight"].any()
+    np.testing.assert_array_equal(left["left.weight"], right["left.weight"])
+    assert mine["codec/left.weight/residual"].any()
+    assert not theirs["codec/left.weight/residual"].any()
+
+
+# Going on after a restart ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(4)", "budget('topk(0.05)', bytes_per_client=3000)"])
+def test_a_restarted_job_goes_on_with_the_same_bits(ranks, encoder):
+    whole = ranks.run(digits.train, encoder, 10, warmup_steps=2)
+    half = ranks.run(digits.train, encoder, 5, warmup_steps=2)
+    saved = [
+        {key: load(save(tensors)) for key, tensors in result["saved"].items()} for result in half
+    ]
+    resumed = ranks.run(digits.train, encoder, 10, begin=5, saved=saved, warmup_steps=2)
+    for one, other in zip(whole, resumed, strict=True):
+        assert_same(one["parameters"], other["parameters"])
+        assert_same(one["saved"]["state"], other["saved"]["state"])
+
+
+def test_the_state_of_another_rank_is_refused(two_ranks):
+    for error in two_ranks.run(ddp_jobs.load_the_state_of_the_next_rank):
+        assert "every rank loads its own" in error
+
+
+def test_a_state_of_another_encoder_is_an_error_of_every_rank(two_ranks):
+    saved = [result["saved"] for result in two_ranks.run(digits.train, "topk(0.05)", 2)]
+    with pytest.raises(AssertionError, match=r"rank 0 could not encode: StateError: .*another codec"):
+        two_ranks.run(digits.train, "topk(0.06)", 3, begin=2, saved=saved)
+
+
+# Warm-up and bytes -----------------------------------------------------------------------------------------
+
+
+def test_the_warm_up_is_plain_ddp(ranks):
+    plain = ranks.run(digits.train, None, 4)
+    warm = ranks.run(digits.train, "topk(0.01)", 4, warmup_steps=4)
+    assert_same(plain[0]["parameters"], warm[0]["parameters"])
+    dense = sum(value.nbytes for value in plain[0]["parameters"].values())
+    assert warm[0]["bytes"] == 4 * dense
+
+
+def test_after_the_warm_up_payloads_are_sent(two_ranks):
+    results = two_ranks.run(digits.train, "topk(0.01)", 5, warmup_steps=4)
+    assert_equal_ranks(results)
+    dense = sum(value.nbytes for value in results[0]["parameters"].values())
+    assert 4 * dense < results[0]["bytes"] < 4.1 * dense
+
+
+def test_bytes_are_those_of_payloads_and_their_sizes(two_ranks):
+    for counted, expected in two_ranks.run(ddp_jobs.count_bytes, 3):
+        assert counted == expected
+
+
+# Errors ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "words"),
+    [
+        ("damaged", "PayloadError", ("rank 1, parameter '2.weight'",)),
+        ("not a number", "RankError", ("rank 1 could not encode: NonFiniteError: array '0.",)),
+    ],
+)
+def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(ranks, what, kind, words):
+    bad_step = 2
+    expected = ranks.run(ddp_jobs.train_without_step, 5, bad_step)
+    for errors, parameters, steps in ranks.run(ddp_jobs.train_through_an_error, what, 5, bad_step):
+        ((step, text, found),) = errors
+        assert (step, found) == (bad_step, kind)
+        assert all(word in text for word in words), text
+        assert steps == 4
+        assert_same(parameters, expected[0])
+
+
+def test_sparse_gradients_are_refused(two_ranks):
+    for error in two_ranks.run(ddp_jobs.sparse_gradients):
+        assert "gradient of 'weight' is sparse" in error
+
+
+def test_torch_distributed_must_be_initialized():
+    with pytest.raises(ArgumentError, match="init_process_group"):
+        fedplug_torch.FedplugState("topk(0.1)", digits.network())

@@ -1,0 +1,231 @@
+"""Tensors to bytes and back: on the same memory where that can be, by a copy where it cannot."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load, save
+
+import fedplug
+import fedplug_torch
+from fedplug.errors import ArgumentError, NonFiniteError, PayloadError, StateError
+from fedplug_torch.tensors import as_array, as_tensor
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+OTHERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.bool]
+
+
+def numbers(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+# Memory ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS + OTHERS, ids=str)
+@pytest.mark.parametrize("shape", [(5, 3), (7,), (), (0, 2)], ids=str)
+def test_array_and_tensor_are_the_same_memory_both_ways(dtype, shape):
+    tensor = (10 * numbers(*shape)).to(dtype)
+    array = as_array(tensor)
+    back = as_tensor(array)
+    assert array.shape == shape
+    assert array.ctypes.data == tensor.data_ptr() == back.data_ptr() or tensor.numel() == 0
+    assert back.dtype == dtype
+    assert torch.equal(back, tensor)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_steady_loop_takes_no_memory_of_the_tensors_size(dtype):
+    update = numbers(1_000_000, dtype=dtype)
+    codec = fedplug_torch.Codec("topk(0.001)")
+    _, spare = codec.encode(update)
+    _, state = codec.encode(update, spare)
+    received = torch.empty_like(update)
+    tracemalloc.start()
+    try:
+        for round_num in range(2, 5):
+            payload, after = codec.encode(update, state, round_num, out=spare)
+            assert after["residual"].data_ptr() == spare["residual"].data_ptr()
+            spare, state = state, after
+            fedplug_torch.decode(payload, out=received)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < update.nbytes / 10
+
+
+def test_a_parameter_is_decoded_into_where_it_lies():
+    parameter = torch.nn.Parameter(torch.zeros(100, 3))
+    place, update = parameter.data_ptr(), numbers(100, 3)
+    payload, _ = fedplug_torch.encode(update, "identity")
+    assert fedplug_torch.decode(payload, out=parameter) is parameter
+    assert parameter.data_ptr() == place
+    assert torch.equal(parameter, update)
+
+
+def test_autograd_knows_that_a_tensor_was_decoded_into():
+    weight = torch.ones(100, requires_grad=True)
+    middle = weight * 2
+    loss = middle.square().sum()
+    payload, _ = fedplug_torch.encode(torch.zeros(100), "identity")
+    fedplug_torch.decode(payload, out=middle)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+# What a tensor may be --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 5), max_size=4), st.sampled_from(FLOATS + OTHERS))
+def test_every_shape_and_dtype_comes_back(shape, dtype):
+    tensor = (10 * numbers(*shape)).to(dtype)
+    payload, state = fedplug_torch.encode(tensor, "identity")
+    received = fedplug_torch.decode(payload)
+    assert state == {}
+    assert (received.dtype, received.shape) == (dtype, tensor.shape)
+    assert torch.equal(received, tensor)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_the_bytes_are_those_of_the_codec_for_arrays(dtype):
+    tensor = numbers(1000, dtype=dtype)
+    ours, state = fedplug_torch.Codec("topk(0.05) | qsgd(4)").encode(tensor)
+    theirs, _ = fedplug.codec("topk(0.05) | qsgd(4)").encode(as_array(tensor))
+    assert ours == theirs
+    assert state["residual"].dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(lambda t: t.T, id="transposed"),
+        pytest.param(lambda t: t[:, ::2], id="with steps"),
+        pytest.param(lambda t: t[0].expand(30, 40), id="expanded"),
+        pytest.param(lambda t: t.requires_grad_() * 2, id="of a graph"),
+        pytest.param(lambda t: torch.view_as_complex(t.reshape(30, 20, 2)).conj().imag, id="negative"),
+        pytest.param(lambda t: torch.nn.Parameter(t), id="a parameter"),
+    ],
+)
+def test_any_view_may_be_encoded_and_be_decoded_into(view):
+    tensor = view(numbers(30, 40))
+    payload, _ = fedplug_torch.encode(tensor, "identity")
+    assert torch.equal(fedplug_torch.decode(payload), tensor)
+    if tensor.stride(0):
+        out = view(numbers(30, 40, seed=1))
+        assert fedplug_torch.decode(payload, out=out) is out
+        assert torch.equal(out, tensor)
+
+
+def test_tensors_of_inference_mode_are_tensors():
+    with torch.inference_mode():
+        tensor = numbers(100)
+        payload, _ = fedplug_torch.encode(tensor, "identity")
+        out = torch.zeros(100)
+    assert torch.equal(fedplug_torch.decode(payload, out=out), tensor)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.zeros(3), "no tensor"),
+        (torch.zeros(3).to_sparse(), "to_dense"),
+        (torch.zeros(3, device="meta"), "meta device"),
+        (torch.zeros(3, dtype=torch.complex64), "complex64 cannot be encoded"),
+        (torch.zeros(3, dtype=torch.float8_e5m2), "float8_e5m2 cannot be encoded"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_encoded_is_refused(value, words):
+    with pytest.raises(ArgumentError, match=words):
+        fedplug_torch.encode(value, "identity")
+    with pytest.raises(ArgumentError, match=f"tensor 'x'.*{words}"):
+        fedplug_torch.Codec("identity").encode_model({"x": value})
+
+
+@pytest.mark.parametrize("out", [torch.zeros(99), torch.zeros(100, dtype=torch.float64), np.zeros(100)], ids=["shape", "dtype", "library"])
+def test_what_does_not_fit_is_not_written(out):
+    payload, _ = fedplug_torch.encode(numbers(100), "identity")
+    with pytest.raises(ArgumentError):
+        fedplug_torch.decode(payload, out=out)
+    assert not out.any()
+
+
+# Models and states -----------------------------------------------------------------------------------------
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(30, 20), torch.nn.BatchNorm1d(20), torch.nn.Linear(20, 5))
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        pytest.param(lambda m: m, id="a module"),
+        pytest.param(lambda m: m.named_parameters(), id="named parameters"),
+        pytest.param(lambda m: m.state_dict(), id="a state dictionary"),
+    ],
+)
+def test_a_model_is_sent_and_read_into_another(tensors):
+    sender, receiver = model(), model()
+    with torch.no_grad():
+        for parameter in sender.parameters():
+            parameter.add_(1)
+    payloads, _ = fedplug_torch.Codec("identity").encode_model(tensors(sender))
+    read = fedplug_torch.decode_model(payloads, out=receiver)
+    for name, parameter in receiver.named_parameters():
+        assert read[name] is parameter
+        assert torch.equal(parameter, dict(sender.named_parameters())[name])
+
+
+def test_rules_go_by_the_names_of_parameters():
+    codec = fedplug_torch.Codec({"*.bias": "identity", "*": "topk(0.1)"}, min_size=0)
+    payloads, state = codec.encode_model(model())
+    assert {name for name in state if name.endswith("/residual")} == {
+        f"{name}/residual" for name in ("0.weight", "1.weight", "2.weight")
+    }
+    assert torch.equal(fedplug_torch.decode(payloads["0.bias"]), model()[0].bias)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_state_goes_on_from_a_safetensors_file_with_the_same_bytes(dtype):
+    codec = fedplug_torch.Codec("topk(0.05) | qsgd(4)")
+    _, state = codec.encode_model({"x": numbers(1000, dtype=dtype)})
+    expected = codec.encode_model({"x": numbers(1000, dtype=dtype, seed=1)}, state, 1)
+    found = codec.encode_model({"x": numbers(1000, dtype=dtype, seed=1)}, load(save(state)), 1)
+    assert found[0] == expected[0]
+    assert torch.equal(found[1]["x/residual"], expected[1]["x/residual"])
+
+
+def test_in_place_gives_up_the_old_state():
+    codec = fedplug_torch.Codec("topk(0.05)")
+    _, state = codec.encode(numbers(1000))
+    _, after = codec.encode(numbers(1000), state, 1, in_place=True)
+    assert after["residual"].data_ptr() == state["residual"].data_ptr()
+
+
+def test_errors_are_those_of_fedplug_and_name_the_tensor():
+    codec = fedplug_torch.Codec("topk(0.05)")
+    bad = numbers(100)
+    bad[3] = float("nan")
+    with pytest.raises(NonFiniteError, match="'x'"):
+        codec.encode_model({"x": bad})
+    _, state = codec.encode(numbers(100))
+    with pytest.raises(StateError, match="another codec"):
+        fedplug_torch.Codec("topk(0.06)").encode(numbers(100), state)
+    payloads, _ = codec.encode_model({"x": numbers(100)})
+    with pytest.raises(PayloadError, match="tensor 'x'"):
+        fedplug_torch.decode_model({"x": payloads["x"][:-1]})
+    with pytest.raises(PayloadError, match="max_bytes"):
+        fedplug_torch.decode_model(payloads, max_bytes=399)
+
+
+def test_a_payload_may_be_a_tensor_of_bytes():
+    payload, _ = fedplug_torch.encode(numbers(100), "identity")
+    received = fedplug_torch.decode(torch.frombuffer(bytearray(payload), dtype=torch.uint8))
+    assert torch.equal(received, numbers(100))
