@@ -1,4 +1,4 @@
-"""`fedplug.codec` on tensors: any encoder, bytes out; and bytes to tensors. Must not know torch.distributed."""
+"""`fedplug.codec` on tensors: any encoder, bytes out; and bytes to tensors. Must not know of other ranks."""
 
 from __future__ import annotations
 
@@ -188,4 +188,3 @@ def numpy_codec(encoder: Any, *, min_size: int | None = None, **config: Any) -> 
     if min_size is not None:
         config["min_size"] = min_size
     return fedplug.codec(encoder, **config)
-

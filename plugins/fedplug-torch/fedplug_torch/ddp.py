@@ -1,8 +1,8 @@
 """A communication hook for DistributedDataParallel: gradients travel as payloads, residuals stay on the rank.
 
 All gradients of a step are encoded together when the last bucket is full, and exchanged once. So encoders see
-the whole model (rules, budgets, ``scope="model"``), and nothing depends on how DDP divides the parameters into
-buckets, which it does anew after the first step.
+the whole model (rules, budgets, ``scope="model"``), and nothing depends on how DDP divides it into buckets,
+which it does anew after the first step.
 """
 
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from fedplug.errors import ArgumentError, FedplugError, StateError
+from fedplug.errors import ArgumentError, StateError
 from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.mean import max_payload_bytes, mean_of
@@ -102,7 +102,7 @@ class FedplugState:
         """
         missing = {"step", "bytes_sent", "rank", "world_size"} - state.keys()
         if missing:
-            raise StateError(f"a state of FedplugState has {', '.join(sorted(missing))}; found {sorted(state)}")
+            raise StateError(f"the state is not of FedplugState: it lacks {', '.join(sorted(missing))}")
         saved = int(state["rank"]), int(state["world_size"])
         if saved != (self._exchange.rank, self._exchange.world_size):
             raise StateError(
@@ -118,7 +118,7 @@ class FedplugState:
         }
         self._kept, self._spare = kept or None, None
 
-    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """One call of the hook; DDP makes them in the order of the buckets, the same on every rank."""
         if self.step < self._warmup_steps:
             return self._reduce_dense(bucket)
@@ -140,13 +140,13 @@ class FedplugState:
             ready.set_result(self.error)
         return reduced
 
-    def _reduce_dense(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def _reduce_dense(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         self.bytes_sent += bucket.buffer().nbytes
         self.step += bucket.is_last()
-        return default_hooks.allreduce_hook(self._group, bucket)
+        return default_hooks.allreduce_hook(self._group, bucket)  # type: ignore[arg-type]  # None: all ranks
 
     def _reduce_all(self) -> None:
-        """Replaces every gradient of the step by the mean of all ranks; keeps the old state after an error."""
+        """Replaces every gradient of the step by the mean; after an error the state is as before."""
         gradients = {name: self._gradients[name] for name in self._names.values() if name in self._gradients}
         limits = {name: max_payload_bytes(gradient) for name, gradient in gradients.items()}
         try:
@@ -170,19 +170,21 @@ class FedplugState:
         used (``find_unused_parameters``), so that what was sent for it would be lost.
         """
         if len(gradients) != len(self._gradients):
-            raise ArgumentError("DDP has parameters that the module does not; pass FedplugState the same module")
+            raise ArgumentError("DDP has parameters that the module of FedplugState has not; pass the same")
         arrays = {name: as_array(gradient) for name, gradient in gradients.items()}
         round_num = self.step - self._warmup_steps
+        kept = self._kept or {}
         payloads, after = self._codec.encode_model(arrays, self._kept, round_num, out=self._spare)
         self._spare = None  # written over from here on
-        for name in (name for name, gradient in gradients.items() if not gradient.any()):
-            payloads[name] = b""
-            for key in (key for key in self._kept or {} if key.startswith(f"{name}/")):
-                np.copyto(after[key], self._kept[key])
+        for name, gradient in gradients.items():
+            if not gradient.any():
+                payloads[name] = b""
+                for key in (key for key in kept if key.startswith(f"{name}/")):
+                    np.copyto(after[key], kept[key])
         return payloads, after
 
 
-def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
     """For ``ddp_model.register_comm_hook(FedplugState("topk(0.01)", model), fedplug_hook)``.
 
     Args:

@@ -100,19 +100,7 @@ class Exchange:
         self, sizes: NDArray[np.int64], message: bytes, max_bytes: Mapping[str, int]
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
         all_sizes = self._gathered(sizes)
-        failed = [theirs[0] == _ERROR for theirs in all_sizes]
-        if any(failed):
-            texts = self._messages(
-                message if sizes[0] == _ERROR else b"",
-                [_text_bytes(theirs) if wrong else 0 for theirs, wrong in zip(all_sizes, failed, strict=True)],
-            )
-            raise RankError(
-                "; ".join(
-                    f"rank {rank} could not encode: {text.tobytes().decode(errors='replace')}"
-                    for rank, text, wrong in zip(self._ranks, texts, failed, strict=True)
-                    if wrong
-                )
-            )
+        self._raise_errors(all_sizes, message)
         for rank, theirs in zip(self._ranks, all_sizes, strict=True):
             _require_sizes(rank, theirs[1:], max_bytes)
         messages = self._messages(message, [int(theirs.sum()) for theirs in all_sizes])
@@ -120,6 +108,23 @@ class Exchange:
             f"rank {rank}": _split(theirs, sizes_of_theirs[1:], max_bytes)
             for rank, theirs, sizes_of_theirs in zip(self._ranks, messages, all_sizes, strict=True)
         }
+
+    def _raise_errors(self, all_sizes: Sequence[NDArray[np.int64]], message: bytes) -> None:
+        """If a rank has one; then all ranks exchange the texts in the place of payloads."""
+        failed = [theirs[0] == _ERROR for theirs in all_sizes]
+        if not any(failed):
+            return
+        lengths = [
+            min(max(0, int(theirs[1])), _MAX_ERROR_BYTES) if wrong else 0
+            for theirs, wrong in zip(all_sizes, failed, strict=True)
+        ]
+        texts = self._messages(message[: lengths[self._ranks.index(self.rank)]], lengths)
+        reports = [
+            f"rank {rank} could not encode: {text.tobytes().decode(errors='replace')}"
+            for rank, text, wrong in zip(self._ranks, texts, failed, strict=True)
+            if wrong
+        ]
+        raise RankError("; ".join(reports))
 
     def _messages(self, mine: bytes, lengths: Sequence[int]) -> list[NDArray[np.uint8]]:
         """Of every rank; gloo gathers equal lengths only, so all but the longest are padded."""
@@ -143,14 +148,8 @@ def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Mapping[str, 
             )
 
 
-def _text_bytes(sizes: NDArray[np.int64]) -> int:
-    return min(max(0, int(sizes[1])), _MAX_ERROR_BYTES)
-
-
 def _split(
     message: NDArray[np.uint8], sizes: NDArray[np.int64], names: Mapping[str, int]
 ) -> dict[str, NDArray[np.uint8]]:
     ends = np.cumsum(sizes)
-    return {
-        name: message[end - size : end] for name, size, end in zip(names, sizes, ends, strict=True)
-    }
+    return {name: message[end - size : end] for name, size, end in zip(names, sizes, ends, strict=True)}

@@ -44,5 +44,5 @@ def mean_of(messages: Mapping[str, Mapping[str, Any]], name: str, like: torch.Te
 
 
 def max_payload_bytes(tensor: torch.Tensor) -> int:
-    """More than any encoder needs for a tensor: all elements as they are, with an index each, and a header."""
+    """More than any encoder needs for a tensor: its elements as they are, an index for each, and a header."""
     return tensor.numel() * (tensor.element_size() + 8) + 1024

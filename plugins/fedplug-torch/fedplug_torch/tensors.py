@@ -10,18 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedplug import wire
 from fedplug.errors import ArgumentError
 
 __all__ = ["as_array", "as_arrays", "as_tensor", "as_tensors", "require_dense", "shares_memory"]
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
-_DTYPES = tuple(
-    getattr(torch, name)
-    for name in (
-        "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
-    ).split()
-)
+_DTYPES = tuple(getattr(torch, name) for name in wire.DTYPE_CODES)
 """Those that have a place in a payload."""
 
 
@@ -41,16 +37,18 @@ def as_array(tensor: Any) -> NDArray[Any]:
     """
     require_dense(tensor)
     dense = tensor.detach().cpu().contiguous().resolve_neg()
+    array: NDArray[Any]
     if dense.dtype is torch.bfloat16:  # which NumPy knows by ml_dtypes only
-        array: NDArray[Any] = dense.view(torch.int16).numpy().view(_BFLOAT16)
-        return array
-    return dense.numpy()
+        array = dense.view(torch.int16).numpy().view(_BFLOAT16)
+    else:
+        array = dense.numpy()
+    return array
 
 
 def require_dense(tensor: Any) -> None:
     """Raises ArgumentError unless it is a dense tensor of a dtype that has a place in a payload."""
     if not isinstance(tensor, torch.Tensor):
-        raise ArgumentError(f"a {type(tensor).__name__} is no tensor; for other arrays there is fedplug.codec")
+        raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
     if hasattr(tensor, "to_local"):
         raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
     if tensor.layout is not torch.strided:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fedplug_torch
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -9,7 +10,6 @@ from digits import SMALL_BUCKETS, gradients, loss_of, network, parameters
 from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
-import fedplug_torch
 
 
 def hooked(encoder, model, **ddp_arguments):
@@ -101,7 +101,9 @@ def use_heads(turns):
         ddp.zero_grad()
         x = torch.randn(8, 20, generator=torch.Generator().manual_seed(step))
         ddp(x, heads[dist.get_rank()]).backward()
-        grads = {name: None if p.grad is None else p.grad.numpy() for name, p in ddp.module.named_parameters()}
+        grads = {
+            name: None if p.grad is None else p.grad.numpy() for name, p in ddp.module.named_parameters()
+        }
         seen.append((grads, {name: tensor.numpy() for name, tensor in state.state_dict().items()}))
     return seen
 

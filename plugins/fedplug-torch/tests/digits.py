@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 
+import fedplug_torch
 import numpy as np
 import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
-
-import fedplug_torch
 
 BATCH = 16
 SMALL_BUCKETS = 0.005

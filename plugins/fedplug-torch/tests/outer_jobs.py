@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import digits
+import fedplug_torch
 import torch
 import torch.distributed as dist
 
-import fedplug_torch
 from fedplug.errors import FedplugError
 
 INNER_STEPS = 4

@@ -32,7 +32,7 @@ class Ranks:
             self._processes.append(process)
 
     def run(self, job, *args, **kwargs):
-        """What ``job(*args, **kwargs)`` returns on each rank; a rank's exception is an AssertionError here."""
+        """What ``job(*args, **kwargs)`` returns on each rank; a rank's exception fails the test."""
         for pipe in self._pipes:
             pipe.send((job, args, kwargs))
         results, errors = [], []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ddp_jobs
 import digits
+import fedplug_torch
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
 
-import fedplug_torch
 from fedplug.errors import ArgumentError
 
 
@@ -83,7 +83,9 @@ def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(ranks):
 def test_every_kind_of_encoder_gives_all_ranks_the_same_parameters(two_ranks, encoder):
     results = two_ranks.run(digits.train, encoder, 8)
     assert_equal_ranks(results)
-    assert not np.array_equal(results[0]["parameters"]["0.weight"], digits.parameters(digits.network())["0.weight"])
+    assert not np.array_equal(
+        results[0]["parameters"]["0.weight"], digits.parameters(digits.network())["0.weight"]
+    )
 
 
 def test_accumulated_gradients_are_sent_once(two_ranks):
@@ -136,9 +138,7 @@ def test_a_rank_that_did_not_use_a_parameter_gets_the_mean_of_those_that_did(two
 def test_a_restarted_job_goes_on_with_the_same_bits(ranks, encoder):
     whole = ranks.run(digits.train, encoder, 10, warmup_steps=2)
     half = ranks.run(digits.train, encoder, 5, warmup_steps=2)
-    saved = [
-        {key: load(save(tensors)) for key, tensors in result["saved"].items()} for result in half
-    ]
+    saved = [{key: load(save(tensors)) for key, tensors in result["saved"].items()} for result in half]
     resumed = ranks.run(digits.train, encoder, 10, begin=5, saved=saved, warmup_steps=2)
     for one, other in zip(whole, resumed, strict=True):
         assert_same(one["parameters"], other["parameters"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import digits
+import fedplug_torch
 import numpy as np
 import outer_jobs
 import pytest
@@ -12,7 +13,6 @@ import torch
 from outer_jobs import INNER_STEPS, Worker
 from safetensors.torch import load, save
 
-import fedplug_torch
 from fedplug.errors import ArgumentError, NonFiniteError, PayloadError, StateError
 
 
@@ -154,7 +154,7 @@ def test_a_damaged_payload_changes_nothing_and_names_worker_and_parameter():
     messages = {f"worker {worker.number}": worker.outer.encode() for worker in workers}
     damaged = {**messages["worker 1"], "2.weight": messages["worker 1"]["2.weight"][:-3]}
     before = digits.parameters(workers[0].model)
-    with pytest.raises(PayloadError, match="worker 1, parameter '2.weight'"):
+    with pytest.raises(PayloadError, match=r"worker 1, parameter '2\.weight'"):
         workers[0].outer.apply({**messages, "worker 1": damaged})
     assert_same(before, digits.parameters(workers[0].model))
     assert workers[0].outer.outer_step == 0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import tracemalloc
 
+import fedplug_torch
 import numpy as np
 import pytest
 import torch
+from fedplug_torch.tensors import as_array, as_tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 import fedplug
-import fedplug_torch
 from fedplug.errors import ArgumentError, NonFiniteError, PayloadError, StateError
-from fedplug_torch.tensors import as_array, as_tensor
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 OTHERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.bool]
@@ -147,7 +147,11 @@ def test_what_cannot_be_encoded_is_refused(value, words):
         fedplug_torch.Codec("identity").encode_model({"x": value})
 
 
-@pytest.mark.parametrize("out", [torch.zeros(99), torch.zeros(100, dtype=torch.float64), np.zeros(100)], ids=["shape", "dtype", "library"])
+@pytest.mark.parametrize(
+    "out",
+    [torch.zeros(99), torch.zeros(100, dtype=torch.float64), np.zeros(100)],
+    ids=["shape", "dtype", "library"],
+)
 def test_what_does_not_fit_is_not_written(out):
     payload, _ = fedplug_torch.encode(numbers(100), "identity")
     with pytest.raises(ArgumentError):

@@ -1,0 +1,183 @@
+"""Eight workers train a character model together: loss against the bytes that each of them sends.
+
+``python examples/character_model.py`` takes minutes on two cores, and writes a table and a picture to
+examples/results. The workers take turns in one process, with the same calls as anywhere else; where each is a
+process, `OuterStep.step` makes them, see the README. Same Python and machine, same numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import fedplug_torch
+import torch
+from standard_library import Text, held_out_loss, loss_of, new_model, read_text
+from standard_library import batch as draw
+
+from fedplug.diagnostics.environment import environment
+
+WORKERS = 8
+EVALUATE_EVERY = 24
+"""Steps of a worker between two points of a curve; a multiple of every method's ``inner_steps``."""
+
+CHUNKED_VALUES = "topk(0.015625)"
+CHUNKED_TWO_BITS = "topk(0.015625) | qsgd(2)"
+
+Optimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+
+
+class Method(NamedTuple):
+    """How workers learn together."""
+
+    encoder: str
+    inner_steps: int
+    inner: Optimizer
+    outer: Optimizer
+
+
+class Point(NamedTuple):
+    """Where a run is: steps of every worker, what each sent so far, the loss on text nobody trains on."""
+
+    steps: int
+    bytes_sent: int
+    loss: float
+
+
+def adam_w(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """What workers train with between exchanges, in DiLoCo and SparseLoCo."""
+    return torch.optim.AdamW(parameters, lr=2e-3)
+
+
+def gradient(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """A step that changes parameters by the gradient itself, so that this is what workers send."""
+    return torch.optim.SGD(parameters, lr=1)
+
+
+def mean(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """Takes the mean of what the workers changed."""
+    return torch.optim.SGD(parameters, lr=1)
+
+
+def nesterov(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The outer optimizer of DiLoCo (Douillard et al. 2023)."""
+    return torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
+
+
+def sign(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """Sign descent, as in DeMo (Peng et al. 2024): Adam that remembers nothing."""
+    return torch.optim.Adam(parameters, lr=2e-3, betas=(0.0, 0.0))
+
+
+METHODS = {
+    "mean of every step, dense": Method("identity", 1, adam_w, mean),
+    "DeMo-like": Method(CHUNKED_VALUES, 1, gradient, sign),
+    "DiLoCo, dense": Method("identity", 12, adam_w, nesterov),
+    "DiLoCo, 8 bits": Method("qsgd(8)", 12, adam_w, nesterov),
+    "SparseLoCo-like": Method(CHUNKED_TWO_BITS, 12, adam_w, mean),
+}
+
+
+class Worker:
+    """A shard, a copy of the model, and the two optimizers."""
+
+    def __init__(self, number: int, shard: torch.Tensor, method: Method) -> None:
+        self._number, self._shard, self._steps = number, shard, 0
+        self.model = new_model()
+        self._inner = method.inner(self.model.parameters())
+        outer = method.outer(self.model.parameters())
+        self.outer = fedplug_torch.OuterStep(
+            self.model, method.encoder, inner_steps=method.inner_steps, optimizer=outer
+        )
+
+    def train(self, steps: int) -> None:
+        """Without the others."""
+        for _ in range(steps):
+            self._inner.zero_grad()
+            loss_of(self.model, *draw(self._shard, (self._number, self._steps))).backward()
+            self._inner.step()
+            self._steps += 1
+
+
+def run(method: Method, text: Text, steps: int) -> list[Point]:
+    """Trains all workers for so many steps each."""
+    torch.set_num_threads(1)  # so that sums do not depend on how many cores there are
+    workers = [Worker(number, shard, method) for number, shard in enumerate(text.shards)]
+    first = workers[0]
+    points = [Point(0, 0, held_out_loss(first.model, text))]
+    for done in range(method.inner_steps, steps + 1, method.inner_steps):
+        for worker in workers:
+            worker.train(method.inner_steps)
+        messages = {f"worker {number}": worker.outer.encode() for number, worker in enumerate(workers)}
+        for worker in workers:
+            worker.outer.apply(messages)
+        if done % EVALUATE_EVERY == 0:
+            points.append(Point(done, first.outer.bytes_sent, held_out_loss(first.model, text)))
+    return points
+
+
+def table(curves: dict[str, list[Point]]) -> str:
+    """Markdown."""
+    facts = environment()
+    steps, dense, _ = curves["mean of every step, dense"][-1]
+    elements = sum(p.numel() for p in new_model().parameters())
+    lines = [
+        "# A character model of eight workers",
+        "",
+        f"Made by `python examples/character_model.py`: {facts['processor']}, {facts['cores']} cores, "
+        f"{facts['simd']}, PyTorch {torch.__version__}, Python {facts['python']}, whose standard library is "
+        f"the text. {elements:,} parameters, {steps} steps a worker. Loss in nats a character, on modules "
+        "that no worker trains on; bytes are those that a worker hands to each of the others.",
+        "",
+        "| method | encoder | exchange every | loss | bytes sent | fewer bytes |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, points in curves.items():
+        method, last = METHODS[name], points[-1]
+        every = "step" if method.inner_steps == 1 else f"{method.inner_steps} steps"
+        lines.append(
+            f"| {name} | `{method.encoder}` | {every} | {last.loss:.3f} | {last.bytes_sent:,} "
+            f"| {dense / last.bytes_sent:,.0f}x |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(curves: dict[str, list[Point]], path: Path) -> None:
+    """Loss against bytes."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["svg.hashsalt"] = "fedplug"  # the same picture, the same file
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for name, points in curves.items():
+        axes.plot([p.bytes_sent for p in points[1:]], [p.loss for p in points[1:]], label=name)
+    axes.set(xscale="log", xlabel="bytes sent by a worker", ylabel="loss on held-out modules, nats")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Reads the arguments, trains with every method, two at a time."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=480, help="of every worker")
+    parser.add_argument("--processes", type=int, default=2, help="methods that run at the same time")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), metavar="FOLDER")
+    arguments = parser.parse_args()
+    text = read_text(WORKERS)
+    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
+        jobs = [(method, text, arguments.steps) for method in METHODS.values()]
+        curves = dict(zip(METHODS, pool.starmap(run, jobs, chunksize=1), strict=True))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    lines = table(curves)
+    (arguments.out / "character_model.md").write_text(lines, encoding="utf-8")
+    plot(curves, arguments.out / "character_model.svg")
+    print(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""A small language model of characters, and the text it learns: the source of Python's standard library.
+
+Every machine has that text, and its modules are the shards of workers. Must not know how workers communicate.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
+"""What the model reads and writes; everything else is number 0."""
+
+LENGTH, BATCH = 64, 8
+WIDTH, LAYERS, HEADS = 64, 2, 4
+
+_NUMBERS = {character: number for number, character in enumerate(CHARACTERS, start=1)}
+
+
+class Text(NamedTuple):
+    """The text of each worker, and what nobody trains on; uint8 tensors of numbers of characters."""
+
+    shards: list[torch.Tensor]
+    held_out: torch.Tensor
+
+
+def read_text(workers: int) -> Text:
+    """Modules go to the workers in turn, by name; every tenth is held out."""
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    held_out, trained = modules[::10], [module for place, module in enumerate(modules) if place % 10]
+    return Text([_read(trained[worker::workers]) for worker in range(workers)], _read(held_out))
+
+
+def _read(modules: list[Path]) -> torch.Tensor:
+    text = "".join(module.read_text(encoding="utf-8") for module in modules)
+    return torch.tensor([_NUMBERS.get(character, 0) for character in text], dtype=torch.uint8)
+
+
+def batch(text: torch.Tensor, seed: tuple[int, ...], size: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
+    """Characters, and those that follow each of them, ``[size, LENGTH]`` each; decided by the seed."""
+    mixed = sum(number * 1_000_003**place for place, number in enumerate(seed)) % 2**63
+    generator = torch.Generator().manual_seed(mixed)
+    begins = torch.randint(len(text) - LENGTH - 1, (size,), generator=generator)
+    windows = torch.stack([text[begin : begin + LENGTH + 1] for begin in begins.tolist()]).long()
+    return windows[:, :-1], windows[:, 1:]
+
+
+class CharacterModel(nn.Module):
+    """A decoder-only transformer of 0.1 million parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        count = len(CHARACTERS) + 1
+        self.characters = nn.Embedding(count, WIDTH)
+        self.places = nn.Embedding(LENGTH, WIDTH)
+        self.blocks = nn.ModuleList(_Block() for _ in range(LAYERS))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, count)
+
+    def forward(self, characters: torch.Tensor) -> torch.Tensor:
+        """Logits of the next character, ``[batch, length, characters]``."""
+        x = self.characters(characters) + self.places.weight[: characters.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits: torch.Tensor = self.head(self.norm(x))
+        return logits
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.query_key_value = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
+        self.out = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, length, _ = x.shape
+        heads = self.query_key_value(self.norm_1(x)).view(rows, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
+        widened: torch.Tensor = self.narrow(nn.functional.gelu(self.widen(self.norm_2(x))))
+        return x + widened
+
+
+def new_model() -> CharacterModel:
+    """Always with the same parameters."""
+    torch.manual_seed(0)
+    return CharacterModel()
+
+
+def loss_of(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Cross entropy of the next character, in nats."""
+    return nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+
+def held_out_loss(model: nn.Module, text: Text, windows: int = 128) -> float:
+    """On the same windows of the text that nobody trains on."""
+    with torch.no_grad():
+        return float(loss_of(model, *batch(text.held_out, (0,), windows)))
