@@ -159,7 +159,7 @@ def table(outcomes: dict[str, Outcome], steps: int) -> str:
 def main() -> None:
     """Reads the arguments, starts the processes, writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), metavar="FOLDER")
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")

@@ -125,7 +125,9 @@ class FedplugState:
         if bucket.index() == 0:  # a backward pass before may have ended early
             self._gradients, self._ready = {}, torch.futures.Future()
         buffer, ready = bucket.buffer(), self._ready
-        names = [self._names.get(parameter, "") for parameter in bucket.parameters()]
+        if any(parameter not in self._names for parameter in bucket.parameters()):
+            raise ArgumentError("DDP has parameters that the module of FedplugState has not; pass the same")
+        names = [self._names[parameter] for parameter in bucket.parameters()]
         if buffer.layout is not torch.strided:  # of an embedding, which DDP gives a bucket of its own
             raise ArgumentError(f"the gradient of {names[0]!r} is sparse; pass sparse=False to the embedding")
         self._gradients |= dict(zip(names, bucket.gradients(), strict=True))
@@ -169,8 +171,6 @@ class FedplugState:
         A gradient of zeros sends nothing, and its residual waits: DDP leaves a parameter alone that no rank
         used (``find_unused_parameters``), so that what was sent for it would be lost.
         """
-        if len(gradients) != len(self._gradients):
-            raise ArgumentError("DDP has parameters that the module of FedplugState has not; pass the same")
         arrays = {name: as_array(gradient) for name, gradient in gradients.items()}
         round_num = self.step - self._warmup_steps
         kept = self._kept or {}

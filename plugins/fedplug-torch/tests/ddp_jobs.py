@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import fedplug_torch
 import numpy as np
 import torch
@@ -29,27 +31,35 @@ def mean_and_its_parts(dtype):
     return own, gradients(ddp.module)
 
 
-class Damaging(fedplug.Codec):
-    """Cuts the payload of one parameter short, in one round."""
+def cut_short(payload):
+    return payload[:-3]
 
-    def __init__(self, name, round_num):
+
+def blown_up(payload):
+    return payload + bytes(10**6)
+
+
+class Damaging(fedplug.Codec):
+    """Damages the payload of one parameter, in one round."""
+
+    def __init__(self, damage, name, round_num):
         super().__init__(fedplug.encoder("topk(0.1)"))
-        self._name, self._round_num = name, round_num
+        self._damage, self._name, self._round_num = damage, name, round_num
 
     def encode_model(self, arrays, states=None, round_num=0, **kwargs):
         payloads, after = super().encode_model(arrays, states, round_num, **kwargs)
         if round_num == self._round_num:
-            payloads[self._name] = payloads[self._name][:-3]
+            payloads[self._name] = self._damage(payloads[self._name])
             self._round_num = None
         return payloads, after
 
 
-def train_through_an_error(what, steps, bad_step):
-    """Skips the step in which one rank sends damaged bytes, or has a gradient that is no number, or none."""
+def train_through_an_error(damage, steps, bad_step):
+    """Skips the step in which one rank sends damaged bytes, or has a gradient that is no number."""
     rank = dist.get_rank()
     encoder = fedplug.codec("topk(0.1)")
-    if what == "damaged" and rank == 1:
-        encoder = Damaging("2.weight", bad_step)
+    if damage is not None and rank == 1:
+        encoder = Damaging(damage, "2.weight", bad_step)
     model = network()
     ddp, state = hooked(encoder, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
@@ -57,7 +67,7 @@ def train_through_an_error(what, steps, bad_step):
     for step in range(steps):
         optimizer.zero_grad()
         loss = loss_of(ddp, step, rank)
-        if (step, rank, what) == (bad_step, 1, "not a number"):
+        if (step, rank, damage) == (bad_step, 1, None):
             loss = loss * torch.tensor(float("nan"))
         try:
             loss.backward()
@@ -187,3 +197,27 @@ def residual_and_gradient():
             sent[name] += value
     kept = {name.removeprefix("codec/"): tensor.numpy() for name, tensor in state.state_dict().items()}
     return own, sent, kept
+
+
+def die_in_the_second_step():
+    """Rank 1 does; what the others see."""
+    ddp, _ = hooked("topk(0.1)", network())
+    loss_of(ddp, 0, dist.get_rank()).backward()
+    loss = loss_of(ddp, 1, dist.get_rank())
+    if dist.get_rank() == 1:
+        os._exit(1)
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def hook_of_another_module():
+    ddp = DistributedDataParallel(network())
+    ddp.register_comm_hook(fedplug_torch.FedplugState("topk(0.1)", network()), fedplug_torch.fedplug_hook)
+    try:
+        loss_of(ddp, 0, dist.get_rank()).backward()
+    except fedplug.errors.ArgumentError as error:
+        return str(error)
+    return ""

@@ -32,13 +32,16 @@ class Ranks:
             self._processes.append(process)
 
     def run(self, job, *args, **kwargs):
-        """What ``job(*args, **kwargs)`` returns on each rank; a rank's exception fails the test."""
+        """What ``job(*args, **kwargs)`` returns on each rank; None of one that died. Exceptions fail."""
         for pipe in self._pipes:
             pipe.send((job, args, kwargs))
         results, errors = [], []
         for rank, pipe in enumerate(self._pipes):
             assert pipe.poll(SECONDS), f"rank {rank} hangs"
-            result, error = pipe.recv()
+            try:
+                result, error = pipe.recv()
+            except EOFError:  # the process has died
+                result, error = None, ""
             results.append(result)
             errors += [f"rank {rank}: {error}"] if error else []
         assert not errors, "\n".join(errors)

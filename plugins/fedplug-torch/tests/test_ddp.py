@@ -8,6 +8,7 @@ import fedplug_torch
 import numpy as np
 import pytest
 import torch
+from ranks import Ranks
 from safetensors.torch import load, save
 
 from fedplug.errors import ArgumentError
@@ -62,8 +63,8 @@ def test_nothing_is_lost_what_was_not_sent_is_the_residual(two_ranks):
 
 
 def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(ranks):
-    dense = ranks.run(digits.train, "identity", 300)
-    sparse = ranks.run(digits.train, "topk(0.05) | qsgd(8)", 300)
+    dense = ranks.run(digits.train, "identity", 200)
+    sparse = ranks.run(digits.train, "topk(0.05) | qsgd(8)", 200)
     assert_equal_ranks(sparse)
     assert sparse[0]["accuracy"] > dense[0]["accuracy"] - 0.03 > 0.85
     assert sparse[0]["bytes"] < dense[0]["bytes"] / 10
@@ -183,21 +184,36 @@ def test_bytes_are_those_of_payloads_and_their_sizes(two_ranks):
 
 
 @pytest.mark.parametrize(
-    ("what", "kind", "words"),
+    ("damage", "kind", "words"),
     [
-        ("damaged", "PayloadError", ("rank 1, parameter '2.weight'",)),
-        ("not a number", "RankError", ("rank 1 could not encode: NonFiniteError: array '0.",)),
+        (ddp_jobs.cut_short, "PayloadError", "rank 1, parameter '2.weight'"),
+        (ddp_jobs.blown_up, "PayloadError", "rank 1, parameter '2.weight': it announces a payload of 1000"),
+        (None, "RankError", "rank 1 could not encode: NonFiniteError: array '0."),
     ],
+    ids=["payload cut short", "payload too long", "gradient not finite"],
 )
-def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(ranks, what, kind, words):
+def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(ranks, damage, kind, words):
     bad_step = 2
     expected = ranks.run(ddp_jobs.train_without_step, 5, bad_step)
-    for errors, parameters, steps in ranks.run(ddp_jobs.train_through_an_error, what, 5, bad_step):
+    for errors, parameters, steps in ranks.run(ddp_jobs.train_through_an_error, damage, 5, bad_step):
         ((step, text, found),) = errors
         assert (step, found) == (bad_step, kind)
-        assert all(word in text for word in words), text
+        assert words in text
         assert steps == 4
         assert_same(parameters, expected[0])
+
+
+def test_a_rank_that_dies_does_not_leave_the_others_waiting():
+    three = Ranks(3)
+    died = three.run(ddp_jobs.die_in_the_second_step)
+    three.close()
+    assert died[1] is None
+    assert all("gloo" in error.lower() or "closed" in error for error in (died[0], died[2]))
+
+
+def test_a_state_for_another_module_is_an_error(two_ranks):
+    for error in two_ranks.run(ddp_jobs.hook_of_another_module):
+        assert "the module of FedplugState has not" in error
 
 
 def test_sparse_gradients_are_refused(two_ranks):

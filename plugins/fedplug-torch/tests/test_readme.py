@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -16,40 +17,57 @@ PACKAGE = Path(__file__).parents[1]
 TORCHRUN = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
 
 
-def run(*command, cwd, **environment):
+def blocks():
+    found = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(found) == 3
+    return found
+
+
+@pytest.fixture
+def alone(monkeypatch, tmp_path):
+    """This process is the only rank, as if torchrun had started it."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_the_program_for_tensors_runs():
+    exec(blocks()[0], {})
+
+
+def test_the_program_for_ddp_runs_with_torchrun(tmp_path):
+    (tmp_path / "train.py").write_text(blocks()[1], encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, *command],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        [sys.executable, *TORCHRUN, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert {line.partition(" sent ")[0] for line in done.stdout.splitlines()} == {"rank 0", "rank 1"}
 
 
-@pytest.mark.parametrize(
-    ("number", "launcher", "says"),
-    [(0, (), ""), (1, TORCHRUN, "rank 1 sent "), (2, TORCHRUN, "rank 1: exchange 5, ")],
-    ids=["tensors", "DDP", "outer steps"],
-)
-def test_a_program_of_the_readme_runs(tmp_path, number, launcher, says):
-    text = (PACKAGE / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 3
-    (tmp_path / "train.py").write_text(blocks[number], encoding="utf-8")
-    assert says in run(*launcher, "train.py", cwd=tmp_path)
+def test_the_program_for_outer_steps_runs(alone, capfd):
+    exec(blocks()[2], {})
+    assert "rank 0: exchange 5, " in capfd.readouterr().out
 
 
-def test_the_example_for_ddp_goes_on_from_its_checkpoint(tmp_path):
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    command = PACKAGE / "examples/ddp_digits.py", "--checkpoint", "saved", "--steps"
-    first = run(*command, "20", cwd=tmp_path, **alone)
-    again = run(*command, "20", cwd=tmp_path, **alone)
-    assert first == again  # no step was left to take
-    assert first.startswith("rank 0: ")
+def test_the_example_for_ddp_goes_on_from_its_checkpoint(alone, capfd, monkeypatch):
+    def run(steps, folder):
+        monkeypatch.setattr(sys, "argv", ["", "--steps", str(steps), "--checkpoint", folder])
+        runpy.run_path(str(PACKAGE / "examples/ddp_digits.py"), run_name="__main__")
+        return capfd.readouterr().out, Path(folder, "rank-0.safetensors").read_bytes()
+
+    run(15, "interrupted")
+    assert run(30, "interrupted") == run(30, "whole")
 
 
 def test_the_character_model_learns_with_every_method(tmp_path, monkeypatch):
