@@ -138,8 +138,9 @@ def table(curves: dict[str, list[Point]]) -> str:
     for name, points in curves.items():
         method, last = METHODS[name], points[-1]
         every = "step" if method.inner_steps == 1 else f"{method.inner_steps} steps"
+        encoder = method.encoder.replace("|", r"\|")
         lines.append(
-            f"| {name} | `{method.encoder}` | {every} | {last.loss:.3f} | {last.bytes_sent:,} "
+            f"| {name} | `{encoder}` | {every} | {last.loss:.3f} | {last.bytes_sent:,} "
             f"| {dense / last.bytes_sent:,.0f}x |"
         )
     return "\n".join(lines) + "\n"
