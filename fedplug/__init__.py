@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         schedule,
         to_config,
     )
-    from fedplug.codecs import Codec, Sum, codec, decode, decode_model
+    from fedplug.codecs import ClientCodec, Codec, ModelSum, Sum, codec, decode, decode_model
     from fedplug.registry.hookspecs import hookimpl
     from fedplug.runtime import use_runtime
     from fedplug.stores import open_store
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 _MODULES = ("kernels", "ops", "process", "runtime")
 _ATTRIBUTES = {
+    "ClientCodec": "fedplug.codecs",
     "Codec": "fedplug.codecs",
+    "ModelSum": "fedplug.codecs",
     "Sum": "fedplug.codecs",
     "Trainer": "fedplug.training.trainer",
     "aggregator": "fedplug.api",
@@ -51,7 +53,9 @@ _ATTRIBUTES = {
 }
 
 __all__ = [
+    "ClientCodec",
     "Codec",
+    "ModelSum",
     "Sum",
     "Trainer",
     "__version__",

@@ -1,13 +1,15 @@
 """Any encoder on NumPy arrays: bytes out, arrays in. Must not know TensorFlow, processes or runtimes.
 
-``codec`` makes bytes of arrays, ``decode`` arrays of bytes without any configuration, and ``Sum`` adds
-payloads up. docs/codec.md says what is promised.
+``codec`` makes bytes of arrays, ``decode`` arrays of bytes without any configuration, ``Sum`` and
+``ModelSum`` add payloads up, and ``ClientCodec`` keeps a client's state in a store. docs/codec.md says what
+is promised.
 """
 
 from __future__ import annotations
 
+from fedplug.codecs.client import ClientCodec
 from fedplug.codecs.encoding import Codec, codec
 from fedplug.codecs.reading import DEFAULT_MAX_BYTES, decode, decode_model
-from fedplug.codecs.sums import Sum
+from fedplug.codecs.sums import ModelSum, Sum
 
-__all__ = ["DEFAULT_MAX_BYTES", "Codec", "Sum", "codec", "decode", "decode_model"]
+__all__ = ["DEFAULT_MAX_BYTES", "ClientCodec", "Codec", "ModelSum", "Sum", "codec", "decode", "decode_model"]

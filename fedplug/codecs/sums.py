@@ -1,21 +1,22 @@
-"""Adds payloads up as they arrive; sparse ones never become dense."""
+"""Adds payloads up as they arrive, of one array or of a model; sparse ones never become dense."""
 
 from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fedplug import kernels, ops
-from fedplug.codecs.reading import receive
+from fedplug.codecs.arrays import as_array
+from fedplug.codecs.reading import Received, receive
 from fedplug.encoders.arguments import check_number
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
 
-__all__ = ["Sum"]
+__all__ = ["ModelSum", "Sum"]
 
 _WIDER = {
     "float16": ("float32", "float64"),
@@ -46,7 +47,8 @@ class Sum:
 
         Args:
             shape: Of the arrays that were encoded.
-            dtype: float32, float64, float16 or bfloat16. Payloads of a narrower dtype are widened, exactly.
+            dtype: float32, float64, float16 or bfloat16. Payloads of a narrower dtype are widened, exactly. A
+                sum of float64 takes integers, too; those of 64 bits are rounded.
 
         Raises:
             ArgumentError: ``dtype`` is none of these.
@@ -83,20 +85,10 @@ class Sum:
             PayloadError: As for `fedplug.decode`, or it is of another shape or dtype. Nothing is added.
             ConfigError: ``weight`` is no finite number.
         """
-        check_number("weight", weight, lambda number: True, "")
-        with np.errstate(over="ignore"):
-            factor = np.asarray(weight, self._dtype)
-        if not np.isfinite(factor):
-            raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
+        factor = self._factor(weight)
         with self._lock:
-            with ops.results_in(self._scratch):
-                received = receive(payload, shape=self._shape)
-            self._require_dtype(received.spec.dtype)
-            if received.indices is None:
-                self._add_dense(received.values, factor)
-                self._keep_scratch(received.values, payload)
-            else:
-                self._add_sparse(received.values, received.indices, factor)
+            received = self._receive(payload)
+            self._add_received(received, factor)
             self._weight += weight
             self._count += 1
 
@@ -108,7 +100,7 @@ class Sum:
         """
         if not isinstance(other, Sum) or other is self:
             raise ArgumentError("merge takes another Sum")
-        if (other._shape, other._dtype) != (self._shape, self._dtype):
+        if other._form() != self._form():
             raise ArgumentError(
                 f"the other sum is {other._dtype}{list(other._shape)}, this one is "
                 f"{self._dtype}{list(self._shape)}"
@@ -124,8 +116,35 @@ class Sum:
         with self._lock:
             return self._total.copy()
 
+    def _form(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        return self._shape, self._dtype
+
+    def _factor(self, weight: float) -> NDArray[Any]:
+        check_number("weight", weight, lambda number: True, "")
+        with np.errstate(over="ignore"):
+            factor = np.asarray(weight, self._dtype)
+        if not np.isfinite(factor):
+            raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
+        return factor
+
+    def _receive(self, payload: Any) -> Received:
+        """What the payload stands for; the last step at which anything can be wrong with it."""
+        with ops.results_in(self._scratch):
+            received = receive(payload, shape=self._shape)
+        self._require_dtype(received.spec.dtype)
+        if received.indices is None:
+            self._keep_scratch(received.values, payload)
+        return received
+
+    def _add_received(self, received: Received, factor: NDArray[Any]) -> None:
+        if received.indices is None:
+            self._add_dense(received.values, factor)
+        else:
+            self._add_sparse(received.values, received.indices, factor)
+
     def _require_dtype(self, dtype: np.dtype[Any]) -> None:
-        if dtype != self._dtype and self._dtype.name not in _WIDER.get(dtype.name, ()):
+        whole_number = self._dtype.name == "float64" and dtype.kind in "iub"
+        if dtype != self._dtype and self._dtype.name not in _WIDER.get(dtype.name, ()) and not whole_number:
             raise PayloadError(f"the payload is of {dtype}, and cannot be added to a sum of {self._dtype}")
 
     def _add_sparse(self, values: NDArray[Any], indices: NDArray[np.int32], weight: NDArray[Any]) -> None:
@@ -153,3 +172,137 @@ class Sum:
             return
         if not np.may_share_memory(values, np.frombuffer(payload, np.uint8)):
             self._scratch = np.empty(values.size, values.dtype)
+
+
+class ModelSum:
+    """``sum_i weight_i * decode_model(payloads_i)``, by name, in the order in which clients are added.
+
+    Takes the memory of one model, and of a second where payloads are dense; not of the clients. What a client
+    sent is read to its last byte before any of it is added, so that a client that is refused leaves no trace.
+    The sums are those of `Sum`, with the same bits. Any number of threads may add.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, Sequence[int] | int],
+        dtype: DTypeLike | Mapping[str, DTypeLike] = np.float32,
+    ) -> None:
+        """Zeros.
+
+        Args:
+            shapes: Of the arrays that were encoded, by name.
+            dtype: As for `Sum`: of all of them, or by name.
+
+        Raises:
+            ArgumentError: A dtype is none of a sum's, or that of a name is missing.
+        """
+        dtypes: Mapping[str, Any] = dtype if isinstance(dtype, Mapping) else dict.fromkeys(shapes, dtype)
+        if dtypes.keys() != shapes.keys():
+            raise ArgumentError(f"shapes are of {sorted(shapes)}, dtypes of {sorted(dtypes)}")
+        self._sums = {name: Sum(shape, dtypes[name]) for name, shape in shapes.items()}
+        self._weight = 0.0
+        self._count = 0
+        self._lock = threading.Lock()
+
+    @classmethod
+    def like(cls, arrays: Mapping[str, Any]) -> ModelSum:
+        """Zeros for the sums of such arrays: of 16-bit floats in float32, of integers in float64.
+
+        Args:
+            arrays: By name, anything that a codec takes: the model itself.
+
+        Raises:
+            ArgumentError: One is no such array.
+        """
+        seen = {name: as_array(array) for name, array in arrays.items()}
+        shapes = {name: array.shape for name, array in seen.items()}
+        return cls(shapes, {name: _dtype_of_sum(array.dtype) for name, array in seen.items()})
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights."""
+        return self._weight
+
+    @property
+    def count(self) -> int:
+        """How many clients were added."""
+        return self._count
+
+    def add(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
+        """Adds ``weight * decode_model(payloads)``.
+
+        Args:
+            payloads: What one client sent: a payload for each array, by name; untrusted.
+            weight: Finite; the client's number of examples, say.
+
+        Raises:
+            PayloadError: One of them is missing, unknown, or refused by `Sum.add`; the message names the
+                tensor. Nothing is added.
+            ArgumentError: One is no buffer. Nothing is added.
+            ConfigError: ``weight`` is no finite number. Nothing is added.
+        """
+        self._require_names(payloads)
+        factors = {name: part._factor(weight) for name, part in self._sums.items()}
+        with self._lock:
+            received = {}
+            for name, part in self._sums.items():
+                try:
+                    received[name] = part._receive(payloads[name])
+                except (ArgumentError, PayloadError) as error:
+                    raise type(error)(f"tensor {name!r}: {error}") from error
+            for name, part in self._sums.items():
+                part._add_received(received.pop(name), factors[name])
+            self._weight += weight
+            self._count += 1
+
+    def merge(self, other: ModelSum) -> None:
+        """Adds another sum of the same names, shapes and dtypes.
+
+        Raises:
+            ArgumentError: It is no such sum, or this one.
+        """
+        if not isinstance(other, ModelSum) or other is self:
+            raise ArgumentError("merge takes another ModelSum")
+        if self._forms() != other._forms():
+            raise ArgumentError("the other sum is of arrays of other names, shapes or dtypes")
+        first, second = sorted((self, other), key=id)  # two threads that merge each other into each other end
+        with first._lock, second._lock:
+            for name, part in self._sums.items():
+                part.merge(other._sums[name])
+            self._weight += other._weight
+            self._count += other._count
+
+    def value(self) -> dict[str, NDArray[Any]]:
+        """The sums so far, by name; copies."""
+        with self._lock:
+            return {name: part.value() for name, part in self._sums.items()}
+
+    def mean(self) -> dict[str, NDArray[Any]]:
+        """The sums divided by the sum of the weights, in their dtypes.
+
+        Raises:
+            ArgumentError: The weights add up to zero: nothing was added, say.
+        """
+        if self._weight == 0:
+            raise ArgumentError(f"there is no mean of {self._count} updates whose weights add up to 0")
+        means = self.value()
+        for array in means.values():
+            np.divide(array, np.asarray(self._weight, array.dtype), out=array)
+        return means
+
+    def _forms(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        return {name: part._form() for name, part in self._sums.items()}
+
+    def _require_names(self, payloads: Mapping[str, Any]) -> None:
+        missing = [name for name in self._sums if name not in payloads]
+        unknown = [name for name in payloads if name not in self._sums]
+        if missing or unknown:
+            what = [f"there is no payload of {missing}"] if missing else []
+            what += [f"there are payloads of {unknown}, which the model does not have"] if unknown else []
+            raise PayloadError("; ".join(what))
+
+
+def _dtype_of_sum(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if ops.is_floating(dtype):
+        return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+    return np.dtype(np.float64)

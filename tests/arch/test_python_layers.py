@@ -37,7 +37,7 @@ BELOW = {
     "encoders": ("schedules",),
     "aggregators": ("encoders",),
     "api": ("aggregators",),
-    "codecs": ("api",),
+    "codecs": ("api", "stores"),
     # TFF
     "process": ("api",),
     "runtime": ("ops",),

@@ -1,0 +1,163 @@
+"""`ModelSum`: the sums of `Sum`, of a whole model; and of a client that is refused nothing."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedplug
+from fedplug.errors import ArgumentError, ConfigError, PayloadError
+
+SHAPES = {"kernel": (40, 9), "bias": (9,), "empty": (0, 3), "scale": ()}
+CODECS = ["identity", "topk(0.1)", "topk(0.3, scope='model') | qsgd(4)", "sign", "qsgd(6) | rans"]
+
+
+def update(seed):
+    random = np.random.default_rng(seed)
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def payloads_of(seed, codec="topk(0.1)"):
+    return fedplug.codec(codec, min_size=0).encode_model(update(seed))[0]
+
+
+@given(st.lists(st.tuples(st.sampled_from(CODECS), st.sampled_from([1.0, 0.3, 7, -2.5])), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_it_is_a_sum_for_each_array(clients):
+    total = fedplug.ModelSum(SHAPES)
+    parts = {name: fedplug.Sum(shape) for name, shape in SHAPES.items()}
+    for seed, (codec, weight) in enumerate(clients):
+        payloads = payloads_of(seed, codec)
+        total.add(payloads, weight)
+        for name, part in parts.items():
+            part.add(payloads[name], weight)
+    value = total.value()
+    assert list(value) == list(SHAPES)
+    for name, part in parts.items():
+        assert value[name].tobytes() == part.value().tobytes()
+        assert value[name].shape == SHAPES[name]
+    assert total.count == len(clients)
+    assert total.weight == pytest.approx(sum(weight for _, weight in clients))
+
+
+def test_the_mean_is_the_sum_divided_by_the_weights():
+    total = fedplug.ModelSum(SHAPES)
+    total.add(payloads_of(0), 3)
+    total.add(payloads_of(1, "sign"), 5)
+    for name, sum_ in total.value().items():
+        mean = total.mean()[name]
+        assert mean.tobytes() == (sum_ / np.float32(8)).tobytes()
+        assert mean.dtype == np.float32
+
+
+def test_nothing_has_no_mean():
+    with pytest.raises(ArgumentError, match="no mean of 0 updates"):
+        fedplug.ModelSum(SHAPES).mean()
+
+
+def test_a_model_gives_shapes_and_dtypes():
+    """Counters, as of batch normalization, are added exactly; so are floats of 16 bits."""
+    model = {
+        "kernel": np.full((3, 70), 0.5, np.float16),
+        "steps": np.array([2**31 + 1], np.int64),
+        "double": np.ones(5),
+        "mask": np.array([True, False]),
+    }
+    payloads, _ = fedplug.codec("identity").encode_model(model)
+    total = fedplug.ModelSum.like(model)
+    total.add(payloads)
+    total.add(payloads, 2)
+    value = total.value()
+    assert {name: array.dtype.name for name, array in value.items()} == {
+        "kernel": "float32",
+        "steps": "float64",
+        "double": "float64",
+        "mask": "float64",
+    }
+    assert value["steps"] == 3 * (2**31 + 1)
+    assert value["mask"].tolist() == [3, 0]
+    assert total.mean()["kernel"].tolist() == model["kernel"].tolist()
+
+
+def test_each_array_may_have_its_own_dtype():
+    total = fedplug.ModelSum({"a": 3, "b": (2,)}, {"a": "float64", "b": "float16"})
+    assert {name: array.dtype.name for name, array in total.value().items()} == {
+        "a": "float64",
+        "b": "float16",
+    }
+    with pytest.raises(ArgumentError, match=r"shapes are of .* dtypes of"):
+        fedplug.ModelSum({"a": 3}, {"b": "float64"})
+
+
+def changed(**payloads):
+    return {**payloads_of(1, "qsgd(6) | rans"), **payloads}
+
+
+def refused():
+    good = payloads_of(1)
+    other = fedplug.codec("topk(0.1)").encode(np.ones((9, 40), np.float32))[0]
+    yield "cut", changed(scale=good["scale"][:-1]), {}, PayloadError, "tensor 'scale': "
+    yield "of another shape", changed(kernel=other), {}, PayloadError, r"tensor 'kernel': .*\[9, 40\]"
+    yield (
+        "missing",
+        {"kernel": good["kernel"]},
+        {},
+        PayloadError,
+        r"no payload of \['bias', 'empty', 'scale'\]",
+    )
+    yield "unknown", changed(more=other), {}, PayloadError, r"\['more'\], which the model does not have"
+    yield "no buffer", changed(bias=3), {}, ArgumentError, "tensor 'bias': buffer must be bytes"
+    yield "no weight", good, {"weight": np.nan}, ConfigError, "weight"
+
+
+@pytest.mark.parametrize(
+    ("payloads", "options", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refused()]
+)
+def test_of_a_client_that_is_refused_nothing_is_added(payloads, options, error, message):
+    total = fedplug.ModelSum(SHAPES)
+    total.add(payloads_of(0, "sign"), 2)
+    before = {name: array.tobytes() for name, array in total.value().items()}
+    with pytest.raises(error, match=message):
+        total.add(payloads, **options)
+    assert {name: array.tobytes() for name, array in total.value().items()} == before
+    assert (total.count, total.weight) == (1, 2)
+
+
+def test_a_merge_with_what_does_not_fit_is_refused():
+    total = fedplug.ModelSum(SHAPES)
+    for other in (
+        total,
+        fedplug.Sum(3),
+        fedplug.ModelSum({"kernel": 3}),
+        fedplug.ModelSum(SHAPES, "float64"),
+    ):
+        with pytest.raises(ArgumentError, match=r"another ModelSum|other names, shapes or dtypes"):
+            total.merge(other)
+
+
+def test_any_number_of_threads_may_add_and_merge():
+    """Small whole numbers: no order of theirs rounds anything."""
+    whole = {name: np.round(array) for name, array in update(3).items()}
+    payloads, _ = fedplug.codec("identity").encode_model(whole)
+    total, parts = fedplug.ModelSum(SHAPES), [fedplug.ModelSum(SHAPES) for _ in range(4)]
+
+    def add(part):
+        for _ in range(10):
+            total.add(payloads)
+            part.add(payloads, 2)
+        if part is not parts[0]:
+            parts[0].merge(part)
+
+    threads = [threading.Thread(target=add, args=[part]) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name, array in whole.items():
+        assert np.array_equal(total.value()[name], 40 * array)
+        assert np.array_equal(parts[0].value()[name], 80 * array)
+    assert (parts[0].count, parts[0].weight) == (40, 80)
