@@ -6,7 +6,6 @@ import math
 import threading
 from typing import Any
 
-import fedplug
 import numpy as np
 from numpy.typing import NDArray
 from nvflare.apis.fl_constant import FLMetaKey, ReservedKey
@@ -18,9 +17,10 @@ from nvflare.app_common.aggregators.weighted_aggregation_helper import WeightedA
 from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
-from fedplug_nvflare.global_model import GlobalModel
+import fedplug
+from fedplug_nvflare.global_model import NO_MODEL, GlobalModel
 from fedplug_nvflare.receipts import Receipts
-from fedplug_nvflare.update import is_compressed
+from fedplug_nvflare.update import SEND_DIFFERENCES, is_compressed
 
 __all__ = ["FedplugAggregator"]
 
@@ -40,7 +40,9 @@ class FedplugAggregator(ModelAggregator):
     which all are refused leaves the model as it is.
     """
 
-    def __init__(self, aggregation_weights: dict[str, float] | None = None, receipts: str | None = None) -> None:
+    def __init__(
+        self, aggregation_weights: dict[str, float] | None = None, receipts: str | None = None
+    ) -> None:
         """Adds nothing yet.
 
         Args:
@@ -52,7 +54,7 @@ class FedplugAggregator(ModelAggregator):
         super().__init__()
         self.aggregation_weights = aggregation_weights
         self.receipts = receipts
-        self._receipts = Receipts(receipts)
+        self._receipts = Receipts(receipts, self)
         self._dense = fedplug.codec("identity")
         self._lock = threading.Lock()
         self.reset_stats()
@@ -85,7 +87,7 @@ class FedplugAggregator(ModelAggregator):
         try:
             weight = self._weight(client, model)
             sent = self._add(model, weight)
-        except (ValueError, fedplug.errors.FedplugError) as error:
+        except Exception as error:  # whatever it sent: NVFlare logs it as this client's
             raise ValueError(f"update of client {client!r} refused: {error}") from error
         self._uplink_bytes += sent
         self._add_metrics(model.metrics, weight, client)
@@ -127,12 +129,9 @@ class FedplugAggregator(ModelAggregator):
     def _add(self, model: FLModel, weight: float) -> int:
         """Adds payloads; the bytes that were sent."""
         if self._total is None:
-            raise ValueError("no training task was sent in this round, so its tensors are not known")
+            raise ValueError(NO_MODEL)
         if model.params_type != ParamsType.DIFF:
-            raise ValueError(
-                "it is of full weights; fedplug adds differences: give the recipe "
-                "params_transfer_type=TransferType.DIFF, or send FLModel(params_type=ParamsType.DIFF)"
-            )
+            raise ValueError(f"it is of full weights; {SEND_DIFFERENCES}")
         payloads = model.params
         if not is_compressed(model.meta):
             payloads, _ = self._dense.encode_model(payloads)

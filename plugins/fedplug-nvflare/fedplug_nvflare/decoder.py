@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fedplug
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.fl_constant import ReservedKey
@@ -10,7 +9,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_event_type import AppEventType
 
-from fedplug_nvflare.global_model import GlobalModel
+from fedplug_nvflare.global_model import NO_MODEL, GlobalModel
 from fedplug_nvflare.receipts import Receipts
 from fedplug_nvflare.update import RECEIPT, is_compressed, replaced
 
@@ -23,8 +22,9 @@ class FedplugDecoder(DXOFilter):
     For ``recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])``; `FedplugAggregator` needs no
     such filter, and less memory and time. Results of clients that do not compress pass untouched.
 
-    An update that no encoder wrote, or that does not fit the global model, reaches no aggregator: the client's
-    result is empty, which NVFlare's FedAvg skips with a warning, and the reason is in the server's log.
+    An update that no encoder wrote, or that does not fit the global model, reaches no aggregator: the
+    client's result is empty, which NVFlare's FedAvg skips with a warning, and the reason is in the server's
+    log. (An error instead would end the job: FedAvg wants a good result of every client that it asked.)
     """
 
     def __init__(self, receipts: str | None = None) -> None:
@@ -37,7 +37,7 @@ class FedplugDecoder(DXOFilter):
         kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
         self.receipts = receipts
-        self._receipts = Receipts(receipts)
+        self._receipts = Receipts(receipts, self)
         self._model: GlobalModel | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -53,10 +53,10 @@ class FedplugDecoder(DXOFilter):
             if not is_compressed(dxo.meta):
                 return None
             if self._model is None:
-                raise ValueError("no training task was sent, so its tensors are not known")
+                raise ValueError(NO_MODEL)
             update = self._model.empty_sum()
             update.add(dxo.data)
-        except (ValueError, fedplug.errors.FedplugError) as error:
+        except Exception as error:  # whatever a client sent, it must not end the others' job
             self.log_error(fl_ctx, f"update of client {client!r} refused: {error}")
             shareable.set_header(RECEIPT, None)  # it is not accepted, whatever becomes of the empty result
             return replaced(dxo, {}, MetaKey.INITIAL_METRICS)

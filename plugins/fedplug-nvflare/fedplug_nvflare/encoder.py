@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import fedplug
 from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.dxo import DXO, DataKind
 from nvflare.apis.dxo_filter import DXOFilter
@@ -17,7 +16,8 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
 from nvflare.app_common.app_constant import AppConstants
 
-from fedplug_nvflare.update import ACCEPTED, RECEIPT, compressed
+import fedplug
+from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, compressed
 
 __all__ = ["FedplugEncoder"]
 
@@ -28,17 +28,19 @@ _MIN_SIZE = 64
 class FedplugEncoder(DXOFilter):
     """Compresses what a client sends; what was not sent is kept in a store, and is part of the next update.
 
-    For ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The state
-    is on the disk before the payloads leave. It moves on when a later task of the server says that they were
-    accepted (`FedplugAggregator` and `FedplugDecoder` see to that); if they were lost or refused, the residual
-    is what it was before.
+    For ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The
+    state is on the disk before the payloads leave. It moves on when a later task of the server says that they
+    were accepted (`FedplugAggregator` and `FedplugDecoder` see to that); if they were lost or refused, the
+    residual is what it was before.
 
     A result of full weights is an error: differences are what can be compressed, and NVFlare makes them with
     ``params_transfer_type=TransferType.DIFF``. What is wrong with an update (a NaN, say) is NVFlare's
     TASK_RESULT_FILTER_ERROR, with the reason in the client's log; the server decides whether the job goes on.
     """
 
-    def __init__(self, codec: str | dict[str, Any], store: str | None = None, min_size: int = _MIN_SIZE) -> None:
+    def __init__(
+        self, codec: str | dict[str, Any], store: str | None = None, min_size: int = _MIN_SIZE
+    ) -> None:
         """Checks the codec.
 
         Args:
@@ -76,9 +78,8 @@ class FedplugEncoder(DXOFilter):
         """
         if dxo.data_kind != DataKind.WEIGHT_DIFF:
             raise ValueError(
-                "fedplug compresses differences of weights, and this result is of full weights; give the recipe "
-                "params_transfer_type=TransferType.DIFF, or send FLModel(params_type=ParamsType.DIFF); for other "
-                "tasks, such as submit_model, add this filter with tasks=['train']"
+                f"the result is of full weights; {SEND_DIFFERENCES}; for tasks that return weights, such as "
+                "submit_model, this filter is not: add it with tasks=['train']"
             )
         round_num, accepted = fl_ctx.get_prop(_TASK) or (0, None)
         with fedplug.open_store(self._url(fl_ctx)) as store:
@@ -87,7 +88,9 @@ class FedplugEncoder(DXOFilter):
             settled = client.settle(accepted)
             payloads, receipt = client.encode_model(dxo.data, round_num)
         if before is not None and not settled:
-            self.log_warning(fl_ctx, f"update {before} was not accepted by the server; its residual is undone")
+            self.log_warning(
+                fl_ctx, f"update {before} was not accepted by the server; its residual is undone"
+            )
         shareable.set_header(RECEIPT, receipt)
         self._report(dxo, payloads, receipt, round_num, fl_ctx)
         return compressed(dxo, payloads)
@@ -103,7 +106,9 @@ class FedplugEncoder(DXOFilter):
     ) -> None:
         sent = sum(map(len, payloads.values()))
         dense = sum(_nbytes(array) for array in dxo.data.values())
-        self.log_info(fl_ctx, f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%})")
+        self.log_info(
+            fl_ctx, f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%})"
+        )
         scalar = create_analytic_dxo(
             "fedplug/uplink_bytes", sent, AnalyticsDataType.SCALAR, global_step=round_num
         )

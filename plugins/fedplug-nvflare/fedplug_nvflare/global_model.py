@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import fedplug
 import numpy as np
 from numpy.typing import NDArray
 from nvflare.apis.dxo import from_shareable
 from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.app_constant import AppConstants
 
-__all__ = ["GlobalModel"]
+import fedplug
+
+__all__ = ["NO_MODEL", "GlobalModel"]
+
+NO_MODEL = (
+    "the tensors of the global model are not known: no training task was sent in this round, or its weights "
+    "are no arrays"
+)
+"""Why an update cannot be checked."""
 
 
 class _Tensor(NamedTuple):

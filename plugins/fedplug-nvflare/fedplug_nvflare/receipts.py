@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
@@ -33,13 +34,15 @@ _KEPT = {AppEventType.AFTER_LEARNABLE_PERSIST, AppEventType.ROUND_STARTED, Event
 class Receipts:
     """Records, tells and keeps the receipts; a component of the server's app hands every event on to it."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, owner: FLComponent) -> None:
         """With nothing accepted.
 
         Args:
             path: The file that keeps them; None: one in the folder of the job, for this job only.
+            owner: The component that hands the events on; in its name the job is ended where need be.
         """
         self._given = path
+        self._owner = owner
         self._path: Path | None = None
         self._this_round: dict[str, str] = {}
         self._accepted: dict[str, str] = {}
@@ -49,13 +52,17 @@ class Receipts:
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Does what an event of NVFlare's server calls for.
 
+        A file that cannot be read ends the job before it begins: clients would undo what was accepted.
+
         Raises:
-            ValueError: The file is not one of receipts; the job does not start.
-            OSError: The file cannot be read, or written.
+            OSError: The file cannot be written; NVFlare logs it, and the job goes on.
         """
         with self._lock:
             if event_type == EventType.START_RUN:
-                self._open(fl_ctx)
+                try:
+                    self._open(fl_ctx)
+                except (OSError, ValueError) as error:
+                    self._owner.system_panic(str(error), fl_ctx)
             elif event_type == AppEventType.AFTER_CONTRIBUTION_ACCEPT:
                 self._record(fl_ctx)
             elif event_type == AppEventType.AFTER_AGGREGATION:
@@ -67,15 +74,21 @@ class Receipts:
                 self._write()
 
     def _open(self, fl_ctx: FLContext) -> None:
-        job = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id()))
-        self._path = Path(self._given) if self._given else job / _FILE
-        if self._path.exists():
+        if self._given is not None:
+            path = Path(self._given)
+        else:
+            path = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / _FILE
+        if path.exists():
             try:
-                kept = json.loads(self._path.read_text(encoding="utf-8"))
+                kept = json.loads(path.read_text(encoding="utf-8"))
                 self._accepted = {str(client): str(receipt) for client, receipt in kept.items()}
             except (AttributeError, ValueError) as error:
-                raise ValueError(f"{self._path} is no file of receipts, or is damaged: {error}") from error
+                raise ValueError(
+                    f"{path} is no file of receipts, or is damaged ({error}); restore it, or delete it: then "
+                    "each client undoes the residual of its last update"
+                ) from error
             self._written = dict(self._accepted)
+        self._path = path  # what could not be read is not written over
 
     def _record(self, fl_ctx: FLContext) -> None:
         result = fl_ctx.get_prop(AppConstants.TRAINING_RESULT)

@@ -12,13 +12,19 @@ from typing import Any
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 
-__all__ = ["ACCEPTED", "RECEIPT", "compressed", "is_compressed", "replaced"]
+__all__ = ["ACCEPTED", "RECEIPT", "SEND_DIFFERENCES", "compressed", "is_compressed", "replaced"]
 
 RECEIPT = "fedplug_receipt"
 """The header of a result that names its payloads."""
 
 ACCEPTED = "fedplug_accepted"
 """The header of a task that names the payloads of this client which the server accepted last."""
+
+SEND_DIFFERENCES = (
+    "fedplug compresses differences: give the recipe params_transfer_type=TransferType.DIFF, or send "
+    "FLModel(params_type=ParamsType.DIFF)"
+)
+"""What to do about a result of full weights."""
 
 _ALGORITHM = "fedplug"
 """Under NVFlare's own key for what was done to the data, so that its aggregators do not mix the two kinds."""
