@@ -35,8 +35,9 @@ test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
 test-numpy: | $(UV) ## What needs no TensorFlow, on the newest Python here with the newest NumPy, in .venv-numpy
-	@python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12 || [ $$? = 3 ]
-	@[ ! -x .venv-numpy/bin/pytest ] || .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4
+	@if python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12; \
+	then .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4; \
+	else [ $$? = 3 ]; fi
 
 test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in .venv-tensorflow; takes minutes
 	@if CMAKE_ARGS="-DFEDPLUG_WITH_CUDA=OFF $$CMAKE_ARGS" \

@@ -15,6 +15,7 @@ from fedplug.codecs.arrays import as_array
 from fedplug.codecs.reading import Received, receive
 from fedplug.encoders.arguments import check_number
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
+from fedplug.ops.spec import largest_finite
 
 __all__ = ["ModelSum", "Sum"]
 
@@ -58,6 +59,7 @@ class Sum:
         self._dtype = np.dtype(dtype)
         if not ops.is_floating(self._dtype) or self._dtype.itemsize > 8:
             raise ArgumentError(f"a sum is of float32, float64, float16 or bfloat16, not of {self._dtype}")
+        self._largest = largest_finite(self._dtype)
         self._total = np.zeros(self._shape, self._dtype)
         self._scratch: NDArray[Any] | None = None
         self._weight = 0.0
@@ -121,11 +123,9 @@ class Sum:
 
     def _factor(self, weight: float) -> NDArray[Any]:
         check_number("weight", weight, lambda number: True, "")
-        with np.errstate(over="ignore"):
-            factor = np.asarray(weight, self._dtype)
-        if not np.isfinite(factor):
+        if abs(weight) > self._largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
-        return factor
+        return np.asarray(weight, self._dtype)
 
     def _receive(self, payload: Any) -> Received:
         """What the payload stands for; the last step at which anything can be wrong with it."""
@@ -143,8 +143,9 @@ class Sum:
             self._add_sparse(received.values, received.indices, factor)
 
     def _require_dtype(self, dtype: np.dtype[Any]) -> None:
-        whole_number = self._dtype.name == "float64" and dtype.kind in "iub"
-        if dtype != self._dtype and self._dtype.name not in _WIDER.get(dtype.name, ()) and not whole_number:
+        if dtype == self._dtype or self._dtype.name in _WIDER.get(dtype.name, ()):
+            return
+        if self._dtype != np.float64 or dtype.kind not in "iub":
             raise PayloadError(f"the payload is of {dtype}, and cannot be added to a sum of {self._dtype}")
 
     def _add_sparse(self, values: NDArray[Any], indices: NDArray[np.int32], weight: NDArray[Any]) -> None:

@@ -51,11 +51,8 @@ class Identity(Encoder):
     def from_wire(self, body: Array, spec: Spec) -> Payload:
         """Refuses a body that is not exactly one tensor of the spec, and values that are not finite."""
         expected = ops.num_elements(spec) * ops.itemsize(spec.dtype)
-        message = (
-            f"an identity payload for a {spec.dtype.name} tensor of shape {spec.shape} takes {expected} bytes"
-        )
-        with ops.require(ops.size(body) == expected, message):
-            values = ops.from_bytes(body, spec.dtype)
+        data = ops.of_length(body, expected, "the bytes of an identity payload")
+        values = ops.from_bytes(data, spec.dtype)
         if ops.is_floating(spec.dtype):
             with ops.require(ops.all_finite(values), "an identity payload holds a NaN or an infinity"):
                 values = ops.identity(values)
