@@ -41,7 +41,9 @@ class ShapesPersistor(ModelPersistor):
 
 
 class Meter(Filter):
-    """Writes a line of JSON a round: seconds, resident bytes at its begin and at most, seconds per update.
+    """Writes a line of JSON a round: seconds, resident bytes at most so far, seconds per update.
+
+    Bytes are above those at the begin of the job, when no model is loaded yet.
 
     A filter that lets everything pass, as filters are what a recipe takes.
     """
@@ -61,12 +63,12 @@ class Meter(Filter):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Follows rounds and results."""
-        if event_type == AppEventType.ROUND_STARTED:
+        if event_type == EventType.START_RUN:
+            self._rss = self._process.memory_info().rss
+            self._running = True
+            threading.Thread(target=self._sample, daemon=True).start()
+        elif event_type == AppEventType.ROUND_STARTED:
             self._begin, self._updates = time.monotonic(), []
-            self._rss = self._peak = self._process.memory_info().rss
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._sample, daemon=True).start()
         elif event_type == EventType.BEFORE_TASK_RESULT_FILTER:
             self._arrived = time.monotonic()
         elif event_type == EventType.AFTER_PROCESS_SUBMISSION:
@@ -74,8 +76,7 @@ class Meter(Filter):
         elif event_type == AppEventType.AFTER_AGGREGATION:
             measured = {
                 "seconds": time.monotonic() - self._begin,
-                "rss": self._rss,
-                "peak": self._peak,
+                "memory": self._peak - self._rss,
                 "update_seconds": float(np.median(self._updates)),
                 "updates": len(self._updates),
             }

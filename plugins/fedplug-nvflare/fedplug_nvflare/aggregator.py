@@ -57,6 +57,8 @@ class FedplugAggregator(ModelAggregator):
         self._receipts = Receipts(receipts, self)
         self._dense = fedplug.codec("identity")
         self._lock = threading.Lock()
+        self._model: GlobalModel | None = None
+        self._total: fedplug.ModelSum | None = None
         self.reset_stats()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -71,8 +73,7 @@ class FedplugAggregator(ModelAggregator):
 
     def reset_stats(self) -> None:
         """Forgets the last round."""
-        self._model: GlobalModel | None = None
-        self._total: fedplug.ModelSum | None = None
+        self._model = self._total = None
         self._metrics = WeightedAggregationHelper()
         self._all_have_metrics = True
         self._uplink_bytes = 0
@@ -86,26 +87,26 @@ class FedplugAggregator(ModelAggregator):
         client = (model.meta or {}).get(_CLIENT, "?")
         try:
             weight = self._weight(client, model)
+            numbers = _numbers(model.metrics or {})
             sent = self._add(model, weight)
         except Exception as error:  # whatever it sent: NVFlare logs it as this client's
             raise ValueError(f"update of client {client!r} refused: {error}") from error
         self._uplink_bytes += sent
-        self._add_metrics(model.metrics, weight, client)
+        self._all_have_metrics &= model.metrics is not None
+        if numbers and self._all_have_metrics:
+            self._metrics.add(numbers, weight, client, None)
 
     def aggregate_model(self) -> FLModel:
         """The mean of what was accepted, as a difference; and the bytes that it took, in the meta."""
-        model, total = self._model, self._total
-        clients = 0 if total is None else total.count
-        params: dict[str, Any] = {}
-        if model is not None and total is not None and clients:
-            params = model.update(_divided(total.value(), total.weight))
-        dense = clients * model.dense_bytes if model else 0
+        clients = 0 if self._total is None else self._total.count
+        dense = clients * self._model.dense_bytes if self._model else 0
         report = {"clients": clients, "uplink_bytes": self._uplink_bytes, "dense_bytes": dense}
         if clients:
             self.info(f"{clients} updates took {self._uplink_bytes} bytes instead of {dense}")
         else:
             self.warning("no update was accepted in this round; the model stays as it is")
         metrics = self._metrics.get_result() if self._all_have_metrics else None
+        params = self._mean()
         self.reset_stats()
         return FLModel(
             params_type=ParamsType.DIFF, params=params, metrics=metrics or None, meta={"fedplug": report}
@@ -123,6 +124,15 @@ class FedplugAggregator(ModelAggregator):
             return False
         return True
 
+    def _mean(self) -> dict[str, Any]:
+        """Of what was added, which is forgotten; empty if there is nothing."""
+        model, total = self._model, self._total
+        if model is None or total is None or not total.count:
+            return {}
+        sums, weight = total.value(), total.weight
+        self._total = total = None  # before there is a third array of the model's size
+        return model.update(_divided(sums, weight))
+
     def _weight(self, client: str, model: FLModel) -> float:
         return (self.aggregation_weights or {}).get(client, 1.0) * _num_steps(model.meta or {})
 
@@ -138,13 +148,6 @@ class FedplugAggregator(ModelAggregator):
         self._total.add(payloads, weight)
         return sum(len(payload) for payload in payloads.values())
 
-    def _add_metrics(self, metrics: dict[str, Any] | None, weight: float, client: str) -> None:
-        """As FedAvg does, but of numbers only, which cannot fail once the update is added."""
-        self._all_have_metrics &= metrics is not None
-        numbers = {name: float(value) for name, value in (metrics or {}).items() if _is_number(value)}
-        if numbers and self._all_have_metrics:
-            self._metrics.add(numbers, weight, client, None)
-
 
 def _num_steps(meta: dict[str, Any]) -> float:
     """What a client says of its weight, read as FedAvg reads it: 1 for what is no positive number."""
@@ -156,8 +159,11 @@ def _num_steps(meta: dict[str, Any]) -> float:
     return weight if math.isfinite(weight) and weight > 0 else 1.0
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, bool | int | float | np.number) and abs(value) < 1e300
+def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
+    """The metrics that are finite numbers: those whose mean cannot fail once the update is added."""
+    kinds = (bool, int, float, np.integer, np.floating)
+    numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, kinds)}
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
 
 def _divided(sums: dict[str, NDArray[Any]], weight: float) -> dict[str, NDArray[Any]]:

@@ -54,10 +54,9 @@ class FedplugDecoder(DXOFilter):
                 return None
             if self._model is None:
                 raise ValueError(NO_MODEL)
-            update = self._model.empty_sum()
-            update.add(dxo.data)
+            update = self._model.decode(dxo.data)
         except Exception as error:  # whatever a client sent, it must not end the others' job
             self.log_error(fl_ctx, f"update of client {client!r} refused: {error}")
             shareable.set_header(RECEIPT, None)  # it is not accepted, whatever becomes of the empty result
             return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
-        return replaced(dxo, self._model.update(update.value()))
+        return replaced(dxo, update)

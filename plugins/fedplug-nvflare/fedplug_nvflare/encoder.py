@@ -116,4 +116,4 @@ class FedplugEncoder(DXOFilter):
 
 
 def _nbytes(array: Any) -> int:
-    return math.prod(array.shape) * int(array.dtype.itemsize)
+    return int(math.prod(array.shape) * array.dtype.itemsize)

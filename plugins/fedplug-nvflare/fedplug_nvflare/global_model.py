@@ -55,12 +55,25 @@ class GlobalModel:
             shapes, {name: _dtype_of_sum(tensor.dtype) for name, tensor in self._tensors.items()}
         )
 
-    def update(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """Sums, or a mean of them, as what NVFlare adds to the weights: floats in the weights' own dtype.
+    def decode(self, payloads: Mapping[str, bytes]) -> dict[str, Any]:
+        """One client's update, in the dtypes of the weights, and torch tensors where these are.
 
-        Integers stay float64, which is what the mean of integers is in NVFlare, too.
+        Raises:
+            ValueError: A payload is missing, unknown or refused; the message names the tensor.
         """
-        return {name: _native(arrays[name], tensor) for name, tensor in self._tensors.items()}
+        if payloads.keys() != self._tensors.keys():
+            odd = sorted(map(str, payloads.keys() ^ self._tensors.keys()))
+            raise ValueError(f"tensors {odd} are only in one of the update and the global model")
+        return {name: _decode(name, payloads[name], tensor) for name, tensor in self._tensors.items()}
+
+    def update(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """A mean as what NVFlare adds to the weights: floats in the weights' own dtype.
+
+        Integers stay float64, which is what the mean of NumPy's integers is in NVFlare, too.
+        """
+        return {
+            name: _native(_narrowed(arrays[name], tensor), tensor) for name, tensor in self._tensors.items()
+        }
 
 
 def _tensor(value: Any) -> _Tensor:
@@ -75,11 +88,23 @@ def _dtype_of_sum(dtype: str) -> str:
     return dtype if dtype == "float32" else "float64"
 
 
+def _narrowed(array: NDArray[Any], tensor: _Tensor) -> NDArray[Any]:
+    return array.astype(tensor.dtype, copy=False) if "float" in tensor.dtype else array
+
+
+def _decode(name: str, payload: bytes, tensor: _Tensor) -> Any:
+    try:
+        return _native(fedplug.decode(payload, out=np.empty(tensor.shape, tensor.dtype)), tensor)
+    except ValueError as error:
+        raise ValueError(f"tensor {name!r}: {error}") from error
+
+
 def _native(array: NDArray[Any], tensor: _Tensor) -> Any:
-    is_float = "float" in tensor.dtype
+    """The array itself, or the torch tensor that shares its memory."""
     if not tensor.is_torch:
-        return array.astype(tensor.dtype, copy=False) if is_float else array
+        return array
     import torch
 
-    native = torch.from_numpy(array)
-    return native.to(getattr(torch, tensor.dtype)) if is_float else native
+    if array.dtype == "bfloat16":  # which torch does not know as NumPy's
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -57,13 +57,14 @@ class Receipts:
         Raises:
             OSError: The file cannot be written; NVFlare logs it, and the job goes on.
         """
+        if event_type == EventType.START_RUN:
+            try:
+                self._open(fl_ctx)
+            except (OSError, ValueError) as error:
+                self._owner.system_panic(str(error), fl_ctx)  # an event itself, which comes back here
+            return
         with self._lock:
-            if event_type == EventType.START_RUN:
-                try:
-                    self._open(fl_ctx)
-                except (OSError, ValueError) as error:
-                    self._owner.system_panic(str(error), fl_ctx)
-            elif event_type == AppEventType.AFTER_CONTRIBUTION_ACCEPT:
+            if event_type == AppEventType.AFTER_CONTRIBUTION_ACCEPT:
                 self._record(fl_ctx)
             elif event_type == AppEventType.AFTER_AGGREGATION:
                 self._accepted.update(self._this_round)

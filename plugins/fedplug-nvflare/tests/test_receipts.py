@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import contexts
@@ -12,6 +13,7 @@ from fedplug_nvflare.update import ACCEPTED, RECEIPT
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
@@ -95,3 +97,18 @@ def test_a_damaged_file_ends_the_job_before_it_begins_and_stays_as_it_is(tmp_pat
     assert "receipts.json is no file of receipts, or is damaged" in fl_ctx.get_prop(FLContextKey.EVENT_DATA)
     aggregator.handle_event(EventType.END_RUN, fl_ctx)
     assert file.read_text() == "[1"
+
+
+def test_ending_the_job_does_not_wait_for_itself(tmp_path: Path) -> None:
+    class Owner(FLComponent):  # type: ignore[misc]
+        """Whose panic comes back as an event, as it does where there is an engine."""
+
+        def system_panic(self, reason: str, fl_ctx: FLContext) -> None:
+            receipts.handle_event(EventType.FATAL_SYSTEM_ERROR, fl_ctx)
+
+    (tmp_path / "receipts.json").write_text("[1")
+    receipts = Receipts(str(tmp_path / "receipts.json"), Owner())
+    thread = threading.Thread(target=fire, args=(receipts, EventType.START_RUN), daemon=True)
+    thread.start()
+    thread.join(timeout=30)
+    assert not thread.is_alive()

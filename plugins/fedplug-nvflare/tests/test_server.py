@@ -183,3 +183,16 @@ def test_bytes_and_metrics_are_in_the_result(aggregator: FedplugAggregator) -> N
     dense = 2 * sum(array.nbytes for array in WEIGHTS.values())
     assert model.meta["fedplug"] == {"clients": 2, "uplink_bytes": uplink, "dense_bytes": dense}
     assert model.metrics == {"loss": 2.0}
+
+
+def test_metrics_that_are_no_numbers_do_not_count(aggregator: FedplugAggregator) -> None:
+    metrics = {"loss": 1, "nan": float("nan"), "confusion": [[1, 0]], "text": "good"}
+    assert accept(aggregator, compressed(update(1), **{MetaKey.INITIAL_METRICS: metrics}))
+    assert aggregator.aggregate_model().metrics == {"loss": 1.0}
+
+
+def test_a_metric_that_no_float_holds_refuses_the_update_before_it_is_added(
+    aggregator: FedplugAggregator,
+) -> None:
+    assert not accept(aggregator, compressed(update(1), **{MetaKey.INITIAL_METRICS: {"loss": 10**400}}))
+    assert aggregator.aggregate_model().params == {}
