@@ -62,6 +62,20 @@ class TestBFloat16(FamilySuite):
     expression = "bfloat16"
 
 
+class TestCodebook(FamilySuite):
+    expression = "codebook(3)"
+
+
+class TestSparseLoCo(FamilySuite):
+    expression = "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans"
+    check_tff = True
+
+
+class TestChunkedTopK(FamilySuite):
+    expression = "topk(0.3, chunk=8)"
+    conservation_tolerance = 0.0
+
+
 class TestRandomK(FamilySuite):
     expression = "randomk(0.3)"
 
