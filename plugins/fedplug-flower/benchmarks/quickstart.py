@@ -39,9 +39,8 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from local_flower import RUN, Nodes
-
 from fedplug_flower import Compressed, CompressMod
+from local_flower import RUN, Nodes
 
 CLIENTS, ROUNDS, IMAGES, TEST_IMAGES, BATCH, RATE = 50, 12, 100, 1000, 32, 0.05
 ENCODER = "topk(0.01, scope='model') | qsgd(8)"
@@ -65,6 +64,7 @@ class Net(nn.Module):
         self.fc3 = nn.Linear(84, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Scores of ten classes for images."""
         x = self.pool(torch.relu(self.conv1(x)))
         x = self.pool(torch.relu(self.conv2(x)))
         x = x.view(-1, 16 * 5 * 5)

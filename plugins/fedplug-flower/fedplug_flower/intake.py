@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fedplug.errors import FedplugError
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
+from fedplug.errors import FedplugError
 from fedplug_flower.records import KEY, is_compressed
 
 __all__ = ["Intake"]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import fedplug
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
+import fedplug
 from fedplug_flower import differences
 from fedplug_flower.records import KEY, Reply, Request
 from fedplug_flower.states import client_name, state_url

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import fedplug
 from flwr.app import ArrayRecord
 
+import fedplug
 from fedplug_flower import differences
 
 __all__ = ["RoundSum"]

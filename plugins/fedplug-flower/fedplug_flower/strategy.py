@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
-import fedplug
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
 
+import fedplug
 from fedplug_flower.intake import Intake
 from fedplug_flower.records import KEY, Reply, Request, is_compressed
 from fedplug_flower.replies import common_form, require_form, the_model, weight

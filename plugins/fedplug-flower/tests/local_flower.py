@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fedplug_flower import CompressMod
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
@@ -15,8 +16,6 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from numpy.typing import NDArray
-
-from fedplug_flower import CompressMod
 
 Model = dict[str, NDArray[Any]]
 

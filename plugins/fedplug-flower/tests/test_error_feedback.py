@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import fedplug
 import numpy as np
+from fedplug_flower import Compressed
+from fedplug_flower.records import Reply
 from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
 from local_flower import Model, Nodes, client_app, new_model, record, update_of
 
-from fedplug_flower import Compressed
-from fedplug_flower.records import Reply
+import fedplug
 
 ENCODER = "topk(0.05) | qsgd(8)"
 

@@ -6,9 +6,9 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import fedplug
 import numpy as np
 import pytest
+from fedplug_flower import Compressed, CompressMod
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp.mod import fixedclipping_mod
 from flwr.serverapp.strategy import (
@@ -26,7 +26,7 @@ from flwr.serverapp.strategy import (
 )
 from local_flower import Nodes, client_app, new_model, record, update_of
 
-from fedplug_flower import Compressed, CompressMod
+import fedplug
 
 AVERAGING = [
     lambda: FedAvg(),

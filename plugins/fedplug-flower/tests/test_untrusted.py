@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fedplug_flower import Compressed
+from fedplug_flower.records import KEY, STYPE, Reply
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian
 from hypothesis import given
 from hypothesis import strategies as st
 from local_flower import Nodes, client_app, new_model, record
-
-from fedplug_flower import Compressed
-from fedplug_flower.records import KEY, STYPE, Reply
 
 ENCODER = "topk(0.1) | qsgd(8)"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from fedplug_flower import CompressMod
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from digits_app import task
-from fedplug_flower import CompressMod
 
 app = ClientApp(mods=[CompressMod()])
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fedplug_flower import Compressed
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from digits_app import task
-from fedplug_flower import Compressed
 
 app = ServerApp()
 

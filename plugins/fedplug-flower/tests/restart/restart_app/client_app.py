@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from fedplug_flower import CompressMod
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-
-from fedplug_flower import CompressMod
 
 app = ClientApp(mods=[CompressMod()])
 

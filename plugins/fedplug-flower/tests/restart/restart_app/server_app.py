@@ -7,11 +7,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from fedplug_flower import Compressed
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Strategy
-
-from fedplug_flower import Compressed
 
 app = ServerApp()
 
