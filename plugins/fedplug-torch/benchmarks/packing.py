@@ -11,6 +11,7 @@ loses what a receiver gets. Everything runs in one process, in turn; the decoded
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import statistics
@@ -30,6 +31,8 @@ RESULTS = Path(__file__).parent / "results" / "packing.md"
 COUNT, CHUNK, DECAY, BITS = 64, 4096, 0.95, 2
 ENCODER = f"topk(count={COUNT}, chunk={CHUNK}, decay={DECAY}) | codebook({BITS})"
 CHUNKS = (244, 2441)  # of 999,424 and 9,998,336 elements
+BAR = "\\|"
+"""In a cell of a table."""
 
 Array = np.ndarray[Any, Any]
 
@@ -161,15 +164,35 @@ def compared(update: torch.Tensor) -> str:
     )
 
 
-def in_turn(functions: list[Callable[[], object]], runs: int) -> list[float]:
-    """Median seconds of each, all called one after the other in every run."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(runs):
-        for function, taken in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
+class Seconds(NamedTuple):
+    """Medians: by the clock, and of the processor's time, all threads together."""
+
+    wall: float
+    cpu: float
+
+
+def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[Seconds]:
+    """All are called one after the other in every run, with its number."""
+    walls: list[list[float]] = [[] for _ in functions]
+    cpus: list[list[float]] = [[] for _ in functions]
+    for run in range(unmeasured + runs):
+        for function, wall, cpu in zip(functions, walls, cpus, strict=True):
+            began, cpu_began = time.perf_counter(), time.process_time()
+            function(run)
+            wall.append(time.perf_counter() - began)
+            cpu.append(time.process_time() - cpu_began)
+    return [
+        Seconds(statistics.median(wall[unmeasured:]), statistics.median(cpu[unmeasured:]))
+        for wall, cpu in zip(walls, cpus, strict=True)
+    ]
+
+
+def speed(size: int, seconds: Seconds, in_torch: Seconds) -> str:
+    """GB/s of float32, and how many times PyTorch's by the clock and by the processor's time."""
+    return (
+        f"{4e-9 * size / seconds.wall:.2f} | {in_torch.wall / seconds.wall:.1f} | "
+        f"{in_torch.cpu / seconds.cpu:.1f}"
+    )
 
 
 def measured(kind: str, size: int, runs: int) -> list[str]:
@@ -177,38 +200,30 @@ def measured(kind: str, size: int, runs: int) -> list[str]:
     rounds = updates(kind, size, 4)
     ways = [InTorch(size), InFedplug(ENCODER, size), InFedplug(f"{ENCODER} | rans", size)]
     sent: list[Any] = [None] * len(ways)
-    turn = 0
 
-    def encode(way: int) -> Callable[[], None]:
-        def run() -> None:
-            sent[way] = ways[way].encode(rounds[turn % len(rounds)])
+    def encode(way: int, run: int) -> None:
+        sent[way] = ways[way].encode(rounds[run % len(rounds)])
 
-        return run
-
-    encoders = [encode(way) for way in range(len(ways))]
-    taken: list[list[float]] = [[] for _ in ways]
-    for turn in range(4 + runs):  # the first to fill the residuals
-        for times, seconds in zip(taken, in_turn(encoders, 1), strict=True):
-            times.append(seconds)
-    encoding = [statistics.median(times[4:]) for times in taken]
+    # The first rounds fill the residuals.
+    encoding = in_turn([functools.partial(encode, way) for way in range(len(ways))], runs, unmeasured=4)
     out = np.empty(size, np.float32)
     decoding = in_turn(
         [
-            lambda: decoded(sent[0], size),
-            lambda: fedplug.decode(sent[1], out=out),
-            lambda: fedplug.decode(sent[2], out=out),
+            lambda _: decoded(sent[0], size),
+            lambda _: fedplug.decode(sent[1], out=out),
+            lambda _: fedplug.decode(sent[2], out=out),
         ],
         runs,
     )
     entries = size // CHUNK * COUNT
-    names = ["PyTorch, 12-bit indices, a byte a value", f"`{ENCODER}`", f"`{ENCODER} \\| rans`"]
+    names = ["PyTorch, 12-bit indices, a byte a value", f"`{ENCODER}`", f"`{ENCODER} | rans`"]
     rows = []
     for way, name in enumerate(names):
         nbytes = len(sent[way]) if way else sent[way].nbytes
         rows.append(
-            f"| {size:,} | {kind} | {name} | {8 * nbytes / entries:.2f} | {4 * size / nbytes:.0f} | "
-            f"{4e-9 * size / encoding[way]:.2f} | {encoding[0] / encoding[way]:.1f} | "
-            f"{4e-9 * size / decoding[way]:.2f} | {decoding[0] / decoding[way]:.1f} |"
+            f"| {size:,} | {kind} | {name.replace('|', BAR)} | {8 * nbytes / entries:.2f} | {4 * size / nbytes:.0f} | "
+            + " | ".join(speed(size, seconds[way], seconds[0]) for seconds in (encoding, decoding))
+            + " |"
         )
     return rows
 
@@ -233,15 +248,16 @@ def report(runs: int) -> str:
         f"Of one update: {compared(first)}.",
         "",
         "| elements | numbers | way | bits an entry | times smaller than float32 | encode GB/s | x PyTorch | "
-        "decode GB/s | x PyTorch |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "x by CPU time | decode GB/s | x PyTorch | x by CPU time |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for chunks in CHUNKS:
         for kind in ("normal", "uneven"):
             lines += measured(kind, chunks * CHUNK, runs if chunks == CHUNKS[0] else max(9, runs // 4))
     lines += [
         "",
-        "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32 tensor.",
+        "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32 tensor, by the",
+        "clock. CPU time is that of all threads, and does not count what other programs on the machine took.",
         "",
         f"No code of the indices alone takes less than {limit / COUNT:.2f} bits an entry (log2 of the choices of",
         f"64 of 4,096). Later public code, which runs on CUDA only, codes them: by its layout in "
@@ -252,7 +268,9 @@ def report(runs: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=61, help="rounds of the smaller size")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
