@@ -31,6 +31,8 @@ RESULTS = Path(__file__).parent / "results" / "packing.md"
 COUNT, CHUNK, DECAY, BITS = 64, 4096, 0.95, 2
 ENCODER = f"topk(count={COUNT}, chunk={CHUNK}, decay={DECAY}) | codebook({BITS})"
 CHUNKS = (244, 2441)  # of 999,424 and 9,998,336 elements
+REST = 0.005
+"""Seconds before each call: threads of PyTorch go on spinning for a moment when they have nothing to do."""
 BAR = "\\|"
 """In a cell of a table."""
 
@@ -47,6 +49,7 @@ class Packed(NamedTuple):
 
     @property
     def nbytes(self) -> int:
+        """All that travels."""
         return sum(part.nbytes for part in self)
 
 
@@ -57,6 +60,7 @@ class InTorch:
         self.residual = torch.zeros(size)
 
     def encode(self, update: torch.Tensor) -> Packed:
+        """What is sent of an update; the residual keeps the rest."""
         self.residual.mul_(DECAY).add_(update)
         chunks = self.residual.view(-1, CHUNK)
         indices = torch.topk(chunks.abs(), COUNT, dim=-1, sorted=False).indices
@@ -92,6 +96,7 @@ def packed_12_bits(indices: torch.Tensor) -> torch.Tensor:
 
 
 def unpacked_12_bits(data: torch.Tensor) -> torch.Tensor:
+    """The inverse of `packed_12_bits`."""
     low, middle, high = (data[place::3].to(torch.int64) for place in range(3))
     indices = torch.empty(2 * len(low), dtype=torch.int64)
     indices[0::2] = low | (middle & 0xF) << 8
@@ -117,6 +122,7 @@ class InFedplug:
         self.state: Any = None
 
     def encode(self, update: torch.Tensor) -> bytes:
+        """What is sent of an update; the state keeps the rest."""
         payload, new = self.codec.encode(update, self.state, out=self.spare if self.state else None)
         self.state, self.spare = new, self.state or self.spare
         return payload
@@ -177,6 +183,7 @@ def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int
     cpus: list[list[float]] = [[] for _ in functions]
     for run in range(unmeasured + runs):
         for function, wall, cpu in zip(functions, walls, cpus, strict=True):
+            time.sleep(REST)
             began, cpu_began = time.perf_counter(), time.process_time()
             function(run)
             wall.append(time.perf_counter() - began)
@@ -221,7 +228,8 @@ def measured(kind: str, size: int, runs: int) -> list[str]:
     for way, name in enumerate(names):
         nbytes = len(sent[way]) if way else sent[way].nbytes
         rows.append(
-            f"| {size:,} | {kind} | {name.replace('|', BAR)} | {8 * nbytes / entries:.2f} | {4 * size / nbytes:.0f} | "
+            f"| {size:,} | {kind} | {name.replace('|', BAR)} | {8 * nbytes / entries:.2f} "
+            f"| {4 * size / nbytes:.0f} | "
             + " | ".join(speed(size, seconds[way], seconds[0]) for seconds in (encoding, decoding))
             + " |"
         )
@@ -229,6 +237,7 @@ def measured(kind: str, size: int, runs: int) -> list[str]:
 
 
 def report(runs: int) -> str:
+    """The page of results."""
     torch.set_num_threads(kernels.num_threads())
     facts = environment()
     first = updates("normal", CHUNKS[0] * CHUNK, 1)[0]
@@ -237,9 +246,10 @@ def report(runs: int) -> str:
     lines = [
         "# The SparseLoCo codec",
         "",
-        "Written by `python plugins/fedplug-torch/benchmarks/packing.py`: 64 of every 4,096 entries in 2 bits, error",
-        f"feedback with decay {DECAY}; float32; medians of {runs} rounds; all ways in turn in one process, with",
-        f"{torch.get_num_threads()} threads each. PyTorch's steps are those of tplr/compress.py, written anew.",
+        "Written by `python plugins/fedplug-torch/benchmarks/packing.py`: 64 of every 4,096 entries in",
+        f"2 bits, error feedback with decay {DECAY}; float32; medians of {runs} rounds, fewer of the larger",
+        f"size; all ways in turn in one process, threads of each: {torch.get_num_threads()}. PyTorch's steps",
+        "are those of tplr/compress.py, written anew.",
         "",
         f"- {facts['processor']}, {facts['cores']} cores, SIMD level {facts['simd']}",
         f"- {facts['system']}, Python {facts['python']}, numpy {facts['numpy']}, torch {torch.__version__}",
@@ -256,18 +266,18 @@ def report(runs: int) -> str:
             lines += measured(kind, chunks * CHUNK, runs if chunks == CHUNKS[0] else max(9, runs // 4))
     lines += [
         "",
-        "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32 tensor, by the",
-        "clock. CPU time is that of all threads, and does not count what other programs on the machine took.",
+        "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32",
+        "tensor, by the clock. CPU time is of all threads, without what other programs took meanwhile.",
         "",
-        f"No code of the indices alone takes less than {limit / COUNT:.2f} bits an entry (log2 of the choices of",
-        f"64 of 4,096). Later public code, which runs on CUDA only, codes them: by its layout in "
-        f"{bits_of_coded_indices(chosen):.2f} bits here,",
-        "and 8 more for the byte of the value.",
+        f"No code of the indices alone takes less than {limit / COUNT:.2f} bits an entry (log2 of the",
+        "choices of 64 of 4,096). Later public code, which runs on CUDA only, codes them: by its layout in",
+        f"{bits_of_coded_indices(chosen):.2f} bits here, and 8 more for the byte of the value.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
+    """Measures, writes and prints."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
