@@ -121,7 +121,8 @@ Status ChunkedTopKResidual(const T* delta, const T* residual_in,
                                 k,
                                 std::min(chunk, n),
                                 topk::Decay<T>(decay, level),
-                                topk::BlockKernelsFor<T>(level)};
+                                topk::BlockKernelsFor<T>(level),
+                                topk::GroupMaximaFor<T>(level)};
   const int tasks = TileCount(n, kSmallestShare, parallel);
   const ScratchLease scratch;
   const std::int64_t room = update.chunk + topk::kSlack;

@@ -68,12 +68,19 @@ class TestCodebook(FamilySuite):
 
 class TestSparseLoCo(FamilySuite):
     expression = "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans"
+    decay = 0.95
     check_tff = True
 
 
 class TestChunkedTopK(FamilySuite):
-    expression = "topk(0.3, chunk=8)"
     conservation_tolerance = 0.0
+    expression = "topk(0.3, chunk=8)"
+
+
+class TestDecayingTopK(FamilySuite):
+    conservation_tolerance = 0.0
+    decay = 0.5
+    expression = "topk(0.3, decay=0.5)"
 
 
 class TestRandomK(FamilySuite):

@@ -134,7 +134,14 @@ def test_a_codebook_gives_the_mean_of_the_values_in_the_same_bin(x, bits):
 @pytest.mark.parametrize("lowering", ["fused", "reference"])
 def test_a_codebook_of_extremes_is_finite_and_of_equal_values_is_exact(dtype, lowering):
     largest = float(dtype.max)
-    for values in ([], [largest], [-largest] * 5, [largest, -largest], [largest] * 999 + [-largest], [0.0] * 3):
+    for values in (
+        [],
+        [largest],
+        [-largest] * 5,
+        [largest, -largest],
+        [largest] * 999 + [-largest],
+        [0.0] * 3,
+    ):
         with fedplug.ops.use_lowering(lowering):
             x = tf.constant(values, dtype)
             quantizer = Codebook(2)

@@ -34,15 +34,15 @@ class TopK(Sparsifier):
 
     With ``chunk`` every so many neighbours of the flattened tensor send their own k entries; the last chunk,
     which may be shorter, sends all it has where that is no more. No part of a tensor waits for the others,
-    and the selection stays in the processor's cache. With ``decay`` what was not sent fades: ``a = x + decay *
-    residual``, product and sum each rounded once. Together they are SparseLoCo's: ``topk(count=64, chunk=4096,
-    decay=0.95) | codebook(2) | rans``.
+    and the selection stays in the processor's cache. With ``decay`` what was not sent fades: ``a = x +
+    decay * residual``, product and sum each rounded once. Together they are SparseLoCo's:
+    ``topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans``.
 
     Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1;
     Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
-    (arXiv 1901.09847); chunk and decay: Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", 2024
-    (arXiv 2411.19870), and Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", 2025
-    (arXiv 2508.15706).
+    (arXiv 1901.09847); chunk and decay: Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization",
+    2024 (arXiv 2411.19870), and Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo",
+    2025 (arXiv 2508.15706).
 
     With the default stages after it, for float32 about 5 bytes per entry kept where 1 % are kept, 0.05 bytes
     per element.

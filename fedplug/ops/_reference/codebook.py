@@ -1,4 +1,4 @@
-"""The form "codebook" of `fedplug.ops._reference.value_code`, whose layout and steps csrc/core/value_code.h says."""
+"""The form "codebook" of `fedplug.ops._reference.value_code`; csrc/core/value_code.h says its steps."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _sum(terms: tf.Tensor) -> tf.Tensor:
 
 
 def _power_below_largest(values: tf.Tensor) -> tf.Tensor:
-    """p with 2^p <= the largest magnitude < 2^(p + 1), within [-1022, 1022]; int64 scalar."""
+    """P with 2^p <= the largest magnitude < 2^(p + 1), within [-1022, 1022]; int64 scalar."""
     largest = tf.reduce_max(tf.abs(tf.cast(values, tf.float64)))
     largest = tf.where(tf.size(values) > 0, largest, tf.zeros_like(largest))  # of none it is -infinity
     exponent = tf.bitwise.right_shift(tf.bitcast(largest, tf.int64), _EXPONENT_AT) - _EXPONENT_BIAS

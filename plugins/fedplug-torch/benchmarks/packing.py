@@ -11,6 +11,7 @@ loses what a receiver gets. Everything runs in one process, in turn; the decoded
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import statistics
@@ -30,6 +31,10 @@ RESULTS = Path(__file__).parent / "results" / "packing.md"
 COUNT, CHUNK, DECAY, BITS = 64, 4096, 0.95, 2
 ENCODER = f"topk(count={COUNT}, chunk={CHUNK}, decay={DECAY}) | codebook({BITS})"
 CHUNKS = (244, 2441)  # of 999,424 and 9,998,336 elements
+REST = 0.005
+"""Seconds before each call: threads of PyTorch go on spinning for a moment when they have nothing to do."""
+BAR = "\\|"
+"""In a cell of a table."""
 
 Array = np.ndarray[Any, Any]
 
@@ -44,6 +49,7 @@ class Packed(NamedTuple):
 
     @property
     def nbytes(self) -> int:
+        """All that travels."""
         return sum(part.nbytes for part in self)
 
 
@@ -54,6 +60,7 @@ class InTorch:
         self.residual = torch.zeros(size)
 
     def encode(self, update: torch.Tensor) -> Packed:
+        """What is sent of an update; the residual keeps the rest."""
         self.residual.mul_(DECAY).add_(update)
         chunks = self.residual.view(-1, CHUNK)
         indices = torch.topk(chunks.abs(), COUNT, dim=-1, sorted=False).indices
@@ -89,6 +96,7 @@ def packed_12_bits(indices: torch.Tensor) -> torch.Tensor:
 
 
 def unpacked_12_bits(data: torch.Tensor) -> torch.Tensor:
+    """The inverse of `packed_12_bits`."""
     low, middle, high = (data[place::3].to(torch.int64) for place in range(3))
     indices = torch.empty(2 * len(low), dtype=torch.int64)
     indices[0::2] = low | (middle & 0xF) << 8
@@ -114,6 +122,7 @@ class InFedplug:
         self.state: Any = None
 
     def encode(self, update: torch.Tensor) -> bytes:
+        """What is sent of an update; the state keeps the rest."""
         payload, new = self.codec.encode(update, self.state, out=self.spare if self.state else None)
         self.state, self.spare = new, self.state or self.spare
         return payload
@@ -161,15 +170,36 @@ def compared(update: torch.Tensor) -> str:
     )
 
 
-def in_turn(functions: list[Callable[[], object]], runs: int) -> list[float]:
-    """Median seconds of each, all called one after the other in every run."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(runs):
-        for function, taken in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
+class Seconds(NamedTuple):
+    """Medians: by the clock, and of the processor's time, all threads together."""
+
+    wall: float
+    cpu: float
+
+
+def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[Seconds]:
+    """All are called one after the other in every run, with its number."""
+    walls: list[list[float]] = [[] for _ in functions]
+    cpus: list[list[float]] = [[] for _ in functions]
+    for run in range(unmeasured + runs):
+        for function, wall, cpu in zip(functions, walls, cpus, strict=True):
+            time.sleep(REST)
+            began, cpu_began = time.perf_counter(), time.process_time()
+            function(run)
+            wall.append(time.perf_counter() - began)
+            cpu.append(time.process_time() - cpu_began)
+    return [
+        Seconds(statistics.median(wall[unmeasured:]), statistics.median(cpu[unmeasured:]))
+        for wall, cpu in zip(walls, cpus, strict=True)
+    ]
+
+
+def speed(size: int, seconds: Seconds, in_torch: Seconds) -> str:
+    """GB/s of float32, and how many times PyTorch's by the clock and by the processor's time."""
+    return (
+        f"{4e-9 * size / seconds.wall:.2f} | {in_torch.wall / seconds.wall:.1f} | "
+        f"{in_torch.cpu / seconds.cpu:.1f}"
+    )
 
 
 def measured(kind: str, size: int, runs: int) -> list[str]:
@@ -177,43 +207,37 @@ def measured(kind: str, size: int, runs: int) -> list[str]:
     rounds = updates(kind, size, 4)
     ways = [InTorch(size), InFedplug(ENCODER, size), InFedplug(f"{ENCODER} | rans", size)]
     sent: list[Any] = [None] * len(ways)
-    turn = 0
 
-    def encode(way: int) -> Callable[[], None]:
-        def run() -> None:
-            sent[way] = ways[way].encode(rounds[turn % len(rounds)])
+    def encode(way: int, run: int) -> None:
+        sent[way] = ways[way].encode(rounds[run % len(rounds)])
 
-        return run
-
-    encoders = [encode(way) for way in range(len(ways))]
-    taken: list[list[float]] = [[] for _ in ways]
-    for turn in range(4 + runs):  # the first to fill the residuals
-        for times, seconds in zip(taken, in_turn(encoders, 1), strict=True):
-            times.append(seconds)
-    encoding = [statistics.median(times[4:]) for times in taken]
+    # The first rounds fill the residuals.
+    encoding = in_turn([functools.partial(encode, way) for way in range(len(ways))], runs, unmeasured=4)
     out = np.empty(size, np.float32)
     decoding = in_turn(
         [
-            lambda: decoded(sent[0], size),
-            lambda: fedplug.decode(sent[1], out=out),
-            lambda: fedplug.decode(sent[2], out=out),
+            lambda _: decoded(sent[0], size),
+            lambda _: fedplug.decode(sent[1], out=out),
+            lambda _: fedplug.decode(sent[2], out=out),
         ],
         runs,
     )
     entries = size // CHUNK * COUNT
-    names = ["PyTorch, 12-bit indices, a byte a value", f"`{ENCODER}`", f"`{ENCODER} \\| rans`"]
+    names = ["PyTorch, 12-bit indices, a byte a value", f"`{ENCODER}`", f"`{ENCODER} | rans`"]
     rows = []
     for way, name in enumerate(names):
         nbytes = len(sent[way]) if way else sent[way].nbytes
         rows.append(
-            f"| {size:,} | {kind} | {name} | {8 * nbytes / entries:.2f} | {4 * size / nbytes:.0f} | "
-            f"{4e-9 * size / encoding[way]:.2f} | {encoding[0] / encoding[way]:.1f} | "
-            f"{4e-9 * size / decoding[way]:.2f} | {decoding[0] / decoding[way]:.1f} |"
+            f"| {size:,} | {kind} | {name.replace('|', BAR)} | {8 * nbytes / entries:.2f} "
+            f"| {4 * size / nbytes:.0f} | "
+            + " | ".join(speed(size, seconds[way], seconds[0]) for seconds in (encoding, decoding))
+            + " |"
         )
     return rows
 
 
 def report(runs: int) -> str:
+    """The page of results."""
     torch.set_num_threads(kernels.num_threads())
     facts = environment()
     first = updates("normal", CHUNKS[0] * CHUNK, 1)[0]
@@ -222,9 +246,10 @@ def report(runs: int) -> str:
     lines = [
         "# The SparseLoCo codec",
         "",
-        "Written by `python plugins/fedplug-torch/benchmarks/packing.py`: 64 of every 4,096 entries in 2 bits, error",
-        f"feedback with decay {DECAY}; float32; medians of {runs} rounds; all ways in turn in one process, with",
-        f"{torch.get_num_threads()} threads each. PyTorch's steps are those of tplr/compress.py, written anew.",
+        "Written by `python plugins/fedplug-torch/benchmarks/packing.py`: 64 of every 4,096 entries in",
+        f"2 bits, error feedback with decay {DECAY}; float32; medians of {runs} rounds, fewer of the larger",
+        f"size; all ways in turn in one process, threads of each: {torch.get_num_threads()}. PyTorch's steps",
+        "are those of tplr/compress.py, written anew.",
         "",
         f"- {facts['processor']}, {facts['cores']} cores, SIMD level {facts['simd']}",
         f"- {facts['system']}, Python {facts['python']}, numpy {facts['numpy']}, torch {torch.__version__}",
@@ -233,26 +258,29 @@ def report(runs: int) -> str:
         f"Of one update: {compared(first)}.",
         "",
         "| elements | numbers | way | bits an entry | times smaller than float32 | encode GB/s | x PyTorch | "
-        "decode GB/s | x PyTorch |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "x by CPU time | decode GB/s | x PyTorch | x by CPU time |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for chunks in CHUNKS:
         for kind in ("normal", "uneven"):
             lines += measured(kind, chunks * CHUNK, runs if chunks == CHUNKS[0] else max(9, runs // 4))
     lines += [
         "",
-        "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32 tensor.",
+        "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32",
+        "tensor, by the clock. CPU time is of all threads, without what other programs took meanwhile.",
         "",
-        f"No code of the indices alone takes less than {limit / COUNT:.2f} bits an entry (log2 of the choices of",
-        f"64 of 4,096). Later public code, which runs on CUDA only, codes them: by its layout in "
-        f"{bits_of_coded_indices(chosen):.2f} bits here,",
-        "and 8 more for the byte of the value.",
+        f"No code of the indices alone takes less than {limit / COUNT:.2f} bits an entry (log2 of the",
+        "choices of 64 of 4,096). Later public code, which runs on CUDA only, codes them: by its layout in",
+        f"{bits_of_coded_indices(chosen):.2f} bits here, and 8 more for the byte of the value.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measures, writes and prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=61, help="rounds of the smaller size")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
