@@ -38,6 +38,8 @@ EXPRESSIONS = (
     "terngrad",
     "terngrad | rans",
     "sign",
+    "codebook(8)",
+    "codebook(2)",
     "eden(8)",
     "eden(4)",
     "eden(2)",
@@ -59,6 +61,7 @@ EXPRESSIONS = (
     "topk(0.01) | qsgd(4) | rice",
     "topk(0.01) | qsgd(4) | rans | rice",
     "topk(0.01) | eden(4) | rice",
+    "topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans",
     "randomk(0.01) | qsgd(8)",
 )
 

@@ -52,6 +52,14 @@ def scatter_decode(
     out: NDArray[Any] | None,
 ) -> NDArray[Any]: ...
 def all_finite(values: NDArray[Any]) -> bool: ...
+def chunked_topk_residual(
+    delta: NDArray[Any],
+    residual: NDArray[Any] | None,
+    k: int,
+    chunk: int,
+    decay: NDArray[Any],
+    residual_out: NDArray[Any] | None,
+) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def threshold_residual(
     delta: NDArray[Any],
     residual: NDArray[Any] | None,

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -14,6 +13,7 @@
 #include "core/base/float_bits.h"
 #include "core/base/float_environment.h"
 #include "core/base/philox.h"
+#include "core/codes/codebook.h"
 #include "core/codes/mean_magnitude.h"
 #include "core/codes/value_cast.h"
 #include "core/codes/value_job.h"
@@ -30,32 +30,6 @@ using value_loops::WideOf;
 
 Status Corrupt(const std::string& what) {
   return {StatusCode::kDataLoss, "value code: " + what};
-}
-
-// values[n], n <= kChunk, in the arithmetic's type: themselves, or a copy.
-template <typename T>
-const WideOf<T>* Widened(const Job<T>& job, const T* values, std::int64_t n,
-                         WideChunk<T>* staging) {
-  if constexpr (std::is_same_v<T, WideOf<T>>) {
-    return values;
-  } else {
-    job.convert.widen(values, n, staging->data());
-    return staging->data();
-  }
-}
-
-// The key of the largest magnitude of values[n].
-template <typename T>
-FloatBitsOf<WideOf<T>> LargestKey(const Job<T>& job, const T* values,
-                                  std::int64_t n) {
-  WideChunk<T> staging;
-  FloatBitsOf<WideOf<T>> largest = 0;
-  for (std::int64_t at = 0; at < n; at += kChunk) {
-    const std::int64_t length = std::min(kChunk, n - at);
-    const auto* const wide = Widened(job, values + at, length, &staging);
-    largest = std::max(largest, job.level_loops.largest(wide, length));
-  }
-  return largest;
 }
 
 // The scales of the blocks of a unit.
@@ -84,16 +58,7 @@ bool EncodeScale(const Job<T>& job, const T* values, Parallel& parallel,
     WriteScale(job, wide, 0, data);
     return true;  // EncodeChunk looks whether all are finite
   }
-  std::atomic<FloatBitsOf<Wide>> largest{0};
-  ForEachUnit(
-      job.count, kSmallestShare, parallel,
-      [&](std::int64_t first, std::int64_t n) {
-        const auto key = LargestKey(job, values + first, n);
-        auto seen = largest.load();
-        while (key > seen && !largest.compare_exchange_weak(seen, key)) {
-        }
-        return true;
-      });
+  const auto largest = LargestKeyOfAll(job, values, parallel);
   if (!IsFiniteKey<Wide>(largest)) return false;
   WriteScale(job, FromKey<Wide>(largest), 0, data);
   return true;
@@ -253,6 +218,9 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
     case ValueForm::kBFloat16:
       finite = EncodeCast<BFloat16>(job, values, parallel, data);
       break;
+    case ValueForm::kCodebook:
+      finite = EncodeCodebook(job, values, parallel, data);
+      break;
     default:
       finite = EncodeScaled(job, values, seed, parallel, data);
   }
@@ -272,7 +240,9 @@ Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const DefaultFloatEnvironment environment;
   const Job<T> job(code, count, level);
-  if (Status status = CheckScales(job, data); !status.ok()) return status;
+  if (code.form != ValueForm::kCodebook) {  // whose means have signs
+    if (Status status = CheckScales(job, data); !status.ok()) return status;
+  }
   bool valid;
   switch (code.form) {
     case ValueForm::kFloat16:
@@ -280,6 +250,9 @@ Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
       break;
     case ValueForm::kBFloat16:
       valid = DecodeCast<BFloat16>(job, data, parallel, values);
+      break;
+    case ValueForm::kCodebook:
+      valid = DecodeCodebook(job, data, parallel, values);
       break;
     default:
       valid = DecodeScaled(job, data, parallel, values);

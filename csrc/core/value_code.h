@@ -1,7 +1,8 @@
 // The forms in which payloads carry values in fewer bits: the counterpart of
 // index_code.h. What leaves the encoder is ready to be sent.
 //
-// All forms but the two casts write a value as a level times a scale:
+// All forms but the two casts and kCodebook write a value as a level times a
+// scale:
 //   header    0 to 2 bytes that repeat the configuration
 //   scales    T, little-endian: of each block of `block_size` values, or of all
 //   levels    of every value, packed without gaps
@@ -13,6 +14,23 @@
 //   kQsgd       bits, log2 block_size  as above     L x / s at random, + L
 //   kTernGrad   -                largest of all     sign(x) or 0 at random
 //   kSign       -                mean magnitude     1 where x >= 0, else 0
+//
+// kCodebook writes the number of a value's bin, and for each bin its mean:
+//   header    bits, 1 byte
+//   means     T, little-endian: of the values in each of the 2^bits bins, +0 of
+//             none
+//   bins      of every value, `bits` bits each, packed as the levels of kQsgd
+// With m the mean of the values and s their standard deviation (of n - 1), a
+// value is in bin round(2^bits (x - m) / (6 s)) + 2^(bits-1), or in the nearest
+// there is; in bin 2^(bits-1) where s is 0. For values times the power of two
+// that brings the largest magnitude to [1, 2) (from 2^1022 on, times 2^-1022;
+// below 2^-1022, times 2^1022), m is sum * (1 / n) and s is
+// sqrt(sum of (x - m)^2 * (1 / (n - 1))), with n - 1 at least 1; all of this in
+// double. A sum is made of 1024 terms at a time, filled up with +0: the upper
+// half is added to the lower half until one is left; and so are these, until
+// one is left. The mean of a bin is that of whole numbers: with w the bits that
+// n has, values times 2^(60 - w) are cut to whole numbers, and their sum over
+// their number is cut again, made a double, scaled back and rounded to T.
 //
 // "Largest" means the largest magnitude, L is 2^(bits-1) - 1, and rounding is
 // to nearest, ties to even. "At random" rounds down, or up with the probability
@@ -41,17 +59,18 @@ enum class ValueForm {
   kBlockwise8,
   kQsgd,
   kTernGrad,
-  kSign
+  kSign,
+  kCodebook
 };
 
 struct ValueCode {
   ValueForm form;
-  int bits = 8;                 // kQsgd: 2 to 8
+  int bits = 8;                 // kQsgd: 2 to 8; kCodebook: 1 to 8
   std::int64_t block_size = 1;  // kQsgd, kBlockwise8: a power of two <= 2^20
 };
 
-// By its name: "float16", "bfloat16", "blockwise8", "qsgd", "terngrad" or
-// "sign"; false when it is none of them.
+// By its name: "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign"
+// or "codebook"; false when it is none of them.
 bool FindValueForm(const std::string& name, ValueForm* form);
 
 // Refuses bits and block sizes that are out of range for the form, and counts
@@ -83,7 +102,8 @@ Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
 // THREADS:  uses `parallel`; the result does not depend on the number of
 //           threads, nor on the SIMD level
 // COST:     reads sizeof(T) bytes per element once; once more for the checksum
-//           (forms at random) and for a scale of all values
+//           (forms at random) and for a scale of all values; four times for
+//           kCodebook
 template <typename T>
 Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
                     std::uint64_t seed, Parallel& parallel, std::uint8_t* data,
@@ -92,9 +112,9 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
 // The inverse, for bytes that nobody vouches for: refuses (kDataLoss) what
 // EncodeValues does not write with this code for so many values: another
 // length or header, scales that are negative (-0 included) or not finite,
-// levels that do not exist, unused bits that are set, casts that are not
-// finite. So what is decoded is finite. That scales and levels are those which
-// EncodeValues would choose is not checked. `values` then holds anything.
+// levels that do not exist, unused bits that are set, casts or means that are
+// not finite. So what is decoded is finite. That scales and levels are those
+// which EncodeValues would choose is not checked. `values` then holds anything.
 //
 // REQUIRES: 0 <= count < 2^31 (checked); `data` does not overlap `values`
 // SHAPE:    data[bytes], values[count]

@@ -6,6 +6,7 @@
 namespace fedplug::python {
 
 void RegisterTopKResidual(pybind11::module_& module);
+void RegisterChunkedTopKResidual(pybind11::module_& module);
 void RegisterThresholdResidual(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
@@ -25,6 +26,7 @@ PYBIND11_MODULE(_kernels, module) {
   module.doc() = "The compiled kernels; use them through fedplug.kernels.";
   module.attr("built_from") = FEDPLUG_BUILT_FROM;
   fedplug::python::RegisterTopKResidual(module);
+  fedplug::python::RegisterChunkedTopKResidual(module);
   fedplug::python::RegisterThresholdResidual(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);

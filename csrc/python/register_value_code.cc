@@ -14,7 +14,7 @@ ValueCode ToValueCode(const std::string& form, int bits,
   if (!FindValueForm(form, &code.form)) {
     ThrowArgumentError("no value code is called '" + form +
                        "'; there are float16, bfloat16, blockwise8, qsgd, "
-                       "terngrad and sign");
+                       "terngrad, sign and codebook");
   }
   code.bits = bits;
   code.block_size = block_size;

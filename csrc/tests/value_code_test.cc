@@ -14,10 +14,13 @@ const ValueCode kCodes[] = {
     {ValueForm::kBlockwise8, 8, 1}, {ValueForm::kBlockwise8, 8, 256},
     {ValueForm::kQsgd, 2, 16},      {ValueForm::kQsgd, 3, 1},
     {ValueForm::kQsgd, 5, 512},     {ValueForm::kQsgd, 7, 2048},
-    {ValueForm::kQsgd, 8, 4},
+    {ValueForm::kQsgd, 8, 4},       {ValueForm::kCodebook, 1},
+    {ValueForm::kCodebook, 2},      {ValueForm::kCodebook, 5},
+    {ValueForm::kCodebook, 8},
 };
 
-constexpr Fill kFiniteFills[] = {Fill::kNormal, Fill::kFewLevels, Fill::kZeros,
+constexpr Fill kFiniteFills[] = {Fill::kNormal,   Fill::kFewLevels,
+                                 Fill::kZeros,    Fill::kEqual,
                                  Fill::kDenormal, Fill::kAnyFinite};
 
 template <typename T>
@@ -83,6 +86,21 @@ TEST(ValueCode, EqualsTheReferenceThereAndBack) {
   });
 }
 
+TEST(ValueCode, ACodebookKeepsValuesThatAreAllEqual) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Serial serial;
+    for (const float value : {0.3f, -60000.0f, 1e-3f}) {
+      const std::vector<T> values(1500, FromFloat<T>(value));
+      const ValueCode code{ValueForm::kCodebook, 2};
+      std::vector<T> back(values.size());
+      EXPECT_TRUE(
+          Decode(Encoded(values, code, 0, serial), code, serial, &back).ok());
+      EXPECT_EQ(BitsOf(back), BitsOf(values));
+    }
+  });
+}
+
 TEST(ValueCode, DoesNotDependOnTheNumberOfThreads) {
   Random random(2);
   const auto values = RandomVector<float>(300001, Fill::kNormal, random);
@@ -141,16 +159,24 @@ TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
   EXPECT_TRUE(refused({ValueForm::kTernGrad}, 4, 0));  // fillers are not 0
   EXPECT_TRUE(refused({ValueForm::kSign}, 3, 0x7f));   // a scale like no other
   EXPECT_TRUE(refused({ValueForm::kSign}, 4, 0x0f));   // one bit too many
-  EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));   // infinity
-  EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));  // NaN
+  EXPECT_TRUE(refused({ValueForm::kCodebook, 2}, 0, 3));  // other bits
+  auto infinite = Encoded(values, {ValueForm::kCodebook, 2}, 0, serial);
+  infinite[3] = 0x80;  // of the first mean
+  infinite[4] = 0xff;
+  EXPECT_FALSE(Decode(infinite, {ValueForm::kCodebook, 2}, serial, &back).ok());
+  EXPECT_TRUE(refused({ValueForm::kCodebook, 2}, 17, 0xc0));  // one bin more
+  EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));       // infinity
+  EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));      // NaN
 }
 
 TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
   Serial serial;
   std::vector<float> back(3);
   for (const ValueCode& code : kCodes) {
-    if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16)
+    if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16 ||
+        code.form == ValueForm::kCodebook) {  // no scales
       continue;
+    }
     auto bytes = Encoded(std::vector<float>(3), code, 0, serial);
     EXPECT_TRUE(Decode(bytes, code, serial, &back).ok());
     const std::size_t header = code.form == ValueForm::kQsgd         ? 2
@@ -165,6 +191,8 @@ TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
 TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 1, 4}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 9, 4}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 0}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 9}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 8, 3}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kBlockwise8, 8, 1 << 21}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, -1).ok());

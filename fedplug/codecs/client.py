@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedplug.codecs.encoding import Codec
 from fedplug.errors import ArgumentError
@@ -12,7 +12,17 @@ from fedplug.stores.base import StateStore
 
 __all__ = ["ClientCodec"]
 
-_SLOTS = ("first", "second")
+
+class _Slots(NamedTuple):
+    """Where the store has a client's state, and one that is not accepted yet: two slots take turns."""
+
+    current: str | None = None
+    pending: str | None = None
+
+    @property
+    def free(self) -> str:
+        """The slot of the pending state, or of the next one."""
+        return "second" if self.current == "first" else "first"
 
 
 class ClientCodec:
@@ -26,8 +36,9 @@ class ClientCodec:
         client.settle(receipt that the server's message names, or None)
         payloads, receipt = client.encode_model(update, round_num)
 
-    Where a message is delivered twice, both answers are the same bytes. One `encode_model` writes one state
-    of the model's size. Used by one thread at a time.
+    Where a message is delivered twice, both answers are the same bytes. Only `encode_model` writes: one state
+    of the model's size, and the decision before it, in one commit. If the process ends between the two, the
+    decision is open again, and is made again. Used by one thread at a time, one object a client.
     """
 
     def __init__(self, codec: Codec, store: StateStore, client_id: str) -> None:
@@ -46,12 +57,12 @@ class ClientCodec:
         self._codec = codec
         signature = {"codec": repr(codec.encoder), "min_size": codec.min_size}
         self._kept = store.open_process(f"client {client_id}", signature)
+        self._now = _Slots(**(self._kept.metadata or {}))
 
     @property
     def pending(self) -> str | None:
         """The receipt of what was encoded last, unless it is settled."""
-        receipt: str | None = self._metadata()["pending"]
-        return receipt
+        return self._now.pending
 
     def encode_model(self, arrays: Mapping[str, Any], round_num: int = 0) -> tuple[dict[str, bytes], str]:
         """Compresses the arrays of an update together, as `Codec.encode_model` does.
@@ -70,18 +81,24 @@ class ClientCodec:
             StateError: The client's state is of another model.
             StoreError: The next state cannot be stored. Like all errors, it leaves the state as it was.
         """
-        kept = self._metadata()
-        if kept["pending"] is not None:
+        current, pending = self._now
+        if pending is not None:
             raise ArgumentError(
-                f"payload {kept['pending']} of this client is not settled; call settle(receipt) with what "
-                "the server accepted, or settle(None)"
+                f"payload {pending} of this client is not settled; call settle(receipt) with what the server "
+                "accepted, or settle(None)"
             )
-        state = self._kept.read_clients([kept["slot"]]).get(kept["slot"]) if kept["slot"] else None
+        state = self._kept.read_clients([current]).get(current) if current else None
         payloads, next_state = self._codec.encode_model(arrays, state, round_num)
-        receipt = _receipt(payloads, round_num)
-        free = _SLOTS[kept["slot"] == _SLOTS[0]]
-        self._commit({free: next_state}, {"slot": kept["slot"], "pending": receipt, "pending_slot": free})
-        return payloads, receipt
+        after = _Slots(current, _receipt(payloads, round_num))
+        last = self._kept.last_round
+        self._kept.commit(
+            0 if last is None else last + 1,
+            client_states={after.free: next_state},
+            server_state={},
+            metadata=after._asdict(),
+        )
+        self._now = after
+        return payloads, str(after.pending)
 
     def settle(self, accepted: str | None) -> bool:
         """Decides on what was encoded last; does nothing where that is decided.
@@ -92,25 +109,10 @@ class ClientCodec:
 
         Returns:
             Whether that was the pending one, so that its state is the client's from now on.
-
-        Raises:
-            StoreError: The decision cannot be stored; it is still open.
         """
-        kept = self._metadata()
-        if kept["pending"] is None:
-            return False
-        is_accepted = bool(accepted == kept["pending"])
-        slot = kept["pending_slot"] if is_accepted else kept["slot"]
-        self._commit({}, {"slot": slot, "pending": None, "pending_slot": None})
+        is_accepted = self._now.pending is not None and accepted == self._now.pending
+        self._now = _Slots(self._now.free if is_accepted else self._now.current)
         return is_accepted
-
-    def _metadata(self) -> dict[str, Any]:
-        return self._kept.metadata or {"slot": None, "pending": None, "pending_slot": None}
-
-    def _commit(self, states: Mapping[str, Any], metadata: dict[str, Any]) -> None:
-        last = self._kept.last_round
-        number = 0 if last is None else last + 1
-        self._kept.commit(number, client_states=states, server_state={}, metadata=metadata)
 
 
 def _receipt(payloads: Mapping[str, bytes], round_num: int) -> str:

@@ -34,7 +34,8 @@ class Encoder(Component):
 
     The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the
     encoder's state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for
-    bit where the arithmetic is exact (top-k), and to rounding elsewhere.
+    bit where the arithmetic is exact (top-k), and to rounding elsewhere; a residual that decays by a share
+    which the configuration says is ``share * residual`` there.
 
     The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to
     the layout is a new ``wire_id``.

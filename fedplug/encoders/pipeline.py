@@ -168,7 +168,10 @@ class Pipeline(Encoder):
         }
         if not loses:
             return payload, chosen.state
-        lost = chosen.values - values["values"]
+        lost = ops.require_finite(
+            chosen.values - values["values"],
+            f"the error of {self._values.wire_id}, which the residual would keep,",
+        )
         return payload, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
 
     def decode(self, payload: Payload, spec: Spec) -> Array:

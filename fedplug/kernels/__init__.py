@@ -30,6 +30,7 @@ except ImportError as error:
 else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
+from fedplug.kernels.chunked_topk import chunked_topk_residual
 from fedplug.kernels.container import crc32, pack_container, read_container, unpack_container
 from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite
@@ -45,6 +46,7 @@ from fedplug.kernels.value_code import decode_values, encode_values
 
 __all__ = [
     "all_finite",
+    "chunked_topk_residual",
     "count_nonfinite",
     "crc32",
     "decode_indices",

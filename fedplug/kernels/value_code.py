@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
-ValueForm: TypeAlias = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign"]
+ValueForm: TypeAlias = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook"]
 
 
 def encode_values(
@@ -27,8 +27,9 @@ def encode_values(
 
     Args:
         values: Any shape, n elements, a floating dtype; finite.
-        form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"`` or ``"sign"``.
-        bits: Of each level, 2 to 8; ``"qsgd"`` only.
+        form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"``, ``"sign"`` or
+            ``"codebook"``.
+        bits: Of each level: 2 to 8 for ``"qsgd"``, 1 to 8 for ``"codebook"``; others do not look at it.
         block_size: How many values share a scale, a power of two up to 2**20; ``"qsgd"`` and
             ``"blockwise8"`` only.
         seed: Of the noise by which ``"qsgd"`` and ``"terngrad"`` round, in ``[-2**63, 2**63)``. The noise

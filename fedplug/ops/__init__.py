@@ -64,6 +64,7 @@ from fedplug.ops.arrays import (
 from fedplug.ops.block_scaling import block_count, block_scales, scales_from_bytes
 from fedplug.ops.checks import of_length, require, require_finite
 from fedplug.ops.checksum import crc32
+from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.donation import donate_residuals, residuals_in, results_in
 from fedplug.ops.floats import wide_dtype, widened
@@ -101,6 +102,7 @@ __all__ = [
     "AboveThreshold",
     "Array",
     "ArraySpec",
+    "ChunkedTopK",
     "DType",
     "GroupedTopK",
     "GroupedTopKUpdate",
@@ -124,6 +126,7 @@ __all__ = [
     "available",
     "block_count",
     "block_scales",
+    "chunked_topk_residual",
     "clip",
     "concat",
     "cond",

@@ -45,7 +45,7 @@ def also_on_tensors(on_arrays: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(on_arrays)
     def dispatch(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        values: tuple[Any, ...] = (*args, *kwargs.values()) if kwargs else args
+        values: Any = (*args, *kwargs.values()) if kwargs else args
         if not _others.issuperset(map(type, values)):  # quick, as encoders of small arrays do little else
             if are_of_tensorflow(values):
                 return on_tensors()(*args, **kwargs)

@@ -209,7 +209,7 @@ def repeat(x: Array, times: int) -> Array:
 def multiply(x: Array, y: Array) -> Array:
     """Elementwise; what is too large becomes infinite, without a warning."""
     with np.errstate(over="ignore"):
-        return np.multiply(x, y)
+        return np.asarray(np.multiply(x, y))  # NumPy makes a scalar, which cannot be written, of rank 0
 
 
 @also_on_tensors

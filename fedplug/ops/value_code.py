@@ -12,7 +12,7 @@ from fedplug.ops.donation import take_result
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
-ValueForm = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign"]
+ValueForm = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook"]
 
 
 @also_on_tensors
@@ -30,7 +30,7 @@ def encode_values(
     Args:
         values: Finite; shape ``[n]``, a floating dtype.
         form: The layout.
-        bits: Of each level, 2 to 8; integer scalar; "qsgd" only.
+        bits: Of each level, integer scalar: 2 to 8 for "qsgd", 1 to 8 for "codebook"; others do not look.
         block_size: How many values share a scale, a power of two up to 2^20; "qsgd" and "blockwise8" only.
         seed: For the forms that round at random, "qsgd" and "terngrad": see `dither`; int64 scalar.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.

@@ -28,6 +28,8 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "topk(count=5)",
                 "topk(0.3, error_feedback=False)",
                 "topk(linear(0.3, 0.1, 2), scope='model')",
+                "topk(0.3, decay=0.5)",
+                "topk(count=3, chunk=8, decay=0.95)",
             ),
             executes_on=EXECUTIONS,
         ),
@@ -103,6 +105,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug.encoders.quantizers.sign:Sign",
             summary="one bit an element and a scale, with error feedback",
             wire_id="sign/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
+            name="codebook",
+            target="fedplug.encoders.quantizers.codebook:Codebook",
+            summary="1 to 8 bits an element, each the mean of the values near it",
+            examples=("codebook(2)", "topk(0.3) | codebook(2) | rans | rice"),
+            wire_id="codebook/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(

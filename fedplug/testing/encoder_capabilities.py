@@ -33,6 +33,9 @@ class CapabilityChecks(EncoderSubject):
     conservation_tolerance: ClassVar[float] = 4.0
     """In units of the last place of the largest magnitude; 0 where the docstring says bit for bit."""
 
+    decay: ClassVar[float] = 1.0
+    """The share of a residual that the encoder adds to the next tensor, rounded to its dtype."""
+
     linear_tolerance: ClassVar[float] = 16.0
     """In units of the last place of the largest magnitude."""
 
@@ -141,13 +144,14 @@ class CapabilityChecks(EncoderSubject):
             )
 
     def expect_conserved(self, encoder: Encoder, step: Step) -> None:
-        """What is decoded and the next residual are together what went in and the residual before."""
+        """What is decoded and the next residual are together what went in and `decay` times the residual."""
         dtype = step.state["residual"].dtype
         expect.that(
             dtype == step.case.spec.dtype,
             f"the residual of {tensors.name_of(step.case.spec)} is {dtype.name}",
         )
-        carried = self.on.numpy(step.case.x + step.state["residual"])
+        decay = ops.asarray(self.decay, like=step.case.x)
+        carried = self.on.numpy(step.case.x + ops.multiply(decay, step.state["residual"]))
         sent = encoder.decode(step.payload, step.case.spec)
         total = self.on.numpy(sent + step.next_state["residual"])
         what = f"decode(payload) + residual' of {step.case.what}"

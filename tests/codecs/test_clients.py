@@ -82,12 +82,25 @@ def test_it_outlives_the_process(tmp_path):
             client = client_of(store)
             assert client.pending == accepted
             client.settle(accepted)
-        with fedplug.open_store(url) as store:
-            client = client_of(store)
-            assert client.pending is None
             payloads, accepted = client.encode_model(update(round_num), round_num)
             sent.append(payloads)
     assert sent == plain(range(4))
+
+
+def test_a_decision_after_which_nothing_was_encoded_is_open_again(tmp_path):
+    url = f"sqlite:///{tmp_path}/state"
+    with fedplug.open_store(url) as store:
+        _, receipt = client_of(store).encode_model(update(0), 0)
+    for decision in (None, receipt):
+        with fedplug.open_store(url) as store:
+            client = client_of(store)
+            assert client.settle(decision) is (decision is not None)
+            assert client.pending is None
+    with fedplug.open_store(url) as store:
+        client = client_of(store)
+        assert client.pending == receipt
+        client.settle(receipt)
+        assert client.encode_model(update(1), 1)[0] == plain([0, 1])[1]
 
 
 def test_clients_share_a_store_and_nothing_else(store):

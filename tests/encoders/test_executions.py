@@ -29,6 +29,7 @@ CASES = [
     ("stc(0.3)", "float64"),
     ("randomk(0.3, error_feedback=True) | float16 | bitpack", "float64"),
     ("randomk(0.2) | blockwise8(block_size=16) | seeded", "bfloat16"),
+    ("topk(count=3, chunk=16, decay=0.95) | codebook(2) | rans", "float16"),
     ("qsgd(4, block_size=16) | rans", "float32"),
     ("qsgd(step([4, 2], [1]), block_size=16)", "float32"),
     ("mixed_qsgd(4.5)", "float32"),

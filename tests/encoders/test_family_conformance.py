@@ -62,6 +62,27 @@ class TestBFloat16(FamilySuite):
     expression = "bfloat16"
 
 
+class TestCodebook(FamilySuite):
+    expression = "codebook(3)"
+
+
+class TestSparseLoCo(FamilySuite):
+    expression = "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans"
+    decay = 0.95
+    check_tff = True
+
+
+class TestChunkedTopK(FamilySuite):
+    conservation_tolerance = 0.0
+    expression = "topk(0.3, chunk=8)"
+
+
+class TestDecayingTopK(FamilySuite):
+    conservation_tolerance = 0.0
+    decay = 0.5
+    expression = "topk(0.3, decay=0.5)"
+
+
 class TestRandomK(FamilySuite):
     expression = "randomk(0.3)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -13,6 +13,7 @@ import fedplug
 from fedplug.encoders import Pipeline
 from fedplug.encoders.quantizers.blockwise8 import Blockwise8
 from fedplug.encoders.quantizers.cast import BFloat16, Float16
+from fedplug.encoders.quantizers.codebook import Codebook
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.quantizers.sign import Sign
@@ -117,6 +118,39 @@ def test_the_mean_over_rounds_is_the_input(quantizer):
     assert (np.abs(every.mean(axis=0) - x) <= 5 * standard_errors + 1e-6).all()
 
 
+@settings(max_examples=50, deadline=None)
+@given(vectors, st.integers(1, 8))
+def test_a_codebook_gives_the_mean_of_the_values_in_the_same_bin(x, bits):
+    centred = x.astype(np.float64) - (x.mean(dtype=np.float64) if len(x) else 0)
+    sigma = np.std(centred, ddof=1) if len(x) > 1 else 0
+    exact = centred * (2**bits / (6 * sigma)) if sigma > 0 else np.zeros(len(x))
+    assume(not (np.abs(np.abs(exact) % 1 - 0.5) < 1e-9).any())  # a last bit would decide on the bin
+    bins = np.clip(np.rint(exact), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    expected = np.array([x[bins == number].mean(dtype=np.float64) for number in bins])
+    np.testing.assert_allclose(decoded(Codebook(bits), x), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64], ids=lambda t: t.name)
+@pytest.mark.parametrize("lowering", ["fused", "reference"])
+def test_a_codebook_of_extremes_is_finite_and_of_equal_values_is_exact(dtype, lowering):
+    largest = float(dtype.max)
+    for values in (
+        [],
+        [largest],
+        [-largest] * 5,
+        [largest, -largest],
+        [largest] * 999 + [-largest],
+        [0.0] * 3,
+    ):
+        with fedplug.ops.use_lowering(lowering):
+            x = tf.constant(values, dtype)
+            quantizer = Codebook(2)
+            got = quantizer.decode(quantizer.encode(x, ROUND), len(values), dtype)
+        assert np.isfinite(got.numpy().astype(np.float64)).all()
+        if len(set(values)) <= 1:
+            np.testing.assert_array_equal(got.numpy(), x.numpy())
+
+
 @pytest.mark.parametrize("quantizer", UNBIASED, ids=repr)
 def test_random_rounding_depends_on_seed_round_and_values_and_on_nothing_else(quantizer):
     x = normal()
@@ -142,6 +176,8 @@ def test_clients_round_independently_so_that_their_errors_average_out():
         ("qsgd(4)", 0.5 + 4 / 512, (0.02, 0.06)),
         ("qsgd(3, block_size=64)", 3 / 8 + 4 / 64, (0.1, 0.3)),
         ("blockwise8", 1 + 4 / 256, (2e-5, 1e-4)),
+        ("codebook(8)", 1 + 4 * 256 / N, (1e-4, 4e-4)),
+        ("codebook(2)", 2 / 8 + 4 * 4 / N, (0.15, 0.2)),
         ("terngrad", 1 / 5, (2, 4)),
         ("sign", 1 / 8, (0.35, 0.375)),  # 1 - 2 / pi
         ("float16", 2, (1e-9, 1e-6)),
@@ -177,6 +213,8 @@ def test_with_error_feedback_a_biased_quantizer_loses_nothing_over_many_rounds()
         (lambda: QSGD(True), "qsgd bits is True"),
         (lambda: QSGD(8, block_size=100), "qsgd block_size is 100; it must be a power of two"),
         (lambda: Blockwise8(block_size=0), "blockwise8 block_size is 0"),
+        (lambda: Codebook(0), "codebook bits is 0; it must be a whole number from 1 to 8"),
+        (lambda: Codebook(9), "codebook bits is 9"),
         (lambda: TernGrad(seed=-1), "terngrad seed is -1"),
         (lambda: Sign(error_feedback=1), "sign error_feedback is 1"),
     ],
@@ -190,6 +228,7 @@ QUANTIZERS = [
     QSGD(3, block_size=4),
     Blockwise8(block_size=4),
     TernGrad(),
+    Codebook(3),
     Sign(),
     Float16(),
     BFloat16(),

@@ -52,6 +52,9 @@ SELECTIONS = {
     "topk, dropping": lambda delta, residual, **out: kernels.topk_residual(
         delta, residual, delta.size // 7, on_nonfinite="drop", **out
     ),
+    "chunks": lambda delta, residual, **out: kernels.chunked_topk_residual(
+        delta, residual, 3, chunk=100, decay=0.75, **out
+    ),
     "threshold": lambda delta, residual, **out: kernels.threshold_residual(delta, residual, 1.25, **out),
 }
 

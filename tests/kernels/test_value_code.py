@@ -18,6 +18,7 @@ FORMS = [
     {"form": "qsgd", "bits": 4, "block_size": 64},
     {"form": "terngrad"},
     {"form": "sign"},
+    {"form": "codebook", "bits": 2},
 ]
 forms = pytest.mark.parametrize("options", FORMS, ids=lambda options: options["form"])
 
@@ -54,6 +55,14 @@ def test_one_bit_values_are_laid_out_as_documented():
     code = kernels.encode_values(np.float32([1, -1, 0, -2, 1, 1, 1, 1, -4]), "sign")
     assert code[:4].view(np.float32)[0] == np.float32(12 / 9)
     assert list(code[4:]) == [0b11110101, 0]
+
+
+def test_a_codebook_is_laid_out_as_documented():
+    x = np.float32([1, -1, 3, -3, 3])  # mean 0.6, standard deviation 2.61: bins are 3.91 wide
+    code = kernels.encode_values(x, "codebook", bits=2)
+    assert code[0] == 2
+    assert code[1:17].view(np.float32).tolist() == [0, -3, 0, 3]
+    assert list(code[17:]) == [0b01_11_10_10, 0b11]
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_one_others():

@@ -42,6 +42,10 @@ def add_to_variable(values, indices):
 CALLS = {
     "Fedplug>GroupedTopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
     "Fedplug>ResourceTopKResidual": (lambda d: ops.topk_residual_update(VARIABLE, d, 3), VECTOR),
+    "Fedplug>ChunkedTopKResidual": (
+        lambda d: ops.chunked_topk_residual(d, d, 3, chunk=5, decay=1.0),
+        VECTOR,
+    ),
     "Fedplug>ThresholdResidual": (lambda d: ops.threshold_residual(d, d, 1.0), VECTOR),
     "Fedplug>ScatterDecodeAdd": (
         lambda v, i: ops.scatter_decode_add(tf.zeros(9), v, i, [0, 3]),

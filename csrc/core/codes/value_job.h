@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/base/float_bits.h"
 #include "core/base/float_environment.h"
@@ -123,6 +124,51 @@ Wide FromKey(FloatBitsOf<Wide> key) {
   Wide value;
   std::memcpy(&value, &key, sizeof(value));
   return value;
+}
+
+// values[n], n <= kChunk, in the arithmetic's type: themselves, or a copy.
+template <typename T>
+const value_loops::WideOf<T>* Widened(const Job<T>& job, const T* values,
+                                      std::int64_t n, WideChunk<T>* staging) {
+  if constexpr (std::is_same_v<T, value_loops::WideOf<T>>) {
+    return values;
+  } else {
+    job.convert.widen(values, n, staging->data());
+    return staging->data();
+  }
+}
+
+// The key of the largest magnitude of values[n].
+template <typename T>
+FloatBitsOf<value_loops::WideOf<T>> LargestKey(const Job<T>& job,
+                                               const T* values,
+                                               std::int64_t n) {
+  WideChunk<T> staging;
+  FloatBitsOf<value_loops::WideOf<T>> largest = 0;
+  for (std::int64_t at = 0; at < n; at += value_loops::kChunk) {
+    const std::int64_t length = std::min(value_loops::kChunk, n - at);
+    const auto* const wide = Widened(job, values + at, length, &staging);
+    largest = std::max(largest, job.level_loops.largest(wide, length));
+  }
+  return largest;
+}
+
+// The same of all values, which threads share.
+template <typename T>
+FloatBitsOf<value_loops::WideOf<T>> LargestKeyOfAll(const Job<T>& job,
+                                                    const T* values,
+                                                    Parallel& parallel) {
+  std::atomic<FloatBitsOf<value_loops::WideOf<T>>> largest{0};
+  ForEachUnit(
+      job.count, kSmallestShare, parallel,
+      [&](std::int64_t first, std::int64_t n) {
+        const auto key = LargestKey(job, values + first, n);
+        auto seen = largest.load();
+        while (key > seen && !largest.compare_exchange_weak(seen, key)) {
+        }
+        return true;
+      });
+  return largest;
 }
 
 }  // namespace fedplug

@@ -8,6 +8,12 @@ namespace {
 
 constexpr std::int64_t kLargestBlock = 1 << 20;
 
+// The fewest bits of a level; none for forms that do not look at them.
+int LeastBits(ValueForm form) {
+  if (form == ValueForm::kQsgd) return 2;
+  return form == ValueForm::kCodebook ? 1 : 0;
+}
+
 bool HasBlocks(ValueForm form) {
   return form == ValueForm::kQsgd || form == ValueForm::kBlockwise8;
 }
@@ -26,7 +32,8 @@ struct NamedForm {
 constexpr NamedForm kForms[] = {
     {"float16", ValueForm::kFloat16},       {"bfloat16", ValueForm::kBFloat16},
     {"blockwise8", ValueForm::kBlockwise8}, {"qsgd", ValueForm::kQsgd},
-    {"terngrad", ValueForm::kTernGrad},     {"sign", ValueForm::kSign}};
+    {"terngrad", ValueForm::kTernGrad},     {"sign", ValueForm::kSign},
+    {"codebook", ValueForm::kCodebook}};
 
 }  // namespace
 
@@ -44,9 +51,11 @@ Status CheckValueCode(const ValueCode& code, std::int64_t count) {
     return {StatusCode::kInvalidArgument,
             "count = " + std::to_string(count) + " is not in [0, 2^31)"};
   }
-  if (code.form == ValueForm::kQsgd && (code.bits < 2 || code.bits > 8)) {
+  const int least = LeastBits(code.form);
+  if (least > 0 && (code.bits < least || code.bits > 8)) {
     return {StatusCode::kInvalidArgument,
-            "bits = " + std::to_string(code.bits) + " is not in [2, 8]"};
+            "bits = " + std::to_string(code.bits) + " is not in [" +
+                std::to_string(least) + ", 8]"};
   }
   const std::int64_t block = code.block_size;
   if (HasBlocks(code.form) &&
@@ -87,12 +96,19 @@ ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
       break;
     case ValueForm::kSign:
       break;
+    case ValueForm::kCodebook:
+      layout.header = {static_cast<std::uint8_t>(code.bits)};
+      layout.header_bytes = 1;
+      layout.top = 1 << (code.bits - 1);
+      layout.group_bytes = code.bits;
+      break;
   }
   layout.per_block = HasBlocks(code.form);
   layout.block =
       layout.per_block ? code.block_size : std::max<std::int64_t>(count, 1);
   layout.scales =
       layout.per_block ? (count + layout.block - 1) / layout.block : 1;
+  if (code.form == ValueForm::kCodebook) layout.scales = 2 * layout.top;
   layout.levels_at = layout.header_bytes + layout.scales * value_bytes;
   return layout;
 }
@@ -110,12 +126,14 @@ Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
   const ValueLayout layout = LayoutOf(code, count, value_bytes);
   if (bytes >= layout.header_bytes &&
       !std::equal(data, data + layout.header_bytes, layout.header.begin())) {
-    const std::string bits = code.form == ValueForm::kQsgd
-                                 ? "bits=" + std::to_string(code.bits) + " and "
-                                 : "";
+    const std::string bits =
+        LeastBits(code.form) > 0 ? "bits=" + std::to_string(code.bits) : "";
+    const std::string block =
+        HasBlocks(code.form) ? "block_size=" + std::to_string(code.block_size)
+                             : "";
+    const char* const both = bits.empty() || block.empty() ? "" : " and ";
     return {StatusCode::kDataLoss,
-            "value code: it was not made with " + bits +
-                "block_size=" + std::to_string(code.block_size)};
+            "value code: it was not made with " + bits + both + block};
   }
   const std::int64_t wanted = layout.levels_at + layout.LevelBytes(count);
   if (bytes == wanted) return {};

@@ -16,13 +16,14 @@ struct ValueLayout {
   std::int64_t header_bytes = 0;
 
   // `block` values share a scale; all of them where it is not per_block. Casts
-  // have none.
+  // have none. The scales of kCodebook are the means of its bins.
   bool per_block = false;
   std::int64_t block = 1;
   std::int64_t scales = 0;
   std::int64_t levels_at = 0;
 
-  // Levels are 0 to 2 * top, and top stands for zero. They are packed in groups
+  // Levels are 0 to 2 * top, and top stands for zero (of kCodebook for the bin
+  // of the mean, and the last is 2 * top - 1). They are packed in groups
   // of whole bytes; a chunk has whole groups.
   int top = 1;
   bool at_random = false;

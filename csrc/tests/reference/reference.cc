@@ -68,6 +68,33 @@ TopK<T> TopKResidual(const std::vector<T>& delta,
 }
 
 template <typename T>
+TopK<T> ChunkedTopKResidual(const std::vector<T>& delta,
+                            const std::vector<T>& residual, std::int64_t k,
+                            std::int64_t chunk, T decay) {
+  TopK<T> result;
+  const auto n = static_cast<std::int64_t>(delta.size());
+  for (std::int64_t begin = 0; begin < n; begin += chunk) {
+    const std::int64_t end = std::min(n, begin + chunk);
+    const auto part = [=](const std::vector<T>& all) {
+      return std::vector<T>(all.begin() + begin, all.begin() + end);
+    };
+    std::vector<T> kept = part(residual);
+    for (T& value : kept) value = decay * value;
+    const TopK<T> chosen = TopKResidual(part(delta), kept, k);
+    for (const std::int32_t index : chosen.indices) {
+      result.indices.push_back(index + static_cast<std::int32_t>(begin));
+    }
+    const auto append = [](const std::vector<T>& from, std::vector<T>* to) {
+      to->insert(to->end(), from.begin(), from.end());
+    };
+    append(chosen.values, &result.values);
+    append(chosen.residual, &result.residual);
+    result.non_finite += chosen.non_finite;
+  }
+  return result;
+}
+
+template <typename T>
 void ScatterDecodeAdd(std::vector<T>* accumulator,
                       const std::vector<std::vector<T>>& values,
                       const std::vector<std::vector<std::int32_t>>& indices,
@@ -138,11 +165,14 @@ std::uint32_t Crc32(const std::vector<std::uint8_t>& data) {
   return ~crc;
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                           \
-  template TopK<T> TopKResidual<T>(const std::vector<T>&,                \
-                                   const std::vector<T>&, std::int64_t); \
-  template void ScatterDecodeAdd<T>(                                     \
-      std::vector<T>*, const std::vector<std::vector<T>>&,               \
+#define FEDPLUG_INSTANTIATE(T)                                                 \
+  template TopK<T> TopKResidual<T>(const std::vector<T>&,                      \
+                                   const std::vector<T>&, std::int64_t);       \
+  template TopK<T> ChunkedTopKResidual<T>(const std::vector<T>&,               \
+                                          const std::vector<T>&, std::int64_t, \
+                                          std::int64_t, T);                    \
+  template void ScatterDecodeAdd<T>(                                           \
+      std::vector<T>*, const std::vector<std::vector<T>>&,                     \
       const std::vector<std::vector<std::int32_t>>&, const std::vector<T>&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);

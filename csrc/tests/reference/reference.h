@@ -28,6 +28,13 @@ template <typename T>
 TopK<T> TopKResidual(const std::vector<T>& delta,
                      const std::vector<T>& residual, std::int64_t k);
 
+// TopKResidual of each chunk of `chunk` elements by itself, of the residual
+// times `decay`.
+template <typename T>
+TopK<T> ChunkedTopKResidual(const std::vector<T>& delta,
+                            const std::vector<T>& residual, std::int64_t k,
+                            std::int64_t chunk, T decay);
+
 // One payload after the other, one entry after the other.
 // SHAPE: values and indices hold one vector per payload; weights[payloads], or
 // empty for none

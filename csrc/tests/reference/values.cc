@@ -122,6 +122,78 @@ void PackTrits(std::vector<int> levels, std::vector<std::uint8_t>* bytes) {
   }
 }
 
+// The bins of values, and their means.
+template <typename T>
+struct Codebook {
+  std::vector<int> bins;
+  std::vector<T> means;
+};
+
+// 1024 terms at a time, the upper half added to the lower half.
+double SumOf(std::vector<double> terms) {
+  if (terms.empty()) return 0;
+  while (terms.size() > 1) {
+    std::vector<double> sums;
+    for (std::size_t first = 0; first < terms.size(); first += 1024) {
+      std::vector<double> part(1024);
+      for (std::size_t i = 0;
+           i < std::min<std::size_t>(1024, terms.size() - first); ++i) {
+        part[i] = terms[first + i];
+      }
+      while (part.size() > 1) {
+        const std::size_t half = part.size() / 2;
+        for (std::size_t i = 0; i < half; ++i) part[i] += part[half + i];
+        part.resize(half);
+      }
+      sums.push_back(part[0]);
+    }
+    terms = sums;
+  }
+  return terms[0];
+}
+
+template <typename T>
+Codebook<T> MakeCodebook(const std::vector<T>& values, const ValueCode& code) {
+  double largest = 0;
+  for (const T& value : values) {
+    largest = std::max(largest, std::abs(static_cast<double>(Widen(value))));
+  }
+  int power = -1022;
+  if (largest >= 0x1p-1022) power = std::min(1022, std::ilogb(largest));
+  std::vector<double> scaled;
+  for (const T& value : values) {
+    scaled.push_back(std::ldexp(static_cast<double>(Widen(value)), -power));
+  }
+  const auto n = static_cast<double>(values.size());
+  const double mean = SumOf(scaled) * (1 / std::max(n, 1.0));
+  std::vector<double> squares;
+  for (const double x : scaled) squares.push_back((x - mean) * (x - mean));
+  const double sigma = std::sqrt(SumOf(squares) * (1 / std::max(n - 1, 1.0)));
+
+  int width = 0;
+  while ((std::size_t{1} << width) <= values.size()) ++width;
+  const int bins = 1 << code.bits;
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(bins));
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(bins));
+  Codebook<T> book;
+  for (const double x : scaled) {
+    const double exact = sigma == 0 ? 0 : (x - mean) * (bins / (6 * sigma));
+    const double nearest = std::nearbyint(exact) + bins / 2;
+    const int bin = static_cast<int>(
+        std::max(0.0, std::min(static_cast<double>(bins - 1), nearest)));
+    book.bins.push_back(bin);
+    sums[static_cast<std::size_t>(bin)] +=
+        static_cast<std::int64_t>(std::ldexp(x, 60 - width));
+    ++counts[static_cast<std::size_t>(bin)];
+  }
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    const std::int64_t cut = counts[b] == 0 ? 0 : sums[b] / counts[b];
+    book.means.push_back(
+        Narrow<T>(std::ldexp(static_cast<double>(cut), width - 60 + power)));
+  }
+  return book;
+}
+
 }  // namespace
 
 template <typename T>
@@ -138,6 +210,13 @@ std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
         Append(Narrow<BFloat16>(x), &bytes);
       }
     }
+    return bytes;
+  }
+  if (code.form == ValueForm::kCodebook) {
+    const Codebook<T> book = MakeCodebook(values, code);
+    bytes = Header(code);
+    for (const T& mean : book.means) Append(mean, &bytes);
+    PackBits(book.bins, code.bits, &bytes);
     return bytes;
   }
   Quantized<T> q = Quantize(values, code, seed);
@@ -166,6 +245,13 @@ std::vector<T> QuantizedValues(const std::vector<T>& values,
                              ? Widen(Narrow<Half>(x))
                              : Widen(Narrow<BFloat16>(x));
       rounded.push_back(Narrow<T>(static_cast<double>(cast)));
+    }
+    return rounded;
+  }
+  if (code.form == ValueForm::kCodebook) {
+    const Codebook<T> book = MakeCodebook(values, code);
+    for (const int bin : book.bins) {
+      rounded.push_back(book.means[static_cast<std::size_t>(bin)]);
     }
     return rounded;
   }

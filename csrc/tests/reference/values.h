@@ -73,9 +73,15 @@ inline std::uint8_t Log2(std::int64_t power) {
 }
 
 inline int BitsOfLevel(const ValueCode& code) {
-  return code.form == ValueForm::kQsgd   ? code.bits
-         : code.form == ValueForm::kSign ? 1
-                                         : 8;
+  switch (code.form) {
+    case ValueForm::kQsgd:
+    case ValueForm::kCodebook:
+      return code.bits;
+    case ValueForm::kSign:
+      return 1;
+    default:
+      return 8;
+  }
 }
 
 inline std::vector<std::uint8_t> Header(const ValueCode& code) {
@@ -83,6 +89,9 @@ inline std::vector<std::uint8_t> Header(const ValueCode& code) {
     return {static_cast<std::uint8_t>(code.bits), Log2(code.block_size)};
   }
   if (code.form == ValueForm::kBlockwise8) return {Log2(code.block_size)};
+  if (code.form == ValueForm::kCodebook) {
+    return {static_cast<std::uint8_t>(code.bits)};
+  }
   return {};
 }
 

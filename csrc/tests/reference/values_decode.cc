@@ -50,6 +50,28 @@ int Signed(int level, const ValueCode& code, int top) {
   }
 }
 
+// REQUIRES: length and header are right
+template <typename T>
+std::optional<std::vector<T>> DecodeCodebook(
+    const std::vector<std::uint8_t>& bytes, std::size_t count, int bits) {
+  std::vector<T> means(std::size_t{1} << bits);
+  std::memcpy(means.data(), bytes.data() + 1, means.size() * sizeof(T));
+  for (const T& mean : means) {
+    if (!IsFinite(mean)) return std::nullopt;
+  }
+  const std::vector<int> bins =
+      UnpackBits(bytes, 1 + means.size() * sizeof(T), bits);
+  std::vector<T> values;
+  for (std::size_t i = 0; i < bins.size(); ++i) {
+    if (i < count) {
+      values.push_back(means[static_cast<std::size_t>(bins[i])]);
+    } else if (bins[i] != 0) {
+      return std::nullopt;
+    }
+  }
+  return values;
+}
+
 template <typename Cast, typename T>
 std::optional<std::vector<T>> DecodeCasts(
     const std::vector<std::uint8_t>& bytes) {
@@ -78,6 +100,9 @@ std::optional<std::vector<T>> DecodeValues(
   const auto header = Header(code);
   if (!std::equal(header.begin(), header.end(), bytes.begin())) {
     return std::nullopt;
+  }
+  if (code.form == ValueForm::kCodebook) {
+    return DecodeCodebook<T>(bytes, count, code.bits);
   }
   std::size_t at = header.size();
   Quantized<T> q = Unfilled<T>(count, code);

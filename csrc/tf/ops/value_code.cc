@@ -38,7 +38,7 @@ REGISTER_OP("Fedplug>EncodeValues")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign'}")
+        "'sign', 'codebook'}")
     .Attr("block_size: int = 1")
     .SetShapeFn(EncodeValuesShape)
     .Doc(R"doc(
@@ -49,7 +49,7 @@ Errors (InvalidArgument): a value is NaN or infinite; `bits` or `block_size` are
 values: Shape [n].
 seed: For forms that round at random: the first of the two seeds of the noise. The other one is the checksum of the
 values. Shape [].
-bits: Of each level, for 'qsgd'; other forms do not look at it. Shape [].
+bits: Of each level, for 'qsgd' and 'codebook'; other forms do not look at it. Shape [].
 code: Shape [b]; b follows from n, T, `bits` and the attributes.
 form: The layout, see core/value_code.h.
 block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
@@ -63,7 +63,7 @@ REGISTER_OP("Fedplug>DecodeValues")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign'}")
+        "'sign', 'codebook'}")
     .Attr("block_size: int = 1")
     .SetShapeFn(DecodeValuesShape)
     .Doc(R"doc(
@@ -76,7 +76,7 @@ are out of range for the form.
 
 code: Shape [b].
 count: Below 2^31. Shape [].
-bits: Of each level, for 'qsgd'; other forms do not look at it. Shape [].
+bits: Of each level, for 'qsgd' and 'codebook'; other forms do not look at it. Shape [].
 values: Finite. Shape [count].
 form: The layout, see core/value_code.h.
 block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.

@@ -1,4 +1,4 @@
-"""Top-k sparsification, of a tensor or of a whole model, with error feedback."""
+"""Top-k sparsification, of a tensor, its chunks or a whole model, with error feedback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_error_feedback
+from fedplug.encoders.arguments import check_error_feedback, check_number, check_whole
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
@@ -18,6 +18,7 @@ from fedplug.schedules import Schedule
 __all__ = ["TopK"]
 
 _SCOPES = ("tensor", "model")
+_MOST_ELEMENTS = 2**31 - 1
 
 
 class TopK(Sparsifier):
@@ -31,9 +32,17 @@ class TopK(Sparsifier):
     and the largest of them all are kept, so that of all ways to allocate k entries the least is lost. A
     tensor may then send nothing. They must be of one dtype.
 
+    With ``chunk`` every so many neighbours of the flattened tensor send their own k entries; the last chunk,
+    which may be shorter, sends all it has where that is no more. No part of a tensor waits for the others,
+    and the selection stays in the processor's cache. With ``decay`` what was not sent fades: ``a = x +
+    decay * residual``, product and sum each rounded once. Together they are SparseLoCo's:
+    ``topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans``.
+
     Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1;
     Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
-    (arXiv 1901.09847).
+    (arXiv 1901.09847); chunk and decay: Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization",
+    2024 (arXiv 2411.19870), and Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo",
+    2025 (arXiv 2508.15706).
 
     With the default stages after it, for float32 about 5 bytes per entry kept where 1 % are kept, 0.05 bytes
     per element.
@@ -49,6 +58,8 @@ class TopK(Sparsifier):
         fraction: float | Schedule | None = None,
         *,
         count: int | None = None,
+        chunk: int | None = None,
+        decay: float = 1.0,
         error_feedback: bool = True,
         scope: str = "tensor",
     ) -> None:
@@ -58,6 +69,9 @@ class TopK(Sparsifier):
             fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is kept. Or a
                 schedule of such numbers.
             count: Entries kept in each tensor, at least 1; all of a smaller tensor.
+            chunk: Of how many elements a chunk is, at least 1: fraction and count are of each chunk of a
+                tensor. Default: of the tensor.
+            decay: The share of the residual that is added, above 0 and at most 1; rounded to the dtype.
             error_feedback: Keep what was not sent in the client's state and add it the next time.
             scope: ``"tensor"``, or ``"model"``: fraction and count are of all tensors together.
 
@@ -65,9 +79,21 @@ class TopK(Sparsifier):
             ConfigError: Neither or both are given, or something is out of range.
         """
         self.sparsity = Sparsity("topk", fraction, count)
+        if chunk is not None:
+            check_whole("topk chunk", chunk, 1, _MOST_ELEMENTS)
+        check_number("topk decay", decay, lambda share: 0 < share <= 1, "above 0 and at most 1")
         check_error_feedback("topk", error_feedback)
+        if decay != 1 and not error_feedback:
+            raise ConfigError("topk decay is of the residual, and without error feedback there is none")
         if scope not in _SCOPES:
             raise ConfigError(f"topk scope is {scope!r}; it must be one of {', '.join(_SCOPES)}")
+        if scope == "model" and chunk is not None:
+            raise ConfigError(
+                "topk with chunk chooses within each chunk of each tensor, and with scope='model' among all "
+                "tensors; give one of the two"
+            )
+        self._chunk = chunk
+        self._decay = decay
         self._scope = scope
         self.error_feedback = error_feedback
 
@@ -82,12 +108,28 @@ class TopK(Sparsifier):
 
     def get_config(self) -> dict[str, Any]:
         config = {**self.sparsity.get_config(), "error_feedback": self.error_feedback}
-        return config if self._scope == "tensor" else {**config, "scope": self._scope}
+        given = {"chunk": self._chunk, "decay": self._decay, "scope": self._scope}
+        defaults = {"chunk": None, "decay": 1, "scope": "tensor"}
+        return {**config, **{name: value for name, value in given.items() if value != defaults[name]}}
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
-        k = self.sparsity.of_size(ops.num_elements(x), round_num)
-        chosen = ops.topk_residual(x, self.residual_of(x, state), k)
+        size = ops.num_elements(x)
+        chosen: ops.TopK | ops.ChunkedTopK
+        if self._chunk is None:
+            k = self.sparsity.of_size(size, round_num)
+            chosen = ops.topk_residual(x, self._decayed(x, state), k)
+        else:
+            k = self.sparsity.of_size(min(self._chunk, size), round_num)
+            decay = ops.asarray(self._decay, like=x)
+            chosen = ops.chunked_topk_residual(
+                x, self.residual_of(x, state), k, chunk=self._chunk, decay=decay
+            )
         return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))
+
+    def _decayed(self, x: Array, state: State) -> Array:
+        """What of the residual is added to ``x``."""
+        residual = self.residual_of(x, state)
+        return residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
 
     def grouped_select(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
@@ -102,7 +144,7 @@ class TopK(Sparsifier):
                 f"{' and '.join(dtypes)}; give each dtype a rule of its own"
             )
         k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
-        residuals = [self.residual_of(x, state) for x, state in zip(xs, states, strict=True)]
+        residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
         chosen = ops.grouped_topk_residual(xs, residuals, k)
         begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]
         return [

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 
-__all__ = ["grouped_topk_residual", "topk_residual"]
+__all__ = ["grouped_topk_residual", "magnitude_bits", "topk_residual"]
 
 
 def grouped_topk_residual(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple
         a, nonfinite = after([refusal], a), after([refusal], nonfinite)
     a = tf.where(finite, a, tf.zeros_like(a))
     kept = tf.cast(tf.minimum(k, tf.size(a, tf.int64)), tf.int32)
-    indices = tf.sort(tf.math.top_k(_magnitude_bits(a), kept, sorted=False).indices)
+    indices = tf.sort(tf.math.top_k(magnitude_bits(a), kept, sorted=False).indices)
     values = tf.gather(a, indices)
     rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(values))
     rest = tf.reshape(rest, shape)
@@ -63,7 +63,7 @@ def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple
     return values, indices, rest, nonfinite
 
 
-def _magnitude_bits(a: Any) -> Any:
+def magnitude_bits(a: Any) -> Any:
     """Integers in the order of ``|a|``.
 
     The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value; and integers have

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference import codebook
 from fedplug.ops._tensorflow import block_scaling as blocks
 from fedplug.ops._tensorflow.checks import of_length, require
 from fedplug.ops._tensorflow.floats import widened
@@ -35,7 +36,9 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int) -> tf.
     if form == "blockwise8":
         return _encode_blockwise8(values, block_size)
     if form == "qsgd":
-        return _encode_qsgd(values, seed, _checked(bits), block_size)
+        return _encode_qsgd(values, seed, _checked(bits, _LEAST_BITS), block_size)
+    if form == "codebook":
+        return codebook.encode(values, _checked(bits, 1))
     return _encode_terngrad(values, seed) if form == "terngrad" else _encode_sign(values)
 
 
@@ -47,7 +50,9 @@ def decode(code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_s
     if form == "blockwise8":
         return _decode_blockwise8(code, count, dtype, block_size)
     if form == "qsgd":
-        return _decode_qsgd(code, count, _checked(bits), dtype, block_size)
+        return _decode_qsgd(code, count, _checked(bits, _LEAST_BITS), dtype, block_size)
+    if form == "codebook":
+        return codebook.decode(code, count, _checked(bits, 1), dtype)
     decode_signs = _decode_terngrad if form == "terngrad" else _decode_sign
     return decode_signs(code, count, dtype)
 
@@ -122,8 +127,8 @@ def _qsgd_header(bits: Any, block_size: int) -> tf.Tensor:
     return tf.cast(tf.stack([bits, tf.constant(block_size.bit_length() - 1, tf.int64)]), tf.uint8)
 
 
-def _checked(bits: Any) -> tf.Tensor:
-    with require((bits >= _LEAST_BITS) & (bits <= _MOST_BITS), f"bits must be {_LEAST_BITS} to {_MOST_BITS}"):
+def _checked(bits: Any, least: int) -> tf.Tensor:
+    with require((bits >= least) & (bits <= _MOST_BITS), f"bits must be {least} to {_MOST_BITS}"):
         return tf.identity(bits)
 
 

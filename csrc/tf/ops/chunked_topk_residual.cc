@@ -1,0 +1,58 @@
+// Declares Fedplug>ChunkedTopKResidual: types, shapes, documentation. Must not
+// know how it is computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status ChunkedTopKResidualShape(InferenceContext* c) {
+  ShapeHandle update;
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &update));
+  ShapeHandle scalar;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &scalar));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 0, &scalar));
+  const ShapeHandle selected = c->Vector(c->UnknownDim());
+  c->set_output(0, selected);
+  c->set_output(1, selected);
+  c->set_output(2, update);
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>ChunkedTopKResidual")
+    .Input("delta: T")
+    .Input("residual: T")
+    .Input("k: int64")
+    .Input("decay: T")
+    .Output("values: T")
+    .Output("indices: int32")
+    .Output("new_residual: T")
+    .Attr("T: {float, double, bfloat16, half}")
+    .Attr("chunk: int >= 1")
+    .SetShapeFn(ChunkedTopKResidualShape)
+    .Doc(R"doc(
+Takes the k largest entries out of every chunk of an update and keeps the rest for the next round.
+
+With a = delta + decay * residual, flattened and cut into chunks of `chunk` elements, of which the last may be shorter:
+`values` and `indices` are the k entries of each chunk with the largest |a|, all of a chunk that has no more; ties go to
+the lower index. `new_residual` is a with exactly these entries set to zero. The result does not depend on the number of
+threads. Not differentiable.
+
+Errors (InvalidArgument): the shapes of `delta` and `residual` differ; `k` or `decay` is not a scalar, `k` is negative,
+`decay` is not in [0, 1]; there are 2^31 elements or more; an entry of a is NaN or infinite.
+
+delta: The update of this round. Shape [S], any shape of n elements.
+residual: What earlier rounds left behind. Shape [S].
+k: How many entries leave each chunk. Shape [].
+decay: The share of the residual that is added. Shape [].
+values: The entries taken, with their sign. Shape [c].
+indices: Their places in the flattened update, strictly ascending. Shape [c].
+new_residual: What is left for the next round. Shape [S].
+chunk: How many neighbouring elements are one chunk.
+)doc");
+
+}  // namespace
+}  // namespace fedplug

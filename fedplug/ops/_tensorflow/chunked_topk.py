@@ -1,0 +1,33 @@
+"""`fedplug.ops.chunked_topk` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import chunked_topk as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating
+from fedplug.ops.chunked_topk import ChunkedTopK
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["ChunkedTopK", "chunked_topk_residual"]
+
+tf.no_gradient("Fedplug>ChunkedTopKResidual")
+
+
+def chunked_topk_residual(
+    delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
+) -> ChunkedTopK:
+    delta = tf.convert_to_tensor(delta)
+    residual = tf.convert_to_tensor(residual, delta.dtype)
+    require_floating(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
+    k, decay = as_int64(k), tf.convert_to_tensor(decay, delta.dtype)
+    if chunk < 1:
+        raise ValueError(f"chunk is {chunk}; it must be 1 or more")
+    if resolve_lowering(lowering) == "fused":
+        op = loader.library().fedplug_chunked_top_k_residual
+        return ChunkedTopK(*op(delta, residual, k, decay, chunk=chunk))
+    return ChunkedTopK(*reference.chunked_topk_residual(delta, residual, k, decay, chunk))

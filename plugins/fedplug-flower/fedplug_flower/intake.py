@@ -1,0 +1,80 @@
+"""A round's replies, one by one: used, or refused and left out. Must not know what they are used for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+
+from fedplug.errors import FedplugError
+from fedplug_flower.records import KEY, is_compressed
+
+__all__ = ["Intake"]
+
+_log = logging.getLogger("flwr.fedplug")
+
+
+@dataclass
+class Intake:
+    """Uses what each client sent, whole or not at all, and counts.
+
+    Attributes:
+        server_round: For messages.
+        model: That was sent to the clients.
+        receipts: Of the updates that were used, by node.
+        used: Replies that were.
+        compressed: How many of ``used`` are compressed.
+        refused: How many replies were not used.
+        uplink_bytes: What arrived of updates, of refused ones too.
+        dense_bytes: The same if clients had sent their models.
+    """
+
+    server_round: int
+    model: ArrayRecord
+    receipts: dict[int, str] = field(default_factory=dict)
+    used: list[Message] = field(default_factory=list)
+    compressed: int = 0
+    refused: int = 0
+    uplink_bytes: int = 0
+    dense_bytes: int = 0
+
+    def take(self, message: Message, use: Callable[[RecordDict], str | None]) -> None:
+        """Hands the content of a reply to ``use``, which returns the receipt if it is compressed.
+
+        If ``use`` raises because of what is in it, the reply is refused, with a warning.
+        """
+        content, node = message.content, message.metadata.src_node_id
+        self._count(content)
+        try:
+            receipt = use(content)
+        except (FedplugError, ValueError) as error:
+            self.refused += 1
+            _log.warning(
+                "fedplug: round %d: the update of node %d is refused: %s", self.server_round, node, error
+            )
+            return
+        self.used.append(message)
+        if receipt is not None:
+            self.compressed += 1
+            self.receipts[node] = receipt
+
+    def add_to(self, metrics: MetricRecord | None) -> MetricRecord:
+        """The strategy's metrics, and those of this round."""
+        result = MetricRecord() if metrics is None else metrics
+        result["fedplug-uplink-bytes"] = self.uplink_bytes
+        result["fedplug-dense-bytes"] = self.dense_bytes
+        result["fedplug-compressed"] = self.compressed
+        result["fedplug-dense"] = len(self.used) - self.compressed
+        result["fedplug-refused"] = self.refused
+        return result
+
+    def _count(self, content: RecordDict) -> None:
+        arrived = sum(record.count_bytes() for record in content.array_records.values())
+        if is_compressed(content):
+            self.uplink_bytes += arrived + len(content[KEY].deflate())
+            self.dense_bytes += self.model.count_bytes()
+        else:
+            self.uplink_bytes += arrived
+            self.dense_bytes += arrived

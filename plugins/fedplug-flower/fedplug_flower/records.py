@@ -1,0 +1,171 @@
+"""What strategy and mod say to each other, in records of Flower's messages. Must not know how either works.
+
+The server's training message carries a `Request` beside the model, under `KEY`. The reply of a client with
+the mod carries a `Reply` under the same key, and in the place of the trained arrays one `Array` with the
+payloads of all of them in a row: Flower sends every array as two objects with a request of its own each,
+which would cost more than most payloads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+__all__ = ["KEY", "Reply", "Request", "is_compressed"]
+
+KEY = "fedplug"
+"""Of the records of a message, and of the array of payloads."""
+
+FORMAT = 1
+"""Rises when a record changes so that an older package would misread it."""
+
+STYPE = "fedplug.payloads/1"
+"""How the array of payloads is serialized, in Flower's terms: in a row, in the order of the model."""
+
+_TRAINING = re.compile(r"[0-9a-f]{16}")
+_LONGEST_RECEIPT = 128
+
+
+@dataclass(frozen=True)
+class Request:
+    """Asks a client for a compressed update.
+
+    Attributes:
+        encoder: Of all rounds of a training, as `fedplug.to_config` writes it.
+        min_size: Arrays of fewer elements are sent uncompressed.
+        training: 16 hexadecimal digits that no other training has: clients begin with a new residual.
+        round_num: Of the server, from 1 on.
+        accepted: The receipt that the server accepted last from this node; several, where the node is new to
+            the server and may be one that it knows by another id.
+    """
+
+    encoder: Mapping[str, Any]
+    min_size: int
+    training: str
+    round_num: int
+    accepted: Sequence[str] = ()
+
+    def write(self) -> ConfigRecord:
+        """The record that `read` reads."""
+        record = ConfigRecord(
+            {
+                "format": FORMAT,
+                "encoder": json.dumps(self.encoder),
+                "min-size": self.min_size,
+                "training": self.training,
+                "round": self.round_num,
+            }
+        )
+        if self.accepted:  # the bytes of an empty list are an error in flwr's `count_bytes`
+            record["accepted"] = list(self.accepted)
+        return record
+
+    @classmethod
+    def read(cls, content: RecordDict) -> Request | None:
+        """What the server asks for; None where it asks for nothing.
+
+        Raises:
+            ValueError: It is no request that this release understands.
+        """
+        record = content.config_records.get(KEY)
+        if record is None:
+            return None
+        if record.get("format") != FORMAT:
+            raise ValueError(
+                f"the server's request has format {record.get('format')!r}, and this release reads {FORMAT}; "
+                "install the same release of fedplug-flower on both sides"
+            )
+        training = _field(record, "training", str)
+        if not _TRAINING.fullmatch(training):
+            raise ValueError(f"the server's training is {training!r}, not 16 hexadecimal digits")
+        return cls(
+            encoder=json.loads(_field(record, "encoder", str)),
+            min_size=_field(record, "min-size", int),
+            training=training,
+            round_num=_field(record, "round", int),
+            accepted=_texts(record.get("accepted", [])),
+        )
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A compressed update.
+
+    Attributes:
+        payloads: By the names of the model's arrays, in its order.
+        receipt: Names this update when the server accepts it.
+    """
+
+    payloads: Mapping[str, bytes]
+    receipt: str
+
+    def write(self, content: RecordDict) -> None:
+        """Puts it into the content of a message, in the place of its one `ArrayRecord`."""
+        (key,) = content.array_records
+        data = b"".join(self.payloads.values())
+        content[key] = ArrayRecord({KEY: Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)})
+        lengths = [len(payload) for payload in self.payloads.values()]
+        content[KEY] = ConfigRecord({"format": FORMAT, "receipt": self.receipt, "lengths": lengths})
+
+    @classmethod
+    def read(cls, content: RecordDict, names: Sequence[str]) -> Reply:
+        """What a client sent; untrusted. What is in the payloads is checked by whoever decodes them.
+
+        Args:
+            content: `is_compressed`.
+            names: Of the model's arrays, in its order.
+
+        Raises:
+            ValueError: It is no update of such a model.
+        """
+        record = content.config_records[KEY]
+        if record.get("format") != FORMAT:
+            raise ValueError(f"it is in format {record.get('format')!r}, not {FORMAT}")
+        receipt, lengths = record.get("receipt"), _lengths(record)
+        if not isinstance(receipt, str) or not 0 < len(receipt) <= _LONGEST_RECEIPT:
+            raise ValueError("it has no receipt")
+        if len(lengths) != len(names):
+            raise ValueError(f"it has {len(lengths)} payloads for a model of {len(names)} arrays")
+        data = _payloads(content)
+        if sum(lengths) != len(data):
+            raise ValueError(f"its payloads are {len(data):,} bytes, and should be {sum(lengths):,}")
+        ends = pairwise(accumulate(lengths, initial=0))
+        return cls({name: data[begin:end] for name, (begin, end) in zip(names, ends, strict=True)}, receipt)
+
+
+def is_compressed(content: RecordDict) -> bool:
+    """Whether a client answered with a `Reply`; any other is in Flower's own form."""
+    return KEY in content.config_records
+
+
+def _payloads(content: RecordDict) -> bytes:
+    arrays = [array for record in content.array_records.values() for array in record.values()]
+    if len(arrays) != 1 or arrays[0].stype != STYPE:
+        raise ValueError(f"it does not hold one array of payloads ({STYPE})")
+    return arrays[0].data
+
+
+def _lengths(record: ConfigRecord) -> list[int]:
+    lengths: Any = record.get("lengths")
+    if not isinstance(lengths, list) or not all(type(length) is int and length >= 0 for length in lengths):
+        raise ValueError("it does not say how long its payloads are")
+    return lengths
+
+
+def _field(record: ConfigRecord, key: str, kind: type) -> Any:
+    value = record.get(key)
+    if type(value) is not kind:
+        raise ValueError(f"the server's request has {value!r} as {key!r}; it should be {kind.__name__}")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"the server's request names receipts as {value!r}; they should be a list of texts")
+    return tuple(value)

@@ -1,0 +1,226 @@
+"""The server's side: a strategy around another one. Must not know what is in a payload."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
+
+import fedplug
+from fedplug_flower.intake import Intake
+from fedplug_flower.records import KEY, Reply, Request, is_compressed
+from fedplug_flower.replies import common_form, require_form, the_model, weight
+from fedplug_flower.round_sum import RoundSum
+
+__all__ = ["Compressed"]
+
+_log = logging.getLogger("flwr.fedplug")
+
+_AVERAGES = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi)}
+"""What these make of replies depends on their weighted mean, their metrics and the errors alone."""
+
+_RECEIPTS_TO_A_NEW_NODE = 1024
+"""Of some 40 bytes each, sent once to a node; older ones are of no use to it."""
+
+Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
+
+
+class Compressed(Strategy):
+    """Asks the clients of a strategy for compressed updates, and gives it what they stand for.
+
+    ``Compressed(FedAvg(fraction_train=0.5), "topk(0.01, scope='model') | qsgd(8)")``, and `CompressMod` in
+    the ClientApp. Clients without the mod answer as ever, in the same rounds.
+
+    A strategy that averages (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi) gets one reply: the mean
+    of the updates, which are summed as they are, in the memory of one model. Any other gets a reply of each
+    client with its arrays decoded, and takes the memory that it always takes. It goes around all other
+    wrappers: those of differential privacy see decoded arrays.
+
+    An update that cannot be read is refused, with a warning that names node and array; the others are
+    aggregated. A round's metrics also have ``fedplug-uplink-bytes``, what the clients sent of the model by
+    Flower's count; ``fedplug-dense-bytes``, what it would have been; and how many replies were
+    ``fedplug-compressed``, ``fedplug-dense`` and ``fedplug-refused``.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        encoder: Any,
+        *,
+        min_size: int | None = None,
+        decode_each: bool | None = None,
+    ) -> None:
+        """A training of its own: clients begin without a residual.
+
+        Args:
+            strategy: Samples clients, and makes the next model of what they send.
+            encoder: Anything an encoder may be, see `fedplug.encoder`. It is sent to the clients, so that it
+                is configured here alone; an encoder of a plugin must be installed there, too.
+            min_size: Arrays of fewer elements are sent uncompressed. None: as `fedplug.codec` does.
+            decode_each: Whether the strategy gets a decoded reply of each client. None: unless it is known to
+                average. False is for a FedAvg of your own that overrides ``aggregate_train`` and leaves the
+                averaging to ``super()``.
+
+        Raises:
+            fedplug.errors.FedplugError: There is no such encoder, or not for NumPy arrays.
+            TypeError: ``strategy`` is no strategy, or ``decode_each=False`` and it is no FedAvg.
+        """
+        if not isinstance(strategy, Strategy):
+            raise TypeError(f"strategy is {strategy!r}; it must be a Strategy of flwr.serverapp.strategy")
+        averages = isinstance(strategy, FedAvg) and type(strategy).aggregate_train in _AVERAGES
+        if decode_each is False and not isinstance(strategy, FedAvg):
+            raise TypeError(f"{type(strategy).__name__} is no FedAvg: it needs the updates of each client")
+        codec = fedplug.codec(encoder) if min_size is None else fedplug.codec(encoder, min_size=min_size)
+        self.strategy = strategy
+        self._decode_each = not averages if decode_each is None else decode_each
+        self._encoder = codec.encoder
+        self._encoder_config = fedplug.to_config(codec.encoder)
+        self._min_size = codec.min_size
+        self._training = secrets.token_hex(8)
+        self._accepted: dict[int, str] = {}  # by node: the receipt accepted last; the latest at the end
+        self._model: ArrayRecord | None = None
+
+    def summary(self) -> None:
+        """Logs the configuration, and that of the strategy."""
+        _log.info("\t├──> fedplug: updates are encoded by %r", self._encoder)
+        if self._decode_each:
+            name = type(self.strategy).__name__
+            _log.info("\t│\t└── decoded for %s: memory grows with the clients of a round", name)
+        self.strategy.summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's messages; those with the round's model ask for a compressed update."""
+        self._model = arrays
+        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        for message in messages:
+            if list(message.content.array_records.values()) == [arrays]:
+                request = self._request(server_round, message.metadata.dst_node_id)
+                # The strategy may have given all messages one content.
+                message.content = RecordDict({**message.content, KEY: request.write()})
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """What the strategy makes of the updates, and its metrics with the bytes that travelled.
+
+        Raises:
+            RuntimeError: `configure_train` was not called before.
+        """
+        if self._model is None:
+            raise RuntimeError(
+                "aggregate_train was called before configure_train, so there is no model to update"
+            )
+        received = list(replies)
+        contents = [message for message in received if message.has_content()]
+        intake = Intake(server_round, self._model)
+        if not any(is_compressed(message.content) for message in contents):
+            for message in contents:
+                intake.take(message, lambda content: None)
+            arrays, metrics = self.strategy.aggregate_train(server_round, received)
+        elif self._decode_each:
+            arrays, metrics = self._aggregate_decoded(received, intake)
+        else:
+            arrays, metrics = self._aggregate_mean(received, intake)
+        if arrays is not None:
+            self._accept(intake.receipts)
+        return arrays, intake.add_to(metrics)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The strategy's."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def _request(self, server_round: int, node: int) -> Request:
+        if node in self._accepted:
+            accepted = [self._accepted[node]]
+        else:  # perhaps a node that was restarted, and has a new id
+            accepted = list(self._accepted.values())[-_RECEIPTS_TO_A_NEW_NODE:]
+        return Request(self._encoder_config, self._min_size, self._training, server_round, accepted)
+
+    def _accept(self, receipts: Mapping[int, str]) -> None:
+        for node, receipt in receipts.items():
+            self._accepted.pop(node, None)
+            self._accepted[node] = receipt
+
+    def _aggregate_mean(self, received: list[Message], intake: Intake) -> Aggregated:
+        """Gives an averaging strategy one reply, of the mean, and those that are errors."""
+        strategy = cast(FedAvg, self.strategy)
+        model = intake.model
+        total = RoundSum(model)
+        form = common_form(message for message in received if message.has_content())
+
+        def add(content: RecordDict) -> str | None:
+            require_form(content, form)
+            factor = weight(content, strategy.weighted_by_key)
+            if not is_compressed(content):
+                total.add_arrays(the_model(content), factor)
+                return None
+            update = Reply.read(content, list(model))
+            total.add_payloads(update.payloads, factor)
+            return update.receipt
+
+        passed = [message for message in received if message.has_error()]
+        for message in received:
+            if message.has_content():
+                intake.take(message, add)
+        if total.weight > 0:
+            passed.append(_mean_reply(total, strategy))
+        elif intake.used:
+            _log.warning("fedplug: round %d: all weights are zero, so there is no mean", intake.server_round)
+        _log.info("aggregate_train: %d updates are summed, their mean is one result", len(intake.used))
+        with _metrics_of(intake.used, strategy):
+            return strategy.aggregate_train(intake.server_round, passed)
+
+    def _aggregate_decoded(self, received: list[Message], intake: Intake) -> Aggregated:
+        """Gives any strategy the replies as clients without the mod would have sent them."""
+
+        def decode(content: RecordDict) -> str | None:
+            if not is_compressed(content):
+                return None
+            update = Reply.read(content, list(intake.model))
+            trained = RoundSum(intake.model)
+            trained.add_payloads(update.payloads, 1.0)
+            (key,) = content.array_records
+            content[key] = trained.moved()
+            del content[KEY]
+            return update.receipt
+
+        for message in received:
+            if message.has_content():
+                intake.take(message, decode)
+        passed = [message for message in received if message.has_error()] + intake.used
+        return self.strategy.aggregate_train(intake.server_round, passed)
+
+
+def _mean_reply(total: RoundSum, strategy: FedAvg) -> Message:
+    """As from one client with the examples of all."""
+    content = RecordDict()
+    content[strategy.arrayrecord_key] = total.moved()
+    content["metrics"] = MetricRecord({strategy.weighted_by_key: total.weight})
+    return Message(content, dst_node_id=0, message_type=MessageType.TRAIN)
+
+
+@contextmanager
+def _metrics_of(used: list[Message], strategy: FedAvg) -> Iterator[None]:
+    """Lets the strategy's function for metrics see all clients', though the strategy gets one reply."""
+    contents = [RecordDict(dict(message.content.metric_records)) for message in used]
+    function = strategy.train_metrics_aggr_fn
+    strategy.train_metrics_aggr_fn = lambda _, weighted_by: function(contents, weighted_by)
+    try:
+        yield
+    finally:
+        strategy.train_metrics_aggr_fn = function

@@ -1,0 +1,135 @@
+"""Flower without its network: nodes answer in this process, through Flower's own serialization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fedplug_flower import CompressMod
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from numpy.typing import NDArray
+
+Model = dict[str, NDArray[Any]]
+
+RUN = 7
+
+
+def new_model(seed: int = 0) -> Model:
+    """Two arrays that are worth compressing, and a small one."""
+    rng = np.random.default_rng(seed)
+    shapes = {"dense/kernel": (40, 30), "dense/bias": (30,), "out/kernel": (30, 10)}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def update_of(node: int, round_num: int) -> Model:
+    """What training changes in a test: different numbers at each node, in each round."""
+    return {name: 0.1 * array for name, array in new_model(1000 * node + round_num).items()}
+
+
+def record(model: Mapping[str, NDArray[Any]]) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(array)) for name, array in model.items()})
+
+
+def arrays(found: ArrayRecord) -> Model:
+    return {name: array.numpy() for name, array in found.items()}
+
+
+def client_app(
+    update: Callable[[int, int], Model] = update_of,
+    mods: list[Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> ClientApp:
+    """A ClientApp with the mod, whose training adds ``update(node, round)`` to the model.
+
+    Node n has 10 n examples.
+    """
+    app = ClientApp(mods=[CompressMod()] if mods is None else mods)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        round_num = int(message.content["config"]["server-round"])
+        change = update(context.node_id, round_num)
+        model = {name: array + change[name] for name, array in arrays(message.content["arrays"]).items()}
+        measured = {"num-examples": 10 * context.node_id, "loss": 1.0 / context.node_id, **(metrics or {})}
+        content = RecordDict({"arrays": record(model), "metrics": MetricRecord(measured)})
+        return Message(content, reply_to=message)
+
+    return app
+
+
+class Nodes(Grid):
+    """Clients by node id. Messages to them, and their replies, have been bytes in between."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.apps: dict[int, ClientApp] = {}
+        self.node_configs: dict[int, dict[str, Any]] = {}
+        self.sent: dict[int, Message] = {}
+        self.replies: dict[int, Message] = {}
+        self.on_the_way: Callable[[Message], Message | None] = lambda reply: reply
+        """What becomes of a reply; None: it is lost."""
+
+    def add(self, node: int, app: ClientApp | None = None, **node_config: Any) -> None:
+        self.apps[node] = client_app() if app is None else app
+        self.node_configs[node] = {"fedplug-state-dir": str(self.state_dir), **node_config}
+
+    def remove(self, node: int) -> None:
+        del self.apps[node]
+
+    def run_rounds(self, strategy: Strategy, rounds: Iterable[int], model: Model) -> tuple[Model, Any]:
+        """As `Strategy.start` does, for these rounds; the model and the last round's metrics."""
+        metrics = None
+        for round_num in rounds:
+            messages = strategy.configure_train(round_num, record(model), ConfigRecord(), self)
+            aggregated, metrics = strategy.aggregate_train(round_num, self.send_and_receive(messages))
+            model = model if aggregated is None else arrays(aggregated)
+        return model, metrics
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self.apps)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        self.sent = {message.metadata.dst_node_id: _travelled(message) for message in messages}
+        answers = {node: _travelled(self._answer(_travelled(sent))) for node, sent in self.sent.items()}
+        arrived = {node: self.on_the_way(answer) for node, answer in sorted(answers.items())}
+        self.replies = {node: reply for node, reply in arrived.items() if reply is not None}
+        return list(self.replies.values())
+
+    def _answer(self, message: Message) -> Message:
+        node = message.metadata.dst_node_id
+        context = Context(RUN, node, self.node_configs[node], RecordDict(), {})
+        try:
+            return self.apps[node](message, context)
+        except Exception as error:  # as flwr-clientapp does
+            reason = f"{type(error)}:<'{error}'>"
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+
+    def set_run(self, run: Any) -> None:
+        raise NotImplementedError
+
+    run = property(set_run)
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        raise NotImplementedError
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        raise NotImplementedError
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        raise NotImplementedError
+
+
+def _travelled(message: Message) -> Message:
+    """Taken apart into the objects that Flower sends, which are bytes, and put together again."""
+    objects = {key: found.deflate() for key, found in get_all_nested_objects(message).items()}
+    arrived = inflate_object_from_contents(message.object_id, objects)
+    assert isinstance(arrived, Message)
+    return arrived

@@ -1,0 +1,1 @@
+"""A training that waits while a SuperNode is restarted."""

@@ -1,0 +1,188 @@
+"""A client's residual: it moves on when the server has accepted what was sent, and at no other time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fedplug_flower import Compressed
+from fedplug_flower.records import Reply
+from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import FedAvg
+from local_flower import Model, Nodes, client_app, new_model, record, update_of
+
+import fedplug
+
+ENCODER = "topk(0.05) | qsgd(8)"
+
+
+class Expected:
+    """What a client should send: the codec alone, with a state that the test moves on."""
+
+    def __init__(self, node: int) -> None:
+        self.node, self.state = node, None
+        self.codec = fedplug.codec(ENCODER)
+
+    def payloads(self, model: Model, round_num: int, accepted: bool = True) -> dict[str, bytes]:
+        update = {
+            name: (model[name] + change) - model[name]
+            for name, change in update_of(self.node, round_num).items()
+        }
+        payloads, state = self.codec.encode_model(update, self.state, round_num)
+        if accepted:
+            self.state = state
+        return payloads
+
+
+def sent(nodes: Nodes, node: int) -> dict[str, bytes]:
+    return dict(Reply.read(nodes.replies[node].content, list(new_model())).payloads)
+
+
+def test_what_was_not_sent_is_sent_later(nodes: Nodes) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
+    expected = Expected(1)
+    for round_num in range(1, 6):
+        before = model
+        model, _ = nodes.run_rounds(strategy, (round_num,), model)
+        assert sent(nodes, 1) == expected.payloads(before, round_num)
+
+
+def test_an_update_that_was_lost_leaves_the_residual_as_it_was(nodes: Nodes) -> None:
+    for node in (1, 2, 3):
+        nodes.add(node)
+    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
+    expected = Expected(1)
+    for round_num in range(1, 6):
+        lost = round_num in (2, 3)
+        nodes.on_the_way = lambda reply, lost=lost: (
+            None if lost and reply.metadata.src_node_id == 1 else reply
+        )
+        before = model
+        model, _ = nodes.run_rounds(strategy, (round_num,), model)
+        payloads = expected.payloads(before, round_num, accepted=not lost)
+        assert lost or sent(nodes, 1) == payloads
+
+
+def test_a_round_that_the_strategy_could_not_aggregate_leaves_all_residuals_as_they_were(
+    nodes: Nodes,
+) -> None:
+    class Failing(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            aggregated = super().aggregate_train(server_round, replies)
+            return (None, None) if server_round == 2 else aggregated
+
+    for node in (1, 2):
+        nodes.add(node)
+    strategy, model = Compressed(Failing(), ENCODER, decode_each=False), new_model()
+    expected = Expected(1)
+    for round_num in range(1, 5):
+        before = model
+        model, _ = nodes.run_rounds(strategy, (round_num,), model)
+        assert sent(nodes, 1) == expected.payloads(before, round_num, accepted=round_num != 2)
+
+
+def test_a_client_that_is_not_sampled_for_a_while_goes_on_where_it_was(nodes: Nodes) -> None:
+    for node in (1, 2, 3):
+        nodes.add(node)
+    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
+    expected = Expected(1)
+    app = nodes.apps[1]
+    for round_num in range(1, 6):
+        there = round_num not in (2, 3)
+        nodes.apps.pop(1, None)
+        if there:
+            nodes.apps[1] = app
+        before = model
+        model, _ = nodes.run_rounds(strategy, (round_num,), model)
+        assert not there or sent(nodes, 1) == expected.payloads(before, round_num)
+
+
+def test_a_restarted_node_with_a_new_id_goes_on_where_it_was(nodes: Nodes) -> None:
+    def change(node: int, round_num: int) -> Model:
+        return update_of({100: 1}.get(node, node), round_num)
+
+    nodes.add(1, client_app(change), **{"partition-id": 0})
+    nodes.add(2, client_app(change), **{"partition-id": 1})
+    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
+    expected = Expected(1)
+    for round_num in range(1, 5):
+        if round_num == 3:
+            nodes.remove(1)
+            nodes.add(100, client_app(change), **{"partition-id": 0})
+        before = model
+        model, _ = nodes.run_rounds(strategy, (round_num,), model)
+        assert sent(nodes, 1 if round_num < 3 else 100) == expected.payloads(before, round_num)
+
+
+def test_nodes_are_told_of_their_own_receipts_and_new_ones_of_the_latest(nodes: Nodes) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    strategy = Compressed(FedAvg(), ENCODER)
+    model, _ = nodes.run_rounds(strategy, (1,), new_model())
+    receipts = {node: reply.content["fedplug"]["receipt"] for node, reply in nodes.replies.items()}
+    nodes.add(3)
+    nodes.run_rounds(strategy, (2,), model)
+    named = {node: message.content["fedplug"].get("accepted") for node, message in nodes.sent.items()}
+    assert named == {1: [receipts[1]], 2: [receipts[2]], 3: [receipts[1], receipts[2]]}
+
+
+def test_a_message_that_is_delivered_twice_is_answered_with_the_same_bytes(nodes: Nodes) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    strategy = Compressed(FedAvg(), ENCODER)
+    model, _ = nodes.run_rounds(strategy, (1,), new_model())
+    messages = list(strategy.configure_train(2, record(model), ConfigRecord(), nodes))
+    nodes.send_and_receive(messages)
+    first = sent(nodes, 1)
+    nodes.send_and_receive(messages)
+    assert sent(nodes, 1) == first
+
+
+def test_another_training_begins_without_a_residual_even_in_the_same_run(nodes: Nodes) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    nodes.run_rounds(Compressed(FedAvg(), ENCODER), (1, 2), new_model())
+    nodes.run_rounds(Compressed(FedAvg(), "topk(0.5)"), (1,), new_model())
+    nodes.run_rounds(Compressed(FedAvg(), ENCODER), (1,), new_model())
+    assert sent(nodes, 1) == Expected(1).payloads(new_model(), 1)
+
+
+def test_an_update_that_is_not_finite_is_an_error_of_its_node_and_leaves_the_residual(nodes: Nodes) -> None:
+    def change(node: int, round_num: int) -> Model:
+        update = update_of(node, round_num)
+        if (node, round_num) == (1, 2):
+            update["out/kernel"][3, 4] = np.nan
+        return update
+
+    for node in (1, 2, 3):
+        nodes.add(node, client_app(change))
+    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
+    expected = Expected(1)
+    for round_num in (1, 2, 3):
+        before = model
+        model, metrics = nodes.run_rounds(strategy, (round_num,), model)
+        if round_num == 2:
+            assert "out/kernel" in nodes.replies[1].error.reason
+            assert metrics["fedplug-compressed"] == 2
+        else:
+            assert sent(nodes, 1) == expected.payloads(before, round_num)
+    assert all(np.isfinite(array).all() for array in model.values())
+
+
+def test_states_lie_where_the_node_says_in_a_folder_of_the_run(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.state_dir = tmp_path / "states #1, 50% of them"
+    nodes.add(1, **{"partition-id": 4})
+    nodes.add(2)
+    nodes.add(3, **{"partition-id": "../a%2Fb"})
+    for round_num in (1, 2):
+        _, metrics = nodes.run_rounds(Compressed(FedAvg(), ENCODER), (round_num,), new_model())
+        assert metrics["fedplug-compressed"] == 3
+    trainings = list((nodes.state_dir / "run-7").iterdir())
+    assert len(trainings) == 2
+    for training in trainings:
+        assert len(list(training.iterdir())) == 3
+        assert {"node-2", "partition-4"} < {found.name for found in training.iterdir()}
+    assert [found.name for found in tmp_path.iterdir()] == [nodes.state_dir.name]

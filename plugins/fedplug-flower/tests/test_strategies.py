@@ -1,0 +1,243 @@
+"""What strategies make of compressed updates, against what they make of the models themselves."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fedplug_flower import Compressed, CompressMod
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp.mod import fixedclipping_mod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedProx,
+    FedTrimmedAvg,
+    FedYogi,
+    Krum,
+)
+from local_flower import Nodes, client_app, new_model, record, update_of
+
+import fedplug
+
+AVERAGING = [
+    lambda: FedAvg(),
+    lambda: FedProx(proximal_mu=0.1),
+    lambda: FedAvgM(server_learning_rate=0.5, server_momentum=0.9),
+    lambda: FedAdagrad(),
+    lambda: FedAdam(),
+    lambda: FedYogi(),
+]
+LOOKING_AT_EACH = [
+    lambda: FedMedian(),
+    lambda: FedTrimmedAvg(),
+    lambda: Krum(num_malicious_nodes=1),
+    lambda: DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1e-9, 0.5, 4),
+]
+TOPK = "topk(0.1)"
+
+
+def plain(make: Any, rounds: int = 3) -> tuple[Any, Any]:
+    """The same training in Flower alone."""
+    nodes = Nodes(Path("nothing is kept"))
+    for node in (1, 2, 3, 4):
+        nodes.add(node, client_app(mods=[]))
+    return nodes.run_rounds(make(), range(1, rounds + 1), new_model())
+
+
+@pytest.mark.parametrize("make", AVERAGING + LOOKING_AT_EACH, ids=lambda make: type(make()).__name__)
+def test_uncompressed_payloads_train_the_model_that_the_strategy_trains_alone(
+    make: Any, nodes: Nodes
+) -> None:
+    for node in (1, 2, 3, 4):
+        nodes.add(node)
+    model, metrics = nodes.run_rounds(Compressed(make(), "identity"), (1, 2, 3), new_model())
+    expected, expected_metrics = plain(make)
+    for name, array in expected.items():
+        np.testing.assert_allclose(model[name], array, rtol=1e-4, atol=1e-5)
+        assert model[name].dtype == array.dtype
+    assert metrics["fedplug-compressed"] == 4
+    assert metrics["loss"] == pytest.approx(expected_metrics["loss"])
+
+
+def test_a_round_moves_the_model_by_the_weighted_mean_of_what_the_payloads_say(nodes: Nodes) -> None:
+    for node in (1, 3):
+        nodes.add(node)
+    model, _ = nodes.run_rounds(Compressed(FedAvg(), TOPK, min_size=0), (1,), new_model())
+    codec = fedplug.codec(TOPK, min_size=0)
+    start, total = new_model(), fedplug.ModelSum.like(new_model())
+    for node in (1, 3):
+        trained = {name: array + update_of(node, 1)[name] for name, array in start.items()}
+        payloads, _ = codec.encode_model({name: trained[name] - start[name] for name in start}, None, 1)
+        total.add(payloads, 10.0 * node)
+    for name, mean in total.mean().items():
+        np.testing.assert_array_equal(model[name], start[name] + mean)
+
+
+def test_clients_without_the_mod_take_part_in_the_same_round(nodes: Nodes) -> None:
+    nodes.add(1)
+    nodes.add(2, client_app(mods=[]))
+    nodes.add(3)
+    nodes.add(4, client_app(mods=[]))
+    model, metrics = nodes.run_rounds(Compressed(FedAvg(), "identity"), (1, 2, 3), new_model())
+    expected, _ = plain(FedAvg)
+    for name, array in expected.items():
+        np.testing.assert_allclose(model[name], array, rtol=1e-5, atol=1e-6)
+    assert (metrics["fedplug-compressed"], metrics["fedplug-dense"], metrics["fedplug-refused"]) == (2, 2, 0)
+
+
+def test_where_no_client_has_the_mod_the_strategy_does_what_it_does_alone_bit_for_bit(nodes: Nodes) -> None:
+    for node in (1, 2, 3, 4):
+        nodes.add(node, client_app(mods=[]))
+    model, metrics = nodes.run_rounds(Compressed(FedAvg(), TOPK), (1, 2), new_model())
+    expected, _ = plain(FedAvg, rounds=2)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(model[name], array)
+    assert metrics["fedplug-uplink-bytes"] == metrics["fedplug-dense-bytes"] > 0
+
+
+def test_the_mod_leaves_the_messages_of_other_strategies_alone(nodes: Nodes) -> None:
+    for node in (1, 2, 3, 4):
+        nodes.add(node)
+    model, _ = nodes.run_rounds(FedAvg(), (1, 2), new_model())
+    for name, array in plain(FedAvg, rounds=2)[0].items():
+        np.testing.assert_array_equal(model[name], array)
+    assert not nodes.state_dir.exists()
+
+
+def test_clipping_on_the_clients_happens_before_compression(nodes: Nodes) -> None:
+    for node in (1, 2):
+        nodes.add(node, client_app(mods=[CompressMod(), fixedclipping_mod]))
+    strategy = DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1e-9, 0.5, 2)
+    model, metrics = nodes.run_rounds(Compressed(strategy, "identity"), (1,), new_model())
+    moved = np.sqrt(sum(float(((model[name] - array) ** 2).sum()) for name, array in new_model().items()))
+    assert metrics["fedplug-compressed"] == 2
+    assert moved <= 0.5 + 1e-4
+
+
+def test_the_metrics_of_a_round_say_which_bytes_were_sent_and_which_would_have_been(nodes: Nodes) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    _, metrics = nodes.run_rounds(Compressed(FedAvg(), TOPK), (1,), new_model())
+    sent = [reply.content for reply in nodes.replies.values()]
+    payloads = sum(len(array.data) for content in sent for array in content["arrays"].values())
+    assert payloads < metrics["fedplug-uplink-bytes"] < payloads + 2 * 150
+    assert metrics["fedplug-dense-bytes"] == 2 * record(new_model()).count_bytes()
+
+
+def test_a_function_for_metrics_sees_those_of_each_client(nodes: Nodes) -> None:
+    def largest(contents: list[RecordDict], weighted_by: str) -> MetricRecord:
+        return MetricRecord(
+            {"clients": len(contents), "most": max(c["metrics"][weighted_by] for c in contents)}
+        )
+
+    nodes.add(1)
+    nodes.add(2)
+    nodes.add(3, client_app(mods=[]))
+    strategy = FedAvg(train_metrics_aggr_fn=largest)
+    _, metrics = nodes.run_rounds(Compressed(strategy, TOPK), (1,), new_model())
+    assert (metrics["clients"], metrics["most"]) == (3, 30)
+    assert strategy.train_metrics_aggr_fn is largest
+
+
+def test_a_fed_avg_of_ones_own_gets_each_update_unless_told_otherwise(nodes: Nodes) -> None:
+    class Counting(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            self.seen = len(list(replies))
+            return super().aggregate_train(server_round, replies)
+
+    for node in (1, 2):
+        nodes.add(node)
+    for decode_each, seen in ((None, 2), (False, 1)):
+        strategy = Counting()
+        nodes.run_rounds(Compressed(strategy, TOPK, decode_each=decode_each), (1,), new_model())
+        assert strategy.seen == seen
+
+
+def test_what_is_configured_wrongly_is_an_error_at_once() -> None:
+    with pytest.raises(fedplug.errors.UnknownNameError, match="topk"):
+        Compressed(FedAvg(), "topkk(0.1)")
+    with pytest.raises(TypeError, match="must be a Strategy"):
+        Compressed("FedAvg", TOPK)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="needs the updates of each client"):
+        Compressed(DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2), TOPK, decode_each=False)
+    with pytest.raises(RuntimeError, match="configure_train"):
+        Compressed(FedAvg(), TOPK).aggregate_train(1, [])
+
+
+def test_a_strategy_that_sends_nodes_models_of_their_own_gets_them_back_uncompressed(nodes: Nodes) -> None:
+    class Personal(FedAvg):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any
+        ) -> list[Message]:
+            messages = list(super().configure_train(server_round, arrays, config, grid))
+            messages[0].content = RecordDict({**messages[0].content, "arrays": record(new_model(5))})
+            return messages
+
+    nodes.add(1)
+    nodes.add(2)
+    _, metrics = nodes.run_rounds(Compressed(Personal(), TOPK), (1,), new_model())
+    assert (metrics["fedplug-compressed"], metrics["fedplug-dense"]) == (1, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_models_of_any_float_with_counters_and_scalars(dtype: Any, nodes: Nodes) -> None:
+    start = {
+        "weights": np.linspace(-1, 1, 200).astype(dtype),
+        "scale": np.asarray(2.0, dtype),
+        "batches": np.asarray(41, np.int64),
+        "mask": np.zeros(3, np.uint8),
+    }
+    change = {
+        "weights": np.full(200, 0.25, dtype),
+        "scale": np.asarray(-1.0, dtype),
+        "batches": np.asarray(1, np.int64),
+        "mask": np.ones(3, np.uint8),
+    }
+    for node in (1, 2):
+        nodes.add(node, client_app(lambda node, round_num: change))
+    model, metrics = nodes.run_rounds(Compressed(FedAvg(), "topk(0.5)"), (1, 2), start)
+    assert metrics["fedplug-compressed"] == 2
+    assert model["batches"] == 43
+    assert model["scale"] == 0
+    np.testing.assert_array_equal(model["mask"], [2, 2, 2])
+    assert model["weights"].dtype == dtype
+    # In two rounds, each half of the weights was sent once, with what the other round had left.
+    moved = model["weights"].astype(float) - start["weights"]
+    np.testing.assert_allclose(np.sort(moved), [0.25] * 100 + [0.5] * 100, atol=2e-3)
+
+
+def test_payloads_of_many_chunks(nodes: Nodes) -> None:
+    start = {"weights": np.zeros(3_000_000, np.float32)}
+    change = {"weights": np.random.default_rng(0).normal(size=3_000_000).astype(np.float32)}
+    for node in (1, 2):
+        nodes.add(node, client_app(lambda node, round_num: change))
+    model, _ = nodes.run_rounds(Compressed(FedAvg(), "identity"), (1,), start)
+    np.testing.assert_allclose(model["weights"], change["weights"], rtol=1e-6)
+
+
+def test_the_memory_of_an_average_does_not_grow_with_the_clients(tmp_path: Any) -> None:
+    def peak(clients: int) -> int:
+        nodes = Nodes(tmp_path / str(clients))
+        start = {"weights": np.zeros(200_000, np.float32)}
+        rng = np.random.default_rng(0)
+        change = {"weights": rng.normal(size=200_000).astype(np.float32)}
+        for node in range(1, clients + 1):
+            nodes.add(node, client_app(lambda node, round_num: change))
+        strategy = Compressed(FedAvg(), "topk(0.001)")
+        replies = nodes.send_and_receive(strategy.configure_train(1, record(start), ConfigRecord(), nodes))
+        tracemalloc.start()
+        strategy.aggregate_train(1, replies)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(20) < 1.1 * peak(2)

@@ -1,0 +1,149 @@
+"""Bytes, seconds and the server's memory of a FedAvg round, with fedplug and without, on the same work.
+
+    python benchmarks/fed_avg.py --machine "AMD EPYC, 2 cores, AVX-512" > benchmarks/results/fed_avg.md
+
+Every job runs in NVFlare's simulator. In the measured process there are the server and, of every client, the
+end that starts its processes; where there are fewer processes than clients, each task starts one, which is
+most of the seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import math
+import os
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import nvflare
+from fedplug_nvflare import FedplugAggregator, FedplugDecoder, FedplugEncoder
+from nvflare.client.config import TransferType
+from nvflare.fuel.utils.constants import FrameworkType
+from nvflare.recipe.fedavg import FedAvgRecipe
+from nvflare.recipe.sim_env import SimEnv
+from server import Meter, ShapesPersistor
+from shapes import MODELS
+
+CODEC = "topk(0.01) | qsgd(8)"
+WAYS = ("NVFlare alone", "`FedplugDecoder`", "`FedplugAggregator`")
+
+
+HEAD = """\
+# FedAvg in NVFlare {version}
+
+`python benchmarks/fed_avg.py`, {machine}, `{codec}`. Bytes are those of the updates of a round. Server, ms:
+from an update that NVFlare has deserialized to the sum, median. Memory: resident in the server's process at
+most, above that before it loads the model; the ends of the simulated clients are in the same process. Where
+there are fewer processes than clients, each task starts one, which is most of the seconds.
+
+| model | clients (processes) | | bytes a round | s a round | server, ms | memory, MB |
+| --- | --- | --- | --- | --- | --- | --- |"""
+
+
+class Work(NamedTuple):
+    """One block of the table."""
+
+    model: str
+    clients: int
+    processes: int
+    rounds: int
+
+
+WORK = (Work("hello-pt", 4, 4, 6), Work("ResNet-18", 4, 4, 4), Work("ResNet-18", 50, 2, 1))
+
+
+class Measured(NamedTuple):
+    """Of the median round of a job, where not said otherwise."""
+
+    uplink_bytes: float
+    seconds: float
+    update_seconds: float
+    memory: float
+    """In bytes, at most in all rounds, above that at the begin of the job."""
+
+
+def main(machine: str) -> None:
+    """Prints the table."""
+    print(HEAD.format(version=nvflare.__version__, machine=machine, codec=CODEC))
+    for work in WORK:
+        for way in WAYS:
+            found = measure(work, way)
+            print(
+                f"| {work.model} | {work.clients} ({work.processes}) | {way} | {found.uplink_bytes:,.0f} "
+                f"| {found.seconds:.1f} | {1e3 * found.update_seconds:.1f} "
+                f"| {found.memory / 1e6:.0f} |",
+                flush=True,
+            )
+
+
+def measure(work: Work, way: str) -> Measured:
+    """Runs one job."""
+    with tempfile.TemporaryDirectory() as folder:
+        meter = Path(folder) / "meter.jsonl"
+        recipe = FedAvgRecipe(
+            name="measured",
+            min_clients=work.clients,
+            num_rounds=work.rounds,
+            train_script=str(Path(__file__).with_name("client.py")),
+            framework=FrameworkType.NUMPY,
+            model_persistor=ShapesPersistor(work.model),
+            params_transfer_type=TransferType.DIFF,
+            aggregator=FedplugAggregator() if way == WAYS[2] else None,
+        )
+        if way != WAYS[0]:
+            recipe.add_client_output_filter(FedplugEncoder(CODEC), tasks=["train"])
+        if way == WAYS[1]:
+            recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])
+        recipe.add_server_input_filter(Meter(str(meter)), tasks=["train"])
+        recipe.add_server_file(str(Path(__file__).with_name("shapes.py")))
+        environment = SimEnv(num_clients=work.clients, num_threads=work.processes, workspace_root=folder)
+        with _output_to_stderr():
+            result = Path(recipe.execute(environment).get_result())
+        rounds = [json.loads(line) for line in meter.read_text().splitlines()]
+        return Measured(
+            uplink_bytes=work.clients * _dense_bytes(work.model) if way == WAYS[0] else _sent(result),
+            seconds=statistics.median(one["seconds"] for one in rounds),
+            update_seconds=statistics.median(one["update_seconds"] for one in rounds),
+            memory=rounds[-1]["memory"],
+        )
+
+
+def _dense_bytes(model: str) -> int:
+    return 4 * sum(math.prod(shape) for shape in MODELS[model].values())
+
+
+def _sent(result: Path) -> float:
+    """Bytes of all clients' updates in the median round, from what the encoders wrote into their logs."""
+    rounds: collections.Counter[int] = collections.Counter()
+    for log in result.glob("site-*/log.txt"):
+        for round_num, sent in re.findall(r"update (\d+)-\w+: (\d+) bytes instead", log.read_text()):
+            rounds[int(round_num)] += int(sent)
+    return statistics.median(rounds.values())
+
+
+@contextlib.contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    """Of the simulator, a process of its own, which writes to where this one's output goes."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--machine", required=True, help="what the table says it was measured on")
+    main(parser.parse_args().machine)

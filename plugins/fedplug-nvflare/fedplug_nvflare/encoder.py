@@ -1,0 +1,119 @@
+"""The client's output filter: a weight difference leaves the site as payloads."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.analytix import AnalyticsDataType
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
+from nvflare.app_common.app_constant import AppConstants
+
+import fedplug
+from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, compressed
+
+__all__ = ["FedplugEncoder"]
+
+_TASK = "fedplug_task"
+_MIN_SIZE = 64
+
+
+class FedplugEncoder(DXOFilter):
+    """Compresses what a client sends; what was not sent is kept in a store, and is part of the next update.
+
+    For ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The
+    state is on the disk before the payloads leave. It moves on when a later task of the server says that they
+    were accepted (`FedplugAggregator` and `FedplugDecoder` see to that); if they were lost or refused, the
+    residual is what it was before.
+
+    A result of full weights is an error: differences are what can be compressed, and NVFlare makes them with
+    ``params_transfer_type=TransferType.DIFF``. What is wrong with an update (a NaN, say) is NVFlare's
+    TASK_RESULT_FILTER_ERROR, with the reason in the client's log; the server decides whether the job goes on.
+    """
+
+    def __init__(
+        self, codec: str | dict[str, Any], store: str | None = None, min_size: int = _MIN_SIZE
+    ) -> None:
+        """Checks the codec.
+
+        Args:
+            codec: What `fedplug.codec` takes: an expression, or rules by tensor name. It goes into the job's
+                configuration.
+            store: The URL of the store that keeps the client's state from job to job; in it ``{site}`` stands
+                for the name of the client. None: in the folder of the job, for this job only.
+            min_size: In elements; smaller tensors are sent uncompressed.
+
+        Raises:
+            ConfigError: The codec cannot be read.
+            UnknownNameError: No such encoder.
+        """
+        kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
+        super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
+        self.codec = codec  # NVFlare reads the arguments of a component off its attributes
+        self.store = store
+        self.min_size = min_size
+        self._codec = fedplug.codec(codec, min_size=min_size)
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Takes from a task what is needed when its result leaves; the task is gone by then."""
+        if event_type == EventType.BEFORE_TASK_EXECUTION:
+            task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+            if isinstance(task, Shareable):
+                seen = (task.get_header(AppConstants.CURRENT_ROUND) or 0, task.get_header(ACCEPTED))
+                fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
+        """Payloads for weight differences.
+
+        Raises:
+            ValueError: The result is of full weights.
+            FedplugError: As for `fedplug.ClientCodec`; the message names the tensor.
+        """
+        if dxo.data_kind != DataKind.WEIGHT_DIFF:
+            raise ValueError(
+                f"the result is of full weights; {SEND_DIFFERENCES}; for tasks that return weights, such as "
+                "submit_model, this filter is not: add it with tasks=['train']"
+            )
+        round_num, accepted = fl_ctx.get_prop(_TASK) or (0, None)
+        with fedplug.open_store(self._url(fl_ctx)) as store:
+            client = fedplug.ClientCodec(self._codec, store, fl_ctx.get_identity_name())
+            before = client.pending
+            settled = client.settle(accepted)
+            payloads, receipt = client.encode_model(dxo.data, round_num)
+        if before is not None and not settled:
+            self.log_warning(
+                fl_ctx, f"update {before} was not accepted by the server; its residual is undone"
+            )
+        shareable.set_header(RECEIPT, receipt)
+        self._report(dxo, payloads, receipt, round_num, fl_ctx)
+        return compressed(dxo, payloads)
+
+    def _url(self, fl_ctx: FLContext) -> str:
+        if self.store is not None:
+            return self.store.replace("{site}", fl_ctx.get_identity_name())
+        folder = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / "fedplug"
+        return f"sqlite:///{folder.absolute()}"
+
+    def _report(
+        self, dxo: DXO, payloads: dict[str, bytes], receipt: str, round_num: int, fl_ctx: FLContext
+    ) -> None:
+        sent = sum(map(len, payloads.values()))
+        dense = sum(_nbytes(array) for array in dxo.data.values())
+        self.log_info(
+            fl_ctx, f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%})"
+        )
+        scalar = create_analytic_dxo(
+            "fedplug/uplink_bytes", sent, AnalyticsDataType.SCALAR, global_step=round_num
+        )
+        send_analytic_dxo(self, scalar, fl_ctx)
+
+
+def _nbytes(array: Any) -> int:
+    return int(math.prod(array.shape) * array.dtype.itemsize)

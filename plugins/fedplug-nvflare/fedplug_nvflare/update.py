@@ -1,0 +1,53 @@
+"""How a compressed update looks in NVFlare's terms. Knows neither codecs nor events.
+
+It is a DXO of kind WEIGHT_DIFF whose data are payloads, ``{tensor name: bytes}``, and whose meta says so. The
+shareable around it names the payloads by a receipt, which the server's task to the same client repeats once
+they were accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nvflare.apis.dxo import DXO, DataKind, MetaKey
+
+__all__ = ["ACCEPTED", "RECEIPT", "SEND_DIFFERENCES", "compressed", "is_compressed", "replaced"]
+
+RECEIPT = "fedplug_receipt"
+"""The header of a result that names its payloads."""
+
+ACCEPTED = "fedplug_accepted"
+"""The header of a task that names the payloads of this client which the server accepted last."""
+
+SEND_DIFFERENCES = (
+    "fedplug compresses differences: give the recipe params_transfer_type=TransferType.DIFF, or send "
+    "FLModel(params_type=ParamsType.DIFF)"
+)
+"""What to do about a result of full weights."""
+
+_ALGORITHM = "fedplug"
+"""Under NVFlare's own key for what was done to the data, so that its aggregators do not mix the two kinds."""
+
+
+def is_compressed(meta: Mapping[str, Any] | None) -> bool:
+    """Whether the meta of a DXO, or of an FLModel, says that the data are payloads.
+
+    Raises:
+        ValueError: They were processed by something else: encrypted, say.
+    """
+    algorithm = (meta or {}).get(MetaKey.PROCESSED_ALGORITHM)
+    if algorithm not in (None, _ALGORITHM):
+        raise ValueError(f"it was processed by {algorithm!r}, which fedplug cannot aggregate")
+    return algorithm == _ALGORITHM
+
+
+def compressed(dxo: DXO, payloads: Mapping[str, bytes]) -> DXO:
+    """A DXO of payloads with the meta of ``dxo``, which stays as it is: others may hold its data."""
+    return DXO(DataKind.WEIGHT_DIFF, dict(payloads), {**dxo.meta, MetaKey.PROCESSED_ALGORITHM: _ALGORITHM})
+
+
+def replaced(dxo: DXO, arrays: Mapping[str, Any], *without: str) -> DXO:
+    """A DXO of arrays with the meta of a compressed one, but for the keys ``without``."""
+    dropped = {MetaKey.PROCESSED_ALGORITHM, *without}
+    return DXO(DataKind.WEIGHT_DIFF, dict(arrays), {k: v for k, v in dxo.meta.items() if k not in dropped})

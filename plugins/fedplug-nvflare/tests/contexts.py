@@ -1,0 +1,53 @@
+"""NVFlare's own contexts and messages, as its runners make them, for tests that need no job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.fl_constant import FLContextKey, ReservedKey
+from nvflare.apis.fl_context import FLContext, FLContextManager
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.app_event_type import AppEventType
+from nvflare.app_common.utils.fl_model_utils import FLModel, FLModelUtils
+
+
+def context(identity: str, peer: str) -> FLContext:
+    """Of one end, in a message from or to the other."""
+    fl_ctx = FLContextManager(identity_name=identity, job_id="job").new_context()
+    other = FLContextManager(identity_name=peer, job_id="job").new_context()
+    fl_ctx.set_peer_context(other)
+    return fl_ctx
+
+
+def task(weights: Mapping[str, Any], round_num: int = 0) -> Shareable:
+    """What FedAvg sends to clients."""
+    model = FLModel(params=dict(weights), current_round=round_num)
+    return FLModelUtils.to_shareable(model)
+
+
+def result(arrays: Mapping[str, Any], kind: str = DataKind.WEIGHT_DIFF, **meta: Any) -> Shareable:
+    """What a client's training returns."""
+    return DXO(kind, dict(arrays), dict(meta)).to_shareable()
+
+
+def arrived(shareable: Shareable, client: str) -> Shareable:
+    """The same at the server, which knows who it is from."""
+    shareable.set_peer_props({ReservedKey.IDENTITY_NAME: client})
+    return shareable
+
+
+def begin_round(component: Any, weights: Mapping[str, Any]) -> None:
+    """NVFlare's event before a training task is sent, to a component of the server."""
+    fl_ctx = context("server", "site-1")
+    fl_ctx.set_prop(AppConstants.TRAIN_SHAREABLE, task(weights), private=True, sticky=False)
+    component.handle_event(AppEventType.BEFORE_TRAIN_TASK, fl_ctx)
+
+
+def task_context(client: str, message: Shareable) -> FLContext:
+    """In which a client works on a task."""
+    fl_ctx = context(client, "server")
+    fl_ctx.set_prop(FLContextKey.TASK_DATA, message, private=True, sticky=False)
+    return fl_ctx

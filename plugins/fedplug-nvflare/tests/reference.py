@@ -1,0 +1,58 @@
+"""Federated averaging of the digits without NVFlare: what its jobs have to come to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import digits_client
+import numpy as np
+from numpy.typing import NDArray
+
+import fedplug
+
+NAME = digits_client.NAME
+
+
+def fed_avg(
+    codecs: Sequence[str | None],
+    rounds: int,
+    refused: Collection[tuple[int, str]] = (),
+    lost: Collection[tuple[int, str]] = (),
+    forget_at: Collection[int] = (),
+) -> NDArray[np.float32]:
+    """The weights after some rounds.
+
+    Args:
+        codecs: Of each site; None: it sends arrays.
+        rounds: How many.
+        refused: Rounds and sites whose update does not count, nor moves the site's residual on.
+        lost: Of those, the ones that move it on nevertheless: what must not happen.
+        forget_at: Rounds before which all residuals are lost: what must not happen, either.
+    """
+    sites = [f"site-{i + 1}" for i in range(len(codecs))]
+    data = {site: digits_client.examples(site, len(sites)) for site in sites}
+    encoders = {site: fedplug.codec(codec or "identity") for site, codec in zip(sites, codecs, strict=True)}
+    states: dict[str, dict[str, NDArray[np.float32]]] = {}
+    weights = np.zeros(digits_client.SHAPE, np.float32)
+    for round_num in range(rounds):
+        states = {} if round_num in forget_at else states
+        total = fedplug.ModelSum({NAME: weights.shape})
+        for site in sites:
+            x, y = data[site]
+            difference = digits_client.train(weights, x, y)[0] - weights
+            payloads, state = encoders[site].encode_model({NAME: difference}, states.get(site), round_num)
+            if (round_num, site) not in refused or (round_num, site) in lost:
+                states[site] = state
+            if (round_num, site) not in refused:
+                total.add(payloads, len(y))
+        weights = weights + total.value()[NAME] * np.float32(1 / total.weight)
+    return weights
+
+
+def accuracy(weights: NDArray[np.float32], sites: int) -> float:
+    """Over the examples of all sites."""
+    right = [
+        (digits_client.train(weights, *examples)[1], len(examples[1]))
+        for examples in (digits_client.examples(f"site-{i + 1}", sites) for i in range(sites))
+    ]
+    return sum(share * count for share, count in right) / sum(count for _, count in right)

@@ -1,0 +1,128 @@
+"""The filter on the client, given NVFlare's messages one by one."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import contexts
+import numpy as np
+import pytest
+from fedplug_nvflare import FedplugEncoder
+from fedplug_nvflare.update import ACCEPTED, RECEIPT
+from nvflare.apis.analytix import AnalyticsData
+from nvflare.apis.dxo import DataKind, from_shareable
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.shareable import Shareable
+from nvflare.fuel.utils import fobs
+
+import fedplug
+
+UPDATE = {
+    "kernel": np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32),
+    "bias": np.arange(32, dtype=np.float32),
+}
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> FedplugEncoder:
+    return FedplugEncoder("topk(0.1)", store=f"sqlite:///{tmp_path}/{{site}}")
+
+
+def send(
+    encoder: FedplugEncoder, update: Shareable, accepted: str | None = None, round_num: int = 0
+) -> Shareable:
+    """One task of site-1: it arrives, training returns the update, the filter sees it."""
+    message = contexts.task({}, round_num)
+    if accepted is not None:
+        message.set_header(ACCEPTED, accepted)
+    fl_ctx = contexts.task_context("site-1", message)
+    encoder.handle_event(EventType.BEFORE_TASK_EXECUTION, fl_ctx)
+    return encoder.process(update, fl_ctx)
+
+
+def test_a_difference_becomes_payloads_that_any_fedplug_reads(encoder: FedplugEncoder) -> None:
+    sent = from_shareable(send(encoder, contexts.result(UPDATE, NUM_STEPS_CURRENT_ROUND=3)))
+    expected, _ = fedplug.codec("topk(0.1)").encode_model(UPDATE)
+    assert sent.data_kind == DataKind.WEIGHT_DIFF
+    assert sent.data == expected
+    assert sent.get_meta_prop("NUM_STEPS_CURRENT_ROUND") == 3
+
+
+def test_payloads_pass_nvflares_serialization_unchanged(encoder: FedplugEncoder) -> None:
+    sent = send(encoder, contexts.result(UPDATE))
+    assert from_shareable(fobs.loads(fobs.dumps(sent))).data == from_shareable(sent).data
+
+
+def test_the_result_of_training_is_not_changed(encoder: FedplugEncoder) -> None:
+    given = contexts.result(UPDATE)
+    dxo = from_shareable(given)
+    before = copy.deepcopy(dxo.data)
+    send(encoder, given)
+    assert list(dxo.data) == list(before)
+    assert not dxo.meta
+    for name, array in before.items():
+        np.testing.assert_array_equal(dxo.data[name], array)
+
+
+def test_the_residual_is_sent_once_the_server_accepted(encoder: FedplugEncoder) -> None:
+    codec = fedplug.codec("topk(0.1)")
+    first = send(encoder, contexts.result(UPDATE))
+    second = send(encoder, contexts.result(UPDATE), first.get_header(RECEIPT), round_num=1)
+    _, state = codec.encode_model(UPDATE)
+    expected, _ = codec.encode_model(UPDATE, state, 1)
+    assert from_shareable(second).data == expected
+
+
+@pytest.mark.parametrize("accepted", [None, "0-another"])
+def test_the_residual_is_undone_if_the_server_did_not(encoder: FedplugEncoder, accepted: str | None) -> None:
+    send(encoder, contexts.result(UPDATE))
+    second = send(encoder, contexts.result(UPDATE), accepted, round_num=1)
+    expected, _ = fedplug.codec("topk(0.1)").encode_model(UPDATE, round_num=1)
+    assert from_shareable(second).data == expected
+
+
+def test_another_process_of_the_same_site_goes_on(encoder: FedplugEncoder) -> None:
+    first = send(encoder, contexts.result(UPDATE))
+    another = FedplugEncoder("topk(0.1)", store=encoder.store)
+    second = send(another, contexts.result(UPDATE), first.get_header(RECEIPT), round_num=1)
+    _, state = fedplug.codec("topk(0.1)").encode_model(UPDATE)
+    expected, _ = fedplug.codec("topk(0.1)").encode_model(UPDATE, state, 1)
+    assert from_shareable(second).data == expected
+
+
+def test_full_weights_are_refused_with_what_to_do(encoder: FedplugEncoder) -> None:
+    with pytest.raises(ValueError, match=r"params_transfer_type=TransferType\.DIFF"):
+        send(encoder, contexts.result(UPDATE, kind=DataKind.WEIGHTS))
+
+
+def test_a_nan_is_an_error_that_names_the_tensor_and_keeps_the_state(encoder: FedplugEncoder) -> None:
+    first = send(encoder, contexts.result(UPDATE))
+    receipt = first.get_header(RECEIPT)
+    with pytest.raises(fedplug.errors.NonFiniteError, match="kernel"):
+        send(encoder, contexts.result(UPDATE | {"kernel": UPDATE["kernel"] * np.nan}), receipt, round_num=1)
+    third = send(encoder, contexts.result(UPDATE), receipt, round_num=2)
+    _, state = fedplug.codec("topk(0.1)").encode_model(UPDATE)
+    expected, _ = fedplug.codec("topk(0.1)").encode_model(UPDATE, state, 2)
+    assert from_shareable(third).data == expected
+
+
+def test_other_results_pass(encoder: FedplugEncoder) -> None:
+    metrics = contexts.result({"accuracy": 0.5}, kind=DataKind.METRICS)
+    assert from_shareable(send(encoder, metrics)).data == {"accuracy": 0.5}
+
+
+def test_bytes_are_sent_to_nvflares_experiment_tracking(encoder: FedplugEncoder) -> None:
+    fl_ctx = contexts.task_context("site-1", contexts.task({}, round_num=7))
+    encoder.handle_event(EventType.BEFORE_TASK_EXECUTION, fl_ctx)
+    sent = from_shareable(encoder.process(contexts.result(UPDATE), fl_ctx))
+    scalar = AnalyticsData.from_dxo(from_shareable(fl_ctx.get_prop(FLContextKey.EVENT_DATA)))
+    assert scalar.tag == "fedplug/uplink_bytes"
+    assert scalar.value == sum(map(len, sent.data.values()))
+    assert scalar.step == 7
+
+
+def test_a_codec_that_cannot_be_read_fails_when_the_job_is_made() -> None:
+    with pytest.raises(fedplug.errors.UnknownNameError, match="topk"):
+        FedplugEncoder("tpok(0.1)")

@@ -1,0 +1,67 @@
+"""Whole jobs: NVFlare's recipe, controller, clients and simulator."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import reference
+
+from conftest import Jobs
+
+
+def test_identity_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
+    # Two clients, as the order in which updates arrive matters to the rounding of three.
+    plain = finished["plain"].result().model
+    np.testing.assert_array_equal(finished["identity_summed"].result().model, plain)
+    np.testing.assert_array_equal(finished["identity_decoded"].result().model, plain)
+
+
+def test_plain_fed_avg_is_what_the_reference_says(finished: Jobs) -> None:
+    expected = reference.fed_avg([None, None], rounds=3)
+    np.testing.assert_allclose(finished["plain"].result().model, expected, rtol=0, atol=1e-6)
+
+
+def test_topk_goes_on_after_client_and_job_were_restarted(finished: Jobs) -> None:
+    expected = reference.fed_avg(["topk(0.1)"] * 2, rounds=10)
+    forgotten = reference.fed_avg(["topk(0.1)"] * 2, rounds=10, forget_at=(8,))
+    model = finished["continued"].result().model
+    np.testing.assert_allclose(model, expected, rtol=0, atol=1e-5)
+    assert np.abs(model - forgotten).max() > 1e-2
+
+
+def test_topk_with_error_feedback_converges(finished: Jobs) -> None:
+    dense = reference.fed_avg([None, None], rounds=10)
+    model = finished["continued"].result().model
+    assert reference.accuracy(model, 2) > reference.accuracy(dense, 2) - 0.02
+
+
+def test_a_broken_update_is_refused_and_the_others_are_aggregated(finished: Jobs) -> None:
+    job = finished["mixed"].result()
+    assert "update of client 'site-3' refused: tensor 'numpy_key': the checksum" in job.log("server")
+    codecs = ["topk(0.1)", None, "topk(0.1)"]
+    expected = reference.fed_avg(codecs, rounds=3, refused={(0, "site-3")})
+    np.testing.assert_allclose(job.model, expected, rtol=0, atol=1e-5)
+
+
+def test_what_was_not_accepted_does_not_move_the_residual(finished: Jobs) -> None:
+    job = finished["mixed"].result()
+    assert "was not accepted by the server; its residual is undone" in job.log("site-3")
+    assert "is undone" not in job.log("site-1")
+    codecs = ["topk(0.1)", None, "topk(0.1)"]
+    moved = reference.fed_avg(codecs, rounds=3, refused={(0, "site-3")}, lost={(0, "site-3")})
+    assert np.abs(job.model - moved).max() > 1e-3
+
+
+def test_a_client_that_does_not_know_fedplug_takes_part(finished: Jobs) -> None:
+    job = finished["mixed"].result()
+    receipts = json.loads((job.folder / "server/simulate_job/fedplug_receipts.json").read_text())
+    assert sorted(receipts) == ["site-1", "site-3"]
+    assert "3 updates took" in job.log("server")
+
+
+def test_bytes_are_in_both_logs(finished: Jobs) -> None:
+    job = finished["continued"].result()
+    assert "bytes instead of 2600 (" in job.log("site-1")
+    assert "2 updates took" in job.log("server")
+    assert "bytes instead of 5200" in job.log("server")

@@ -1,0 +1,198 @@
+"""Aggregator and decoder on the server, given NVFlare's messages one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import contexts
+import numpy as np
+import pytest
+from fedplug_nvflare import FedplugAggregator, FedplugDecoder
+from fedplug_nvflare.update import RECEIPT
+from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.aggregators.weighted_aggregation_helper import WeightedAggregationHelper
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+
+import fedplug
+
+WEIGHTS: dict[str, Any] = {
+    "kernel": np.zeros((64, 32), np.float32),
+    "half": np.zeros((128,), np.float16),
+    "steps": np.array(5, np.int64),
+}
+
+
+def update(seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "kernel": rng.normal(size=(64, 32)).astype(np.float32),
+        "half": rng.normal(size=128).astype(np.float16),
+        "steps": np.array(seed, np.int64),
+    }
+
+
+def compressed(arrays: dict[str, Any], codec: str = "identity", **meta: Any) -> Shareable:
+    payloads, _ = fedplug.codec(codec).encode_model(arrays)
+    return contexts.result(payloads, **{MetaKey.PROCESSED_ALGORITHM: "fedplug"}, **meta)
+
+
+def steps(number: float) -> dict[str, Any]:
+    return {MetaKey.NUM_STEPS_CURRENT_ROUND: number}
+
+
+@pytest.fixture
+def aggregator() -> FedplugAggregator:
+    component = FedplugAggregator()
+    contexts.begin_round(component, WEIGHTS)
+    return component
+
+
+@pytest.fixture
+def decoder() -> FedplugDecoder:
+    component = FedplugDecoder()
+    contexts.begin_round(component, WEIGHTS)
+    return component
+
+
+def accept(aggregator: FedplugAggregator, result: Shareable, client: str = "site-1") -> bool:
+    return aggregator.accept(contexts.arrived(result, client), contexts.context("server", client))
+
+
+def aggregated(aggregator: FedplugAggregator) -> dict[str, Any]:
+    dxo = from_shareable(aggregator.aggregate(contexts.context("server", "site-1")))
+    assert dxo.data_kind == DataKind.WEIGHT_DIFF
+    return dict(dxo.data)
+
+
+def assert_same(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(actual[name], array, err_msg=name)
+
+
+BROKEN = {
+    "a flipped bit": lambda sent: sent | {"kernel": sent["kernel"][:40] + b"\0" + sent["kernel"][41:]},
+    "cut off": lambda sent: sent | {"kernel": sent["kernel"][:-1]},
+    "no payload": lambda sent: sent | {"kernel": b""},
+    "no bytes": lambda sent: sent | {"kernel": {"a": 1}},
+    "another shape": lambda sent: sent | {"kernel": fedplug.codec("identity").encode(np.ones(3, "f4"))[0]},
+    "another dtype": lambda sent: sent | {"kernel": fedplug.codec("identity").encode(np.ones((64, 32)))[0]},
+    "a tensor is missing": lambda sent: {name: sent[name] for name in sent if name != "kernel"},
+    "an unknown tensor": lambda sent: sent | {"kernel 2": sent["kernel"]},
+}
+
+
+@pytest.mark.parametrize("codec", ["identity", "topk(0.1)", "topk(0.1) | qsgd(8)"])
+def test_the_mean_is_nvflares_bit_for_bit(aggregator: FedplugAggregator, codec: str) -> None:
+    nvflare = WeightedAggregationHelper()
+    for seed, weight in [(1, 3), (2, 5), (3, 1)]:
+        sent = compressed(update(seed), codec, **steps(weight))
+        received = fedplug.decode_model(from_shareable(sent).data)
+        widened = received | {"half": received["half"].astype(np.float32)}
+        nvflare.add(widened, float(weight), f"site-{seed}", 0)
+        assert accept(aggregator, sent, f"site-{seed}")
+    expected = nvflare.get_result()
+    assert_same(aggregated(aggregator), expected | {"half": expected["half"].astype(np.float16)})
+
+
+def test_dense_updates_and_payloads_add_up(aggregator: FedplugAggregator) -> None:
+    assert accept(aggregator, contexts.result(update(1), **steps(2)))
+    assert accept(aggregator, compressed(update(2), **steps(2)))
+    mean = aggregated(aggregator)["kernel"]
+    np.testing.assert_allclose(mean, (update(1)["kernel"] + update(2)["kernel"]) / 2, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_update_leaves_no_trace_in_the_sum(aggregator: FedplugAggregator, broken: Any) -> None:
+    assert accept(aggregator, compressed(update(1)))
+    sent = compressed(update(2))
+    dxo = from_shareable(sent)
+    hostile = DXO(dxo.data_kind, broken(dxo.data), dxo.meta).to_shareable()
+    model = FLModelUtils.from_shareable(hostile)
+    model.meta["client_name"] = "site-2"
+    with pytest.raises(ValueError, match=r"update of client 'site-2' refused: .*kernel"):
+        aggregator.accept_model(model)
+    assert not accept(aggregator, hostile, "site-2")
+    assert_same(aggregated(aggregator), update(1) | {"steps": 1.0})
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_update_passes_the_decoder_as_an_empty_result(decoder: FedplugDecoder, broken: Any) -> None:
+    dxo = from_shareable(compressed(update(2), **{MetaKey.INITIAL_METRICS: {"accuracy": 1.0}}))
+    hostile = contexts.arrived(DXO(dxo.data_kind, broken(dxo.data), dxo.meta).to_shareable(), "site-2")
+    hostile.set_header(RECEIPT, "0-hostile")
+    passed = decoder.process(hostile, contexts.context("server", "site-2"))
+    assert from_shareable(passed).data == {}
+    assert passed.get_header(RECEIPT) is None
+    assert FLModelUtils.from_shareable(passed).metrics is None
+
+
+def test_the_decoder_makes_updates_that_nvflare_aggregates(decoder: FedplugDecoder) -> None:
+    sent = contexts.arrived(compressed(update(1), **steps(7)), "site-1")
+    model = FLModelUtils.from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
+    assert_same(model.params, update(1))
+    assert model.meta[MetaKey.NUM_STEPS_CURRENT_ROUND] == 7
+    assert MetaKey.PROCESSED_ALGORITHM not in model.meta
+
+
+def test_the_decoder_leaves_dense_updates_alone(decoder: FedplugDecoder) -> None:
+    sent = contexts.arrived(contexts.result(update(1)), "site-1")
+    passed = from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
+    assert_same(passed.data, update(1))
+
+
+def test_full_weights_and_other_processing_are_refused(aggregator: FedplugAggregator) -> None:
+    model = FLModelUtils.from_shareable(contexts.result(update(1), kind=DataKind.WEIGHTS))
+    with pytest.raises(ValueError, match=r"full weights.*TransferType\.DIFF"):
+        aggregator.accept_model(model)
+    encrypted = contexts.result(update(1), **{MetaKey.PROCESSED_ALGORITHM: "_HE_algo_encrypted_"})
+    with pytest.raises(ValueError, match="_HE_algo_encrypted_"):
+        aggregator.accept_model(FLModelUtils.from_shareable(encrypted))
+
+
+def test_a_round_without_an_accepted_update_leaves_the_model(aggregator: FedplugAggregator) -> None:
+    model = FLModelUtils.from_shareable(contexts.task(WEIGHTS))
+    after = FLModelUtils.update_model(model, aggregator.aggregate_model())
+    assert_same(after.params, WEIGHTS)
+
+
+def test_the_next_round_begins_at_zero(aggregator: FedplugAggregator) -> None:
+    accept(aggregator, compressed(update(1)))
+    aggregated(aggregator)
+    contexts.begin_round(aggregator, WEIGHTS)
+    accept(aggregator, compressed(update(2)))
+    np.testing.assert_array_equal(aggregated(aggregator)["kernel"], update(2)["kernel"])
+
+
+def test_weights_of_clients_count_as_in_nvflare() -> None:
+    aggregator = FedplugAggregator(aggregation_weights={"site-1": 3.0})
+    contexts.begin_round(aggregator, WEIGHTS)
+    for client, said in [("site-1", 1), ("site-2", "nonsense")]:
+        accept(aggregator, compressed(update(int(client[-1])), **steps(said)), client)
+    expected = (3 * update(1)["kernel"] + update(2)["kernel"]) / 4
+    np.testing.assert_allclose(aggregated(aggregator)["kernel"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_bytes_and_metrics_are_in_the_result(aggregator: FedplugAggregator) -> None:
+    sent = [compressed(update(i), "topk(0.1)", **{MetaKey.INITIAL_METRICS: {"loss": i}}) for i in (1, 3)]
+    for result in sent:
+        accept(aggregator, result)
+    model = aggregator.aggregate_model()
+    uplink = sum(len(payload) for result in sent for payload in from_shareable(result).data.values())
+    dense = 2 * sum(array.nbytes for array in WEIGHTS.values())
+    assert model.meta["fedplug"] == {"clients": 2, "uplink_bytes": uplink, "dense_bytes": dense}
+    assert model.metrics == {"loss": 2.0}
+
+
+def test_metrics_that_are_no_numbers_do_not_count(aggregator: FedplugAggregator) -> None:
+    metrics = {"loss": 1, "nan": float("nan"), "confusion": [[1, 0]], "text": "good"}
+    assert accept(aggregator, compressed(update(1), **{MetaKey.INITIAL_METRICS: metrics}))
+    assert aggregator.aggregate_model().metrics == {"loss": 1.0}
+
+
+def test_a_metric_that_no_float_holds_refuses_the_update_before_it_is_added(
+    aggregator: FedplugAggregator,
+) -> None:
+    assert not accept(aggregator, compressed(update(1), **{MetaKey.INITIAL_METRICS: {"loss": 10**400}}))
+    assert aggregator.aggregate_model().params == {}

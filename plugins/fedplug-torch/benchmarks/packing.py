@@ -1,0 +1,294 @@
+"""SparseLoCo's codec as encoders of fedplug, beside the same steps in PyTorch as public code takes them.
+
+    python plugins/fedplug-torch/benchmarks/packing.py        # writes results/packing.md beside it
+
+Needs torch and fedplug, no TensorFlow. Both send 64 of every 4,096 entries in 2 bits, with a residual that
+decays. The PyTorch way is written anew after tplr/compress.py of github.com/tplr-ai/templar: `torch.topk` of
+the magnitudes of each chunk, a codebook of bin means, indices of 12 bits, a byte for each value. Its residual
+loses what a receiver gets. Everything runs in one process, in turn; the decoded tensors are compared first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import fedplug
+from fedplug import kernels
+from fedplug.diagnostics.environment import environment
+
+RESULTS = Path(__file__).parent / "results" / "packing.md"
+COUNT, CHUNK, DECAY, BITS = 64, 4096, 0.95, 2
+ENCODER = f"topk(count={COUNT}, chunk={CHUNK}, decay={DECAY}) | codebook({BITS})"
+CHUNKS = (244, 2441)  # of 999,424 and 9,998,336 elements
+REST = 0.005
+"""Seconds before each call: threads of PyTorch go on spinning for a moment when they have nothing to do."""
+BAR = "\\|"
+"""In a cell of a table."""
+
+Array = np.ndarray[Any, Any]
+
+
+class Packed(NamedTuple):
+    """What the PyTorch way sends: indices of 12 bits, bins of a byte, and what the bins mean."""
+
+    indices: torch.Tensor
+    bins: torch.Tensor
+    means: torch.Tensor
+    shift: torch.Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """All that travels."""
+        return sum(part.nbytes for part in self)
+
+
+class InTorch:
+    """The codec in PyTorch, with its residual."""
+
+    def __init__(self, size: int) -> None:
+        self.residual = torch.zeros(size)
+
+    def encode(self, update: torch.Tensor) -> Packed:
+        """What is sent of an update; the residual keeps the rest."""
+        self.residual.mul_(DECAY).add_(update)
+        chunks = self.residual.view(-1, CHUNK)
+        indices = torch.topk(chunks.abs(), COUNT, dim=-1, sorted=False).indices
+        values = torch.gather(chunks, -1, indices)
+        bins, means, shift = quantized(values)
+        packed = Packed(packed_12_bits(indices), bins, means, shift)
+        self.residual.sub_(decoded(packed, self.residual.numel()))
+        return packed
+
+
+def quantized(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The bin of every value, the mean of each bin without the shift, and the shift."""
+    bins = 2**BITS
+    shift = values.mean()
+    centred = values - shift
+    width = 6 * (centred.norm() / math.sqrt(centred.numel() - 1)) / bins
+    places = (centred / width + bins // 2).round().clamp(0, bins - 1).to(torch.uint8)
+    flat = places.flatten().long()
+    sums = torch.zeros(bins).scatter_add_(0, flat, centred.flatten())
+    counts = torch.zeros(bins).scatter_add_(0, flat, torch.ones_like(centred.flatten()))
+    return places, torch.where(counts > 0, sums / counts, torch.zeros_like(sums)), shift
+
+
+def packed_12_bits(indices: torch.Tensor) -> torch.Tensor:
+    """Three bytes for every two indices."""
+    pairs = indices.flatten().to(torch.int32).reshape(-1, 2)
+    first, second = pairs[:, 0], pairs[:, 1]
+    data = torch.empty(3 * len(pairs), dtype=torch.uint8)
+    data[0::3] = (first & 0xFF).to(torch.uint8)
+    data[1::3] = ((first >> 8 & 0xF) | (second & 0xF) << 4).to(torch.uint8)
+    data[2::3] = (second >> 4 & 0xFF).to(torch.uint8)
+    return data
+
+
+def unpacked_12_bits(data: torch.Tensor) -> torch.Tensor:
+    """The inverse of `packed_12_bits`."""
+    low, middle, high = (data[place::3].to(torch.int64) for place in range(3))
+    indices = torch.empty(2 * len(low), dtype=torch.int64)
+    indices[0::2] = low | (middle & 0xF) << 8
+    indices[1::2] = middle >> 4 & 0xF | high << 4
+    return indices
+
+
+def decoded(packed: Packed, size: int) -> torch.Tensor:
+    """The dense tensor that a receiver gets."""
+    values = packed.means[packed.bins.long()] + packed.shift
+    dense = torch.zeros(size // CHUNK, CHUNK)
+    indices = unpacked_12_bits(packed.indices).view(values.shape)
+    dense.scatter_reduce_(-1, indices, values, reduce="mean", include_self=False)
+    return dense.view(size)
+
+
+class InFedplug:
+    """The same with fedplug, two states taking turns."""
+
+    def __init__(self, encoder: str, size: int) -> None:
+        self.codec = fedplug.codec(encoder)
+        _, self.spare = self.codec.encode(np.zeros(size, np.float32))
+        self.state: Any = None
+
+    def encode(self, update: torch.Tensor) -> bytes:
+        """What is sent of an update; the state keeps the rest."""
+        payload, new = self.codec.encode(update, self.state, out=self.spare if self.state else None)
+        self.state, self.spare = new, self.state or self.spare
+        return payload
+
+
+def updates(kind: str, size: int, count: int) -> list[torch.Tensor]:
+    """Of a few rounds. "uneven": each 1,024 neighbours have a scale of their own, as rows of a layer do."""
+    random = np.random.default_rng(0)
+    scales = np.repeat(random.lognormal(0, 1, -(-size // 1024)), 1024)[:size] if kind == "uneven" else 1.0
+    return [
+        torch.from_numpy((random.standard_normal(size) * scales).astype(np.float32)) for _ in range(count)
+    ]
+
+
+def bits_of_coded_indices(indices: Array) -> float:
+    """Bits an index in later public code (templar's compression/hybrid.py, on CUDA), by its layout.
+
+    Three bytes a chunk say its length and parameter; then a Rice code of 6 or 7 low bits, or one bit in place
+    of the unary part, whichever is shortest, in whole bytes.
+    """
+    gaps = np.diff(indices, axis=1, prepend=0)
+    costs = []
+    for low in (6, 7):
+        high = gaps >> low
+        rice = (high + 1 + low).sum(1)
+        bitmap = high[:, 0] + 1 + low + (gaps.shape[1] - 1) * (1 + low)
+        costs.append(np.where(high[:, 1:].max(1) <= 1, np.minimum(rice, bitmap), rice))
+    bytes_of_chunk = 3 + -(-np.minimum(*costs) // 8)
+    return float(8 * bytes_of_chunk.mean() / gaps.shape[1])
+
+
+def compared(update: torch.Tensor) -> str:
+    """Whether both decode to the same tensor, in the first round; a line for the report."""
+    size = update.numel()
+    payload = InFedplug(ENCODER, size).encode(update)
+    ours = fedplug.decode(payload)
+    theirs = decoded(InTorch(size).encode(update), size).numpy()
+    assert ((ours != 0) == (theirs != 0)).all(), "other entries were sent"
+    x = update.numpy().astype(np.float64)
+    errors = [float(np.sum((x - y)[y != 0] ** 2) / np.sum(x[y != 0] ** 2)) for y in (ours, theirs)]
+    far = np.count_nonzero(np.abs(ours - theirs) > 1e-5 * np.abs(theirs))
+    return (
+        f"the same {np.count_nonzero(ours):,} entries; squared error of their values {errors[0]:.6f} and "
+        f"{errors[1]:.6f} (PyTorch) of their squares; {far} values in another bin"
+    )
+
+
+class Seconds(NamedTuple):
+    """Medians: by the clock, and of the processor's time, all threads together."""
+
+    wall: float
+    cpu: float
+
+
+def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[Seconds]:
+    """All are called one after the other in every run, with its number."""
+    walls: list[list[float]] = [[] for _ in functions]
+    cpus: list[list[float]] = [[] for _ in functions]
+    for run in range(unmeasured + runs):
+        for function, wall, cpu in zip(functions, walls, cpus, strict=True):
+            time.sleep(REST)
+            began, cpu_began = time.perf_counter(), time.process_time()
+            function(run)
+            wall.append(time.perf_counter() - began)
+            cpu.append(time.process_time() - cpu_began)
+    return [
+        Seconds(statistics.median(wall[unmeasured:]), statistics.median(cpu[unmeasured:]))
+        for wall, cpu in zip(walls, cpus, strict=True)
+    ]
+
+
+def speed(size: int, seconds: Seconds, in_torch: Seconds) -> str:
+    """GB/s of float32, and how many times PyTorch's by the clock and by the processor's time."""
+    return (
+        f"{4e-9 * size / seconds.wall:.2f} | {in_torch.wall / seconds.wall:.1f} | "
+        f"{in_torch.cpu / seconds.cpu:.1f}"
+    )
+
+
+def measured(kind: str, size: int, runs: int) -> list[str]:
+    """Rows of the table: each way's bits an entry, GB/s of float32 both ways, and both beside PyTorch's."""
+    rounds = updates(kind, size, 4)
+    ways = [InTorch(size), InFedplug(ENCODER, size), InFedplug(f"{ENCODER} | rans", size)]
+    sent: list[Any] = [None] * len(ways)
+
+    def encode(way: int, run: int) -> None:
+        sent[way] = ways[way].encode(rounds[run % len(rounds)])
+
+    # The first rounds fill the residuals.
+    encoding = in_turn([functools.partial(encode, way) for way in range(len(ways))], runs, unmeasured=4)
+    out = np.empty(size, np.float32)
+    decoding = in_turn(
+        [
+            lambda _: decoded(sent[0], size),
+            lambda _: fedplug.decode(sent[1], out=out),
+            lambda _: fedplug.decode(sent[2], out=out),
+        ],
+        runs,
+    )
+    entries = size // CHUNK * COUNT
+    names = ["PyTorch, 12-bit indices, a byte a value", f"`{ENCODER}`", f"`{ENCODER} | rans`"]
+    rows = []
+    for way, name in enumerate(names):
+        nbytes = len(sent[way]) if way else sent[way].nbytes
+        rows.append(
+            f"| {size:,} | {kind} | {name.replace('|', BAR)} | {8 * nbytes / entries:.2f} "
+            f"| {4 * size / nbytes:.0f} | "
+            + " | ".join(speed(size, seconds[way], seconds[0]) for seconds in (encoding, decoding))
+            + " |"
+        )
+    return rows
+
+
+def report(runs: int) -> str:
+    """The page of results."""
+    torch.set_num_threads(kernels.num_threads())
+    facts = environment()
+    first = updates("normal", CHUNKS[0] * CHUNK, 1)[0]
+    chosen = torch.topk(first.view(-1, CHUNK).abs(), COUNT).indices.sort().values.numpy()
+    limit = (math.lgamma(CHUNK + 1) - math.lgamma(COUNT + 1) - math.lgamma(CHUNK - COUNT + 1)) / math.log(2)
+    lines = [
+        "# The SparseLoCo codec",
+        "",
+        "Written by `python plugins/fedplug-torch/benchmarks/packing.py`: 64 of every 4,096 entries in",
+        f"2 bits, error feedback with decay {DECAY}; float32; medians of {runs} rounds, fewer of the larger",
+        f"size; all ways in turn in one process, threads of each: {torch.get_num_threads()}. PyTorch's steps",
+        "are those of tplr/compress.py, written anew.",
+        "",
+        f"- {facts['processor']}, {facts['cores']} cores, SIMD level {facts['simd']}",
+        f"- {facts['system']}, Python {facts['python']}, numpy {facts['numpy']}, torch {torch.__version__}",
+        f"- load average {os.getloadavg()[0]:.1f} when the run began",
+        "",
+        f"Of one update: {compared(first)}.",
+        "",
+        "| elements | numbers | way | bits an entry | times smaller than float32 | encode GB/s | x PyTorch | "
+        "x by CPU time | decode GB/s | x PyTorch | x by CPU time |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for chunks in CHUNKS:
+        for kind in ("normal", "uneven"):
+            lines += measured(kind, chunks * CHUNK, runs if chunks == CHUNKS[0] else max(9, runs // 4))
+    lines += [
+        "",
+        "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32",
+        "tensor, by the clock. CPU time is of all threads, without what other programs took meanwhile.",
+        "",
+        f"No code of the indices alone takes less than {limit / COUNT:.2f} bits an entry (log2 of the",
+        "choices of 64 of 4,096). Later public code, which runs on CUDA only, codes them: by its layout in",
+        f"{bits_of_coded_indices(chosen):.2f} bits here, and 8 more for the byte of the value.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measures, writes and prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=61, help="rounds of the smaller size")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    text = report(arguments.runs)
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
