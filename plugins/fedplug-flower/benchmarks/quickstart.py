@@ -264,7 +264,7 @@ CIFAR-10's shape.
 - **round**: the median; training of all clients, Flower's serialization both ways, the clients' durable
   state, aggregation. **to plain**: the median ratio to the same round of plain FedAvg. **aggregation**: the
   server's part.
-- **states in memory**: in `/dev/shm`, as for a simulation; what it saves is the disk's syncs, two commits for
+- **states in memory**: in `/dev/shm`, as for a simulation; what it saves is the disk's syncs, a commit for
   each client.
 - **server memory**: the replies and what aggregating them allocates, at the peak (`tracemalloc`).
 - **test**: means of the last {LAST} rounds.

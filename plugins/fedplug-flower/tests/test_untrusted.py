@@ -11,7 +11,7 @@ from fedplug_flower import Compressed
 from fedplug_flower.records import KEY, STYPE, Reply
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from local_flower import Nodes, client_app, new_model, record
 
@@ -220,6 +220,7 @@ VALUES = st.one_of(
     data=st.binary(max_size=60),
     stype=st.sampled_from([STYPE, "numpy.ndarray"]),
 )
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first text takes seconds
 def test_any_record_is_read_or_refused(fields: dict[str, Any], good: bool, data: bytes, stype: str) -> None:
     base = {"format": 1, "receipt": "r", "lengths": [len(data)]} if good else {}
     content = RecordDict(

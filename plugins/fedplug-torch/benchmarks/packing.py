@@ -31,8 +31,9 @@ RESULTS = Path(__file__).parent / "results" / "packing.md"
 COUNT, CHUNK, DECAY, BITS = 64, 4096, 0.95, 2
 ENCODER = f"topk(count={COUNT}, chunk={CHUNK}, decay={DECAY}) | codebook({BITS})"
 CHUNKS = (244, 2441)  # of 999,424 and 9,998,336 elements
-REST = 0.005
-"""Seconds before each call: threads of PyTorch go on spinning for a moment when they have nothing to do."""
+IN_A_ROW = 5
+"""Calls of one way before it is the next one's turn. The first in a row is not counted: threads of PyTorch go
+on spinning for a moment, and the caches hold the other way's arrays."""
 BAR = "\\|"
 """In a cell of a table."""
 
@@ -178,18 +179,19 @@ class Seconds(NamedTuple):
 
 
 def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[Seconds]:
-    """All are called one after the other in every run, with its number."""
+    """They take turns, each for a row of calls, which get the number of the run."""
     walls: list[list[float]] = [[] for _ in functions]
     cpus: list[list[float]] = [[] for _ in functions]
-    for run in range(unmeasured + runs):
+    for first in range(0, unmeasured + runs, IN_A_ROW):
         for function, wall, cpu in zip(functions, walls, cpus, strict=True):
-            time.sleep(REST)
-            began, cpu_began = time.perf_counter(), time.process_time()
-            function(run)
-            wall.append(time.perf_counter() - began)
-            cpu.append(time.process_time() - cpu_began)
+            for run in range(first, first + IN_A_ROW):
+                began, cpu_began = time.perf_counter(), time.process_time()
+                function(run)
+                if run >= unmeasured and run > first:
+                    wall.append(time.perf_counter() - began)
+                    cpu.append(time.process_time() - cpu_began)
     return [
-        Seconds(statistics.median(wall[unmeasured:]), statistics.median(cpu[unmeasured:]))
+        Seconds(statistics.median(wall), statistics.median(cpu))
         for wall, cpu in zip(walls, cpus, strict=True)
     ]
 
@@ -248,8 +250,9 @@ def report(runs: int) -> str:
         "",
         "Written by `python plugins/fedplug-torch/benchmarks/packing.py`: 64 of every 4,096 entries in",
         f"2 bits, error feedback with decay {DECAY}; float32; medians of {runs} rounds, fewer of the larger",
-        f"size; all ways in turn in one process, threads of each: {torch.get_num_threads()}. PyTorch's steps",
-        "are those of tplr/compress.py, written anew.",
+        f"size; all ways in turn in one process, {IN_A_ROW} calls in a row, the first not counted;",
+        f"threads of each: {torch.get_num_threads()}. PyTorch's steps are those of tplr/compress.py, written",
+        "anew.",
         "",
         f"- {facts['processor']}, {facts['cores']} cores, SIMD level {facts['simd']}",
         f"- {facts['system']}, Python {facts['python']}, numpy {facts['numpy']}, torch {torch.__version__}",

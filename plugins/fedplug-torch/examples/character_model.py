@@ -24,8 +24,8 @@ WORKERS = 8
 EVALUATE_EVERY = 24
 """Steps of a worker between two points of a curve; a multiple of every method's ``inner_steps``."""
 
-CHUNKED_VALUES = "topk(0.015625)"
-CHUNKED_TWO_BITS = "topk(0.015625) | qsgd(2)"
+CHUNKED_VALUES = "topk(count=64, chunk=4096, decay=0.999)"
+CHUNKED_TWO_BITS = "topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans"
 
 Optimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 
