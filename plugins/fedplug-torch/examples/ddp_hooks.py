@@ -139,12 +139,13 @@ def table(outcomes: dict[str, Outcome], steps: int) -> str:
     lines = [
         "# Communication hooks of DDP",
         "",
-        f"Made by `python examples/ddp_hooks.py`: {facts['processor']}, {facts['cores']} cores, PyTorch "
-        f"{torch.__version__}, gloo, {RANKS} processes on one machine. The character model ({elements:,} "
-        f"parameters), {steps} steps, AdamW. Bytes are of one step and rank after {WARMUP_STEPS} dense ones: "
-        "the message that a rank makes of its gradients, and what the rank then sends in a ring, where an "
-        "all-reduce of m bytes sends 2 m (ranks - 1) / ranks and an all-gather of payloads m (ranks - 1). "
-        "There is no network between these processes: time is that of computing, on cores that they share.",
+        f"Made by `python examples/ddp_hooks.py`: {facts['processor']}, {facts['cores']} cores, "
+        f"{facts['simd']}, PyTorch {torch.__version__}, gloo, {RANKS} processes on one machine. "
+        f"The character model ({elements:,} parameters), {steps} steps, AdamW. Bytes are of one step and "
+        f"rank after {WARMUP_STEPS} dense ones: the message that a rank makes of its gradients, and what the "
+        "rank then sends in a ring, where an all-reduce of m bytes sends 2 m (ranks - 1) / ranks and an "
+        "all-gather of payloads m (ranks - 1). There is no network between these processes: time is that of "
+        "computing, on cores that they share.",
         "",
         "| hook | loss | message | traffic | ms a step |",
         "| --- | --- | --- | --- | --- |",
