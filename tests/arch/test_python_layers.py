@@ -218,6 +218,11 @@ def test_fedplug_does_not_know_its_plugins():
     assert not [str(found) for layer in LAYERS for found in imports_of_layer(layer) if found.is_of(*plugins)]
 
 
+def sources_in(folder):
+    """Ours: without tests, and without what is installed in the environment that a plugin may have."""
+    return [path for path in (ROOT / folder).rglob("*.py") if not {"tests", ".venv"} & set(path.parts)]
+
+
 CHECK_COMMAND = PACKAGE / "cli" / "plugins_check.py"
 
 
@@ -225,8 +230,8 @@ def test_nothing_but_tests_and_the_check_command_imports_the_conformance_suite()
     paths = [
         path
         for folder in ("fedplug", "plugins", "examples", "benchmarks")
-        for path in (ROOT / folder).rglob("*.py")
-        if "tests" not in path.parts and path.parent != PACKAGE / "testing" and path != CHECK_COMMAND
+        for path in sources_in(folder)
+        if path.parent != PACKAGE / "testing" and path != CHECK_COMMAND
     ]
     found = [found for path in paths for found in imports_of(path)]
     found += imports_of(CHECK_COMMAND, when_loaded=True)  # it imports the suite when it is called
@@ -234,7 +239,6 @@ def test_nothing_but_tests_and_the_check_command_imports_the_conformance_suite()
 
 
 def test_a_plugin_uses_public_modules_only():
-    sources = [path for path in (ROOT / "plugins").rglob("*.py") if "tests" not in path.parts]
-    names = [found for path in sources for found in imports_of(path) if found.is_of("fedplug")]
+    names = [found for path in sources_in("plugins") for found in imports_of(path) if found.is_of("fedplug")]
     assert names
     assert not [str(found) for found in names if "._" in f".{found.module}.{found.name}"]
