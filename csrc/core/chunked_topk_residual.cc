@@ -10,6 +10,7 @@
 #include "core/base/float_environment.h"
 #include "core/base/scratch.h"
 #include "core/topk/chunk_selection.h"
+#include "core/topk/sizes.h"
 
 namespace fedplug {
 namespace {
@@ -82,14 +83,7 @@ bool SelectFromShare(const ChunkedUpdate<T>& update, const Range& share,
 }  // namespace
 
 Status CheckChunks(std::int64_t n, std::int64_t k, std::int64_t chunk) {
-  if (n < 0 || n > INT32_MAX) {
-    return {StatusCode::kInvalidArgument,
-            "n = " + std::to_string(n) + " is not in [0, 2^31)"};
-  }
-  if (k < 0) {
-    return {StatusCode::kInvalidArgument,
-            "k = " + std::to_string(k) + " is negative"};
-  }
+  if (Status status = topk::CheckSizes(n, k); !status.ok()) return status;
   if (chunk < 1) {
     return {StatusCode::kInvalidArgument,
             "chunk = " + std::to_string(chunk) + " is not 1 or more"};

@@ -9,26 +9,16 @@
 #include "core/topk/momentum_delta.h"
 #include "core/topk/refusal.h"
 #include "core/topk/select.h"
+#include "core/topk/sizes.h"
 
 namespace fedplug {
 namespace {
 
+using topk::CheckSizes;
 using topk::PlainDelta;
 using topk::Selection;
 using topk::Update;
 using topk::ZeroDelta;
-
-Status CheckSizes(std::int64_t n, std::int64_t k) {
-  if (n < 0 || n > INT32_MAX) {
-    return {StatusCode::kInvalidArgument,
-            "n = " + std::to_string(n) + " is not in [0, 2^31)"};
-  }
-  if (k < 0) {
-    return {StatusCode::kInvalidArgument,
-            "k = " + std::to_string(k) + " is negative"};
-  }
-  return {};
-}
 
 // REQUIRES: the sizes are checked; row_splits may be null
 template <typename T>

@@ -89,7 +89,8 @@ class ClientCodec:
             )
         state = self._kept.read_clients([current]).get(current) if current else None
         payloads, next_state = self._codec.encode_model(arrays, state, round_num)
-        after = _Slots(current, _receipt(payloads, round_num))
+        receipt = _receipt(payloads, round_num)
+        after = _Slots(current, receipt)
         last = self._kept.last_round
         self._kept.commit(
             0 if last is None else last + 1,
@@ -98,7 +99,7 @@ class ClientCodec:
             metadata=after._asdict(),
         )
         self._now = after
-        return payloads, str(after.pending)
+        return payloads, receipt
 
     def settle(self, accepted: str | None) -> bool:
         """Decides on what was encoded last; does nothing where that is decided.

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
 import fedplug
 from fedplug_flower import differences
 from fedplug_flower.records import KEY, Reply, Request
+from fedplug_flower.replies import the_model
 from fedplug_flower.states import client_name, state_url
 
 __all__ = ["CompressMod"]
@@ -56,13 +57,13 @@ class CompressMod:
         if request is None:
             return call_next(message, context)
         codec = _codec(request)  # before training, which takes long, so that its errors come at once
-        model = _one_model(message.content)
+        model = ArrayRecord(dict(the_model(message.content)))  # the app may empty the record, to save memory
         del message.content[KEY]  # the app gets the message that it would get without the mod
         reply = call_next(message, context)
         if reply.has_error():
             return reply
         try:
-            update = differences.between(_one_model(reply.content), model)
+            update = differences.between(the_model(reply.content), model)
         except ValueError as error:
             _log.warning("fedplug: this update is sent uncompressed: %s", error)
             return reply
@@ -73,14 +74,6 @@ class CompressMod:
 
 def _codec(request: Request) -> fedplug.Codec:
     return fedplug.Codec(fedplug.from_config(request.encoder), min_size=request.min_size)  # type: ignore[arg-type]
-
-
-def _one_model(content: RecordDict) -> ArrayRecord:
-    """The arrays as they are now, without a copy: the app may empty the record, to save memory."""
-    records = list(content.array_records.values())
-    if len(records) != 1:
-        raise ValueError(f"there should be one ArrayRecord, and there are {len(records)}")
-    return ArrayRecord(dict(records[0]))
 
 
 def _encoded(

@@ -45,7 +45,7 @@ def require_form(content: RecordDict, form: Form) -> None:
 
 
 def the_model(content: RecordDict) -> ArrayRecord:
-    """The arrays of a client that sent its trained model.
+    """The arrays of a message that carries a model: of the server, or of a client that sent what it trained.
 
     Raises:
         ValueError: There is not exactly one `ArrayRecord`.
