@@ -103,7 +103,7 @@ def _of_run(number: int, experiment: Experiment, run: Run, seed: int, rows: Rows
     facts = [
         ("took part at least once", f"{len(who.clients):,}"),
         ("never took part", never),
-        ("rounds missed by a client, median", f"{np.median(missed):g} of {rounds:,}"),
+        ("rounds missed by a client, median", f"{np.median(missed):,g} of {rounds:,}"),
         (
             "age of a residual on return, median",
             _rounds(np.median(who.returned) if who.returned.size else None),
@@ -208,4 +208,4 @@ def _span(first: int, width: int) -> str:
 
 
 def _rounds(number: Any) -> str:
-    return MISSING if number is None else f"{number:g} rounds"
+    return MISSING if number is None else f"{number:,g} rounds"
