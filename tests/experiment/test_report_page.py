@@ -66,7 +66,7 @@ def test_what_a_table_lacks_is_a_dash() -> None:
 
 def test_names_from_a_folder_are_texts_wherever_they_stand(make_folder) -> None:
     folder = make_folder(
-        runs={EVIL: {"encoder": EVIL}, "identity": {"encoder": "identity"}},
+        runs={EVIL: {"encoder": EVIL}, "x": {"encoder": "identity"}},
         shapes={EVIL: [9], "b": [99]},
         rounds=12,
     )
@@ -88,7 +88,8 @@ def test_only_its_own_style_and_script_may_run_and_nothing_is_loaded(make_folder
     text = page(make_folder(rounds=3))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
     assert re.fullmatch(
-        r"default-src 'none'; img-src data:; style-src 'sha256-[\w+/=]{44}'; script-src 'sha256-[\w+/=]{44}'; "
+        r"default-src 'none'; img-src data:; "
+        r"style-src 'sha256-[\w+/=]{44}'; script-src 'sha256-[\w+/=]{44}'; "
         r"base-uri 'none'; form-action 'none'",
         policy.replace("&#x27;", "'"),
     )

@@ -14,7 +14,7 @@
 
   const duration = (seconds) => {
     if (seconds >= 5400) return `${(seconds / 3600).toFixed(1)} h`;
-    if (seconds >= 90) return `${(seconds / 60).toFixed(1)} min`;
+    if (seconds >= 90) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
     return `${seconds.toFixed(seconds < 9.95 ? 2 : 1)} s`;
   };
 
@@ -139,6 +139,7 @@
     at("verdict").textContent = sentence(all, compared, words);
   };
 
+  at("no-script").remove();
   at("target").max = data.targets.length - 1;
   at("target").value = data.target;
   ["up", "down", "target", "compute"].forEach((id) => at(id).addEventListener("input", update));

@@ -19,6 +19,7 @@ _MODEL = (
     "stands for each. Seconds are those of this experiment's machine, which trained all clients of a round; "
     "latency and what a transport adds are not counted."
 )
+_NO_SCRIPT = "A script in this page computes these numbers; it does not run in this browser."
 _HEADS = ("run", "", "total", "compute", "uplink", "downlink", "rounds", "against uncompressed")
 
 
@@ -51,12 +52,7 @@ def time_to_accuracy(experiments: Sequence[Experiment], measured: bool) -> Marku
             element("p", "", id="verdict", aria_live="polite"),
             parts_legend(("compute", "uplink", "downlink")),
             data_table("Time to accuracy by run", _HEADS, (), left=(0, 1, 7), body="times-body"),
-            element(
-                "noscript",
-                notice(
-                    "These numbers are computed by a script in this page, which this browser does not run."
-                ),
-            ),
+            element("p", _NO_SCRIPT, id="no-script", class_="notice"),
         ]
     )
 
