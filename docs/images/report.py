@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from fedplug.experiment.report import write_report
 
-_WIDTH, _MARGIN = 1000, 24
+_WIDTH, _MARGIN = 1100, 24
 _COLORS = 96  # enough for text and lines, and a third of the bytes
 
 

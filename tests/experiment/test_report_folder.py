@@ -125,6 +125,7 @@ def test_what_is_not_there_is_named(tmp_path) -> None:
         ("metrics.jsonl", "[1]\n", r"metrics\.jsonl, line 1, is not a row of metrics"),
         ("metrics.jsonl", '{"run": "a", "round": 1}\n', r"line 1: uplink_bytes is None; it must be a whole"),
         ("metrics.jsonl", json.dumps({**ROW, "clients": "3"}), r"line 1: clients is '3'; it must be a whole"),
+        ("metrics.jsonl", json.dumps({**ROW, "clients": 0}), r"line 1: clients is 0; .* of at least 1"),
         ("metrics.jsonl", "\xff\n", r"metrics\.jsonl is not text in UTF-8"),
         ("config.json", "{", r"config\.json is not JSON"),
         ("model.json", "nonsense", r"model\.json is not JSON"),

@@ -78,6 +78,15 @@ def test_time_to_accuracy_has_the_bytes_of_one_client_and_the_seconds_until_each
         assert all(not reach("a", [each], t).rounds for t in data["targets"][len(found["rounds"]) :])
 
 
+def test_a_run_without_a_measured_accuracy_leaves_the_targets_of_others() -> None:
+    unknown = Run("a", "a", (0,), (rows_of([math.nan] * 3),), True)
+    known = Run("b", "b", (0,), (rows_of([0.2, 0.6]),), False)
+    data = times([experiment_of(unknown, known)])
+    assert (data["targets"][0], data["targets"][-1]) == (0.2, 0.5)
+    assert [len(run["seeds"][0]["rounds"]) > 0 for run in data["runs"]] == [False, True]
+    assert times([experiment_of(unknown)])["targets"] == []
+
+
 def test_a_run_is_compared_with_the_uncompressed_one_of_its_folder_or_else_the_first() -> None:
     def run(name: str, *, uncompressed: bool) -> Run:
         return Run(name, name, (0,), (rows_of([0.5]),), uncompressed)

@@ -175,6 +175,17 @@ def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
     assert "No run has an accuracy that grows with training" in text
 
 
+def test_folders_that_measured_different_things_have_figures_of_their_own(make_folder) -> None:
+    folders = [make_folder(rounds=4), make_folder("other", rounds=4)]
+    log = folders[1] / "metrics.jsonl"
+    log.write_text(log.read_text().replace("test_accuracy", "test_loss"))
+    read = Reader(page(*folders))
+    found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(found) == len(set(found))
+    assert {"test accuracy against uplink", "test loss against uplink"} <= set(read.texts)
+    assert any("less is better of what they measure: other" in text for text in read.texts)
+
+
 def test_what_differs_between_folders_is_marked(make_folder) -> None:
     text = page(make_folder(rounds=3), make_folder("other", rounds=4))
     assert '<tr class="marked"><th class="text" scope="row">rounds</th><td class="text">3</td>' in text

@@ -89,7 +89,7 @@ def _longest(runs: Sequence[Run]) -> tuple[Run, int, Rows] | None:
 
 
 def _names_clients(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
 
 
 def _of_run(number: int, experiment: Experiment, run: Run, seed: int, rows: Rows) -> Markup:

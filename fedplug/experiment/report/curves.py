@@ -17,7 +17,7 @@ from fedplug.experiment.report.units import amount, byte_unit, size
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["against_bytes", "legend"]
+__all__ = ["against_bytes"]
 
 _POINTS = 300
 """So many of a line are drawn: more are not seen, and make the page large."""
@@ -34,25 +34,24 @@ _AXES: Mapping[str, tuple[str, ...]] = {
 Values = npt.NDArray[np.float64]
 
 
-def against_bytes(runs: Sequence[Run], metric: str, targets: Sequence[float]) -> Markup:
+def against_bytes(name: str, runs: Sequence[Run], metric: str, targets: Sequence[float]) -> Markup:
     """The figures, of which one is seen at a time, and the numbers behind them.
 
     Args:
+        name: Of the figures, unique in the page.
         runs: Each with a line: bold the mean of the last rounds (and of the seeds), thin single rounds or, of
             several seeds, each seed's mean.
         metric: What was measured, in words.
         targets: Accuracies that get a thin line each.
     """
     panels = [
-        (axis.capitalize(), figure(_figure(axis, keys, runs, metric, targets), _caption(axis, runs)))
-        for axis, keys in _AXES.items()
+        (axis.capitalize(), figure(_figure(name, axis, runs, metric, targets), _caption(axis, runs)))
+        for axis in _AXES
     ]
-    return join(
-        [legend(runs), tabs("against", "Against", panels), details("The numbers", _table(runs, metric))]
-    )
+    return join([_legend(runs), tabs(name, "Against", panels), details("The numbers", _table(runs, metric))])
 
 
-def legend(runs: Sequence[Run]) -> Markup:
+def _legend(runs: Sequence[Run]) -> Markup:
     """Which line is whose."""
     return element(
         "ul",
@@ -61,9 +60,8 @@ def legend(runs: Sequence[Run]) -> Markup:
     )
 
 
-def _figure(
-    axis: str, keys: Sequence[str], runs: Sequence[Run], metric: str, targets: Sequence[float]
-) -> Markup:
+def _figure(name: str, axis: str, runs: Sequence[Run], metric: str, targets: Sequence[float]) -> Markup:
+    keys = _AXES[axis]
     sent = [_sent(run, keys) for run in runs]
     words = {"both": "uplink and downlink"}.get(axis, axis)
 
@@ -85,7 +83,7 @@ def _figure(
         f"{run.label}: {amount(_smooth(run).mean(axis=0)[-1])} after {_amount_sent(x[:, -1].mean(), keys)}"
         for run, x in zip(runs, sent, strict=True)
     )
-    return svg.draw(f"against-{axis}", 430, f"{metric} against {words}", f"At the end, {last}.", paint)
+    return svg.draw(f"{name}-{axis}", 430, f"{metric} against {words}", f"At the end, {last}.", paint)
 
 
 def _paint_run(axes: Axes, run: Run, x: Values, line: svg.Line, *, logarithmic: bool) -> None:

@@ -19,7 +19,9 @@ from fedplug.experiment.report.targets import Rows
 __all__ = ["Experiment", "Run", "read_experiments"]
 
 _ACCURACY = "test_accuracy"
-_COUNTS = ("round", "uplink_bytes", "downlink_bytes", "clients", "payloads")
+_COUNTS = {"round": 1, "uplink_bytes": 0, "downlink_bytes": 0, "clients": 1, "payloads": 0}
+"""What every row has, and the least that each can be."""
+
 _LESS_IS_BETTER = ("loss", "error", "perplexity")
 
 
@@ -203,10 +205,12 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             raise StoreError(f"{path}, line {number}, is not JSON ({error})") from error
         if not isinstance(row, dict) or not isinstance(row.get("run"), str):
             raise StoreError(f"{path}, line {number}, is not a row of metrics: it names no run")
-        for key in _COUNTS:
-            if _whole(row.get(key)) is None:
+        for key, least in _COUNTS.items():
+            value = _whole(row.get(key))
+            if value is None or value < least:
                 raise StoreError(
-                    f"{path}, line {number}: {key} is {row.get(key)!r}; it must be a whole number"
+                    f"{path}, line {number}: {key} is {row.get(key)!r}; it must be "
+                    f"a whole number of at least {least}"
                 )
         yield {
             **row,

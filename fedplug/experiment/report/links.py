@@ -41,7 +41,7 @@ def times(experiments: Sequence[Experiment]) -> dict[str, Any]:
     return {
         "speeds": SPEEDS,
         "targets": targets,
-        "target": _first_choice(runs, targets, [experiment.target for experiment in experiments]),
+        "target": _first_choice(targets, [experiment.target for experiment in experiments]),
         "runs": [
             {
                 "label": run.label,
@@ -56,22 +56,20 @@ def times(experiments: Sequence[Experiment]) -> dict[str, Any]:
 
 
 def _targets(runs: Sequence[Run], configured: Sequence[float]) -> list[float]:
-    """Every hundredth between the worst start and the best end of the runs, and what was configured."""
-    best = max((_best(rows) for run in runs for rows in run.repeats), default=math.nan)
-    worst = min((_smooth(rows)[0] for run in runs for rows in run.repeats), default=math.nan)
-    if not math.isfinite(best):
+    """Every hundredth between the worst and the best of the runs, and what was configured."""
+    smooth = np.concatenate([np.zeros(0), *(_smooth(rows) for run in runs for rows in run.repeats)])
+    known = smooth[np.isfinite(smooth)]
+    if not known.size:
         return []
-    low = worst if math.isfinite(worst) else 0.0
-    steps = np.arange(math.floor(low / _STEP), math.floor(best / _STEP + 1e-9) + 1)[-200:]
+    steps = np.arange(math.floor(known.min() / _STEP), math.floor(known.max() / _STEP + 1e-9) + 1)[-200:]
     return sorted({*(round(float(step) * _STEP, 10) for step in steps), *filter(None, configured)})
 
 
-def _first_choice(runs: Sequence[Run], targets: Sequence[float], configured: Sequence[float]) -> int:
-    """The position of the configured target, or of 95 % of the best of all."""
+def _first_choice(targets: Sequence[float], configured: Sequence[float]) -> int:
+    """The position of the configured target, or of 95 % of the highest."""
     if not targets:
         return 0
-    best = max(_best(rows) for run in runs for rows in run.repeats)
-    wanted = next(filter(None, configured), 0.95 * best)
+    wanted = next(filter(None, configured), 0.95 * targets[-1])
     return int(np.argmin([abs(target - wanted) for target in targets]))
 
 
@@ -117,7 +115,3 @@ def _clients(run: Run) -> float:
 
 def _smooth(rows: Rows) -> npt.NDArray[np.float64]:
     return running_mean(np.array([row["test_accuracy"] for row in rows], np.float64))
-
-
-def _best(rows: Rows) -> float:
-    return float(np.fmax.reduce(_smooth(rows)))

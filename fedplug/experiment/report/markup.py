@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 
+_UNKNOWN = ("", "nan", "nanx", "nan ± nan")
+"""How tables write that there is no number."""
+
+
 class Markup(str):
     """HTML, made by these functions; any other string is text."""
 
@@ -83,7 +87,7 @@ def data_table(
         return element(tag, text, class_="text" if column in texts else "number", **attributes)
 
     def line(number: int, row: Sequence[str]) -> Markup:
-        cells = [text if text not in ("", "nan", "nanx") else MISSING for text in row]
+        cells = [text if text not in _UNKNOWN else MISSING for text in row]
         first = cell("th", 0, cells[0], scope="row")
         rest = [cell("td", column, text) for column, text in enumerate(cells[1:], start=1)]
         return element("tr", first, *rest, class_="marked" if number in marks else False)

@@ -132,9 +132,9 @@ def _count(number: int, what: str) -> str:
 def _accuracy(experiments: Sequence[Experiment]) -> Markup:
     metrics = list(dict.fromkeys(experiment.metric for experiment in experiments if experiment.metric))
     parts: list[Markup] = []
-    for metric in metrics:
+    for number, metric in enumerate(metrics):
         shown = [experiment for experiment in experiments if experiment.metric == metric]
         runs: list[Run] = [run for experiment in shown for run in experiment.runs]
         targets = sorted({experiment.target for experiment in shown if experiment.target})
-        parts.append(against_bytes(runs, metric.replace("_", " "), targets))
+        parts.append(against_bytes(f"against{number or ''}", runs, metric.replace("_", " "), targets))
     return join(parts or [notice("The rows have no test_accuracy: there is nothing to draw.")])

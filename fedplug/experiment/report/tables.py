@@ -66,7 +66,7 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
         accuracy=float(np.mean(accuracies)),
         deviation=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else float("nan"),
         uplink=uplink,
-        ratio=dense_bytes / uplink,
+        ratio=dense_bytes / uplink if uplink else math.inf,
         downlink=sum(row["downlink_bytes"] for row in rows) / sum(row["clients"] for row in rows),
         seconds=float(np.median(timed)) if timed else float("nan"),
         nonfinite=sum(row["nonfinite_updates"] for row in rows),
