@@ -18,11 +18,11 @@ def byte_unit(largest: float) -> tuple[float, str]:
 
 
 def size(number: float | None) -> str:
-    """A number of bytes in its unit, three digits: "1.23 MB"."""
+    """A number of bytes in its unit, with three digits ("1.23 MB") or, below 1 kB, whole."""
     if number is None or not math.isfinite(number):
         return MISSING
     scale, unit = byte_unit(abs(number))
-    return f"{amount(number / scale)} {unit}"
+    return f"{amount(number / scale)} {unit}" if scale > 1 else f"{number:.0f} B"
 
 
 def amount(number: float | None, digits: int = 3) -> str:
