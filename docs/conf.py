@@ -1,0 +1,75 @@
+"""The documentation's site: the Markdown of the repository, as it is, and an API reference from the docstrings.
+
+``make docs`` builds it. The sources are the whole repository, not this folder alone: pages link to the README, to
+those of the plugins and to measurements, and these links work on a code host as well as on the site.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before autodoc imports TensorFlow
+sys.path.insert(0, str(Path(__file__).parent))  # for `llms`
+
+import fedplug
+
+project = "fedplug"
+author = copyright = "The fedplug authors"
+version = release = fedplug.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "llms",
+]
+root_doc = "docs/index"
+include_patterns = [
+    "*.md",
+    "csrc/README.md",
+    "docs/**.md",
+    "benchmarks/results/*.md",
+    "plugins/*/README.md",
+    "plugins/*/benchmarks/results/*.md",
+    "plugins/*/examples/results/*.md",
+]
+exclude_patterns = [".*", "build", "dist", "runs", "plugins/*/.venv", "plugins/*/build"]
+
+myst_heading_anchors = 4  # named as code hosts name them, so that one link serves both
+
+autodoc_member_order = "groupwise"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_preserve_defaults = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+python_maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+default_role = "py:obj"  # a name in single backticks: a link where it has a place in the reference, else code
+
+# Every name of fedplug that a type or a role states in full has to be in the reference. Names of others would need
+# the indices of their sites, and the build should need no network; private bases are no part of the interface.
+nitpick_ignore_regex = [
+    ("py:obj", r".*"),
+    ("py:.*", r"(?!fedplug\.).*"),
+    ("py:class", r".*\._\w+"),
+    ("py:class", r"fedplug\..*\.(CodedStage|InProcessAsyncContext)"),
+    ("py:class", r"fedplug\.testing\.\w+\.(\w+Checks|OnEachExecution)"),
+]
+
+# What a package imports on first use, autodoc should find at once.
+for name in ("fedplug", "fedplug.testing"):
+    package = importlib.import_module(name)
+    for public in package.__all__:
+        setattr(package, public, getattr(package, public))
+
+html_theme = "furo"
+html_title = f"fedplug {release}"
+html_extra_path = ["redirect"]  # the front page is docs/index.html: this leads there from the site's root
+copybutton_exclude = ".linenos, .gp, .go"
+
+llms_summary = "fedplug compresses federated-learning updates; error feedback keeps what was not sent."
