@@ -2,9 +2,9 @@
 
     python -m benchmarks.which_encoder        # writes benchmarks/results/which_encoder.md, in a minute
 
-Bytes and error are of a real update, that of a network trained for one pass over scikit-learn's handwritten digits;
-speed is of a million random numbers, as the update is too small to time. The selection is that of ``fedplug bench``
-and a few more; nothing is tuned for either. Needs no TensorFlow.
+Bytes and error are of a real update, what one pass over scikit-learn's handwritten digits changes in a
+network; speed is of a million random numbers, as the update is too small to time. The selection is that of
+``fedplug bench`` and a few more; nothing is tuned for either. Needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Made by `python -m benchmarks.which_encoder` on {date}: {processor}, {cores} cor
 {threads} kernel threads, load {load:.1f} when it began.
 
 Bytes and NMSE are of what one pass over scikit-learn's digits changes in a network of {elements:,} float32
-(64-{hidden}-10, Adam): bytes per element with all headers, and the squared error relative to the update. "After {rounds}
-rounds": the same update {rounds} times, error and update both summed, so that it shows what error feedback makes good.
-GB/s are of {timed:,} normally distributed float32, bytes of the dense array over the median time from array to payload,
-and back.
+(64-{hidden}-10, Adam): bytes per element with all headers, and the squared error relative to the update.
+"After {rounds} rounds": the same update {rounds} times, error and update both summed, so that it shows what
+error feedback makes good. GB/s are of {timed:,} normally distributed float32, bytes of the dense array
+over the median time from array to payload, and back.
 
 """
 

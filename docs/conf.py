@@ -1,7 +1,7 @@
-"""The documentation's site: the Markdown of the repository, as it is, and an API reference from the docstrings.
+"""The site of the documentation: the repository's Markdown as it is, and a reference from the docstrings.
 
-``make docs`` builds it. The sources are the whole repository, not this folder alone: pages link to the README, to
-those of the plugins and to measurements, and these links work on a code host as well as on the site.
+``make docs`` builds it. The sources are the whole repository, not this folder alone: pages link to the
+README, to those of the plugins and to measurements, and these links work on a code host, too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before autodoc imports TensorFlow
 sys.path.insert(0, str(Path(__file__).parent))  # for `llms`
+
+import tensorflow_federated as tff
+from sphinx.application import Sphinx
 
 import fedplug
 
@@ -51,8 +54,8 @@ python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 default_role = "py:obj"  # a name in single backticks: a link where it has a place in the reference, else code
 
-# Every name of fedplug that a type or a role states in full has to be in the reference. Names of others would need
-# the indices of their sites, and the build should need no network; private bases are no part of the interface.
+# Every name of fedplug that a type or a role states in full has to be in the reference. Names of others would
+# need the indices of their sites, and the build should need no network; private bases are no interface.
 nitpick_ignore_regex = [
     ("py:obj", r".*"),
     ("py:.*", r"(?!fedplug\.).*"),
@@ -66,6 +69,13 @@ for name in ("fedplug", "fedplug.testing"):
     package = importlib.import_module(name)
     for public in package.__all__:
         setattr(package, public, getattr(package, public))
+
+
+# Lets go of the context that TFF's import makes: it complains when it ends with the interpreter.
+def setup(app: Sphinx) -> None:
+    """Nothing else is changed."""
+    app.connect("build-finished", lambda *_: tff.test.set_no_default_context())
+
 
 html_theme = "furo"
 html_title = f"fedplug {release}"

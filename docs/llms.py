@@ -1,7 +1,7 @@
 """A Sphinx extension that writes llms.txt and llms-full.txt beside the site (https://llmstxt.org).
 
-llms.txt lists all pages by section, each with the first sentence of its text. llms-full.txt has all of them as plain
-text, the API reference with its signatures and docstrings included. Both follow the order of the front page.
+llms.txt lists all pages by section, each with the first sentence of its text. llms-full.txt has all of them
+as plain text, signatures and docstrings of the reference included. Both are in the order of the front page.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
 
 
 def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
-    """The captions of the front page's toctrees, with the pages below each, those of nested toctrees included."""
+    """The captions of the front page's toctrees, with the pages below each, at any depth."""
     for toctree in app.env.get_doctree(app.config.root_doc).findall(addnodes.toctree):
         pages = [page for entry in toctree["includefiles"] for page in below(app, entry)]
         yield toctree["caption"], pages

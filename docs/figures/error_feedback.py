@@ -39,9 +39,9 @@ def train(encoder: str) -> tuple[Floats, Floats, Floats]:
     """Clients with the loss ||w - target||^2 / 2 each send a gradient step a round; the server adds the mean.
 
     Returns:
-        The distance of the model from the best one, over that of the first model, before every round, ``[ROUNDS + 1]``;
-        and of one entry of the first client, ``[ROUNDS + 1]`` each, the sums of what its updates were and of what was
-        received of them.
+        The distance of the model from the best one before every round, over that of the first model,
+        ``[ROUNDS + 1]``; and of one entry of the first client, ``[ROUNDS + 1]`` each, the sums of its updates and
+        of what was received of them.
     """
     codec, wanted = fedplug.codec(encoder), targets()
     best = wanted.mean(axis=0)

@@ -34,10 +34,3 @@ def test_the_examples_run_one_after_the_other(tmp_path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "uplink_bytes" in done.stdout
-
-
-def test_every_linked_file_exists() -> None:
-    pages = [README, README.parent / "CONTRIBUTING.md", *README.parent.glob("docs/**/*.md")]
-    for page in pages:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"

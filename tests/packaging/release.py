@@ -1,6 +1,6 @@
 """Does everything that a release takes but the upload; `make release-check` runs it.
 
-Usage: release.py UV [STEP ...]; without a step, all of them, in order. Every step runs whatever the ones before
+Usage: release.py UV [STEP ...]; without a step, all of them, in order. Every step runs whatever those before
 it found; each problem is a line, and the exit status is 1 if there was any. docs/release.md is the process.
 
 Wheels and sdists end in dist/, as they would be uploaded.
@@ -9,8 +9,10 @@ Wheels and sdists end in dist/, as they would be uploaded.
 from __future__ import annotations
 
 import datetime
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +23,7 @@ import wheels
 ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
 COMPILED = ("fedplug", "fedplug-tensorflow", "fedplug-sketch")
-"""Those whose wheels are for one Python, or for one TensorFlow: `wheels` builds the first two; users the third."""
+"""Their wheels are for one Python or one TensorFlow: `wheels` builds the first two, users the third."""
 OF_SDIST = (3, 12), (3, 13)
 """It is built and tried on one of these: not the Python of the checkout, and without its lock file."""
 
@@ -32,7 +34,7 @@ def main(uv: str, *chosen: str) -> int:
     if unknown:
         print(f"no step {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}", file=sys.stderr)
         return 2
-    failed = []
+    uv, failed = str(Path(shutil.which(uv) or uv).resolve()), []
     for name in chosen or STEPS:
         problems = list(_problems(STEPS[name], uv))
         print(f"{'FAILED' if problems else 'ok':8}{name}", flush=True)
@@ -63,12 +65,12 @@ def docs(uv: str) -> Iterator[str]:
 
 
 def compiled(uv: str) -> Iterator[str]:
-    """Wheels of fedplug and its ops, for every Python here; each tried in fresh environments. Takes minutes."""
+    """Wheels of fedplug and its ops, for every Python here; each tried in fresh environments, in minutes."""
     yield from _run(sys.executable, "tests/packaging/wheels.py", uv)
 
 
 def sources(uv: str) -> Iterator[str]:
-    """Sdists of everything, wheels of the packages in pure Python; fedplug is installed from its sdist and used."""
+    """Sdists of everything, wheels of what is pure Python; fedplug is installed from its sdist and used."""
     for path in (ROOT / "pyproject.toml", *sorted(ROOT.glob("plugins/*/pyproject.toml"))):
         package = path.parent
         pure = package.name not in COMPILED and package != ROOT
@@ -80,7 +82,9 @@ def sources(uv: str) -> Iterator[str]:
         return
     environment = wheels.fresh(uv, next(iter(found.values())), "sdist").absolute()
     (sdist,) = DIST.glob("fedplug-*.tar.gz")
-    yield from _run(uv, "pip", "install", "--quiet", "--python", environment, sdist)
+    # From a folder where uv does not find the settings of this checkout, which builds without isolation.
+    install = [uv, "pip", "install", "--quiet", "--python", environment, sdist]
+    yield from _run(*install, cwd=Path(tempfile.gettempdir()))
     trial = [environment / "bin" / "python", "-I", wheels.TRIAL.absolute()]
     yield from _run(*trial, cwd=environment)
 

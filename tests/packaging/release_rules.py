@@ -84,18 +84,19 @@ def frozen_payloads(root: Path) -> Iterator[str]:
         status, _, path = line.partition("\t")
         if status != "A":
             what = "deleted" if status == "D" else "changed"
-            yield f"{path}: {what} since {tags[0]}, where its wire id was frozen; give the new layout a new id"
+            yield f"{path}: {what} since {tags[0]}, which froze its wire id; give a new layout a new id"
 
 
 def metadata(root: Path) -> Iterator[str]:
-    """Every distribution says what it is, shows its README and names its licence."""
+    """Every distribution says what it is, shows its README and brings its licence."""
     for path in _projects(root):
         project = _project(path)
         for key in ("description", "readme", "license", "requires-python"):
             if key not in project:
                 yield f"{path.relative_to(root)}: [project] has no {key}"
-        if not (path.parent / "LICENSE").is_file():
-            yield f"{path.parent.relative_to(root) / 'LICENSE'}: missing, so wheels would have no licence"
+        if _text(path.parent / "LICENSE") != _text(root / "LICENSE"):
+            where = path.parent.relative_to(root) / "LICENSE"
+            yield f"{where}: must be a copy of the LICENSE above, for wheels to have it"
 
 
 def artifact(path: Path, licence: bytes) -> Iterator[str]:
@@ -107,8 +108,8 @@ def artifact(path: Path, licence: bytes) -> Iterator[str]:
     else:
         with tarfile.open(path) as sdist:
             names = sdist.getnames()
-            there = (sdist.extractfile(name) for name in names if re.fullmatch(r"[^/]+/LICENSE", name))
-            found = [file.read() for file in there if file is not None]
+            there = [each for each in sdist if each.isfile() and re.fullmatch(r"[^/]+/LICENSE", each.name)]
+            found = [file.read() for each in there if (file := sdist.extractfile(each))]
     if licence not in found:
         yield f"{path.name}: holds another LICENSE" if found else f"{path.name}: holds no LICENSE"
     built = [name for name in names if re.search(r"(^|/)(\.venv|__pycache__|build|runs|\.git)/", name)]

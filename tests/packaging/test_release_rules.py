@@ -35,7 +35,7 @@ def git(root, *command):
 def root(tmp_path) -> Path:
     """A repository that is ready for its release."""
     files = {
-        "pyproject.toml": f'{PROJECT}\n[project.optional-dependencies]\nops = ["fedplug-ops==1.2.0", "numpy"]\n',
+        "pyproject.toml": f'{PROJECT}\n[project.optional-dependencies]\nops = ["fedplug-ops==1.2.0"]\n',
         "plugins/fedplug-ops/pyproject.toml": PROJECT.replace('"fedplug"', '"fedplug-ops"'),
         "plugins/fedplug-ops/LICENSE": LICENCE.decode(),
         "plugins/fedplug-ops/tests/golden/a.bin": "frozen",
@@ -148,10 +148,11 @@ def test_a_distribution_that_does_not_say_what_it_is_is_found(root, key):
     assert f"no {key}" in problem
 
 
-def test_a_package_without_the_licence_is_found(root):
-    (root / "plugins/fedplug-ops/LICENSE").unlink()
-    [problem] = release_rules.metadata(root)
-    assert "LICENSE: missing" in problem
+def test_a_package_without_the_licence_or_with_another_is_found(root):
+    for break_it in (lambda path: path.write_text("MIT", encoding="utf-8"), Path.unlink):
+        break_it(root / "plugins/fedplug-ops/LICENSE")
+        [problem] = release_rules.metadata(root)
+        assert "plugins/fedplug-ops/LICENSE: must be a copy" in problem
 
 
 def wheel(path, files):
@@ -184,6 +185,14 @@ def test_the_licence_in_what_is_uploaded(tmp_path, make, name, licence):
     assert list(rule(make(tmp_path / name, {"a/LICENSE.py": LICENCE}), LICENCE)) == [
         f"{name}: holds no LICENSE"
     ]
+
+
+def test_a_link_in_an_sdist_is_no_licence(tmp_path):
+    link = tarfile.TarInfo("a-1/LICENSE")
+    link.type, link.linkname = tarfile.SYMTYPE, "../../LICENSE"
+    with tarfile.open(tmp_path / "a-1.tar.gz", "w:gz") as archive:
+        archive.addfile(link)
+    assert list(release_rules.artifact(tmp_path / "a-1.tar.gz", LICENCE)) == ["a-1.tar.gz: holds no LICENSE"]
 
 
 @pytest.mark.parametrize(("make", "name", "licence"), KINDS)
