@@ -6,6 +6,7 @@ as plain text, signatures and docstrings of the reference included. Both are in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,5 +70,5 @@ def first_sentence(doctree: nodes.document) -> str:
     for paragraph in doctree.findall(nodes.paragraph):
         text = " ".join(paragraph.astext().split())
         if text:
-            return text.partition(". ")[0].rstrip(".:") + "."
+            return re.split(r"(?<=[.?!]) |:$", text)[0]
     return ""

@@ -40,8 +40,8 @@ def train(encoder: str) -> tuple[Floats, Floats, Floats]:
 
     Returns:
         The distance of the model from the best one before every round, over that of the first model,
-        ``[ROUNDS + 1]``; and of one entry of the first client, ``[ROUNDS + 1]`` each, the sums of its updates and
-        of what was received of them.
+        ``[ROUNDS + 1]``; and of one entry of the first client, ``[ROUNDS + 1]`` each, the sums of its updates
+        and of what was received of them.
     """
     codec, wanted = fedplug.codec(encoder), targets()
     best = wanted.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Code on pages that is no program of its own is part of a file that is tested; and no page's code is forgotten."""
+"""Code that is no program of its own is part of a file that is tested; and no page's code is forgotten."""
 
 from __future__ import annotations
 

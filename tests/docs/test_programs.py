@@ -1,4 +1,4 @@
-"""The Python on each of these pages is one program that needs no TensorFlow, and prints what the page shows."""
+"""The Python on each of these pages is one program without TensorFlow, and prints what the page shows."""
 
 from __future__ import annotations
 
