@@ -100,8 +100,9 @@ wheels: | $(UV) ## Build the wheels for all Pythons here, in dist/, and try each
 	python3 tests/packaging/wheels.py $(UV)
 
 docs: setup ## Build the site into build/docs; a warning or a dead link is an error
+	rm -rf build/docs build/docs-cache
 	$(RUN) sphinx-build --builder html --conf-dir docs --doctree-dir build/docs-cache \
-	  --fresh-env --nitpicky --fail-on-warning --keep-going --quiet . build/docs
+	  --nitpicky --fail-on-warning --keep-going --quiet . build/docs
 	$(RUN) python tests/docs/check_site.py build/docs
 
 STEPS ?=

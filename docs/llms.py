@@ -44,6 +44,9 @@ def write(app: Sphinx, error: Exception | None) -> None:
             doctree = app.env.get_doctree(page)
             title, address = app.env.titles[page].astext(), app.builder.get_target_uri(page)
             lines.append(f"- [{title}]({address}): {first_sentence(doctree)}\n")
+            for name in list(doctree.findall(addnodes.pending_xref_condition)):
+                if name["condition"] == "*":  # the full name of a type, beside its short one
+                    name.parent.remove(name)
             translator = PlainText(doctree, app.builder)
             doctree.walkabout(translator)
             texts.append(f"\n\n<!-- {address} -->\n\n{translator.body}")
@@ -70,5 +73,5 @@ def first_sentence(doctree: nodes.document) -> str:
     for paragraph in doctree.findall(nodes.paragraph):
         text = " ".join(paragraph.astext().split())
         if text:
-            return re.split(r"(?<=[.?!]) |:$", text)[0]
+            return re.split(r"(?<=[.?!])(?<!al\.) |:$", text)[0]
     return ""
