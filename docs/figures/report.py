@@ -1,6 +1,6 @@
-"""Draws report.png: a report as a reader sees it, at a slow uplink. Needs Chromium on the machine.
+"""Draws docs/images/report.png: a report as a reader sees it, at a slow uplink. Needs Chromium on the machine.
 
-Usage: python docs/images/report.py runs/digits
+Usage: python docs/figures/report.py runs/digits
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COLORS = 96  # enough for text and lines, and a third of the bytes
 
 
 def main(folder: Path) -> None:
-    """Writes the picture beside this file."""
+    """Writes the picture."""
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
         page = Path(work) / "report.html"
@@ -40,7 +40,7 @@ def main(folder: Path) -> None:
         shot = opened.screenshot(full_page=True, clip={"x": 0, "y": top, "width": _WIDTH, "height": height})
         browser.close()
     picture = Image.open(io.BytesIO(shot)).convert("RGB").quantize(_COLORS)
-    picture.save(Path(__file__).with_suffix(".png"), optimize=True)
+    picture.save(Path(__file__).parents[1] / "images/report.png", optimize=True)
 
 
 if __name__ == "__main__":
