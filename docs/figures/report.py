@@ -1,4 +1,4 @@
-"""Draws docs/images/report.png: a report as a reader sees it, at a slow uplink. Needs Chromium on the machine.
+"""Draws docs/images/report.png: a report as a reader sees it, at a slow uplink. Needs Chromium.
 
 Usage: python docs/figures/report.py runs/digits
 """
