@@ -2,14 +2,14 @@
 
     make gpu-check
 
-Needs Linux, a GPU (compute capability 8.0 or newer), a CUDA toolkit, a C++17 compiler, and PyTorch with CUDA in
-the Python that runs it; nothing of fedplug's Python packages, and no TensorFlow. CMake comes from PyPI where it is
-missing or too old. What is missing is said in one line each, with what to do, and the exit status is 1. What may
-be missing is said in the results: `compute-sanitizer`, and a CUB that has DeviceTopK.
+Needs Linux, a GPU (compute capability 8.0 or newer), a CUDA toolkit, a C++17 compiler, and PyTorch with
+CUDA in the Python that runs it; nothing of fedplug's Python packages, and no TensorFlow. CMake comes from
+PyPI where it is missing or too old. What is missing is said in one line each, with what to do, and the exit
+status is 1. What may be missing is said in the results: `compute-sanitizer`, and a CUB that has DeviceTopK.
 
-Everything together takes at most LIMIT seconds: a step that would go beyond is stopped, and is what failed (the
-sanitizers come last, and are only said not to be done). Only where every bit was right, results are written, to
-`benchmarks/results/cuda.md`.
+Everything together takes at most LIMIT seconds: a step that would go beyond is stopped, and is what failed
+(the sanitizers come last, and are only said not to be done). Only where every bit was right, results are
+written, to `benchmarks/results/cuda.md`.
 """
 
 from __future__ import annotations
@@ -263,7 +263,8 @@ def render(machine: Machine, found: Sequence[str], tables: Sequence[str], now: d
     capability = "{}.{}".format(*machine.capability)
     head = (
         f"**Run on {now:%Y-%m-%d}**: {machine.gpu} (compute capability {capability}), "
-        f"driver {machine.driver}, CUDA {machine.cuda},\nPyTorch {machine.torch}. Times are medians in microseconds, by events on the stream."
+        f"driver {machine.driver}, CUDA {machine.cuda},\nPyTorch {machine.torch}. "
+        "Times are medians in microseconds, by events on the stream."
     )
     return "\n".join([BEGIN, head, "", *(f"- {line}" for line in found), "", *tables, END])
 

@@ -1,4 +1,4 @@
-"""`make gpu-check` on machines made of scripts: what is missing or failed is said; only good runs are written."""
+"""`make gpu-check` on machines made of scripts: it says what is missing or failed; good runs are written."""
 
 from __future__ import annotations
 

@@ -44,6 +44,9 @@ inline unsigned __ballot_sync(unsigned mask, bool yes) {
 inline unsigned __shfl_up_sync(unsigned mask, unsigned value, unsigned delta) {
   return fedplug::fake_cuda::ShuffleUp(mask, value, delta);
 }
+inline unsigned __shfl_sync(unsigned mask, unsigned value, unsigned lane) {
+  return fedplug::fake_cuda::Shuffle(mask, value, lane);
+}
 inline void __threadfence() { fedplug::fake_cuda::Fence(); }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }

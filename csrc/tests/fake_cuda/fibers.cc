@@ -273,12 +273,17 @@ unsigned Ballot(unsigned mask, bool yes) {
 }
 
 unsigned ShuffleUp(unsigned mask, unsigned value, unsigned delta) {
-  Warp& warp = MyWarp(mask);
   const unsigned lane = current->thread % kWarp;
+  return Shuffle(mask, value, lane >= delta ? lane - delta : lane);
+}
+
+unsigned Shuffle(unsigned mask, unsigned value, unsigned lane) {
+  Warp& warp = MyWarp(mask);
+  // What the next meeting brings does not overwrite what is read now.
   unsigned* const values = warp.values[warp.meeting.phase % 2];
-  values[lane] = value;
+  values[current->thread % kWarp] = value;
   Meet(&warp.meeting, kWarp, [] {});
-  return lane >= delta ? values[lane - delta] : value;
+  return values[lane % kWarp];
 }
 
 void Fence() {

@@ -33,6 +33,7 @@ bool BarrierOr(bool yes);
 // REQUIRES: the mask names all of them
 unsigned Ballot(unsigned mask, bool yes);
 unsigned ShuffleUp(unsigned mask, unsigned value, unsigned delta);
+unsigned Shuffle(unsigned mask, unsigned value, unsigned lane);
 
 void Fence();
 void MaybeYield();
