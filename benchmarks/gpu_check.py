@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -76,23 +77,30 @@ class Clock:
         """Runs a command and returns what it prints; what fails is raised with the end of that."""
         print(f"gpu-check: {what} ({self.left():.0f} s left)", flush=True)
         try:
-            done = subprocess.run(
+            # With a session of its own, so that what the command has started ends with it.
+            process = subprocess.Popen(
                 command,
                 cwd=ROOT,
                 text=True,
+                errors="replace",
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=self.left(),
+                start_new_session=True,
             )
-        except subprocess.TimeoutExpired as error:
-            printed = error.stdout or b""
-            text = printed.decode(errors="replace") if isinstance(printed, bytes) else printed
-            raise TimeIsUpError(f"{what}: not done within {self._limit:.0f} s\n{_tail(text)}") from None
         except OSError as error:
             raise CheckFailedError(f"{what}: {error}") from None
-        if done.returncode != 0:
-            raise CheckFailedError(f"{what}: exit status {done.returncode}\n{_tail(done.stdout)}")
-        return done.stdout
+        with process:
+            try:
+                printed, _ = process.communicate(timeout=self.left())
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                printed, _ = process.communicate()
+                raise TimeIsUpError(
+                    f"{what}: not done within {self._limit:.0f} s\n{_tail(printed)}"
+                ) from None
+        if process.returncode != 0:
+            raise CheckFailedError(f"{what}: exit status {process.returncode}\n{_tail(printed)}")
+        return printed
 
 
 def _tail(text: str, lines: int = 30) -> str:
