@@ -57,29 +57,25 @@ FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {
 #endif
 }
 
-// Counts what a block is through with, and says whether that makes `count` with
-// what others were. Only the last block is told so, and may go on with what the
-// others wrote before they arrived; no block waits. The counter is back at zero
-// after it.
+// Counts the arrival of a block, and says whether all `count` have arrived.
+// Only the last one is told so, and may go on with what the others wrote before
+// they arrived; no block waits. The counter is back at zero after it.
 //
 // REQUIRES: one thread of the block calls, after a barrier behind all that the
 //           block writes and others may read; *arrived begins at zero
 FEDPLUG_HOST_DEVICE inline bool IsLastToArrive(std::uint32_t* arrived,
-                                               std::uint32_t mine,
                                                std::uint32_t count) {
 #ifdef __CUDA_ARCH__
   // Release: what this thread wrote, and what the other threads of the block
   // wrote before the barrier, is visible to the GPU before the arrival is.
   __threadfence();
-  if (atomicAdd(arrived, mine) + mine != count) return false;
-  atomicAdd(arrived, 0u - count);
+  if (atomicInc(arrived, count - 1) != count - 1) return false;
   // Acquire: the arrivals come before what is read now. Lines that this
   // multiprocessor kept in L1, which is not coherent, are dropped.
   __threadfence();
   return true;
 #else
-  const bool last =
-      __atomic_add_fetch(arrived, mine, __ATOMIC_ACQ_REL) == count;
+  const bool last = __atomic_add_fetch(arrived, 1, __ATOMIC_ACQ_REL) == count;
   if (last) __atomic_store_n(arrived, 0, __ATOMIC_RELAXED);
   return last;
 #endif

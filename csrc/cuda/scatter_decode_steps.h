@@ -103,7 +103,7 @@ struct Check {
     });
     const auto tiles = static_cast<std::uint32_t>(Tiles(call));
     const bool last = block.Agree(
-        [&] { return IsLastToArrive(&call.mistakes->arrived, 1, tiles); });
+        [&] { return IsLastToArrive(&call.mistakes->arrived, tiles); });
     if (!last) return;
     block.Each([&](int thread) {
       if (thread == 0) *call.report = Explain(call);

@@ -16,6 +16,7 @@ namespace fedplug::cuda {
 namespace {
 
 using topk::Group;
+using topk::Job;
 using topk::kThreads;
 using topk::Request;
 using topk::Sharing;
@@ -34,7 +35,11 @@ __global__ void __launch_bounds__(kThreads)
                bool backwards) {
   __shared__ typename Step::Shared shared;
   const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  topk::RunBlock(DeviceBlock{}, step, group, number, gridDim.x, shared);
+  const int i = group.TensorOf(number);
+  const Job<T>& job = group.jobs[i];
+  const topk::Tile tile =
+      topk::TileAt(number - group.first_tile[i], job.tensor.n);
+  step(DeviceBlock{}, job, tile, shared);
 }
 
 // A step of all groups is queued before the next step of the first:
@@ -50,8 +55,8 @@ class StreamLauncher {
   template <typename Step>
   void EachTile(const Step& step) {
     for (const Group<T, kMost>& group : groups_) {
-      queue_->Launch(TileKernel<T, kMost, Step>, topk::BlocksOf(group),
-                     kThreads, group, step, backwards_);
+      queue_->Launch(TileKernel<T, kMost, Step>, group.Tiles(), kThreads, group,
+                     step, backwards_);
     }
     std::reverse(groups_.begin(), groups_.end());
     backwards_ = !backwards_;

@@ -49,9 +49,7 @@ struct Group {
   std::uint32_t first_tile[kMost + 1];
   Job<T> jobs[kMost];
 
-  FEDPLUG_HOST_DEVICE std::uint32_t Tiles() const {
-    return first_tile[tensors];
-  }
+  std::uint32_t Tiles() const { return first_tile[tensors]; }
 
   // The tensor a tile belongs to. COST: O(log(kMost))
   FEDPLUG_HOST_DEVICE int TensorOf(std::uint32_t tile) const {
@@ -70,42 +68,6 @@ struct Group {
 };
 static_assert(sizeof(Group<double, kFew>) <= 4000);
 static_assert(sizeof(Group<double, kMany>) <= 32700);
-
-// The most blocks of a launch: several for each multiprocessor of any GPU, so
-// that they end together, and few enough to add up what they count, and to
-// arrive, not too often. A test may want the tiles to be more than the blocks.
-#ifndef FEDPLUG_CUDA_MOST_BLOCKS
-#define FEDPLUG_CUDA_MOST_BLOCKS 1024
-#endif
-inline constexpr std::uint32_t kMostBlocks = FEDPLUG_CUDA_MOST_BLOCKS;
-
-// How many blocks share the tiles of a group.
-template <typename T, int kMost>
-std::uint32_t BlocksOf(const Group<T, kMost>& group) {
-  return std::min(group.Tiles(), kMostBlocks);
-}
-
-// A step in one of `blocks` blocks, on its share of the tiles: neighbours,
-// those of a tensor together.
-template <typename Block, typename Step, typename T, int kMost>
-FEDPLUG_HOST_DEVICE void RunBlock(const Block& block, const Step& step,
-                                  const Group<T, kMost>& group,
-                                  std::uint32_t number, std::uint32_t blocks,
-                                  typename Step::Shared& shared) {
-  const std::uint64_t tiles = group.Tiles();
-  auto tile = static_cast<std::uint32_t>(tiles * number / blocks);
-  const auto end = static_cast<std::uint32_t>(tiles * (number + 1) / blocks);
-  while (tile < end) {
-    const int i = group.TensorOf(tile);
-    const std::uint32_t first = group.first_tile[i];
-    const std::uint32_t next = group.first_tile[i + 1];
-    const std::uint32_t stop = next < end ? next : end;
-    step(block, group.jobs[i],
-         TileRange{std::int64_t{tile} - first, std::int64_t{stop} - first},
-         shared);
-    tile = stop;
-  }
-}
 
 // Cuts arrays off a piece of memory, one after the other; with none, only
 // counts.

@@ -115,12 +115,6 @@ struct Tile {
   int size;
 };
 
-// Tiles of one tensor, one behind the other.
-struct TileRange {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
 // At least one: the first tile of a tensor also does what is done once for it.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
   return n > 0 ? (n + kTile - 1) / kTile : 1;

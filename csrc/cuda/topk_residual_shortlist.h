@@ -36,21 +36,17 @@ struct Refine {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const TileRange& range,
-                                      Shared& shared) const {
+                                      const Tile& tile, Shared& shared) const {
     const auto threshold =
         PrefixOfThreshold<T>(job.scope.state->thresholds[round - 1]);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
-      for (std::int64_t t = range.begin; t < range.end; ++t) {
-        const Tile tile = TileAt(t, job.tensor.n);
-        ForShortlisted(job, tile, thread, [&](int, std::int64_t i) {
-          const T a = job.tensor.residual_out[i];
-          if (PrefixOf(a, round - 1) == threshold) {
-            CountOne(&shared.histogram[DigitOf(a, round)]);
-          }
-        });
-      }
+      ForShortlisted(job, tile, thread, [&](int, std::int64_t i) {
+        const T a = job.tensor.residual_out[i];
+        if (PrefixOf(a, round - 1) == threshold) {
+          CountOne(&shared.histogram[DigitOf(a, round)]);
+        }
+      });
     });
     AddHistogram(block, shared.histogram, job.scope.state->histogram);
   }
@@ -71,16 +67,7 @@ struct CountChosen {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const TileRange& range,
-                                      Shared& shared) const {
-    for (std::int64_t t = range.begin; t < range.end; ++t) {
-      Count(block, job, TileAt(t, job.tensor.n), shared);
-    }
-  }
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void Count(const Block& block, const Job<T>& job,
-                                 const Tile& tile, Shared& shared) const {
+                                      const Tile& tile, Shared& shared) const {
     const auto threshold = PrefixOfThreshold<T>(FinalThreshold(job));
     block.Each([&](int thread) {
       if (thread == 0) shared.above = shared.ties = 0;
@@ -161,16 +148,7 @@ struct Emit {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const TileRange& range,
-                                      Shared& shared) const {
-    for (std::int64_t t = range.begin; t < range.end; ++t) {
-      EmitTile(block, job, TileAt(t, job.tensor.n), shared);
-    }
-  }
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void EmitTile(const Block& block, const Job<T>& job,
-                                    const Tile& tile, Shared& shared) const {
+                                      const Tile& tile, Shared& shared) const {
     const Threshold threshold = FinalThreshold(job);
     const TileState before = job.tiles[tile.number];
     const int listed = static_cast<int>(before.shortlisted);

@@ -1,9 +1,9 @@
-// The steps of the selection, each as what one block of threads does to some
-// neighbouring tiles of a tensor. The method is radix selection over several
-// launches, as in AIR Top-K (Zhang, Naruse, Li, Wang, "Parallel Top-K
-// Algorithms on GPU: A Comprehensive Study and New Methods", SC 2023) and RadiK
-// (Li et al., ICS 2024, arXiv 2501.14336), fused with the error-feedback update
-// and exact to the tie:
+// The steps of the selection, each as what one block of threads does to one
+// tile of a tensor. The method is radix selection over several launches, as in
+// AIR Top-K (Zhang, Naruse, Li, Wang, "Parallel Top-K Algorithms on GPU: A
+// Comprehensive Study and New Methods", SC 2023) and RadiK (Li et al., ICS
+// 2024, arXiv 2501.14336), fused with the error-feedback update and exact to
+// the tie:
 //   CountPass    counts the sums by the leading 11 bits of |a|; writes them to
 //                residual_out where that cannot be regretted
 //   PartitionPass
@@ -41,34 +41,31 @@
 
 namespace fedplug::cuda::topk {
 
-// A step on tiles, and another on their scope, in the block that is the last of
-// the scope to be through with its tiles.
-template <typename OfTiles, typename OfScope>
+// A step on a tile, and another on its scope, in the block that is the last of
+// the scope to be through with its tile.
+template <typename OfTile, typename OfScope>
 struct Then {
-  OfTiles of_tiles;
+  OfTile of_tile;
   OfScope of_scope;
 
   union Shared {
-    typename OfTiles::Shared of_tiles;
+    typename OfTile::Shared of_tile;
     typename OfScope::Shared of_scope;
   };
 
   template <typename Block, typename T>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const TileRange& range,
-                                      Shared& shared) const {
-    of_tiles(block, job, range, shared.of_tiles);
+                                      const Tile& tile, Shared& shared) const {
+    of_tile(block, job, tile, shared.of_tile);
     const Scope& scope = job.scope;
     const bool last = block.Agree([&] {
-      return IsLastToArrive(&scope.state->arrived,
-                            static_cast<std::uint32_t>(range.end - range.begin),
-                            scope.tile_count);
+      return IsLastToArrive(&scope.state->arrived, scope.tile_count);
     });
     if (last) of_scope(block, scope, shared.of_scope);
   }
 };
-template <typename OfTiles, typename OfScope>
-Then(OfTiles, OfScope) -> Then<OfTiles, OfScope>;
+template <typename OfTile, typename OfScope>
+Then(OfTile, OfScope) -> Then<OfTile, OfScope>;
 
 // The order of the steps. Launcher has EachTile(step), which runs a step on
 // every tile of the call, after all that was asked for before.

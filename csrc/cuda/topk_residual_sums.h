@@ -78,32 +78,15 @@ struct CountPass {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const TileRange& range,
-                                      Shared& shared) const {
+                                      const Tile& tile, Shared& shared) const {
+    const std::int64_t n = job.tensor.n;
+    const bool writes = CountPassWrites(job.tensor, policy);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       if (thread != 0) return;
       shared.non_finite = 0;
       shared.first_non_finite_from_end = 0;
     });
-    for (std::int64_t t = range.begin; t < range.end; ++t) {
-      Count(block, job, TileAt(t, job.tensor.n), shared);
-    }
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
-    block.Each([&](int thread) {
-      if (thread != 0 || shared.non_finite == 0) return;
-      AtomicAdd(&job.state->non_finite, shared.non_finite);
-      AtomicMax(&job.state->first_non_finite_from_end,
-                shared.first_non_finite_from_end);
-      AtomicMax(job.any_non_finite, 1u);
-    });
-  }
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void Count(const Block& block, const Job<T>& job,
-                                 const Tile& tile, Shared& shared) const {
-    const std::int64_t n = job.tensor.n;
-    const bool writes = CountPassWrites(job.tensor, policy);
     block.Each([&](int thread) {
       const int left = tile.size - thread;
       const std::int64_t begin = tile.begin + thread;
@@ -127,6 +110,14 @@ struct CountPass {
       AtomicMax(&shared.first_non_finite_from_end,
                 static_cast<std::uint32_t>(n - (begin + first * kThreads)));
     });
+    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+    block.Each([&](int thread) {
+      if (thread != 0 || shared.non_finite == 0) return;
+      AtomicAdd(&job.state->non_finite, shared.non_finite);
+      AtomicMax(&job.state->first_non_finite_from_end,
+                shared.first_non_finite_from_end);
+      AtomicMax(job.any_non_finite, 1u);
+    });
   }
 };
 
@@ -141,27 +132,15 @@ struct PartitionPass {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const TileRange& range,
-                                      Shared& shared) const {
-    if (range.begin == 0) Report(block, job);
+                                      const Tile& tile, Shared& shared) const {
+    if (tile.number == 0) Report(block, job);
     if (policy == NonFinitePolicy::kError && *job.any_non_finite != 0) {
-      for (std::int64_t t = range.begin; t < range.end; ++t) {
-        Refuse(block, job, TileAt(t, job.tensor.n));
-      }
+      Refuse(block, job, tile);
       return;
     }
-    ClearHistogram(block, shared.histogram);
-    for (std::int64_t t = range.begin; t < range.end; ++t) {
-      Shortlist(block, job, TileAt(t, job.tensor.n), shared);
-    }
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
-  }
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void Shortlist(const Block& block, const Job<T>& job,
-                                     const Tile& tile, Shared& shared) const {
     const auto threshold = PrefixOfThreshold<T>(job.scope.state->thresholds[0]);
     const bool written = CountPassWrites(job.tensor, policy);
+    ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       const int left = tile.size - thread;
       const std::int64_t begin = tile.begin + thread;
@@ -197,6 +176,7 @@ struct PartitionPass {
         job.tiles[tile.number].shortlisted = shared.shortlisted.Total();
       }
     });
+    AddHistogram(block, shared.histogram, job.scope.state->histogram);
   }
 
   template <typename Block>

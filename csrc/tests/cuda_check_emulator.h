@@ -130,17 +130,18 @@ class EmulatedTopK {
 
   template <typename Step>
   void EachTile(const Step& step) {
-    // A block has one tile or two.
     for (const auto& group : groups_) {
-      const std::uint32_t blocks = (group.Tiles() + 1) / 2;
-      grid_.ForEachBlock(
-          blocks, cuda::topk::kThreads,
-          [&](std::int64_t number, const EmulatedBlock& block) {
-            const auto shared = GarbageShared<typename Step::Shared>();
-            cuda::topk::RunBlock(block, step, group,
-                                 static_cast<std::uint32_t>(number), blocks,
-                                 *shared);
-          });
+      grid_.ForEachBlock(group.Tiles(), cuda::topk::kThreads,
+                         [&](std::int64_t number, const EmulatedBlock& block) {
+                           const auto tile = static_cast<std::uint32_t>(number);
+                           const int i = group.TensorOf(tile);
+                           const auto shared =
+                               GarbageShared<typename Step::Shared>();
+                           step(block, group.jobs[i],
+                                cuda::topk::TileAt(tile - group.first_tile[i],
+                                                   group.jobs[i].tensor.n),
+                                *shared);
+                         });
     }
   }
 

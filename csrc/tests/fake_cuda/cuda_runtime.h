@@ -73,6 +73,16 @@ Unsigned atomicMax(Unsigned* largest, Unsigned value) {
   return old;
 }
 
+inline unsigned atomicInc(unsigned* counter, unsigned limit) {
+  fedplug::fake_cuda::MaybeYield();
+  unsigned old = __atomic_load_n(counter, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(counter, &old, old >= limit ? 0 : old + 1,
+                                      true, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
 // The arguments are copied now, as by CUDA, and the kernel runs when the stream
 // comes to it.
 template <typename... Parameters, typename... Arguments>
