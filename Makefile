@@ -76,6 +76,9 @@ bench: setup ## Run the benchmarks; tables and pictures in benchmarks/results
 	$(RUN) pytest benchmarks --benchmark-only --benchmark-json=runs/bench/run.json
 	$(RUN) python benchmarks/report.py runs/bench/run.json
 
+gpu-check: ## On a machine with a GPU: CUDA kernels built, checked, timed; needs a CUDA toolkit and PyTorch, no set-up
+	@python3 benchmarks/gpu_check.py
+
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard csrc/tests/fuzz/*_fuzz.cc)))
 export FUZZ_CXX ?= $(shell command -v clang++ || compgen -c clang++- | sort -rV | head -n 1)
@@ -112,4 +115,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean

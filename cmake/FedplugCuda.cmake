@@ -1,4 +1,8 @@
 # Sets FEDPLUG_CUDA_ENABLED from FEDPLUG_WITH_CUDA and the compilers that are there.
+#
+# FEDPLUG_CCCL: a folder with CUB's headers for the timing program, in place of the toolkit's; cub::DeviceTopK comes with
+# CUDA 13.1 (`pip download --no-deps nvidia-cuda-cccl`, folder nvidia/cu13/include/cccl of the wheel).
+set(FEDPLUG_CCCL "" CACHE PATH "CUB's headers for cuda_check_times; empty for the toolkit's")
 set(FEDPLUG_CUDA_ENABLED OFF)
 if(NOT FEDPLUG_WITH_CUDA STREQUAL "OFF")
   include(CheckLanguage)

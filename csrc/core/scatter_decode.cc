@@ -188,17 +188,17 @@ Asking AddRun(T* accumulator, const Payloads<T>& payloads, std::int64_t p,
                              payloads.weights[p], asking);
 }
 
-// Adds everything that falls into [range.begin, range.end), tile by tile.
+// Adds everything that falls into [range.begin, range.end), tile by tile. Takes
+// no memory: what others have added could not be taken back.
+// SHAPE: next[payloads.count], where each payload goes on
 template <typename T>
 void AddRange(T* accumulator, Range range, Tiles tiles,
-              const Payloads<T>& payloads) {
-  std::vector<std::int64_t> next(static_cast<std::size_t>(payloads.count));
+              const Payloads<T>& payloads, std::int64_t* next) {
   for (std::int64_t p = 0; p < payloads.count; ++p) {
-    next[static_cast<std::size_t>(p)] =
-        std::lower_bound(payloads.indices + payloads.row_splits[p],
-                         payloads.indices + payloads.row_splits[p + 1],
-                         range.begin) -
-        payloads.indices;
+    next[p] = std::lower_bound(payloads.indices + payloads.row_splits[p],
+                               payloads.indices + payloads.row_splits[p + 1],
+                               range.begin) -
+              payloads.indices;
   }
   for (std::int64_t begin = range.begin; begin < range.end;
        begin += tiles.size) {
@@ -212,7 +212,7 @@ void AddRange(T* accumulator, Range range, Tiles tiles,
       std::fill(accumulator + begin, accumulator + end, T{});
     }
     for (std::int64_t p = 0; p < payloads.count; ++p) {
-      std::int64_t& at = next[static_cast<std::size_t>(p)];
+      std::int64_t& at = next[p];
       const std::int64_t stop =
           FirstAtOrAbove(payloads.indices, at, payloads.row_splits[p + 1], end);
       if (tiles.prefetch == PrefetchMode::kByEntry) {
@@ -252,9 +252,13 @@ Status CheckAndAdd(Start start, T* accumulator, std::int64_t n,
     return status;
   }
   const Tiles tiles = ChooseTiles<T>(start, n, entries, payloads.count);
+  // Apart by a line at least, so that no two threads write into one.
+  const std::int64_t room = payloads.count + kLineBytes / 8;
+  std::vector<std::int64_t> next(static_cast<std::size_t>(shares * room));
   parallel.Run(shares, [&](int s) {
     const DefaultFloatEnvironment environment;
-    AddRange(accumulator, TileOf(n, shares, s), tiles, payloads);
+    AddRange(accumulator, TileOf(n, shares, s), tiles, payloads,
+             next.data() + s * room);
   });
   return {};
 }

@@ -14,8 +14,9 @@ namespace fedplug {
 // accumulator[indices[j]] += weights[p] * values[j] for every payload p and
 // every j of it, payloads in order. Each product and each sum is rounded once
 // (no fused multiply-add). Payload p owns the entries row_splits[p] up to
-// row_splits[p + 1]. Everything is validated before the first write: on an
-// error, which names the payload, the accumulator is untouched.
+// row_splits[p + 1]. Everything is validated, and all memory taken, before the
+// first write: on an error, which names the payload, and where std::bad_alloc
+// is thrown, the accumulator is untouched.
 //
 // REQUIRES: 0 <= n < 2^31; row_splits ascends from 0 to `entries`; within a
 //           payload the indices ascend strictly and lie in [0, n). Anything

@@ -4,6 +4,13 @@
 //                         a barrier
 //   block.Agree(decide)   decide() once, for the whole block, and a barrier:
 //                         what it says, told to every thread
+//   block.EachWarp(body)  body(warp, number) for every warp of the block, then
+//   a
+//                         barrier; in it, for all lanes of the warp together,
+//     warp.ExclusiveSums(get, set)
+//                         set(lane, get(0) + ... + get(lane - 1)) for every
+//                         lane, and returns the sum of all
+//     warp.Once(body)     body(), by one lane
 // so that the same code runs on a GPU (device_block.cuh) and, one thread after
 // the other, in a test on the CPU. Two rules make that sound: shared memory is
 // touched inside Each only, and no thread reads within one Each what another

@@ -10,44 +10,48 @@
 
 namespace fedplug::cuda {
 
-// Before(i) = value[0] + ... + value[i - 1], in two levels: sixteen threads
-// walk a sixteenth of the values each, then one thread walks their sums. A tree
-// would take fewer steps; this one can be read.
+// Before(i) = value[0] + ... + value[i - 1], in two levels: every warp adds up
+// 32 values at a time, then one warp the sums of these.
 //
 // REQUIRES: the values are set, in an Each of the block, before Run; Before and
-//           Total are called, in an Each, after it. Sums stay below 2^32
+//           Total are called, in an Each, after it. Sums stay below 2^32. The
+//           block has `threads` threads, whole warps
 // SHAPE:    value[kCount]
-// COST:     kCount / 16 + 16 dependent additions
+// COST:     for kCount values and as many threads, 12 shuffles one after the
+//           other and 2 barriers
 template <int kCount>
 struct ExclusiveScan {
-  static constexpr int kParts = 16;
-  static constexpr int kPart = kCount / kParts;
-  static_assert(kParts * kPart == kCount);
+  static constexpr int kParts = kCount / kWarp;
+  static_assert(kParts * kWarp == kCount && kParts <= kWarp);
 
-  std::uint32_t value[kCount];  // from Run on: the sum before it in its part
-  std::uint32_t part[kParts + 1];
+  std::uint32_t value[kCount];     // from Run on: the sum before it in its part
+  std::uint32_t part[kParts + 1];  // from Run on: the sum before the part
 
   template <typename Block>
-  FEDPLUG_HOST_DEVICE void Run(const Block& block) {
-    block.Each([this](int thread) {
-      if (thread >= kParts) return;
-      std::uint32_t sum = 0;
-      for (int i = thread * kPart; i < (thread + 1) * kPart; ++i) {
-        const std::uint32_t here = value[i];
-        value[i] = sum;
-        sum += here;
+  FEDPLUG_HOST_DEVICE void Run(const Block& block, int threads) {
+    const int warps = threads / kWarp;
+    block.EachWarp([this, warps](const auto& warp, int number) {
+      for (int p = number; p < kParts; p += warps) {
+        std::uint32_t* const values = value + p * kWarp;
+        const std::uint32_t sum = warp.ExclusiveSums(
+            [=](int lane) { return values[lane]; },
+            [=](int lane, std::uint32_t before) { values[lane] = before; });
+        warp.Once([&] { part[p] = sum; });
       }
-      part[thread + 1] = sum;
     });
-    block.Each([this](int thread) {
-      if (thread != 0) return;
-      part[0] = 0;
-      for (int i = 1; i <= kParts; ++i) part[i] += part[i - 1];
+    block.EachWarp([this](const auto& warp, int number) {
+      if (number != 0) return;
+      const std::uint32_t total = warp.ExclusiveSums(
+          [this](int lane) { return lane < kParts ? part[lane] : 0; },
+          [this](int lane, std::uint32_t before) {
+            if (lane < kParts) part[lane] = before;
+          });
+      warp.Once([&] { part[kParts] = total; });
     });
   }
 
   FEDPLUG_HOST_DEVICE std::uint32_t Before(unsigned i) const {
-    return part[i / kPart] + value[i];
+    return part[i / kWarp] + value[i];
   }
 
   FEDPLUG_HOST_DEVICE std::uint32_t Total() const { return part[kParts]; }
@@ -70,15 +74,16 @@ struct RankedBits {
     Vote(thread, yes, &word[position / kWarp]);
   }
 
-  // REQUIRES: 0 <= positions <= kBits; the block has kBits / 32 threads or more
+  // REQUIRES: 0 <= positions <= kBits; the block has `threads` threads, kBits /
+  //           32 or more
   template <typename Block>
-  FEDPLUG_HOST_DEVICE void Run(const Block& block, int positions) {
+  FEDPLUG_HOST_DEVICE void Run(const Block& block, int threads, int positions) {
     block.Each([=](int thread) {
       if (thread >= kBits / kWarp) return;
       scan.value[thread] =
           thread * kWarp < positions ? CountOnes(word[thread]) : 0;
     });
-    scan.Run(block);
+    scan.Run(block, threads);
   }
 
   FEDPLUG_HOST_DEVICE bool Has(unsigned position) const {

@@ -8,15 +8,12 @@ namespace fedplug::cuda {
 
 Status ToStatus(cudaError_t error, const char* operation) {
   if (error == cudaSuccess) return {};
+  static_cast<void>(cudaGetLastError());
   return {StatusCode::kDevice,
           std::string(operation) + ": the CUDA runtime says " +
               cudaGetErrorName(error) + " (" + cudaGetErrorString(error) +
               "); check the driver, the device's architecture (sm_80 or "
               "newer) and its free memory"};
-}
-
-Status LaunchStatus(const char* operation) {
-  return ToStatus(cudaGetLastError(), operation);
 }
 
 }  // namespace fedplug::cuda

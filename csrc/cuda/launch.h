@@ -8,13 +8,11 @@
 
 namespace fedplug::cuda {
 
-// kDevice unless `error` is cudaSuccess; `operation` begins the message.
-Status ToStatus(cudaError_t error, const char* operation);
-
-// What the runtime holds against the launches of this thread so far; clears it.
+// kDevice unless `error` is cudaSuccess; `operation` begins the message. What
+// the runtime remembers of the error is cleared, so that nobody else finds it.
 // An error of a kernel that is still running shows up later, wherever the
 // stream is waited for.
-Status LaunchStatus(const char* operation);
+Status ToStatus(cudaError_t error, const char* operation);
 
 }  // namespace fedplug::cuda
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cuda/device_block.cuh"
-#include "cuda/launch.h"
+#include "cuda/launch.cuh"
 #include "cuda/scatter_decode.h"
 #include "cuda/scatter_decode_steps.h"
 
@@ -25,19 +25,19 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 class StreamLauncher {
  public:
-  StreamLauncher(const Call<T>& call, cudaStream_t stream)
-      : call_(call), stream_(stream) {}
+  StreamLauncher(const Call<T>& call, LaunchQueue* queue)
+      : call_(call), queue_(queue) {}
 
   template <typename Step>
   void Each(const Step& step) {
     const auto tiles = static_cast<unsigned>(Step::Tiles(call_));
     if (tiles == 0) return;
-    StepKernel<<<tiles, kThreads, 0, stream_>>>(call_, step);
+    queue_->Launch(StepKernel<T, Step>, tiles, kThreads, call_, step);
   }
 
  private:
   Call<T> call_;
-  cudaStream_t stream_;
+  LaunchQueue* queue_;
 };
 
 // What the host can see; the rest is Check's.
@@ -69,6 +69,14 @@ Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
   return {};
 }
 
+// REQUIRES: the sizes are checked
+template <typename T>
+void QueueSteps(const Call<T>& call, LaunchQueue* queue) {
+  queue->Zero(call.mistakes, sizeof(*call.mistakes));
+  StreamLauncher<T> launcher(call, queue);
+  scatter::RunSteps<T>(launcher);
+}
+
 }  // namespace
 
 std::size_t ScatterDecodeWorkspaceBytes() { return 256; }
@@ -85,15 +93,11 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
       !status.ok()) {
     return status;
   }
-  auto* const mistakes = static_cast<Mistakes*>(workspace);
-  if (cudaMemsetAsync(mistakes, 0, sizeof(Mistakes), stream) == cudaSuccess) {
-    StreamLauncher<T> launcher(
-        {accumulator, n, values, indices, entries, row_splits, payloads,
-         weights, mistakes, report},
-        stream);
-    scatter::RunSteps<T>(launcher);
-  }
-  return LaunchStatus("scatter_decode_add");
+  LaunchQueue queue(stream);
+  QueueSteps<T>({accumulator, n, values, indices, entries, row_splits, payloads,
+                 weights, static_cast<Mistakes*>(workspace), report},
+                &queue);
+  return queue.status("scatter_decode_add");
 }
 
 template <typename T>
@@ -107,14 +111,13 @@ Status ScatterDecode(T* sum, std::int64_t n, const T* values,
       !status.ok()) {
     return status;
   }
+  LaunchQueue queue(stream);
   // All bits zero are +0 in every dtype.
-  const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
-  if (cudaMemsetAsync(sum, 0, bytes, stream) != cudaSuccess) {
-    return LaunchStatus("scatter_decode");
-  }
-  return ScatterDecodeAdd(sum, n, values, indices, entries, row_splits,
-                          payloads, weights, workspace, workspace_bytes, report,
-                          stream);
+  queue.Zero(sum, static_cast<std::size_t>(n) * sizeof(T));
+  QueueSteps<T>({sum, n, values, indices, entries, row_splits, payloads,
+                 weights, static_cast<Mistakes*>(workspace), report},
+                &queue);
+  return queue.status("scatter_decode");
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                         \

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/device_block.cuh"
-#include "cuda/launch.h"
+#include "cuda/launch.cuh"
 #include "cuda/topk_residual.h"
 #include "cuda/topk_residual_groups.h"
 #include "cuda/topk_residual_steps.h"
@@ -49,14 +49,14 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int kMost>
 class StreamLauncher {
  public:
-  StreamLauncher(std::vector<Group<T, kMost>> groups, cudaStream_t stream)
-      : groups_(std::move(groups)), stream_(stream) {}
+  StreamLauncher(std::vector<Group<T, kMost>> groups, LaunchQueue* queue)
+      : groups_(std::move(groups)), queue_(queue) {}
 
   template <typename Step>
   void EachTile(const Step& step) {
     for (const Group<T, kMost>& group : groups_) {
-      TileKernel<<<group.Tiles(), kThreads, 0, stream_>>>(group, step,
-                                                          backwards_);
+      queue_->Launch(TileKernel<T, kMost, Step>, group.Tiles(), kThreads, group,
+                     step, backwards_);
     }
     std::reverse(groups_.begin(), groups_.end());
     backwards_ = !backwards_;
@@ -65,7 +65,7 @@ class StreamLauncher {
  private:
   std::vector<Group<T, kMost>> groups_;
   bool backwards_ = false;
-  cudaStream_t stream_;
+  LaunchQueue* queue_;
 };
 
 Status Invalid(std::string message) {
@@ -80,13 +80,14 @@ Status CheckSizes(const TopKTensor<T>* tensors, std::int64_t count) {
   }
   for (std::int64_t i = 0; i < count; ++i) {
     const std::string where = "tensor " + std::to_string(i) + ": ";
-    if (tensors[i].n < 0 || tensors[i].n > INT32_MAX) {
-      return Invalid(where + "n = " + std::to_string(tensors[i].n) +
+    const std::int64_t n = tensors[i].n;
+    const std::int64_t k = tensors[i].k;
+    if (n < 0 || n > INT32_MAX) {
+      return Invalid(where + "n = " + std::to_string(n) +
                      " is not in [0, 2^31)");
     }
-    if (tensors[i].k < 0) {
-      return Invalid(where + "k = " + std::to_string(tensors[i].k) +
-                     " is negative");
+    if (k < 0) {
+      return Invalid(where + "k = " + std::to_string(k) + " is negative");
     }
   }
   return {};
@@ -123,9 +124,9 @@ Status CheckGroupSizes(const TensorUpdate<T>* tensors, std::int64_t count,
 template <int kMost, typename T>
 void QueueSteps(const Request<T>& request, NonFinitePolicy policy,
                 const topk::Workspace& layout, TopKReport* reports,
-                cudaStream_t stream) {
+                LaunchQueue* queue) {
   StreamLauncher<T, kMost> launcher(
-      topk::MakeGroups<kMost>(request, layout, reports), stream);
+      topk::MakeGroups<kMost>(request, layout, reports), queue);
   topk::RunSteps<T>(policy, launcher);
 }
 
@@ -143,15 +144,14 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
                         ? "TopKResidualWorkspaceBytes"
                         : "GroupedTopKResidualWorkspaceBytes"));
   }
-  const cudaError_t cleared =
-      cudaMemsetAsync(layout.any_non_finite, 0, layout.zeroed_bytes, stream);
-  if (cleared != cudaSuccess) return LaunchStatus("topk_residual");
+  LaunchQueue queue(stream);
+  queue.Zero(layout.any_non_finite, layout.zeroed_bytes);
   if (request.count <= topk::kFew) {
-    QueueSteps<topk::kFew>(request, policy, layout, reports, stream);
+    QueueSteps<topk::kFew>(request, policy, layout, reports, &queue);
   } else {
-    QueueSteps<kLongGroup>(request, policy, layout, reports, stream);
+    QueueSteps<kLongGroup>(request, policy, layout, reports, &queue);
   }
-  return LaunchStatus("topk_residual");
+  return queue.status("topk_residual");
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ struct FindThreshold {
       }
       shared.scan.value[thread] = sum;
     });
-    shared.scan.Run(block);
+    shared.scan.Run(block, kThreads);
     block.Each([&](int thread) {
       std::uint32_t counts[kBinsPerThread];
       for (int item = 0; item < kBinsPerThread; ++item) {

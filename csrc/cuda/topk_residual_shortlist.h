@@ -119,8 +119,8 @@ struct ScanTiles {
       shared.above.value[thread] = above;
       shared.ties.value[thread] = ties;
     });
-    shared.above.Run(block);
-    shared.ties.Run(block);
+    shared.above.Run(block, kThreads);
+    shared.ties.Run(block, kThreads);
     block.Each([&](int thread) {
       std::uint32_t above = shared.above.Before(thread);
       std::uint32_t ties = shared.ties.Before(thread);
@@ -177,8 +177,8 @@ struct Emit {
       }
     });
     if (listed == 0) return;
-    shared.above.Run(block, listed);
-    shared.ties.Run(block, listed);
+    shared.above.Run(block, kThreads, listed);
+    shared.ties.Run(block, kThreads, listed);
     block.Each([&](int thread) {
       ForShortlisted(job, tile, thread, [&](int j, std::int64_t i) {
         const bool above = shared.above.Has(j);

@@ -164,7 +164,7 @@ struct PartitionPass {
                                 inside && prefix >= threshold);
       }
     });
-    shared.shortlisted.Run(block, kTile);
+    shared.shortlisted.Run(block, kThreads, kTile);
     block.Each([&](int thread) {
       for (int place = thread; place < tile.size; place += kThreads) {
         if (shared.shortlisted.Has(place)) {

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <string>
-#include <thread>
 
+#include "core/base/processors.h"
 #include "core/base/thread_pool.h"
 #include "python/arrays.h"
 
@@ -19,8 +19,7 @@ constexpr int kMostThreads = 1024;
 int WantedThreads() {
   const char* variable = std::getenv("FEDPLUG_NUM_THREADS");
   if (variable == nullptr || *variable == '\0') {
-    return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1,
-                      kMostThreads);
+    return std::min(AvailableProcessors(), kMostThreads);
   }
   const std::string text = variable;
   int threads = 0;

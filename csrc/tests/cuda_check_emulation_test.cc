@@ -4,10 +4,11 @@
 // the workspace, the order of the steps, every bound (under the address
 // sanitizer too), and that no result depends on the order of the blocks or of
 // the threads between two barriers. That blocks may run at the same time,
-// proves cuda_check_blocks_test.cc. What it does not: how nvcc translates the
-// steps, the two dozen lines that launch them, the device halves of block.h
-// with their fences, races between the threads of a block, and speed.
-// cuda_check.cu holds a GPU to the same cases.
+// proves cuda_check_blocks_test.cc; that the threads of a block do, with the
+// device halves of block.h and what launches the steps, fake_cuda/. What none
+// of them does: how nvcc translates the steps, the order of memory on a GPU
+// beyond barriers and fences, and speed. cuda_check.cu holds a GPU to the same
+// cases.
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_emulator.h"
 #include "tests/cuda_check_list_cases.h"

@@ -38,6 +38,25 @@ class ArbitraryOrder {
   std::int64_t step_;
 };
 
+struct EmulatedWarp {
+  template <typename Get, typename Set>
+  std::uint32_t ExclusiveSums(const Get& get, const Set& set) const {
+    std::uint32_t values[cuda::kWarp];
+    for (int lane = 0; lane < cuda::kWarp; ++lane) values[lane] = get(lane);
+    std::uint32_t sum = 0;
+    for (int lane = 0; lane < cuda::kWarp; ++lane) {
+      set(lane, sum);
+      sum += values[lane];
+    }
+    return sum;
+  }
+
+  template <typename Body>
+  void Once(const Body& body) const {
+    body();
+  }
+};
+
 class EmulatedBlock {
  public:
   EmulatedBlock(int threads, Random& random)
@@ -47,6 +66,15 @@ class EmulatedBlock {
   void Each(const Body& body) const {
     const ArbitraryOrder order(threads_, random_);
     for (int i = 0; i < threads_; ++i) body(static_cast<int>(order[i]));
+  }
+
+  template <typename Body>
+  void EachWarp(const Body& body) const {
+    const int warps = threads_ / cuda::kWarp;
+    const ArbitraryOrder order(warps, random_);
+    for (int i = 0; i < warps; ++i) {
+      body(EmulatedWarp{}, static_cast<int>(order[i]));
+    }
   }
 
   template <typename Decide>

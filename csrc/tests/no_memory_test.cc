@@ -1,22 +1,31 @@
 // Calls for which there is not enough memory: whichever request is the one that
-// fails, no entry is lost.
+// fails, no entry is lost, no sum is half made, and nothing ends the process.
+#include <atomic>
 #include <cstdlib>
 #include <new>
+#include <optional>
 
+#include "core/base/block_pool.h"
+#include "core/base/scratch.h"
+#include "core/base/thread_pool.h"
+#include "core/scatter_decode.h"
 #include "core/threshold_residual.h"
 #include "core/topk_residual.h"
 #include "tests/kernel_inputs.h"
 
 namespace {
 
-// Requests smaller than this are always met.
+// Requests that a test of a kernel makes beside the kernel's are smaller.
 constexpr std::size_t kLarge = 1 << 14;
 
-// Large requests until one fails; 0: none does.
-int requests_left = 0;
+// Requests smaller than this are always met.
+std::atomic<std::size_t> smallest{kLarge};
+
+// Other requests until one fails; 0: none does.
+std::atomic<int> requests_left{0};
 
 void* Allocate(std::size_t bytes) {
-  if (bytes >= kLarge && requests_left > 0 && --requests_left == 0) {
+  if (bytes >= smallest && requests_left > 0 && --requests_left == 0) {
     throw std::bad_alloc();
   }
   if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
@@ -47,9 +56,10 @@ Floats Sums(const Floats& delta, const Floats& residual) {
   return sums;
 }
 
-// Whether `call` failed at the given large request.
+// Whether `call` failed at the given request of `from` bytes or more.
 template <typename Call>
-bool FailsAt(int request, const Call& call) {
+bool FailsAt(int request, const Call& call, std::size_t from = kLarge) {
+  smallest = from;
   requests_left = request;
   bool failed = false;
   try {
@@ -165,6 +175,81 @@ TEST(NoMemory, AThresholdThatFailsLeavesTheResidual) {
     EXPECT_TRUE(!failed || residual == before);
     EXPECT_TRUE(failed || request > 2);
   }
+}
+
+// Tells a kernel of many threads; runs its tasks one after the other.
+class FourInTurn final : public Parallel {
+ public:
+  int MaxThreads() const override { return 4; }
+  void Run(int count, const std::function<void(int)>& task) override {
+    for (int i = 0; i < count; ++i) task(i);
+  }
+};
+
+TEST(NoMemory, ASumThatFailsIsNotBegun) {
+  Random random(4);
+  constexpr std::int64_t kPayloads = 5000;
+  constexpr std::int64_t kEach = 200;
+  constexpr std::int64_t kSize = 40000;
+  std::vector<std::int32_t> indices;
+  std::vector<std::int64_t> row_splits{0};
+  for (std::int64_t p = 0; p < kPayloads; ++p) {
+    for (std::int64_t j = 0; j < kEach; ++j) {
+      indices.push_back(static_cast<std::int32_t>(j * (kSize / kEach)));
+    }
+    row_splits.push_back(static_cast<std::int64_t>(indices.size()));
+  }
+  const auto entries = static_cast<std::int64_t>(indices.size());
+  const auto values = RandomVector<float>(entries, Fill::kNormal, random);
+  const auto before = RandomVector<float>(kSize, Fill::kNormal, random);
+  FourInTurn parallel;
+  bool failed = true;
+  int request = 1;
+  for (; failed; ++request) {
+    auto sum = before;
+    failed = FailsAt(request, [&] {
+      EXPECT_TRUE(ScatterDecodeAdd<float>(
+                      sum.data(), kSize, values.data(), indices.data(), entries,
+                      row_splits.data(), kPayloads, nullptr, parallel)
+                      .ok());
+    });
+    EXPECT_EQ(failed, sum == before);
+  }
+  EXPECT_TRUE(request > 2);
+}
+
+TEST(NoMemory, APoolHasTheThreadsThereWasMemoryFor) {
+  bool failed = true;
+  bool fewer = false;
+  for (int request = 1; failed || fewer; ++request) {
+    std::optional<ThreadPool> pool;
+    fewer = false;
+    failed = FailsAt(request, [&] { pool.emplace(4); }, /*from=*/1);
+    if (failed) continue;
+    fewer = pool->MaxThreads() < 4;
+    std::atomic<int> calls{0};
+    pool->Run(7, [&](int) { ++calls; });
+    EXPECT_EQ(calls.load(), 7);
+    ASSERT_TRUE(request < 100);
+  }
+}
+
+TEST(NoMemory, ScratchIsGivenBackWithoutAny) {
+  std::vector<std::optional<ScratchLease>> leases(100);
+  for (auto& lease : leases) lease.emplace();
+  smallest = 1;
+  requests_left = 1;
+  for (auto& lease : leases) lease.reset();
+  EXPECT_EQ(requests_left.exchange(0), 1);
+}
+
+TEST(NoMemory, ABlockThatCannotBeKeptIsFreed) {
+  BlockPool pool({std::size_t{1} << 30, 1000});
+  void* const block = pool.Take(5000);
+  EXPECT_FALSE(FailsAt(1, [&] { pool.GiveBack(block); }, /*from=*/1));
+  EXPECT_EQ(pool.IdleBytes(), std::size_t{0});
+  pool.GiveBack(pool.Take(5000));
+  EXPECT_TRUE(pool.IdleBytes() > 0);
 }
 
 }  // namespace

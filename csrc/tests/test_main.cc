@@ -1,5 +1,7 @@
-// Runs every registered test, prints what failed, and exits with 1 if anything
-// did; with 77 (skipped) where FEDPLUG_SIMD asks for what is not there.
+// Runs every registered test, or those whose names have an argument in them,
+// prints what failed, and exits with 1 if anything did; with 77 (skipped) where
+// FEDPLUG_SIMD asks for what is not there.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -25,6 +27,22 @@ bool Passes(const TestCase& test) {
          std::string("an exception escaped: ") + error.what());
   }
   return failures_of_test == 0;
+}
+
+bool IsAskedFor(const TestCase& test, const std::vector<std::string>& parts) {
+  return parts.empty() ||
+         std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+           return test.name.find(part) != std::string::npos;
+         });
+}
+
+// Those asked for.
+std::vector<TestCase> Tests(const std::vector<std::string>& parts) {
+  std::vector<TestCase> tests;
+  for (const TestCase& test : AllTests()) {
+    if (IsAskedFor(test, parts)) tests.push_back(test);
+  }
+  return tests;
 }
 
 }  // namespace
@@ -54,20 +72,21 @@ ScopedTrace::~ScopedTrace() { Traces().pop_back(); }
 
 }  // namespace fedplug::testing
 
-int main() {
-  using fedplug::testing::AllTests;
+int main(int count, char** arguments) {
   fedplug::SimdLevel level;
   if (const auto status = fedplug::FindSimdLevel(&level); !status.ok()) {
     std::printf("skipped: %s\n", status.message().c_str());
     return 77;
   }
+  const auto tests = fedplug::testing::Tests(
+      {arguments + std::min(count, 1), arguments + count});
   std::vector<std::string> failed;
-  for (const auto& test : AllTests()) {
+  for (const auto& test : tests) {
     const bool passes = fedplug::testing::Passes(test);
     std::printf("[%s] %s\n", passes ? "  OK  " : "FAILED", test.name.c_str());
     if (!passes) failed.push_back(test.name);
   }
-  std::printf("%zu of %zu tests failed\n", failed.size(), AllTests().size());
+  std::printf("%zu of %zu tests failed\n", failed.size(), tests.size());
   for (const auto& name : failed) std::printf("  %s\n", name.c_str());
-  return failed.empty() && !AllTests().empty() ? 0 : 1;
+  return failed.empty() && !tests.empty() ? 0 : 1;
 }

@@ -137,6 +137,9 @@ TEST(ThreadPool, EndsInAForkedChildThatNeverUsedIt) {
   }));
 }
 
+// The address sanitizer's own locks stay behind, now and then, where another
+// thread takes memory at that moment.
+#ifndef __SANITIZE_ADDRESS__
 // Whatever other threads hold or wait for at that moment.
 TEST(ThreadPool, MayBeForkedFromWhileOthersUseIt) {
   ThreadPool pool(3);
@@ -157,6 +160,7 @@ TEST(ThreadPool, MayBeForkedFromWhileOthersUseIt) {
   enough = true;
   for (std::thread& caller : callers) caller.join();
 }
+#endif  // __SANITIZE_ADDRESS__
 
 #endif  // __SANITIZE_THREAD__
 

@@ -7,8 +7,8 @@ float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all
 function says otherwise.
 
 The GIL is released while a kernel runs. Large inputs use several threads, as many as the environment variable
-``FEDPLUG_NUM_THREADS`` says or else as there are cores; no result depends on their number. Arrays must not be
-changed by another thread during a call.
+``FEDPLUG_NUM_THREADS`` says or else as there are cores (as few as CPU affinity and a container's quota
+leave); no result depends on their number. Arrays must not be changed by another thread during a call.
 
 ``csrc/README.md`` states the contract that this and every other API of the kernels
 keeps.

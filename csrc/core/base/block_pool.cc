@@ -36,10 +36,6 @@ void Free(void* block) {
                     std::align_val_t{alignof(Header)});
 }
 
-void FreeAll(const std::vector<void*>& blocks) {
-  for (void* const block : blocks) Free(block);
-}
-
 }  // namespace
 
 BlockPool::BlockPool(Limits limits) : limits_(limits) {}
@@ -51,27 +47,19 @@ BlockPool::~BlockPool() {
 void* BlockPool::Take(std::size_t bytes) {
   if (bytes > PTRDIFF_MAX / 2) return nullptr;
   const std::size_t capacity = RoundUp(bytes);
-  std::vector<void*> dropped;
   void* block;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++takes_;
     block = TakeIdle(capacity);
-    Shrink(&dropped);
   }
-  FreeAll(dropped);
+  FreeExcess();
   return block != nullptr ? block : Allocate(capacity);
 }
 
-void BlockPool::GiveBack(void* block) {
-  std::vector<void*> dropped;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    idle_.push_back({block, takes_});
-    idle_bytes_ += CapacityOf(block);
-    Shrink(&dropped);
-  }
-  FreeAll(dropped);
+void BlockPool::GiveBack(void* block) noexcept {
+  if (!Keep(block)) Free(block);
+  FreeExcess();
 }
 
 std::size_t BlockPool::IdleBytes() const {
@@ -90,15 +78,30 @@ void* BlockPool::TakeIdle(std::size_t capacity) {
   return block;
 }
 
-void BlockPool::Shrink(std::vector<void*>* dropped) {
-  auto kept = idle_.begin();
-  for (; kept != idle_.end(); ++kept) {
-    const bool too_long = takes_ - kept->since > limits_.idle_takes;
-    if (idle_bytes_ <= limits_.idle_bytes && !too_long) break;
-    idle_bytes_ -= CapacityOf(kept->block);
-    dropped->push_back(kept->block);
+bool BlockPool::Keep(void* block) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  try {
+    idle_.push_back({block, takes_});
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  idle_.erase(idle_.begin(), kept);
+  idle_bytes_ += CapacityOf(block);
+  return true;
+}
+
+void* BlockPool::TakeExcess() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  const Idle longest = idle_.front();
+  const bool too_long = takes_ - longest.since > limits_.idle_takes;
+  if (idle_bytes_ <= limits_.idle_bytes && !too_long) return nullptr;
+  idle_.erase(idle_.begin());
+  idle_bytes_ -= CapacityOf(longest.block);
+  return longest.block;
+}
+
+void BlockPool::FreeExcess() noexcept {
+  while (void* const block = TakeExcess()) Free(block);
 }
 
 }  // namespace fedplug

@@ -35,8 +35,10 @@ class BlockPool {
   // THREADS: any, also GiveBack
   void* Take(std::size_t bytes);
 
+  // Without memory to remember it by, the block is freed.
+  //
   // REQUIRES: Take returned `block`, which is not null
-  void GiveBack(void* block);
+  void GiveBack(void* block) noexcept;
 
   std::size_t IdleBytes() const;
 
@@ -48,9 +50,12 @@ class BlockPool {
 
   // The most recently used idle block of this capacity, or null.
   void* TakeIdle(std::size_t capacity);
-  // Moves what is idle beyond the limits to `dropped`: freeing takes time, and
-  // is done without the lock.
-  void Shrink(std::vector<void*>* dropped);
+  // False where there is no memory to remember the block by.
+  bool Keep(void* block) noexcept;
+  // A block that is idle beyond the limits, or null.
+  void* TakeExcess() noexcept;
+  // Freeing takes time, and is done without the lock.
+  void FreeExcess() noexcept;
 
   const Limits limits_;
   mutable std::mutex mutex_;

@@ -13,7 +13,7 @@ namespace {
 struct Shelf {
   const std::uint64_t forks = ForksSoFar();  // before it was made
   std::mutex mutex;
-  std::vector<std::unique_ptr<Scratch>> free;
+  std::unique_ptr<Scratch> free;
 };
 
 // Never destroyed: threads may still compute while the process ends. A forked
@@ -33,9 +33,9 @@ ScratchLease::ScratchLease() {
   {
     Shelf& shelf = TheShelf();
     const std::lock_guard<std::mutex> lock(shelf.mutex);
-    if (!shelf.free.empty()) {
-      scratch_ = std::move(shelf.free.back());
-      shelf.free.pop_back();
+    if (shelf.free != nullptr) {
+      scratch_ = std::move(shelf.free);
+      shelf.free = std::move(scratch_->next);
     }
   }
   if (scratch_ == nullptr) scratch_ = std::make_unique<Scratch>();
@@ -44,7 +44,8 @@ ScratchLease::ScratchLease() {
 ScratchLease::~ScratchLease() {
   Shelf& shelf = TheShelf();
   const std::lock_guard<std::mutex> lock(shelf.mutex);
-  shelf.free.push_back(std::move(scratch_));
+  scratch_->next = std::move(shelf.free);
+  shelf.free = std::move(scratch_);
 }
 
 }  // namespace fedplug

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace fedplug {
 
@@ -38,13 +37,17 @@ struct Scratch {
   ScratchBuffer indices;
   ScratchBuffer keys;
   ScratchBuffer ranked;
+
+  std::unique_ptr<Scratch> next;  // of those that nobody has
 };
 
 // Lends one Scratch for its own life. There are as many as ever were lent at
 // the same time, and they live as long as the process.
 class ScratchLease {
  public:
+  // Throws: std::bad_alloc
   ScratchLease();
+  // Takes no memory: a call that ran out of it ends here too.
   ~ScratchLease();
   ScratchLease(const ScratchLease&) = delete;
   ScratchLease& operator=(const ScratchLease&) = delete;

@@ -2,9 +2,9 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -22,7 +22,7 @@ class ThreadPool::Team {
       for (int i = 1; i < threads; ++i) {
         workers_.emplace_back([this] { HelpWhenCalled(); });
       }
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // std::system_error, std::bad_alloc
       // The others, and the caller, do the work.
     }
   }

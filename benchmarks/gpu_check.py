@@ -1,0 +1,318 @@
+"""Builds the CUDA kernels, checks their bits on the GPU of this machine, and times them beside their peers.
+
+    make gpu-check
+
+Needs Linux, a GPU (compute capability 8.0 or newer), a CUDA toolkit, a C++17 compiler, and PyTorch with
+CUDA in the Python that runs it; nothing of fedplug's Python packages, and no TensorFlow. CMake comes from
+PyPI where it is missing or too old. What is missing is said in one line each, with what to do, and the exit
+status is 1. What may be missing is said in the results: `compute-sanitizer`, and a CUB that has DeviceTopK.
+
+Everything together takes at most LIMIT seconds: a step that would go beyond is stopped, and is what failed
+(the sanitizers come last, and are only said not to be done). Only where every bit was right, results are
+written, to `benchmarks/results/cuda.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "gpu-check"
+RESULTS = ROOT / "benchmarks" / "results" / "cuda.md"
+LIMIT = 480  # seconds
+OLDEST_CMAKE = (3, 26)
+OLDEST_CUDA = (11, 8)  # cudaLaunchKernelEx
+OLDEST_GPU = (8, 0)
+# Under a sanitizer of the GPU a test takes up to a hundred times as long: every kernel, but not every size.
+SANITIZED_TESTS = ("HasADevice", "TopKTakesALongListOfTensors", "GroupedTopKRefuses", "DecodeEqualsTheCore")
+BEGIN, END = "<!-- gpu-check begins -->", "<!-- gpu-check ends -->"
+_TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
+
+
+class CheckFailedError(Exception):
+    """What failed, in lines for the user."""
+
+
+class TimeIsUpError(CheckFailedError):
+    """A step would have gone beyond LIMIT."""
+
+
+@dataclass
+class Machine:
+    """What was found here; what is missing and needed, one line each."""
+
+    gpu: str = ""
+    driver: str = ""
+    capability: tuple[int, int] = (0, 0)
+    nvcc: str = ""
+    cuda: str = ""
+    cmake: list[str] = field(default_factory=list)
+    torch: str = ""
+    sanitizer: str | None = None
+    missing: list[str] = field(default_factory=list)
+
+
+class Clock:
+    """The time that is left of LIMIT."""
+
+    def __init__(self, limit: float = LIMIT) -> None:
+        self._end = time.monotonic() + limit
+        self._limit = limit
+
+    def left(self) -> float:
+        """Seconds, 1 at least."""
+        return max(1.0, self._end - time.monotonic())
+
+    def run(self, what: str, command: Sequence[str]) -> str:
+        """Runs a command and returns what it prints; what fails is raised with the end of that."""
+        print(f"gpu-check: {what} ({self.left():.0f} s left)", flush=True)
+        try:
+            # With a session of its own, so that what the command has started ends with it.
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                text=True,
+                errors="replace",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CheckFailedError(f"{what}: {error}") from None
+        with process:
+            try:
+                printed, _ = process.communicate(timeout=self.left())
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                printed, _ = process.communicate()
+                raise TimeIsUpError(
+                    f"{what}: not done within {self._limit:.0f} s\n{_tail(printed)}"
+                ) from None
+        if process.returncode != 0:
+            raise CheckFailedError(f"{what}: exit status {process.returncode}\n{_tail(printed)}")
+        return printed
+
+
+def _tail(text: str, lines: int = 30) -> str:
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def _ask(*command: str) -> str | None:
+    """What a command prints, or None where it is not there or fails."""
+    try:
+        done = subprocess.run(command, text=True, capture_output=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(text: str | None, pattern: str) -> tuple[int, int] | None:
+    found = re.search(pattern, text or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _find_gpu(machine: Machine) -> None:
+    fields = "name,driver_version,compute_cap"
+    printed = _ask("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader")
+    first = [part.strip() for part in (printed or "").partition("\n")[0].split(",")]
+    if len(first) != 3 or (capability := _version(first[2], r"^(\d+)\.(\d+)$")) is None:
+        machine.missing.append(
+            "no GPU: nvidia-smi names none; use a machine with an NVIDIA GPU and its driver"
+        )
+        return
+    machine.gpu, machine.driver, machine.capability = first[0], first[1], capability
+    if capability < OLDEST_GPU:
+        machine.missing.append(
+            f"the GPU ({machine.gpu}) has compute capability {first[2]}; 8.0 or newer is needed"
+        )
+
+
+def _find_toolkit(machine: Machine) -> None:
+    nvcc = os.environ.get("CUDACXX") or shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    version = _version(_ask(nvcc, "--version"), r"release (\d+)\.(\d+)")
+    if version is None:
+        machine.missing.append("no nvcc: install a CUDA toolkit, or set CUDACXX to its nvcc")
+    elif version < OLDEST_CUDA:
+        machine.missing.append(
+            f"nvcc {version[0]}.{version[1]} is too old: install a CUDA toolkit from 11.8 on"
+        )
+    else:
+        machine.nvcc, machine.cuda = nvcc, f"{version[0]}.{version[1]}"
+    compiler = os.environ.get("CXX", "c++")
+    if shutil.which(compiler) is None:
+        machine.missing.append(f"no C++ compiler ({compiler}): install g++, or set CXX")
+    machine.sanitizer = shutil.which(
+        "compute-sanitizer", path=os.pathsep.join((os.environ["PATH"], str(Path(nvcc).parent)))
+    )
+
+
+def _cmakes() -> Iterator[list[str]]:
+    yield ["cmake"]
+    yield [sys.executable, "-m", "cmake"]
+    yield [str(BUILD / "venv" / "bin" / "cmake")]
+
+
+def _find_cmake(machine: Machine) -> None:
+    for command in _cmakes():
+        version = _version(_ask(*command, "--version"), r"cmake version (\d+)\.(\d+)")
+        if version is not None and version >= OLDEST_CMAKE:
+            machine.cmake = command
+            return
+    venv = BUILD / "venv"
+    if _ask(sys.executable, "-m", "venv", str(venv)) is not None:
+        _ask(str(venv / "bin" / "pip"), "install", "--quiet", "cmake")
+    cmake = str(venv / "bin" / "cmake")
+    if _ask(cmake, "--version") is None:
+        machine.missing.append("no CMake 3.26, and PyPI gives none: python3 -m pip install 'cmake>=3.26'")
+    machine.cmake = [cmake]
+
+
+def _find_torch(machine: Machine) -> None:
+    printed = _ask(sys.executable, "-c", _TORCH)
+    if printed is None:
+        machine.missing.append(f"no PyTorch in {sys.executable}: {sys.executable} -m pip install torch")
+    elif not printed.endswith("True"):
+        machine.missing.append(
+            f"PyTorch {printed.split()[0]} sees no CUDA device: install one with CUDA, for this driver"
+        )
+    else:
+        machine.torch = printed.split()[0]
+
+
+def find_machine() -> Machine:
+    """Looks for everything, so that all that is missing is said at once."""
+    machine = Machine()
+    for find in (_find_gpu, _find_toolkit, _find_torch, _find_cmake):
+        find(machine)
+    return machine
+
+
+def find_cub() -> str:
+    """The folder of a newer CUB from PyPI, for its DeviceTopK; "" leaves the toolkit's."""
+    target = BUILD / "cccl"
+    folder = target / "nvidia" / "cu13" / "include" / "cccl"
+    wanted = folder / "cub" / "device" / "device_topk.cuh"
+    if not wanted.exists():
+        _ask(
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            str(target),
+            "nvidia-cuda-cccl>=13.1",
+        )
+    return str(folder) if wanted.exists() else ""
+
+
+def build(machine: Machine, clock: Clock) -> Path:
+    """Builds the check and the timing program for this GPU; returns their folder."""
+    cub = find_cub() if machine.cuda.startswith("13") else ""
+    configure = [
+        *machine.cmake,
+        *("-S", str(ROOT), "-B", str(BUILD)),
+        *("-D", "FEDPLUG_WITH_CUDA=ON", "-D", "FEDPLUG_WITH_TF=OFF", "-D", "FEDPLUG_BUILD_PYTHON=OFF"),
+        *("-D", f"CMAKE_CUDA_COMPILER={machine.nvcc}", "-D", f"FEDPLUG_CCCL={cub}"),
+        *("-D", "CMAKE_CUDA_ARCHITECTURES={}{}".format(*machine.capability)),
+    ]
+    clock.run("configure", configure)
+    jobs = str(os.cpu_count() or 1)
+    clock.run(
+        "build",
+        [*machine.cmake, "--build", str(BUILD), "-j", jobs, "--target", "cuda_check", "cuda_check_times"],
+    )
+    return BUILD / "csrc" / "tests"
+
+
+def check_bits(programs: Path, clock: Clock) -> list[str]:
+    """Runs all cases; returns what there is to say of them."""
+    summary = clock.run("check bits", [str(programs / "cuda_check")]).rstrip().splitlines()[-1]
+    return [f"All cases of `cuda_check` have the bits of the reference and of the core ({summary})."]
+
+
+def sanitize(machine: Machine, programs: Path, clock: Clock) -> list[str]:
+    """Looks for races and wrong addresses in the time that is left; returns a line for each tool."""
+    if machine.sanitizer is None:
+        return ["`compute-sanitizer` was not there: races and addresses were not looked at."]
+    lines = []
+    for tool in ("racecheck", "memcheck"):
+        name = f"`compute-sanitizer --tool {tool}`"
+        command = [machine.sanitizer, "--tool", tool, "--error-exitcode", "9", str(programs / "cuda_check")]
+        try:
+            clock.run(tool, [*command, *SANITIZED_TESTS])
+            lines.append(f"{name} reports nothing (a part of the cases, every kernel).")
+        except TimeIsUpError:
+            lines.append(f"{name} was not done in time.")
+    return lines
+
+
+def measure(programs: Path, clock: Clock) -> list[str]:
+    """The tables of our kernels and of PyTorch."""
+    ours = clock.run("time the kernels", [str(programs / "cuda_check_times")])
+    torch = clock.run("time PyTorch", [sys.executable, str(ROOT / "benchmarks" / "cuda_torch.py")])
+    tables = "\n".join(line for line in ours.splitlines() if not line.startswith(("[", "device ")))
+    return ["```", tables.strip(), "```", "", torch.strip()]
+
+
+def render(machine: Machine, found: Sequence[str], tables: Sequence[str], now: datetime) -> str:
+    """The part of the results that a run writes."""
+    capability = "{}.{}".format(*machine.capability)
+    head = (
+        f"**Run on {now:%Y-%m-%d}**: {machine.gpu} (compute capability {capability}), "
+        f"driver {machine.driver}, CUDA {machine.cuda},\nPyTorch {machine.torch}. "
+        "Times are medians in microseconds, by events on the stream."
+    )
+    return "\n".join([BEGIN, head, "", *(f"- {line}" for line in found), "", *tables, END])
+
+
+def replace_section(text: str, section: str) -> str:
+    """`text` with what is between the marks replaced.
+
+    Raises:
+        ValueError: A mark is missing, or there twice.
+    """
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ValueError(f"expected {BEGIN} and {END} once each")
+    before, _, rest = text.partition(BEGIN)
+    return before + section + rest.partition(END)[2]
+
+
+def main() -> int:
+    """0 where all was right and is written down; otherwise 1, and what failed."""
+    clock = Clock()
+    machine = find_machine()
+    if machine.missing:
+        for line in machine.missing:
+            print(f"gpu-check: {line}", file=sys.stderr)
+        print("gpu-check: nothing was run, and no results were written", file=sys.stderr)
+        return 1
+    try:
+        programs = build(machine, clock)
+        found = check_bits(programs, clock)
+        tables = measure(programs, clock)
+        found += sanitize(machine, programs, clock)
+    except CheckFailedError as error:
+        print(f"gpu-check failed at: {error}", file=sys.stderr)
+        print(f"gpu-check: {machine.gpu}, driver {machine.driver}; no results were written", file=sys.stderr)
+        return 1
+    section = render(machine, found, tables, datetime.now(timezone.utc))
+    RESULTS.write_text(replace_section(RESULTS.read_text(), section))
+    print(section)
+    print(f"gpu-check: written to {RESULTS.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+// What launches the CUDA kernels (csrc/cuda/*.cu), on a device that refuses, or
+// has not come to it yet, or is asked on a stream of the caller's; and their
+// device code against the core, on fibers.
+#include <array>
+
+#include "cuda/copy.h"
+#include "tests/cuda_check_device.cuh"
+#include "tests/fake_cuda/device.h"
+
+namespace fedplug::testing {
+namespace {
+
+using fake_cuda::Operation;
+using fake_cuda::ScopedFailure;
+
+constexpr std::array<std::int64_t, 5> kFewEdges = {0, 1, 33, 8192, 8193};
+
+TEST(CudaOnFibers, TopKEqualsTheReference) {
+  Random random(1);
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    using T = decltype(zero);
+    for (const std::int64_t n : kFewEdges) {
+      for (const Fill fill : kAllFills) {
+        SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
+                     std::to_string(static_cast<int>(fill)));
+        const auto input =
+            RandomInput<T>(n, Below(random, n + 2), fill, random);
+        ExpectReference(input, gpu.TopK(std::vector<TopKInput<T>>{input},
+                                        NonFinitePolicy::kDrop)[0]);
+      }
+    }
+  });
+}
+
+TEST(CudaOnFibers, ListsEqualTheCore) {
+  Random random(2);
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    using T = decltype(zero);
+    for (const Fill fill : {Fill::kNormal, Fill::kFewLevels, Fill::kAnyBits}) {
+      const auto inputs = ListOf<T>({0, 300, 8193, 1, 0}, fill, random);
+      ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
+      ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kDrop, gpu);
+    }
+  });
+  TopKTakesALongListOfTensors<float>(gpu);
+}
+
+TEST(CudaOnFibers, SumsEqualTheCore) {
+  Random random(3);
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    for (const std::int64_t n : kFewEdges) {
+      auto input = RandomPayloads<decltype(zero)>(n, 9, n / 2 + 1, true,
+                                                  Fill::kNormal, random);
+      ExpectSameAsCore(input, gpu);
+      if (input.indices.empty()) continue;
+      input.indices.back() = -1;
+      ExpectSameAsCore(input, gpu);
+    }
+  });
+  DecodeEqualsTheCore<float>(gpu);
+}
+
+// A call for one tensor, on memory of its own.
+class TopKCall {
+ public:
+  explicit TopKCall(const TopKInput<float>& input)
+      : device(input),
+        workspace(cuda::TopKResidualWorkspaceBytes(&device.tensor, 1)),
+        report(1) {}
+
+  Status Queue(cudaStream_t stream) {
+    cuda::TopKTensor<float> tensor = device.tensor;
+    const Status status = cuda::TopKResidual(
+        &tensor, 1, NonFinitePolicy::kError, workspace.data(),
+        workspace.Bytes(), report.data(), stream);
+    tensor = {};  // was read, and is the caller's again
+    return status;
+  }
+
+  DeviceTensor<float> device;
+  DeviceArray<std::byte> workspace;
+  DeviceArray<cuda::TopKReport> report;
+};
+
+TopKInput<float> Input() {
+  Random random(4);
+  return RandomInput<float>(9000, 100, Fill::kNormal, random);
+}
+
+class Stream {
+ public:
+  Stream() { Check(cudaStreamCreate(&stream_)); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator cudaStream_t() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+TEST(CudaDevice, NothingRunsBeforeTheStreamOfTheCallerComesToIt) {
+  const TopKInput<float> input = Input();
+  TopKCall call(input);
+  const auto garbage = call.report.ToVector();
+  const Stream stream;
+  fake_cuda::TakeLog();
+  EXPECT_TRUE(call.Queue(stream).ok());
+  for (const fake_cuda::Queued& queued : fake_cuda::TakeLog()) {
+    EXPECT_TRUE(queued.stream == stream);
+  }
+  // The counters, three digits and the two steps that write the entries.
+  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{6});
+  EXPECT_EQ(fake_cuda::Waiting(nullptr), std::size_t{0});
+  cuda::TopKReport report = garbage[0];
+  EXPECT_TRUE(
+      cuda::Fetch(&report, call.report.data(), sizeof(report), stream).ok());
+  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{0});
+  EXPECT_EQ(report.non_finite, std::int64_t{0});
+  ExpectReference(
+      input, {call.device.values.ToVector(), call.device.indices.ToVector(),
+              call.device.Residual(input), report});
+}
+
+TEST(CudaDevice, ACopyOnTheSameStreamComesFirst) {
+  TopKInput<float> input = Input();
+  input.in_place = true;
+  const DeviceArray<float> residual(input.residual);
+  TopKCall call(input);
+  const Stream stream;
+  EXPECT_TRUE(cuda::QueueCopy(call.device.residual_in.data(), residual.data(),
+                              residual.Bytes(), stream)
+                  .ok());
+  EXPECT_TRUE(call.Queue(stream).ok());
+  const Stream other;
+  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{7});
+  Check(cudaStreamSynchronize(other));
+  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{7});
+  Check(cudaStreamSynchronize(stream));
+  ExpectReference(
+      input, {call.device.values.ToVector(), call.device.indices.ToVector(),
+              call.device.Residual(input), call.report.ToVector()[0]});
+}
+
+// Whatever the runtime refuses, says `queue` of it, and nothing is queued
+// behind it: a kernel would work on what the one before it has not written.
+template <typename Queue>
+void ExpectStopsAtTheFirstRefusal(int sets, int launches, const Queue& queue) {
+  for (const auto& [operation, count] :
+       {std::pair{Operation::kSet, sets},
+        std::pair{Operation::kLaunch, launches}}) {
+    for (int at = 0; at < count; ++at) {
+      SCOPED_TRACE("call " + std::to_string(at));
+      Check(cudaDeviceSynchronize());
+      fake_cuda::TakeLog();
+      const ScopedFailure failure(operation, at,
+                                  cudaErrorNoKernelImageForDevice);
+      const Status status = queue();
+      EXPECT_TRUE(status.code() == StatusCode::kDevice);
+      EXPECT_TRUE(status.message().find("cudaErrorNoKernelImageForDevice") !=
+                  std::string::npos);
+      EXPECT_TRUE(status.message().find("sm_80") != std::string::npos);
+      const int before = operation == Operation::kSet ? 0 : sets;
+      EXPECT_EQ(fake_cuda::TakeLog().size(),
+                static_cast<std::size_t>(before + at));
+      EXPECT_TRUE(cudaGetLastError() == cudaSuccess);  // it was told
+    }
+  }
+  EXPECT_TRUE(queue().ok());
+}
+
+TEST(CudaDevice, WhatItRefusesOfASelectionIsSaidAndNothingFollows) {
+  TopKCall call(Input());
+  ExpectStopsAtTheFirstRefusal(1, 5, [&] { return call.Queue(nullptr); });
+}
+
+TEST(CudaDevice, WhatItRefusesOfASumIsSaidAndNothingFollows) {
+  Random random(5);
+  const auto input =
+      RandomPayloads<float>(9000, 3, 500, true, Fill::kNormal, random);
+  const DeviceArray<float> sum(input.accumulator);
+  const DeviceArray<float> values(input.values);
+  const DeviceArray<std::int32_t> indices(input.indices);
+  const DeviceArray<std::int64_t> row_splits(input.row_splits);
+  const DeviceArray<float> weights(input.weights);
+  const DeviceArray<std::byte> workspace(cuda::ScatterDecodeWorkspaceBytes());
+  const DeviceArray<cuda::ScatterReport> report(1);
+  const auto queue = [&](auto kernel) {
+    return [&, kernel] {
+      return kernel(sum.data(), 9000, values.data(), indices.data(),
+                    static_cast<std::int64_t>(input.values.size()),
+                    row_splits.data(), input.payloads(), weights.data(),
+                    workspace.data(), workspace.Bytes(), report.data(),
+                    nullptr);
+    };
+  };
+  ExpectStopsAtTheFirstRefusal(1, 2, queue(cuda::ScatterDecodeAdd<float>));
+  ExpectStopsAtTheFirstRefusal(2, 2, queue(cuda::ScatterDecode<float>));
+}
+
+TEST(CudaDevice, WhatAKernelDoesWrongIsSaidWhereTheStreamIsWaitedFor) {
+  TopKCall call(Input());
+  EXPECT_TRUE(call.Queue(nullptr).ok());
+  const ScopedFailure failure(Operation::kSynchronize, 0,
+                              cudaErrorIllegalAddress);
+  cuda::TopKReport report;
+  const Status status =
+      cuda::Fetch(&report, call.report.data(), sizeof(report), nullptr);
+  EXPECT_TRUE(status.code() == StatusCode::kDevice);
+  EXPECT_TRUE(status.message().find("cudaErrorIllegalAddress") !=
+              std::string::npos);
+}
+
+TEST(CudaDevice, ACopyOfWhatIsNotTheDevicesIsRefused) {
+  const DeviceArray<float> there(10);
+  std::vector<float> here(10);
+  EXPECT_FALSE(
+      cuda::QueueCopy(there.data(), here.data(), there.Bytes(), nullptr).ok());
+  EXPECT_FALSE(
+      cuda::Fetch(here.data(), here.data(), there.Bytes(), nullptr).ok());
+  EXPECT_TRUE(
+      cuda::Fetch(here.data(), there.data(), there.Bytes(), nullptr).ok());
+}
+
+TEST(CudaDevice, SizesThatDoNotFitAreRefusedBeforeAnythingIsQueued) {
+  TopKCall call(Input());
+  fake_cuda::TakeLog();
+  cuda::TopKTensor<float> tensor = call.device.tensor;
+  const auto queue = [&](std::size_t bytes) {
+    return cuda::TopKResidual(&tensor, 1, NonFinitePolicy::kError,
+                              call.workspace.data(), bytes, call.report.data(),
+                              nullptr);
+  };
+  EXPECT_TRUE(queue(call.workspace.Bytes() - 1).code() ==
+              StatusCode::kInvalidArgument);
+  tensor.k = -1;
+  EXPECT_TRUE(queue(call.workspace.Bytes()).code() ==
+              StatusCode::kInvalidArgument);
+  tensor.n = std::int64_t{1} << 31;
+  EXPECT_TRUE(queue(call.workspace.Bytes()).code() ==
+              StatusCode::kInvalidArgument);
+  EXPECT_TRUE(fake_cuda::TakeLog().empty());
+}
+
+}  // namespace
+}  // namespace fedplug::testing

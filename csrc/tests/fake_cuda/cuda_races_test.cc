@@ -1,0 +1,133 @@
+// The CUDA kernels, as nvcc would read them, under a race detector: every
+// thread of every block is a thread of its own to it (fibers.h). They are right
+// and free of races; and where a barrier or the fences are left out, the
+// detector says so.
+#include <cstdio>
+
+#include "tests/cuda_check_device.cuh"
+#include "tests/fake_cuda/fibers.h"
+
+namespace fedplug::testing {
+namespace {
+
+using fake_cuda::RacesReported;
+
+constexpr auto kError = NonFinitePolicy::kError;
+constexpr auto kDrop = NonFinitePolicy::kDrop;
+
+// Races met during `body`.
+template <typename Body>
+int RacesOf(const Body& body) {
+  const int before = RacesReported();
+  body();
+  return RacesReported() - before;
+}
+
+// Races where the mistake is made in everything `body` launches.
+template <typename Body>
+int RacesOfMistake(const fake_cuda::Mistakes& mistakes, const Body& body) {
+  fake_cuda::Make(mistakes);
+  const int races = RacesOf(body);
+  fake_cuda::Make({});
+  return races;
+}
+
+template <typename T>
+void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy) {
+  Gpu gpu;
+  ExpectReference(input, gpu.TopK(std::vector<TopKInput<T>>{input}, policy)[0]);
+}
+
+template <typename T>
+TopKInput<T> Input(std::int64_t n, std::int64_t k, Fill fill, bool in_place) {
+  Random random(1);
+  TopKInput<T> input = RandomInput<T>(n, k, fill, random);
+  input.in_place = in_place;
+  return input;
+}
+
+TEST(CudaRaces, TopKHasNone) {
+  EXPECT_EQ(RacesOf([] {
+              ForEachDtype([](auto zero) {
+                using T = decltype(zero);
+                ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
+                                kError);
+              });
+            }),
+            0);
+}
+
+TEST(CudaRaces, TopKOfTiesOrOutOfPlaceHasNone) {
+  EXPECT_EQ(
+      RacesOf([] {
+        ExpectReference(Input<float>(17000, 9000, Fill::kZeros, true), kError);
+        ExpectReference(Input<float>(9000, 100, Fill::kFewLevels, false),
+                        kError);
+        ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true), kDrop);
+      }),
+      0);
+}
+
+// Of all sizes; ties begin in one tensor and end in another.
+TEST(CudaRaces, AListHasNone) {
+  Random random(2);
+  const auto inputs =
+      ListOf<float>({300, 0, 8193, 1, 64}, Fill::kFewLevels, random);
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] {
+              ExpectSameAsCore(inputs, 2000, kDrop, gpu);
+              ExpectSameAsCore(inputs, 2000, kError, gpu);
+            }),
+            0);
+}
+
+TEST(CudaRaces, ARefusalHasNone) {
+  Random random(3);
+  auto inputs = ListOf<float>({9000, 40}, Fill::kNormal, random);
+  inputs[0].delta[8500] = inputs[1].delta[0] =
+      std::numeric_limits<float>::infinity();
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] { ExpectSameAsCore(inputs, 50, kError, gpu); }), 0);
+}
+
+TEST(CudaRaces, SumsOfPayloadsHaveNone) {
+  Random random(4);
+  auto input =
+      RandomPayloads<float>(20000, 5, 3000, true, Fill::kNormal, random);
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] {
+              ExpectSameAsCore(input, gpu);
+              input.indices[700] = input.indices[699];
+              ExpectSameAsCore(input, gpu);
+            }),
+            0);
+}
+
+// What the kernels make of it does not count then.
+TEST(CudaRaces, AreFoundWhereABarrierIsLeftOut) {
+  const auto input = Input<float>(9000, 100, Fill::kNormal, true);
+  Random random(5);
+  const auto payloads =
+      RandomPayloads<float>(9000, 5, 3000, true, Fill::kNormal, random);
+  Gpu gpu;
+  // The first of a block lies behind the clearing of its counters, or where it
+  // has found its entries.
+  const fake_cuda::Mistakes no_first_barrier = {/*barrier_to_skip=*/0};
+  EXPECT_TRUE(RacesOfMistake(no_first_barrier, [&] {
+                gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
+              }) > 0);
+  EXPECT_TRUE(RacesOfMistake(no_first_barrier, [&] { gpu.Scatter(payloads); }) >
+              0);
+}
+
+TEST(CudaRaces, AreFoundWhereFencesAreLeftOut) {
+  const auto input = Input<float>(17000, 100, Fill::kNormal, true);
+  Gpu gpu;
+  EXPECT_TRUE(
+      RacesOfMistake({/*barrier_to_skip=*/-1, /*skip_fences=*/true}, [&] {
+        gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
+      }) > 0);
+}
+
+}  // namespace
+}  // namespace fedplug::testing

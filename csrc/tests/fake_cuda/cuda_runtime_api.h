@@ -1,0 +1,86 @@
+// Stands in for CUDA's header of this name: the functions of the runtime that
+// csrc/cuda and its checks call, on a device that is a part of the host's
+// memory. What a test may ask of that device is in device.h.
+#ifndef FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_API_H_
+#define FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_API_H_
+
+#include <cstddef>
+#include <functional>
+
+#define CUDART_VERSION 13000
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorNoDevice = 100,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorIllegalAddress = 700,
+};
+
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+};
+
+struct CUstream_st;
+using cudaStream_t = CUstream_st*;
+
+struct dim3 {
+  unsigned x = 1;
+  unsigned y = 1;
+  unsigned z = 1;
+};
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+struct cudaDeviceProp {
+  char name[256];
+  int major;
+  int minor;
+};
+
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDriverGetVersion(int* version);
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+cudaError_t cudaFree(void* memory);
+template <typename Element>
+cudaError_t cudaMalloc(Element** memory, std::size_t bytes) {
+  void* plain = nullptr;
+  const cudaError_t error = cudaMalloc(&plain, bytes);
+  *memory = static_cast<Element*>(plain);
+  return error;
+}
+
+cudaError_t cudaMemset(void* memory, int value, std::size_t bytes);
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes,
+                       cudaMemcpyKind kind);
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes,
+                            cudaStream_t stream = nullptr);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream = nullptr);
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize();
+
+namespace fedplug::fake_cuda {
+cudaError_t QueueLaunch(const cudaLaunchConfig_t& config,
+                        std::function<void()> thread_body);
+}
+
+#endif  // FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_API_H_

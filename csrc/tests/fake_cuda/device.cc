@@ -1,0 +1,238 @@
+#include "tests/fake_cuda/device.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "tests/fake_cuda/fibers.h"
+
+struct CUstream_st {
+  std::deque<std::function<void()>> work;
+};
+
+namespace fedplug::fake_cuda {
+namespace {
+
+struct Failure {
+  Operation operation;
+  int calls_left;
+  cudaError_t error;
+};
+
+struct Device {
+  CUstream_st default_stream;
+  std::map<std::uintptr_t, std::size_t> allocations;  // begin, bytes
+  std::vector<std::unique_ptr<CUstream_st>> streams;
+  std::vector<Queued> log;
+  std::vector<Failure> failures;
+  cudaError_t last_error = cudaSuccess;
+};
+
+Device& TheDevice() {
+  static Device device;
+  return device;
+}
+
+CUstream_st& StreamOf(cudaStream_t stream) {
+  return stream == nullptr ? TheDevice().default_stream : *stream;
+}
+
+cudaError_t Note(cudaError_t error) {
+  if (error != cudaSuccess) TheDevice().last_error = error;
+  return error;
+}
+
+// What a test has this call return.
+cudaError_t Planned(Operation operation) {
+  for (Failure& failure : TheDevice().failures) {
+    if (failure.operation == operation && failure.calls_left-- == 0) {
+      return failure.error;
+    }
+  }
+  return cudaSuccess;
+}
+
+bool IsOnDevice(const void* memory, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const auto& allocations = TheDevice().allocations;
+  auto found = allocations.upper_bound(begin);
+  if (found == allocations.begin()) return false;
+  --found;
+  return begin + bytes <= found->first + found->second;
+}
+
+cudaError_t Queue(Operation operation, cudaStream_t stream,
+                  std::function<void()> work) {
+  if (const cudaError_t error = Planned(operation); error != cudaSuccess) {
+    return Note(error);
+  }
+  TheDevice().log.push_back({operation, stream});
+  StreamOf(stream).work.push_back(std::move(work));
+  return cudaSuccess;
+}
+
+void Drain(CUstream_st* stream) {
+  while (!stream->work.empty()) {
+    const std::function<void()> work = std::move(stream->work.front());
+    stream->work.pop_front();
+    work();
+  }
+}
+
+void DrainAll() {
+  Drain(&TheDevice().default_stream);
+  for (const auto& stream : TheDevice().streams) Drain(stream.get());
+}
+
+}  // namespace
+
+ScopedFailure::ScopedFailure(Operation operation, int at, cudaError_t error) {
+  TheDevice().failures.push_back({operation, at, error});
+}
+
+ScopedFailure::~ScopedFailure() { TheDevice().failures.pop_back(); }
+
+std::vector<Queued> TakeLog() { return std::exchange(TheDevice().log, {}); }
+
+std::size_t Waiting(cudaStream_t stream) {
+  return StreamOf(stream).work.size();
+}
+
+cudaError_t QueueLaunch(const cudaLaunchConfig_t& config,
+                        std::function<void()> thread_body) {
+  const unsigned blocks = config.gridDim.x;
+  const unsigned threads = config.blockDim.x;
+  if (blocks == 0 || threads == 0 || threads > 1024) {
+    return Note(cudaErrorInvalidConfiguration);
+  }
+  return Queue(
+      Operation::kLaunch, config.stream,
+      [=, body = std::move(thread_body)] { RunGrid(blocks, threads, body); });
+}
+
+}  // namespace fedplug::fake_cuda
+
+using fedplug::fake_cuda::Operation;
+using fedplug::fake_cuda::TheDevice;
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorNoKernelImageForDevice:
+      return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+  }
+  return "unknown";
+}
+
+const char* cudaGetErrorString(cudaError_t) { return "on the fake device"; }
+
+cudaError_t cudaGetLastError() {
+  return std::exchange(TheDevice().last_error, cudaSuccess);
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::snprintf(properties->name, sizeof(properties->name), "fibers");
+  properties->major = 9;
+  properties->minor = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  *memory = ::operator new(bytes, std::align_val_t{256});
+  TheDevice().allocations[reinterpret_cast<std::uintptr_t>(*memory)] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+  if (memory == nullptr) return cudaSuccess;
+  fedplug::fake_cuda::DrainAll();  // CUDA waits too
+  TheDevice().allocations.erase(reinterpret_cast<std::uintptr_t>(memory));
+  ::operator delete(memory, std::align_val_t{256});
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes,
+                            cudaStream_t stream) {
+  if (!fedplug::fake_cuda::IsOnDevice(memory, bytes)) {
+    return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
+  }
+  return fedplug::fake_cuda::Queue(Operation::kSet, stream,
+                                   [=] { std::memset(memory, value, bytes); });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream) {
+  using fedplug::fake_cuda::IsOnDevice;
+  if ((kind != cudaMemcpyHostToDevice && !IsOnDevice(from, bytes)) ||
+      (kind != cudaMemcpyDeviceToHost && !IsOnDevice(to, bytes))) {
+    return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
+  }
+  return fedplug::fake_cuda::Queue(Operation::kCopy, stream,
+                                   [=] { std::memcpy(to, from, bytes); });
+}
+
+cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
+  const cudaError_t error = cudaMemsetAsync(memory, value, bytes, nullptr);
+  return error == cudaSuccess ? cudaStreamSynchronize(nullptr) : error;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes,
+                       cudaMemcpyKind kind) {
+  const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+  return error == cudaSuccess ? cudaStreamSynchronize(nullptr) : error;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  TheDevice().streams.push_back(std::make_unique<CUstream_st>());
+  *stream = TheDevice().streams.back().get();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  fedplug::fake_cuda::Drain(stream);
+  auto& streams = TheDevice().streams;
+  for (auto each = streams.begin(); each != streams.end(); ++each) {
+    if (each->get() == stream) {
+      streams.erase(each);
+      break;
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  fedplug::fake_cuda::Drain(&fedplug::fake_cuda::StreamOf(stream));
+  return fedplug::fake_cuda::Note(
+      fedplug::fake_cuda::Planned(Operation::kSynchronize));
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  fedplug::fake_cuda::DrainAll();
+  return cudaSuccess;
+}

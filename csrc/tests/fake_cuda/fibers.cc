@@ -1,0 +1,341 @@
+#include "tests/fake_cuda/fibers.h"
+
+#include <ucontext.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/base/thread_pool.h"
+
+// FEDPLUG_RACE_DETECTOR: the kernels are instrumented, this file is not.
+#ifdef FEDPLUG_RACE_DETECTOR
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace fedplug::fake_cuda {
+namespace {
+
+constexpr int kResidentBlocks = 3;
+constexpr unsigned kMostThreads = 512;
+constexpr unsigned kWarp = 32;
+constexpr std::size_t kStackBytes = std::size_t{1} << 17;
+
+std::atomic<int> races_reported{0};
+Mistakes mistakes_to_make;
+
+[[noreturn]] void Die(const char* what) {
+  std::fprintf(stderr, "a kernel on fibers: %s\n", what);
+  std::abort();
+}
+
+// Orders, for the race detector alone, what follows Acquire() behind all that
+// came before any Release().
+struct Order {
+#ifdef FEDPLUG_RACE_DETECTOR
+  void Release() { __tsan_release(this); }
+  void Acquire() { __tsan_acquire(this); }
+#else
+  void Release() {}
+  void Acquire() {}
+#endif
+  char address = 0;
+};
+
+Order fences;
+
+struct Grid {
+  unsigned blocks;
+  unsigned threads;
+  const std::function<void()>* thread_body;
+  bool backwards;
+  Order begun{};
+  Order ended{};
+};
+
+// A place where `members` fibers wait for each other, again and again.
+struct Meeting {
+  unsigned arrived = 0;
+  unsigned phase = 0;
+};
+
+struct Warp {
+  Meeting meeting;
+  unsigned collected = 0;
+  unsigned ballot = 0;
+  unsigned values[2][kWarp] = {};
+};
+
+struct Block {
+  Grid* grid = nullptr;
+  unsigned index = 0;
+  unsigned live = 0;
+  Meeting meeting;
+  bool any = false;
+  bool result[2] = {};
+  Order order[2];
+  Warp warps[kMostThreads / kWarp];
+};
+
+class Worker;
+
+struct Fiber {
+  ucontext_t context{};
+  Worker* worker = nullptr;
+  unsigned thread = 0;
+  int barriers = 0;
+  bool done = true;
+  const Meeting* waits_at = nullptr;
+  unsigned waits_for = 0;  // another phase than this
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+#ifdef FEDPLUG_RACE_DETECTOR
+  void* detector = __tsan_create_fiber(0);
+  ~Fiber() { __tsan_destroy_fiber(detector); }
+#endif
+
+  bool CanRun() const {
+    return !done && (waits_at == nullptr || waits_at->phase != waits_for);
+  }
+};
+
+thread_local Fiber* current = nullptr;
+
+// A multiprocessor with room for one block.
+class Worker {
+ public:
+  Worker() {
+    for (unsigned t = 0; t < kMostThreads; ++t) {
+      Fiber& fiber = fibers_[t];
+      fiber.worker = this;
+      fiber.thread = t;
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_size = kStackBytes;
+      makecontext(&fiber.context, &Worker::Enter, 0);
+    }
+#ifdef FEDPLUG_RACE_DETECTOR
+    detector_ = __tsan_get_current_fiber();
+#endif
+  }
+
+  void Run(Grid* grid, unsigned index) {
+    random_ = (index + 1) * 0x9E3779B97F4A7C15u + random_;
+    block = Block();
+    block.grid = grid;
+    block.index = index;
+    block.live = grid->threads;
+    for (unsigned t = 0; t < grid->threads; ++t) {
+      fibers_[t].done = false;
+      fibers_[t].barriers = 0;
+      fibers_[t].waits_at = nullptr;
+    }
+    while (block.live > 0) {
+      if (!Sweep(grid->threads)) Die("threads wait for others that never come");
+    }
+  }
+
+  // Until a sweep comes back to the fiber that calls.
+  void SwitchBack() {
+    Fiber* const me = current;
+    SwitchDetector(detector_);
+    swapcontext(&me->context, &context_);
+    // `current` is me again.
+  }
+
+  std::uint64_t Random() {
+    random_ ^= random_ << 13;
+    random_ ^= random_ >> 7;
+    random_ ^= random_ << 17;
+    return random_;
+  }
+
+  Block block;
+
+ private:
+  static void Enter() {
+    while (true) {
+      Worker* const worker = current->worker;
+      Grid* const grid = worker->block.grid;
+      grid->begun.Acquire();
+      worker->memory_.Acquire();
+      (*grid->thread_body)();
+      worker->memory_.Release();
+      grid->ended.Release();
+      current->done = true;
+      --worker->block.live;
+      worker->SwitchBack();
+    }
+  }
+
+  // Runs every fiber that can, once, in an arbitrary order. Threads come in
+  // strides of an odd number, of which there are 2^n.
+  bool Sweep(unsigned threads) {
+    unsigned slots = 1;
+    while (slots < threads) slots *= 2;
+    const auto first = static_cast<unsigned>(Random());
+    const auto stride = static_cast<unsigned>(Random()) | 1u;
+    bool any = false;
+    for (unsigned i = 0; i < slots; ++i) {
+      const unsigned t = (first + i * stride) & (slots - 1);
+      if (t >= threads || !fibers_[t].CanRun()) continue;
+      any = true;
+      current = &fibers_[t];
+      current->waits_at = nullptr;
+      SwitchTo(current);
+    }
+    return any;
+  }
+
+  void SwitchTo(Fiber* fiber) {
+#ifdef FEDPLUG_RACE_DETECTOR
+    SwitchDetector(fiber->detector);
+#endif
+    swapcontext(&context_, &fiber->context);
+  }
+
+  // Without ordering the one behind the other.
+  static void SwitchDetector([[maybe_unused]] void* detector) {
+#ifdef FEDPLUG_RACE_DETECTOR
+    __tsan_switch_to_fiber(detector, __tsan_switch_to_fiber_no_sync);
+#endif
+  }
+
+  ucontext_t context_{};
+  void* detector_ = nullptr;
+  std::uint64_t random_ = 0;
+  Order memory_;  // shared memory goes from one block to the next
+  std::vector<Fiber> fibers_{kMostThreads};
+};
+
+// Waits until `members` fibers have come; `last` is what the last of them does
+// before anyone goes on.
+template <typename Last>
+void Meet(Meeting* meeting, unsigned members, const Last& last) {
+  const unsigned phase = meeting->phase;
+  if (++meeting->arrived == members) {
+    meeting->arrived = 0;
+    last();
+    ++meeting->phase;
+    return;
+  }
+  while (meeting->phase == phase) {
+    current->waits_at = meeting;
+    current->waits_for = phase;
+    current->worker->SwitchBack();
+  }
+}
+
+bool MeetAtBarrier(bool yes) {
+  Block& block = current->worker->block;
+  const unsigned threads = block.grid->threads;
+  if (block.live != threads) Die("a barrier that not all threads come to");
+  const unsigned parity = block.meeting.phase % 2;
+  block.any = block.any || yes;
+  block.order[parity].Release();
+  Meet(&block.meeting, threads, [&] {
+    block.result[parity] = block.any;
+    block.any = false;
+  });
+  block.order[parity].Acquire();
+  return block.result[parity];
+}
+
+Warp& MyWarp(unsigned mask) {
+  if (mask != 0xffffffffu) Die("a mask that leaves lanes out");
+  return current->worker->block.warps[current->thread / kWarp];
+}
+
+}  // namespace
+
+unsigned ThreadIndex() { return current->thread; }
+unsigned BlockIndex() { return current->worker->block.index; }
+unsigned GridSize() { return current->worker->block.grid->blocks; }
+
+void Barrier(bool yes) {
+  if (current->barriers++ == mistakes_to_make.barrier_to_skip) return;
+  MeetAtBarrier(yes);
+}
+
+bool BarrierOr(bool yes) { return MeetAtBarrier(yes); }
+
+unsigned Ballot(unsigned mask, bool yes) {
+  Warp& warp = MyWarp(mask);
+  if (yes) warp.collected |= 1u << current->thread % kWarp;
+  Meet(&warp.meeting, kWarp, [&] {
+    warp.ballot = warp.collected;
+    warp.collected = 0;
+  });
+  return warp.ballot;
+}
+
+unsigned ShuffleUp(unsigned mask, unsigned value, unsigned delta) {
+  const unsigned lane = current->thread % kWarp;
+  return Shuffle(mask, value, lane >= delta ? lane - delta : lane);
+}
+
+unsigned Shuffle(unsigned mask, unsigned value, unsigned lane) {
+  Warp& warp = MyWarp(mask);
+  // What the next meeting brings does not overwrite what is read now.
+  unsigned* const values = warp.values[warp.meeting.phase % 2];
+  values[current->thread % kWarp] = value;
+  Meet(&warp.meeting, kWarp, [] {});
+  return values[lane % kWarp];
+}
+
+void Fence() {
+  if (mistakes_to_make.skip_fences) return;
+  fences.Acquire();
+  fences.Release();
+}
+
+void MaybeYield() {
+  if (current->worker->Random() % 64 == 0) current->worker->SwitchBack();
+}
+
+void RunGrid(unsigned blocks, unsigned threads,
+             const std::function<void()>& thread_body) {
+  if (blocks == 0 || threads == 0 || threads > kMostThreads ||
+      threads % kWarp != 0) {
+    Die("a grid of a size that was not foreseen");
+  }
+  static ThreadPool pool(kResidentBlocks);
+  static bool backwards = false;
+  backwards = !backwards;
+  Grid grid{blocks, threads, &thread_body, backwards};
+  grid.begun.Release();
+  std::atomic<int> present{0};
+  pool.Run(kResidentBlocks, [&](int number) {
+    // One block after the other on one thread would hide what they share.
+    ++present;
+    while (present < kResidentBlocks) std::this_thread::yield();
+    static thread_local Worker worker;
+    for (auto i = static_cast<unsigned>(number); i < blocks;
+         i += kResidentBlocks) {
+      worker.Run(&grid, grid.backwards ? blocks - 1 - i : i);
+    }
+  });
+  grid.ended.Acquire();
+}
+
+void Make(const Mistakes& mistakes) { mistakes_to_make = mistakes; }
+
+int RacesReported() { return races_reported; }
+
+}  // namespace fedplug::fake_cuda
+
+#ifdef FEDPLUG_RACE_DETECTOR
+#define FEDPLUG_EXPORT __attribute__((visibility("default")))
+extern "C" {
+// Races are counted, and it is the tests that judge them.
+FEDPLUG_EXPORT void __tsan_on_report(void* /*report*/) {
+  ++fedplug::fake_cuda::races_reported;
+}
+FEDPLUG_EXPORT const char* __tsan_default_options() {
+  return "exitcode=0:suppress_equal_stacks=0:suppress_equal_addresses=0";
+}
+}
+#endif

@@ -1,0 +1,59 @@
+// Runs a grid of CUDA threads on the host: several blocks at a time, each on a
+// thread of the operating system, and every thread of a block as a fiber, in an
+// arbitrary order that yields at barriers, votes, shuffles and, now and then,
+// at atomic operations.
+//
+// Under the thread sanitizer a fiber is a thread of its own, ordered after
+// others by what orders CUDA threads and nothing else: the launch, barriers of
+// its block, fences. So it reports the data races of a GPU, between blocks and
+// within one, whichever way they ran. Not seen are races between blocks that
+// follow each other on one thread of the system: every third. Fences are taken
+// to order each what came before any other, and warps run out of step.
+//
+// This file and fibers.cc are not instrumented themselves. Must not know any
+// kernel.
+#ifndef FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
+#define FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
+
+#include <functional>
+
+namespace fedplug::fake_cuda {
+
+// What a fiber asks for itself.
+unsigned ThreadIndex();
+unsigned BlockIndex();
+unsigned GridSize();
+
+// All threads of the block meet. The process ends, with a message, where some
+// have returned from the kernel instead.
+void Barrier(bool yes);
+bool BarrierOr(bool yes);
+
+// The 32 lanes of a warp meet, whose memory that does not order.
+// REQUIRES: the mask names all of them
+unsigned Ballot(unsigned mask, bool yes);
+unsigned ShuffleUp(unsigned mask, unsigned value, unsigned delta);
+unsigned Shuffle(unsigned mask, unsigned value, unsigned lane);
+
+void Fence();
+void MaybeYield();
+
+// Calls `thread_body` on a fiber for every thread of every block, and waits.
+//
+// REQUIRES: 0 < threads <= 1024, a multiple of 32; blocks > 0
+void RunGrid(unsigned blocks, unsigned threads,
+             const std::function<void()>& thread_body);
+
+// Mistakes to make, for a test that wants to see them found.
+struct Mistakes {
+  int barrier_to_skip = -1;  // the how manieth of every block; -1 for none
+  bool skip_fences = false;
+};
+void Make(const Mistakes& mistakes);
+
+// Data races reported so far; 0 without the thread sanitizer.
+int RacesReported();
+
+}  // namespace fedplug::fake_cuda
+
+#endif  // FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
