@@ -21,6 +21,7 @@ from fedplug.cli import (
     run,
     store_show,
     store_verify,
+    watch,
 )
 from fedplug.errors import FedplugError, MissingDependencyError, missing_dependency
 
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run.add_parser(commands, common)
+    watch.add_parser(commands, common)
     examples.add_parser(commands, common)
     plugins = commands.add_parser("plugins", help="list, show, test and write plugins", parents=[common])
     actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)

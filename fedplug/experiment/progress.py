@@ -1,0 +1,176 @@
+"""How far an experiment is, read from its folder while another process writes it.
+
+Reads ``config.json``, ``model.json`` and ``metrics.jsonl``; changes nothing. Must not import NumPy or
+TensorFlow: who only looks should not wait for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Progress", "Rows", "RunProgress", "read_progress"]
+
+Row = Mapping[str, Any]
+
+
+class RunProgress(NamedTuple):
+    """How far one of the runs is, all its seeds together.
+
+    Attributes:
+        name: Of the run.
+        rounds: How many are finished.
+        total: How many there will be.
+        accuracy: After the last finished round, mean over the seeds; None before the first.
+        uplink: Bytes that all clients together have sent so far.
+        downlink: Bytes that all clients together have received so far.
+        ratio: Bytes of the updates uncompressed over ``uplink``; None where that is not known.
+        seconds_left: Rounds to go times the median of a round, of this run or, before its first, of all; None
+            before the first of all.
+    """
+
+    name: str
+    rounds: int
+    total: int
+    accuracy: float | None
+    uplink: int
+    downlink: int
+    ratio: float | None
+    seconds_left: float | None
+
+
+class Progress(NamedTuple):
+    """How far an experiment is.
+
+    Attributes:
+        runs: In the order of the configuration.
+        rows: Of the finished rounds, as they were logged.
+    """
+
+    runs: Sequence[RunProgress]
+    rows: Sequence[Row]
+
+    @property
+    def rounds(self) -> int:
+        """How many are finished, of all runs and seeds."""
+        return sum(run.rounds for run in self.runs)
+
+    @property
+    def total(self) -> int:
+        """How many there will be."""
+        return sum(run.total for run in self.runs)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every round of every run is in the log."""
+        return self.rounds == self.total
+
+
+class Rows:
+    """The rows of a growing ``metrics.jsonl``; each call of `read` looks at what is new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = 0
+        self._offset = 0
+        self._rows: dict[tuple[Any, ...], Row] = {}
+
+    def read(self) -> list[Row]:
+        """All rows so far, those of a round that was run again once.
+
+        A line counts when its end is written. A file that was replaced, as when an experiment is resumed, is
+        read anew.
+        """
+        try:
+            with self._path.open("rb") as file:
+                self._begin_anew_if_replaced(file)
+                file.seek(self._offset)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._offset += len(whole) + len(newline)
+        for row in _parsed(whole.splitlines()):
+            self._rows[row.get("run"), row.get("seed"), row.get("round")] = row
+        return list(self._rows.values())
+
+    def _begin_anew_if_replaced(self, file: Any) -> None:
+        inode, end = os.fstat(file.fileno()).st_ino, file.seek(0, os.SEEK_END)
+        if inode != self._inode or end < self._offset:
+            self._inode, self._offset, self._rows = inode, 0, {}
+
+
+def read_progress(folder: Path, log: Rows) -> Progress | None:
+    """How far the experiment of a folder is; None while it has no readable configuration.
+
+    Args:
+        folder: ``runs/NAME``; need not exist yet.
+        log: Of its ``metrics.jsonl``.
+    """
+    config = _json(folder / "config.json")
+    if not isinstance(config, dict) or not config.get("runs"):
+        return None
+    rows = log.read()
+    model = _json(folder / "model.json")
+    dense_bytes = model.get("dense_bytes") if isinstance(model, dict) else None
+    seeds = range(config["seed"], config["seed"] + config["repeats"])
+    wanted = [row for row in rows if row["seed"] in seeds and row["round"] <= config["rounds"]]
+    of_all = _median_seconds(wanted)
+    return Progress(
+        [
+            _of_run(
+                run["name"],
+                [row for row in wanted if row["run"] == run["name"]],
+                config["rounds"] * len(seeds),
+                dense_bytes,
+                of_all,
+            )
+            for run in config["runs"]
+        ],
+        wanted,
+    )
+
+
+def _of_run(
+    name: str, rows: Sequence[Row], total: int, dense_bytes: int | None, of_all: float | None
+) -> RunProgress:
+    uplink = sum(row["uplink_bytes"] for row in rows)
+    payloads = sum(row["payloads"] for row in rows)
+    last = {row["seed"]: row["test_accuracy"] for row in sorted(rows, key=lambda row: int(row["round"]))}
+    of_this = _median_seconds(rows)
+    seconds = of_all if of_this is None else of_this
+    return RunProgress(
+        name=name,
+        rounds=len(rows),
+        total=total,
+        accuracy=statistics.fmean(last.values()) if last else None,
+        uplink=uplink,
+        downlink=sum(row["downlink_bytes"] for row in rows),
+        ratio=dense_bytes * payloads / uplink if dense_bytes and uplink else None,
+        seconds_left=None if seconds is None else seconds * (total - len(rows)),
+    )
+
+
+def _median_seconds(rows: Iterable[Row]) -> float | None:
+    timed = [row["seconds"] for row in rows if row["seconds"] is not None]
+    return statistics.median(timed) if timed else None
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterable[Row]:
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # torn by an interruption; its round is run again
+        if isinstance(row, dict):
+            yield row
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
