@@ -14,8 +14,14 @@ from fedplug.cli import main, watch
 
 def row(round_num):
     return {
-        "run": "dense", "seed": 0, "round": round_num, "test_accuracy": 0.25 * round_num, "payloads": 2,
-        "uplink_bytes": 1500, "downlink_bytes": 40, "seconds": 61.0,
+        "run": "dense",
+        "seed": 0,
+        "round": round_num,
+        "test_accuracy": 0.25 * round_num,
+        "payloads": 2,
+        "uplink_bytes": 1500,
+        "downlink_bytes": 40,
+        "seconds": 61.0,
     }
 
 

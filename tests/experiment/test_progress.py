@@ -13,8 +13,14 @@ CONFIG = {"name": "x", "rounds": 3, "seed": 5, "repeats": 2, "runs": [{"name": "
 
 def row(run, seed, round_num, **values):
     return {
-        "run": run, "seed": seed, "round": round_num, "test_accuracy": 0.5, "payloads": 2,
-        "uplink_bytes": 100, "downlink_bytes": 400, "seconds": 2.0,
+        "run": run,
+        "seed": seed,
+        "round": round_num,
+        "test_accuracy": 0.5,
+        "payloads": 2,
+        "uplink_bytes": 100,
+        "downlink_bytes": 400,
+        "seconds": 2.0,
         **values,
     }
 
