@@ -18,6 +18,8 @@ __all__ = ["Tracking", "Training"]
 _TAG = "fedplug.training"
 """Of a run: the same for trainings of one process under one id, which a store tells apart in the same way."""
 
+_COMPONENTS = ("process", "encoder", "broadcast_encoder", "aggregator", "distributions")
+
 _LONGEST_PARAM = 500
 _MOST_METRICS = 1000
 """Of one request, as MLflow limits it."""
@@ -125,11 +127,11 @@ class Tracking:
 
 
 def _params(signature: Mapping[str, Any]) -> dict[str, str]:
-    """A process's signature as texts, its configurations as JSON; server_state and client_state are types."""
+    """The components in a process's signature as texts, configurations as JSON; the rest are TFF's types."""
     return {
         key: value if isinstance(value, str) else json.dumps(value)
-        for key, value in signature.items()
-        if value is not None
+        for key in _COMPONENTS
+        if (value := signature.get(key)) is not None
     }
 
 

@@ -23,7 +23,9 @@ def finish(round_num, uplink=None):
     metrics = {"uplink_bytes": uplink or 100 * round_num, "tensors": {"nmse": [0.5, float("nan")]}}
     resolve.notify(
         "fedplug_round_finished",
-        process=PROCESS, process_id=PROCESS_ID, round_num=round_num,
+        process=PROCESS,
+        process_id=PROCESS_ID,
+        round_num=round_num,
         metrics={"aggregator": metrics},
     )
 
@@ -31,7 +33,9 @@ def finish(round_num, uplink=None):
 def evaluate(round_num, accuracy):
     resolve.notify(
         "fedplug_round_evaluated",
-        process=PROCESS, process_id=PROCESS_ID, round_num=round_num,
+        process=PROCESS,
+        process_id=PROCESS_ID,
+        round_num=round_num,
         metrics={"test_accuracy": accuracy},
     )
 
