@@ -92,8 +92,8 @@ def main() -> None:
         f"Written by `python -m benchmarks.tensor_metrics` on {datetime.date.today()}; {processor()}, "
         f"{os.cpu_count()} cores.",
         "CPU time in ms, without and with metrics in turn in one process, medians; their ratio in brackets.",
-        f"One tensor of normal float32 numbers. A round has {CLIENTS} clients of one example each, so that next",
-        "to nothing is trained: training comes on top of both numbers.",
+        f"One tensor of normal float32 numbers. A round has {CLIENTS} clients of one example each, so that",
+        "next to nothing is trained: training comes on top of both numbers.",
         "",
         "| encoder | elements | `Codec.encode_model` | a round in process |",
         "| --- | --- | --- | --- |",

@@ -13,7 +13,7 @@ from fedplug.cli import table
 from fedplug.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedplug.experiment.progress import Progress
+    from fedplug.experiment.watching import Progress
 
 __all__ = ["add_parser"]
 
@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show_once(folder: Path) -> None:
-    from fedplug.experiment.progress import Rows, read_progress
+    from fedplug.experiment.watching import Rows, read_progress
 
     progress = read_progress(folder, Rows(folder / "metrics.jsonl"))
     if progress is None:
@@ -59,7 +59,7 @@ def _show_once(folder: Path) -> None:
 
 def _follow_in_place(folder: Path, interval: float) -> None:
     """Draws the page over the last one, until the experiment is finished."""
-    from fedplug.experiment.progress import Rows, read_progress
+    from fedplug.experiment.watching import Rows, read_progress
 
     log, drawn = Rows(folder / "metrics.jsonl"), ""
     while True:
@@ -69,14 +69,14 @@ def _follow_in_place(folder: Path, interval: float) -> None:
             over = _UP_AND_CLEAR.format(drawn.count("\n") + 1) if drawn else ""
             print(over + page, flush=True)
             drawn = page
-        if progress is not None and progress.finished:
+        if progress is not None and progress.ended:
             return
         time.sleep(interval)
 
 
 def _follow_by_line(folder: Path, interval: float) -> None:
     """For files and pipes: a line for every round that is finished meanwhile, and the page at the end."""
-    from fedplug.experiment.progress import Rows, read_progress
+    from fedplug.experiment.watching import Rows, read_progress
 
     log, waiting = Rows(folder / "metrics.jsonl"), False
     shown: set[tuple[Any, ...]] | None = None
@@ -90,29 +90,31 @@ def _follow_by_line(folder: Path, interval: float) -> None:
             rows = {(row["run"], row["seed"], row["round"]): row for row in progress.rows}
             for key, row in rows.items():
                 if shown is not None and key not in shown:
-                    print(_line(row), flush=True)
-            if shown is None or progress.finished:
+                    print(_line(row, progress.metric), flush=True)
+            if shown is None or progress.ended:
                 print(_page(folder, progress), flush=True)
-            if progress.finished:
+            if progress.ended:
                 return
             shown = set(rows)
         time.sleep(interval)
 
 
-def _line(row: Any) -> str:
+def _line(row: Any, metric: str) -> str:
     return (
-        f"{row['run']} (seed {row['seed']}) round {row['round']}: accuracy {row['test_accuracy']:.4f}, "
+        f"{row['run']} (seed {row['seed']}) round {row['round']}: "
+        f"{metric.removeprefix('test_')} {_score(row.get(metric))}, "
         f"uplink {_bytes(row['uplink_bytes'])}, downlink {_bytes(row['downlink_bytes'])}"
     )
 
 
 def _page(folder: Path, progress: Progress) -> str:
-    header = ("RUN", "ROUNDS", "ACCURACY", "UPLINK", "DOWNLINK", "RATIO TO DENSE", "TIME LEFT")
+    metric = progress.metric.removeprefix("test_").replace("_", " ")
+    header = ("RUN", "ROUNDS", metric.upper(), "UPLINK", "DOWNLINK", "RATIO TO DENSE", "TIME LEFT")
     rows = [
         (
             run.name,
             f"{run.rounds} of {run.total}",
-            "-" if run.accuracy is None else f"{run.accuracy:.4f}",
+            _score(run.score),
             _bytes(run.uplink),
             _bytes(run.downlink),
             "-" if run.ratio is None else f"{run.ratio:.1f}x",
@@ -121,8 +123,15 @@ def _page(folder: Path, progress: Progress) -> str:
         for run in progress.runs
     ]
     left = [run.seconds_left for run in progress.runs if run.seconds_left is not None]
-    state = "finished" if progress.finished else f"time left {_duration(sum(left) if left else None)}"
+    if progress.ended:
+        state = "finished" if progress.rounds == progress.total else "the command has ended"
+    else:
+        state = f"time left {_duration(sum(left) if left else None)}"
     return f"{table.render(header, rows)}\n\n{folder}: {progress.rounds} of {progress.total} rounds, {state}"
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def _bytes(number: float) -> str:

@@ -74,7 +74,8 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         with fedplug.open_store(_store_url(config.store, folder)) as store:
             _claim(folder, config)
             provenance.write({name: process.provenance for name, process in processes.items()})
-            write_model(folder / "model.json", next(iter(processes.values())))
+            one = next(iter(processes.values()))
+            write_model(folder / "model.json", one.dense_bytes, one.tensors)
             record_environment(folder / "environment.json", environment())
             log = MetricsLog(folder / "metrics.jsonl")
             trainings = [

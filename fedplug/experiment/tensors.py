@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from fedplug.process import StatefulClientsProcess
 __all__ = ["of_round", "write_model"]
 
 
-def write_model(path: Path, process: StatefulClientsProcess) -> None:
+def write_model(path: Path, dense_bytes: int, tensors: Sequence[Mapping[str, Any]]) -> None:
     """Writes what an update is: ``{"dense_bytes": int, "tensors": [{"name", "shape", "dtype"}, ...]}``.
+
+    Arguments are the attributes of a `StatefulClientsProcess`.
 
     Raises:
         StoreError: The file cannot be written.
     """
-    model = {"dense_bytes": process.dense_bytes, "tensors": process.tensors}
+    model = {"dense_bytes": dense_bytes, "tensors": list(tensors)}
     write_whole(path, json.dumps(model, indent=2) + "\n")
 
 

@@ -68,9 +68,9 @@ def fedplug_process_built(process: Any) -> None:
 
 @hookspec
 def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, Any]) -> None:
-    """Called by `fedplug run` before the first round, and again when an experiment is resumed.
+    """Called by `fedplug run` before it trains, in every process that does, perhaps several times.
 
-    The rounds until the process ends are of this experiment. What this raises is logged and changes nothing.
+    The rounds until the next call are of this experiment. What this raises is logged and changes nothing.
 
     Args:
         name: Of the experiment.

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Progress", "Rows", "RunProgress", "read_progress"]
+__all__ = ["Progress", "Rows", "RunProgress", "metric_of", "read_progress"]
 
 Row = Mapping[str, Any]
+
+_ACCURACY = "test_accuracy"
 
 
 class RunProgress(NamedTuple):
@@ -25,7 +27,8 @@ class RunProgress(NamedTuple):
         name: Of the run.
         rounds: How many are finished.
         total: How many there will be.
-        accuracy: After the last finished round, mean over the seeds; None before the first.
+        score: The metric after the last finished round, mean over the seeds; None before the first, and where
+            it is not finite.
         uplink: Bytes that all clients together have sent so far.
         downlink: Bytes that all clients together have received so far.
         ratio: Bytes of the updates uncompressed over ``uplink``; None where that is not known.
@@ -36,7 +39,7 @@ class RunProgress(NamedTuple):
     name: str
     rounds: int
     total: int
-    accuracy: float | None
+    score: float | None
     uplink: int
     downlink: int
     ratio: float | None
@@ -47,12 +50,18 @@ class Progress(NamedTuple):
     """How far an experiment is.
 
     Attributes:
+        metric: What is measured of the model after every round, ``"test_accuracy"`` mostly.
         runs: In the order of the configuration.
         rows: Of the finished rounds, as they were logged.
+        ended: Whether the command has ended: all rounds are there, or it has written its table since, as when
+            it was to train some of the runs only.
     """
+
+    metric: str
 
     runs: Sequence[RunProgress]
     rows: Sequence[Row]
+    ended: bool
 
     @property
     def rounds(self) -> int:
@@ -63,11 +72,6 @@ class Progress(NamedTuple):
     def total(self) -> int:
         """How many there will be."""
         return sum(run.total for run in self.runs)
-
-    @property
-    def finished(self) -> bool:
-        """Whether every round of every run is in the log."""
-        return self.rounds == self.total
 
 
 class Rows:
@@ -119,34 +123,58 @@ def read_progress(folder: Path, log: Rows) -> Progress | None:
     seeds = range(config["seed"], config["seed"] + config["repeats"])
     wanted = [row for row in rows if row["seed"] in seeds and row["round"] <= config["rounds"]]
     of_all = _median_seconds(wanted)
-    return Progress(
-        [
-            _of_run(
-                run["name"],
-                [row for row in wanted if row["run"] == run["name"]],
-                config["rounds"] * len(seeds),
-                dense_bytes,
-                of_all,
-            )
-            for run in config["runs"]
-        ],
-        wanted,
-    )
+    metric = metric_of(wanted[-1]) if wanted else _ACCURACY
+    runs = [
+        _of_run(
+            run["name"],
+            [row for row in wanted if row["run"] == run["name"]],
+            config["rounds"] * len(seeds),
+            metric,
+            dense_bytes,
+            of_all,
+        )
+        for run in config["runs"]
+    ]
+    all_there = all(run.rounds == run.total for run in runs)
+    return Progress(metric, runs, wanted, all_there or _table_is_newest(folder))
+
+
+def metric_of(row: Row) -> str:
+    """The key of what was measured of the model: the accuracy, or the first that there is."""
+    if _ACCURACY in row:
+        return _ACCURACY
+    return next((key for key in row if key.startswith("test_")), _ACCURACY)
+
+
+def _table_is_newest(folder: Path) -> bool:
+    try:
+        table, *others = (
+            (folder / name).stat().st_mtime_ns for name in ("table.txt", "metrics.jsonl", "config.json")
+        )
+    except OSError:
+        return False
+    return table >= max(others)
 
 
 def _of_run(
-    name: str, rows: Sequence[Row], total: int, dense_bytes: int | None, of_all: float | None
+    name: str,
+    rows: Sequence[Row],
+    total: int,
+    metric: str,
+    dense_bytes: int | None,
+    of_all: float | None,
 ) -> RunProgress:
     uplink = sum(row["uplink_bytes"] for row in rows)
     payloads = sum(row["payloads"] for row in rows)
-    last = {row["seed"]: row["test_accuracy"] for row in sorted(rows, key=lambda row: int(row["round"]))}
+    last = {row["seed"]: row.get(metric) for row in sorted(rows, key=lambda row: int(row["round"]))}
+    scores = [score for score in last.values() if score is not None]
     of_this = _median_seconds(rows)
     seconds = of_all if of_this is None else of_this
     return RunProgress(
         name=name,
         rounds=len(rows),
         total=total,
-        accuracy=statistics.fmean(last.values()) if last else None,
+        score=statistics.fmean(scores) if scores else None,
         uplink=uplink,
         downlink=sum(row["downlink_bytes"] for row in rows),
         ratio=dense_bytes * payloads / uplink if dense_bytes and uplink else None,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
-from fedplug.experiment.progress import Rows, read_progress
+from fedplug.experiment.watching import Rows, read_progress
 
 CONFIG = {"name": "x", "rounds": 3, "seed": 5, "repeats": 2, "runs": [{"name": "dense"}, {"name": "sparse"}]}
 
@@ -49,8 +50,8 @@ def test_a_folder_without_a_configuration_has_no_progress(tmp_path):
 
 def test_before_the_first_round_everything_is_to_do(folder):
     progress = progress_of(folder)
-    assert (progress.rounds, progress.total, progress.finished) == (0, 12, False)
-    assert [(run.name, run.accuracy, run.ratio, run.seconds_left) for run in progress.runs] == [
+    assert (progress.rounds, progress.total, progress.ended) == (0, 12, False)
+    assert [(run.name, run.score, run.ratio, run.seconds_left) for run in progress.runs] == [
         ("dense", None, None, None),
         ("sparse", None, None, None),
     ]
@@ -64,7 +65,7 @@ def test_a_run_is_told_with_all_its_seeds(folder):
         row("dense", 6, 1, test_accuracy=0.4, seconds=None),
     )
     dense, sparse = progress_of(folder).runs
-    assert (dense.rounds, dense.total, dense.accuracy) == (3, 6, pytest.approx(0.3))  # of the last of each
+    assert (dense.rounds, dense.total, dense.score) == (3, 6, pytest.approx(0.3))  # of the last of each
     assert (dense.uplink, dense.downlink, dense.ratio) == (300, 1200, 200 * 6 / 300)
     assert (dense.seconds_left, sparse.seconds_left) == (3 * 3.0, 6 * 3.0)  # the other is taken to be as fast
 
@@ -103,12 +104,33 @@ def test_rounds_and_seeds_that_the_configuration_does_not_ask_for_do_not_count(f
     assert progress_of(folder).rounds == 1
 
 
-def test_it_is_finished_with_the_last_round_of_the_last_seed(folder):
+def test_it_has_ended_with_the_last_round_of_the_last_seed(folder):
     rounds = [
         row(run, seed, number) for run in ("dense", "sparse") for seed in (5, 6) for number in (1, 2, 3)
     ]
     write(folder, *rounds[:-1])
-    assert not progress_of(folder).finished
+    assert not progress_of(folder).ended
     write(folder, *rounds)
-    assert progress_of(folder).finished
+    assert progress_of(folder).ended
     assert progress_of(folder).runs[0].seconds_left == 0
+
+
+def test_it_has_ended_with_the_table_of_the_command_that_trained_some_of_the_runs(folder):
+    write(folder, row("dense", 5, 1))
+    (folder / "table.txt").write_text("run\n")
+    times = {"config.json": 10, "metrics.jsonl": 20, "table.txt": 30}
+    for name, seconds in times.items():
+        os.utime(folder / name, (seconds, seconds))
+    assert progress_of(folder).ended
+    os.utime(folder / "metrics.jsonl", (40, 40))  # the next command trains the others
+    assert not progress_of(folder).ended
+
+
+def test_a_model_without_an_accuracy_is_told_by_its_own_metric(folder):
+    rows = [row("dense", 5, 1, test_error=2.0), row("dense", 6, 1, test_error=None)]
+    for each in rows:
+        del each["test_accuracy"]
+    write(folder, *rows)
+    progress = progress_of(folder)
+    assert progress.metric == "test_error"
+    assert [run.score for run in progress.runs] == [2.0, None]  # of the seed that has a finite one
