@@ -13,7 +13,6 @@ import numpy as np
 
 from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.floats import widened
-from fedplug.ops.packing import unpack
 
 __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 
@@ -64,7 +63,22 @@ def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
         count: How many there are.
         bits: Of each, 1 to 8.
     """
-    symbols = packed if bits == 8 else unpack(packed, int(count), bits, "symbols")
-    found = np.bincount(symbols, minlength=2**bits).astype(np.float64)
+    found = _histogram(np.asarray(packed), int(count), bits).astype(np.float64)
     found = found[found > 0]
     return np.float64(max(float((found * np.log2(found.sum() / found)).sum()), 0.0))
+
+
+def _histogram(packed: Any, count: int, bits: int) -> Any:
+    """How often each symbol occurs; eight of them are ``bits`` bytes."""
+    groups = -(-count // 8)
+    eights = np.zeros((groups, bits), np.uint8)
+    eights.reshape(-1)[: packed.size] = packed
+    found = np.zeros(2**bits, np.int64)
+    for place in range(8):
+        byte, shift = divmod(place * bits, 8)
+        symbols = eights[:, byte] >> shift
+        if shift + bits > 8:
+            symbols |= eights[:, byte + 1] << (8 - shift)
+        found += np.bincount(symbols & (2**bits - 1), minlength=2**bits)
+    found[0] -= 8 * groups - count  # the places that are not used hold zeros
+    return found
