@@ -25,6 +25,7 @@ OPTIONAL = (
     "ray",
     "sklearn",
     "matplotlib",
+    "playwright",
 )
 MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
 left_out = pytest.StashKey[collections.Counter[str]]()

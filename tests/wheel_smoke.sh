@@ -22,4 +22,6 @@ cd "$work"
 "$base" -m fedplug examples list
 "$base" -m fedplug examples copy digits . && test -s digits.toml
 "$base" -m fedplug plugins new smoke && test -s fedplug-smoke/fedplug_smoke/encoder.py
+mkdir run && echo '{"run":"a","round":1,"uplink_bytes":1,"downlink_bytes":1,"clients":1,"payloads":1}' > run/metrics.jsonl
+"$base" -m fedplug report run && test -s run/report.html
 echo "the wheel works from another directory"

@@ -18,6 +18,7 @@ from fedplug.cli import (
     plugins_list,
     plugins_new,
     plugins_show,
+    report,
     run,
     store_show,
     store_verify,
@@ -81,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run.add_parser(commands, common)
+    report.add_parser(commands, common)
     watch.add_parser(commands, common)
     examples.add_parser(commands, common)
     plugins = commands.add_parser("plugins", help="list, show, test and write plugins", parents=[common])

@@ -48,7 +48,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     """Runs or resumes an experiment in ``runs_dir/<name>/`` and reports.
 
     The folder holds ``config.json``, ``provenance.json``, ``environment.json``, ``metrics.jsonl``,
-    ``table.txt``, ``accuracy.png`` and ``state/``, the store.
+    ``table.txt``, ``accuracy.png``, ``report.html`` and ``state/``, the store.
 
     Raises:
         ConfigError: The folder holds an experiment with other settings, or an encoder is not valid or does
@@ -104,6 +104,7 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         )
     write_whole(folder / "table.txt", tables + "\n")
     report.plot(rows, folder / "accuracy.png", target)
+    report.write_report([folder], folder / "report.html")
     print(f"\n{tables}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
 
 

@@ -59,6 +59,18 @@ def test_kernels_wire_format_and_stores_do_not_load_tensorflow(statement):
     assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
 
 
+@pytest.mark.needs("matplotlib")
+def test_nor_does_the_report_of_an_experiment(tmp_path):
+    row = '{"run": "a", "round": 1, "uplink_bytes": 1, "downlink_bytes": 1, "clients": 1, "payloads": 1}'
+    (tmp_path / "metrics.jsonl").write_text(row)
+    statement = (
+        "from pathlib import Path; from fedplug.experiment.report import write_report; "
+        f"folder = Path({str(tmp_path)!r}); write_report([folder], folder / 'report.html')"
+    )
+    assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
+    assert (tmp_path / "report.html").exists()
+
+
 ENCODERS = """
 import fedplug, fedplug.encoders, fedplug.ops, fedplug.schedules, fedplug.testing
 from fedplug.registry.resolve import catalog

@@ -55,7 +55,8 @@ def test_quick_commands_import_neither_numpy_nor_tensorflow(arguments):
 def test_help_names_every_command():
     text = run_python("-m", "fedplug", "--help").stdout
     assert all(
-        f"\n    {command} " in text for command in ["run", "examples", "plugins", "store", "bench", "doctor"]
+        f"\n    {command} " in text
+        for command in ["run", "report", "examples", "plugins", "store", "bench", "doctor"]
     )
 
 

@@ -111,7 +111,15 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     assert all(f"`{column}`" in page for row in rows(tmp_path / "straight/small") for column in row)
     (environment,) = json.loads((tmp_path / "resumed/small/environment.json").read_text())
     assert {"since", "fedplug", "tensorflow", "processor", "simd"} <= environment.keys()
-    for name in ("config.json", "provenance.json", "metrics.jsonl", "table.txt", "accuracy.png", "state"):
+    for name in (
+        "config.json",
+        "provenance.json",
+        "metrics.jsonl",
+        "table.txt",
+        "accuracy.png",
+        "report.html",
+        "state",
+    ):
         assert (tmp_path / "resumed/small" / name).exists()
     by_run = {(r["run"], r["seed"], r["round"]): r for r in rows(tmp_path / "resumed/small")}
     for seed in (0, 1):

@@ -12,6 +12,7 @@ import numpy as np
 import fedplug
 from fedplug import kernels
 from fedplug.cli import main
+from fedplug.experiment import report
 
 assert Path(fedplug.__file__).is_relative_to(sys.prefix), fedplug.__file__
 update, residual = np.random.default_rng(0).normal(size=(2, 100_000)).astype(np.float32)
@@ -22,6 +23,7 @@ assert np.array_equal(kernels.decode_indices(code, indices.size, update.size), i
 assert np.array_equal(total[indices], values)
 assert not residual[indices].any()
 assert main(["plugins", "show", "memory"]) == 0
+assert all(Path(report.__file__).with_name(f"page.{part}").is_file() for part in ("html", "css", "js"))
 
 if importlib.util.find_spec("fedplug_tensorflow"):
     import tensorflow as tf

@@ -1,0 +1,36 @@
+"""``fedplug report FOLDER ...``: one page about experiments, compared if there are several."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "report", help="write a page that shows experiments, or compares them", parents=[common]
+    )
+    parser.add_argument(
+        "folders", metavar="FOLDER", nargs="+", type=Path, help="of an experiment, for instance runs/digits"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="where it goes; default: report.html in the folder, of several in the current one",
+    )
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.experiment.report import write_report
+
+    folders = arguments.folders
+    out = arguments.out or Path(folders[0] if len(folders) == 1 else ".") / "report.html"
+    write_report(folders, out)
+    print(out)
+    return 0

@@ -1,0 +1,211 @@
+"""Clients: how many rounds each missed, and how old its residual was when it came back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedplug.experiment.report import svg
+from fedplug.experiment.report.folder import Experiment, Run
+from fedplug.experiment.report.heatmaps import Scale, heat_map
+from fedplug.experiment.report.markup import Markup, data_table, element, figure, join, notice
+from fedplug.experiment.report.targets import Rows
+from fedplug.experiment.report.units import MISSING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Participation", "by_client", "participation"]
+
+_LISTED = 50
+"""So many clients are in the table, those that were away longest."""
+
+
+class Participation(NamedTuple):
+    """Who took part in which rounds.
+
+    Attributes:
+        clients: Their names, those first that took part most often.
+        took_part: ``[client, round]``.
+        age: ``[client, round]``: rounds since the client took part, seen after the round; NaN before.
+        returned: The age of the residual of every client that took part again, one number each.
+    """
+
+    clients: list[str]
+    took_part: npt.NDArray[np.bool_]
+    age: npt.NDArray[np.float64]
+    returned: npt.NDArray[np.int64]
+
+
+def participation(rows: Rows) -> Participation:
+    """Reads it from rows that have ``client_ids``."""
+    sampled = [dict.fromkeys(row["client_ids"]) for row in rows]
+    times: dict[str, int] = {}
+    for names in sampled:
+        for name in names:
+            times[name] = times.get(name, 0) + 1
+    clients = sorted(times, key=lambda name: (-times[name], name))
+    position = {name: i for i, name in enumerate(clients)}
+    took_part = np.zeros((len(clients), len(rows)), bool)
+    for i, names in enumerate(sampled):
+        took_part[[position[name] for name in names], i] = True
+    rounds = np.arange(len(rows))
+    last = np.maximum.accumulate(np.where(took_part, rounds, -1), axis=1)
+    age = np.where(last < 0, np.nan, rounds - last)
+    returned = [np.diff(np.flatnonzero(row)) for row in took_part]
+    return Participation(clients, took_part, age, np.concatenate([*returned, np.zeros(0, np.int64)]))
+
+
+def by_client(experiments: Sequence[Experiment]) -> Markup:
+    """The section; what is missing is said in its place."""
+    parts: list[Markup] = []
+    for number, experiment in enumerate(experiments):
+        if len(experiments) > 1:
+            parts.append(element("h3", experiment.label))
+        longest = _longest(experiment.runs)
+        if longest is None:
+            parts.append(
+                notice(
+                    "The rows do not say which clients took part (client_ids): an older version wrote them."
+                )
+            )
+        else:
+            parts.append(_of_run(number, experiment, *longest))
+    return join(parts)
+
+
+def _longest(runs: Sequence[Run]) -> tuple[Run, int, Rows] | None:
+    """The longest training that says who took part: its run, its seed and those rows."""
+    found = [
+        (run, seed, [row for row in rows if _names_clients(row.get("client_ids"))])
+        for run in runs
+        for seed, rows in zip(run.seeds[:1], run.repeats, strict=False)
+    ]
+    longest = max(found, key=lambda each: len(each[2]), default=None)
+    return longest if longest and longest[2] else None
+
+
+def _names_clients(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
+
+
+def _of_run(number: int, experiment: Experiment, run: Run, seed: int, rows: Rows) -> Markup:
+    who = participation(rows)
+    rounds = len(rows)
+    missed = rounds - who.took_part.sum(axis=1)
+    data = experiment.config.get("data")
+    known = data.get("clients") if isinstance(data, dict) else None
+    total = known if isinstance(known, int) and known >= len(who.clients) else None
+    never = MISSING if total is None else f"{total - len(who.clients):,}"
+    facts = [
+        ("took part at least once", f"{len(who.clients):,}"),
+        ("never took part", never),
+        ("rounds missed by a client, median", f"{np.median(missed):,g} of {rounds:,}"),
+        (
+            "age of a residual on return, median",
+            _rounds(np.median(who.returned) if who.returned.size else None),
+        ),
+        ("oldest on return", _rounds(who.returned.max() if who.returned.size else None)),
+        ("oldest now", _rounds(who.age[:, -1].max())),
+    ]
+    intro = (
+        f"Run {run.name}, seed {seed}: the runs of a seed sample the same clients. A residual ages while its "
+        "client is not sampled: what is in it was left out of updates to a model that has moved on since."
+    )
+    tiles = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
+    picture = heat_map(
+        f"clients-{number}",
+        f"Age of every client's residual by round: {run.label}",
+        f"{len(who.clients)} clients, {rounds} rounds; the oldest: {_rounds(np.nanmax(who.age))}.",
+        who.age,
+        who.clients,
+        Scale.of([who.age], linear=True),
+        "rounds since",
+        "clients",
+    )
+    caption = (
+        "Rounds since each client last took part; dark where it does, blank before its first time. "
+        "Clients that took part most often are on top."
+    )
+    return join(
+        [
+            element("p", intro, class_="caption"),
+            element("dl", *tiles, class_="facts"),
+            figure(picture, caption, _table(who, missed)),
+            figure(*_histogram(number, run, who)),
+        ]
+    )
+
+
+def _table(who: Participation, missed: npt.NDArray[np.int64]) -> Markup:
+    now = who.age[:, -1]
+    order = np.argsort(-now, kind="stable")[:_LISTED]
+    some = (
+        f", the {_LISTED} of {len(who.clients):,} that have been away longest" if len(now) > _LISTED else ""
+    )
+    rows = [
+        (
+            who.clients[i],
+            f"{who.took_part[i].sum():,}",
+            f"{missed[i]:,}",
+            f"{int(np.nanmax(who.age[i])):,}",
+            f"{now[i]:g}",
+        )
+        for i in order
+    ]
+    heads = ("client", "took part", "missed", "longest away", "age now")
+    return data_table(f"Rounds by client{some}", heads, rows)
+
+
+def _histogram(number: int, run: Run, who: Participation) -> tuple[Markup, str, Markup]:
+    oldest = int(who.returned.max(initial=1))
+    width = -(-oldest // 30)  # rounds a bar, so that there are at most 30
+    edges = np.arange(0.5, oldest + width + 0.5, width)
+    counts, _ = np.histogram(who.returned, edges)
+    total = max(1, int(counts.sum()))
+    shares = 100 * counts / total
+    bars = [_span(int(edge + 0.5), width) for edge in edges[:-1]]
+
+    def paint(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.bar(edges[:-1] + width / 2, shares, width=0.86 * width, color=next(svg.lines()).color)
+        axes.set_xlabel("rounds since it last took part")
+        axes.set_ylabel("% of returns")
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        axes.grid(axis="y", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.tick_params(length=0)
+
+    most = bars[int(np.argmax(counts))] if counts.any() else MISSING
+    picture = svg.draw(
+        f"returns-{number}",
+        240,
+        f"Age of residuals on return: {run.label}",
+        f"{counts.sum()} returns; most often after {most} rounds.",
+        paint,
+    )
+    numbers = data_table(
+        "Returns by age of the residual",
+        ("rounds since", "returns", "share"),
+        [
+            (bar, f"{count:,}", f"{share:.1f} %")
+            for bar, count, share in zip(bars, counts, shares, strict=True)
+        ],
+    )
+    return (
+        picture,
+        "Age of a client's residual when it took part again: what it then added came from so long ago.",
+        numbers,
+    )
+
+
+def _span(first: int, width: int) -> str:
+    return f"{first}" if width == 1 else f"{first} to {first + width - 1}"
+
+
+def _rounds(number: Any) -> str:
+    return MISSING if number is None else f"{number:,g} rounds"

@@ -1,0 +1,120 @@
+"""Where numbers come from: configuration, components with their versions, and the machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedplug.experiment.report.folder import Experiment
+from fedplug.experiment.report.markup import Markup, data_table, element, join, notice
+from fedplug.experiment.report.units import MISSING
+
+__all__ = ["origin"]
+
+_OF_PART = ("kind", "name", "distribution", "version")
+
+
+def origin(experiments: Sequence[Experiment]) -> Markup:
+    """The section."""
+    return join(
+        [
+            *_tables("Configuration", "config.json", "key", experiments, [_settings(e) for e in experiments]),
+            element("h3", "Runs"),
+            *[_runs(experiment, several=len(experiments) > 1) for experiment in experiments],
+            *_components(experiments),
+            *_tables(
+                "Environment", "environment.json", "", experiments, [_environments(e) for e in experiments]
+            ),
+        ]
+    )
+
+
+def _tables(
+    title: str, file: str, head: str, experiments: Sequence[Experiment], columns: Sequence[Mapping[str, str]]
+) -> Iterator[Markup]:
+    """One table with a column for each experiment; lines that differ are marked and come first."""
+    yield element("h3", title)
+    keys = list(dict.fromkeys(key for column in columns for key in column))
+    if not keys:
+        yield notice(f"There is no {file}.")
+        return
+    rows = [(key, *(column.get(key, MISSING) for column in columns)) for key in keys]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    same = [row for row in rows if row not in differing]
+    names = [e.label for e in experiments] if len(experiments) > 1 else ["value"]
+    texts = range(len(names) + 1)
+    caption = f"{title} of {', '.join(experiment.label for experiment in experiments)}"
+    if differing:
+        yield element("p", "What differs comes first, and is marked.", class_="caption")
+    yield data_table(caption, (head or "what", *names), [*differing, *same], (), range(len(differing)), texts)
+
+
+def _settings(experiment: Experiment) -> dict[str, str]:
+    """The configuration but its runs, flat."""
+    return dict(_flat({key: value for key, value in experiment.config.items() if key != "runs"}))
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", _written(value)
+
+
+def _written(value: Any) -> str:
+    """As in the configuration file, nearly; a text without its quotes."""
+    return (value or '""') if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _runs(experiment: Experiment, *, several: bool) -> Markup:
+    found = experiment.config.get("runs")
+    runs = [run for run in found if isinstance(run, dict)] if isinstance(found, list) else []
+    if not runs:
+        return notice(f"{experiment.label}: the configuration is not known.")
+    keys = [key for key in dict.fromkeys(key for run in runs for key in run) if key != "name"]
+    rows = [
+        (_written(run.get("name", "")), *(_written(run[key]) if key in run else MISSING for key in keys))
+        for run in runs
+    ]
+    caption = "Configuration of the runs" + (f" of {experiment.label}" if several else "")
+    return join(
+        [
+            *([element("h4", experiment.label)] if several else []),
+            data_table(caption, ("run", *keys), rows, left=range(len(keys) + 1)),
+        ]
+    )
+
+
+def _components(experiments: Sequence[Experiment]) -> Iterator[Markup]:
+    yield element("h3", "Components")
+    rows = [
+        (label, *(str(part.get(key, "")) for key in _OF_PART))
+        for label, parts in _parts(experiments)
+        for part in parts
+        if isinstance(part, dict)
+    ]
+    if rows:
+        heads = ("run", "kind", "component", "distribution", "version")
+        yield data_table(
+            "Components of the runs, with their distributions", heads, rows, left=range(len(heads))
+        )
+    else:
+        yield notice("There is no provenance.json.")
+
+
+def _parts(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[Any]]]:
+    for experiment in experiments:
+        for run, parts in experiment.components.items():
+            if isinstance(parts, list):
+                yield (f"{experiment.label}: {run}" if len(experiments) > 1 else run), parts
+
+
+def _environments(experiment: Experiment) -> dict[str, str]:
+    """What the last rounds were made on; of a value that changed on the way, all there were."""
+    keys = dict.fromkeys(key for entry in experiment.environments for key in entry)
+    return {
+        key: ", then ".join(dict.fromkeys(_written(e[key]) for e in experiment.environments if key in e))
+        for key in keys
+    }

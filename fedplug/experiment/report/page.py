@@ -1,0 +1,140 @@
+"""The page ``report.html``: one file that needs no network, from the folders of experiments.
+
+Equal folders give equal bytes. The page's parts are in the modules beside this one, its look in ``page.css``,
+what moves in ``page.js``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+from fedplug.experiment.files import write_whole
+from fedplug.experiment.report.clients import by_client
+from fedplug.experiment.report.curves import against_bytes
+from fedplug.experiment.report.folder import Experiment, Run, read_experiments
+from fedplug.experiment.report.links import times
+from fedplug.experiment.report.markup import Markup, element, join, notice, script_data
+from fedplug.experiment.report.origin import origin
+from fedplug.experiment.report.picture import require_matplotlib
+from fedplug.experiment.report.results import results
+from fedplug.experiment.report.sliders import time_to_accuracy
+from fedplug.experiment.report.tensors import by_tensor
+
+__all__ = ["render", "write_report"]
+
+
+def write_report(folders: Sequence[Path], out: Path) -> None:
+    """Writes a page about experiments, compared if there are several; also while they are going on.
+
+    Args:
+        folders: That `fedplug run` wrote.
+        out: The file, replaced when all of it is there.
+
+    Raises:
+        ConfigError: A folder is not there, or holds no metrics, or there is none or one twice.
+        MissingDependencyError: Matplotlib is not installed.
+        StoreError: A file of a folder is damaged, or the page cannot be written.
+    """
+    require_matplotlib("the report")
+    write_whole(out, render(read_experiments(folders)))
+
+
+def render(experiments: Sequence[Experiment]) -> str:
+    """The page as text."""
+    data = times(experiments)
+    sections = [
+        ("results", "Results", results(experiments)),
+        ("accuracy", "Accuracy against bytes", _accuracy(experiments)),
+        ("time", "Time to accuracy", time_to_accuracy(experiments, bool(data["targets"]))),
+        ("tensors", "Tensors", by_tensor(experiments)),
+        ("clients", "Clients", by_client(experiments)),
+        ("provenance", "Provenance", origin(experiments)),
+    ]
+    style, script = _file("page.css"), _file("page.js")
+    return Template(_file("page.html")).substitute(
+        policy=_policy(style, script),
+        title=join([", ".join(experiment.label for experiment in experiments)]),
+        style=style,
+        summary=join([element("p", _summary(experiment, experiments)) for experiment in experiments]),
+        links=join([element("a", title, href=f"#{key}") for key, title, _ in sections]),
+        sections=join(
+            [
+                element(
+                    "section",
+                    element("h2", title, id=f"{key}-head"),
+                    content,
+                    id=key,
+                    aria_labelledby=f"{key}-head",
+                )
+                for key, title, content in sections
+            ]
+        ),
+        data=script_data("times", data),
+        script=script,
+    )
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
+
+
+def _policy(style: str, script: str) -> str:
+    """A Content-Security-Policy that allows nothing but this style, this script, and the pictures inside."""
+    return (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _summary(experiment: Experiment, experiments: Sequence[Experiment]) -> str:
+    """How much of it there is, in a line."""
+    rounds = max(len(rows) for run in experiment.runs for rows in run.repeats)
+    seeds = max(len(run.seeds) for run in experiment.runs)
+    clients = max(row["clients"] for run in experiment.runs for rows in run.repeats for row in rows)
+    facts = [
+        _count(len(experiment.runs), "run"),
+        _count(rounds, "round"),
+        f"{_count(clients, 'client')} a round",
+        _count(seeds, "seed"),
+    ]
+    if pending := _pending(experiment):
+        facts.append(pending)
+    before = f"{experiment.label}: " if len(experiments) > 1 else ""
+    return before + ", ".join(facts)
+
+
+def _pending(experiment: Experiment) -> str:
+    """What is still to come, or was never finished; empty if nothing."""
+    begun = [
+        run.name
+        for run in experiment.runs
+        if experiment.rounds and min(map(len, run.repeats)) < experiment.rounds
+    ]
+    parts = [
+        *([f"not all of {experiment.rounds:,} rounds yet: {', '.join(begun)}"] if begun else []),
+        *([f"not begun: {', '.join(experiment.waiting)}"] if experiment.waiting else []),
+    ]
+    return "; ".join(parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _accuracy(experiments: Sequence[Experiment]) -> Markup:
+    metrics = list(dict.fromkeys(experiment.metric for experiment in experiments if experiment.metric))
+    parts: list[Markup] = []
+    for number, metric in enumerate(metrics):
+        shown = [experiment for experiment in experiments if experiment.metric == metric]
+        runs: list[Run] = [run for experiment in shown for run in experiment.runs]
+        targets = sorted({experiment.target for experiment in shown if experiment.target})
+        parts.append(against_bytes(f"against{number or ''}", runs, metric.replace("_", " "), targets))
+    return join(parts or [notice("The rows have no test_accuracy: there is nothing to draw.")])

@@ -1,0 +1,197 @@
+"""The page as bytes: safe, small, the same again, and true to what the folder has and lacks."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedplug.experiment.report
+from fedplug.experiment.report import write_report
+from fedplug.experiment.report.folder import read_experiments
+from fedplug.experiment.report.markup import data_table, element, script_data
+from fedplug.experiment.report.page import render
+from fedplug.experiment.report.units import printable
+
+pytestmark = pytest.mark.needs("matplotlib")
+EVIL = "</script><script>alert(1)</script>'\"&<img src=x onerror=alert(2)>$x_1$\x00\ud800"
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects elements, their attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def page(*folders: Path) -> str:
+    return render(read_experiments(folders))
+
+
+@given(st.text(), st.text())
+def test_a_text_is_read_back_as_it_was_and_nothing_else_is_read(text, value) -> None:
+    read = Reader(element("p", text, title=value))
+    assert read.elements == [("p", {"title": printable(value)})]
+    assert "".join(read.texts) == printable(text)
+
+
+@given(st.text())
+def test_data_for_the_script_cannot_end_its_element(text) -> None:
+    written = script_data("times", {"label": text})
+    inside = written.removeprefix('<script type="application/json" id="times">').removesuffix("</script>")
+    assert not set(inside) & set("<>&\u2028\u2029")
+    assert json.loads(inside) == {"label": text}
+
+
+def test_what_a_table_lacks_is_a_dash() -> None:
+    assert Reader(data_table("c", ("a", "b"), [("x", "nan")])).texts == ["c", "a", "b", "x", "–"]  # noqa: RUF001
+
+
+def test_names_from_a_folder_are_texts_wherever_they_stand(make_folder) -> None:
+    folder = make_folder(
+        runs={EVIL: {"encoder": EVIL}, "x": {"encoder": "identity"}},
+        shapes={EVIL: [9], "b": [99]},
+        rounds=12,
+    )
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "name": EVIL, EVIL: {EVIL: EVIL}}))
+    (folder / "environment.json").write_text(json.dumps([{EVIL: EVIL}]))
+    (folder / "provenance.json").write_text(json.dumps({EVIL: [{"kind": EVIL}, 3]}))
+    text = page(folder)
+    text.encode()
+    read = Reader(text)
+    tags = [tag for tag, _ in read.elements]
+    assert tags.count("script") == 2
+    assert "img" not in tags
+    assert not [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
+    assert printable(EVIL) in read.texts
+
+
+def test_only_its_own_style_and_script_may_run_and_nothing_is_loaded(make_folder) -> None:
+    text = page(make_folder(rounds=3))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
+    assert re.fullmatch(
+        r"default-src 'none'; img-src data:; "
+        r"style-src 'sha256-[\w+/=]{44}'; script-src 'sha256-[\w+/=]{44}'; "
+        r"base-uri 'none'; form-action 'none'",
+        policy.replace("&#x27;", "'"),
+    )
+    attributes = [pair for _, attributes in Reader(text).elements for pair in attributes.items()]
+    links = {str(value)[:5] for name, value in attributes if name in ("href", "src", "action", "xlink:href")}
+    assert {link[0] for link in links} == {"#", "d"}
+    assert {link for link in links if link[0] == "d"} == {"data:"}
+    assert not [name for name, _ in attributes if name == "style"]
+
+
+def test_no_identifier_is_there_twice_and_every_reference_leads_somewhere(make_folder) -> None:
+    text = page(make_folder(rounds=15), make_folder("other", rounds=3))
+    read = Reader(text)
+    found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(found) == len(set(found))
+    wanted = set(re.findall(r'(?:href="#|url\(#|for=")([\w-]+)', text))
+    wanted |= {name for _, each in read.elements for name in (each.get("aria-labelledby") or "").split()}
+    assert wanted - set(found) == set()
+
+
+def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_path) -> None:
+    folder = make_folder(rounds=12, repeats=2)
+    write_report([folder], tmp_path / "here.html")
+    command = [sys.executable, "-m", "fedplug", "report", str(folder), "--out", str(tmp_path / "there.html")]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    assert (tmp_path / "here.html").read_bytes() == (tmp_path / "there.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("settings", "kilobytes"),
+    [
+        ({"rounds": 300, "clients": 40}, 400),  # 3 runs of 6 tensors
+        ({"rounds": 2000, "clients": 1000, "tensor_metrics": False}, 400),
+        ({"rounds": 30, "shapes": {f"layer {i}/kernel": [100, i + 1] for i in range(100)}}, 500),
+        ({"rounds": 5, "runs": {f"run {i}": {"encoder": f"qsgd({i})"} for i in range(20)}}, 600),
+    ],
+)
+def test_the_page_is_small(make_folder, settings, kilobytes) -> None:
+    assert len(page(make_folder(**settings)).encode()) < 1000 * kilobytes
+
+
+def test_the_tables_are_those_that_are_printed(make_folder) -> None:
+    from fedplug.experiment.report import summarize, table
+
+    folder = make_folder(rounds=14, repeats=2)
+    (experiment,) = read_experiments([folder])
+    dense = experiment.dense_bytes
+    assert dense
+    printed = table([summarize(run.name, run.repeats, dense) for run in experiment.runs])
+    texts = Reader(page(folder)).texts
+    assert not [
+        cell for line in printed.splitlines()[3:] for cell in re.split(r"  +", line) if cell not in texts
+    ]
+
+
+def test_what_a_folder_lacks_is_said_with_the_key_that_brings_it(make_folder) -> None:
+    folder = make_folder(rounds=4, tensor_metrics=False, target=0)
+    for name in ("model.json", "provenance.json", "environment.json"):
+        (folder / name).unlink()
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["client_ids"], row["test_accuracy"]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = " ".join(Reader(page(folder)).texts)
+    for said in (
+        *["there is no model.json", "has a target_accuracy", "has tensor_metrics = true", "(client_ids)"],
+        *["The rows have no test_accuracy", "There is no provenance.json", "There is no environment.json"],
+    ):
+        assert said in text
+
+
+def test_an_unfinished_experiment_says_so(make_folder) -> None:
+    text = page(make_folder(rounds=9, last={"top-k 1 %": 2, "top-k 1 %, 8 bits": 0}))
+    assert "not all of 9 rounds yet: top-k 1 %; not begun: top-k 1 %, 8 bits" in text
+
+
+def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
+    folder = make_folder(rounds=4)
+    log = folder / "metrics.jsonl"
+    log.write_text(log.read_text().replace("test_accuracy", "test_loss"))
+    text = page(folder)
+    assert "test loss against uplink" in text
+    assert "No run has an accuracy that grows with training" in text
+
+
+def test_folders_that_measured_different_things_have_figures_of_their_own(make_folder) -> None:
+    folders = [make_folder(rounds=4), make_folder("other", rounds=4)]
+    log = folders[1] / "metrics.jsonl"
+    log.write_text(log.read_text().replace("test_accuracy", "test_loss"))
+    read = Reader(page(*folders))
+    found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(found) == len(set(found))
+    assert {"test accuracy against uplink", "test loss against uplink"} <= set(read.texts)
+    assert any("less is better of what they measure: other" in text for text in read.texts)
+
+
+def test_what_differs_between_folders_is_marked(make_folder) -> None:
+    text = page(make_folder(rounds=3), make_folder("other", rounds=4))
+    assert '<tr class="marked"><th class="text" scope="row">rounds</th><td class="text">3</td>' in text
+    assert '<tr><th class="text" scope="row">clients_per_round</th>' in text
+
+
+def test_the_parts_of_the_page_lie_beside_the_module() -> None:
+    folder = Path(fedplug.experiment.report.__file__).parent
+    assert {path.name for path in folder.glob("page.*")} == {"page.py", "page.html", "page.css", "page.js"}
