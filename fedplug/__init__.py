@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         schedule,
         to_config,
     )
-    from fedplug.codecs import ClientCodec, Codec, ModelSum, Sum, codec, decode, decode_model
+    from fedplug.codecs import ClientCodec, Codec, ModelSum, Sum, TensorMetrics, codec, decode, decode_model
     from fedplug.registry.hookspecs import hookimpl
     from fedplug.runtime import use_runtime
     from fedplug.stores import open_store
@@ -35,6 +35,7 @@ _ATTRIBUTES = {
     "Codec": "fedplug.codecs",
     "ModelSum": "fedplug.codecs",
     "Sum": "fedplug.codecs",
+    "TensorMetrics": "fedplug.codecs",
     "Trainer": "fedplug.training.trainer",
     "aggregator": "fedplug.api",
     "codec": "fedplug.codecs",
@@ -57,6 +58,7 @@ __all__ = [
     "Codec",
     "ModelSum",
     "Sum",
+    "TensorMetrics",
     "Trainer",
     "__version__",
     "aggregator",

@@ -22,6 +22,7 @@ from fedplug.cli import (
     run,
     store_show,
     store_verify,
+    watch,
 )
 from fedplug.errors import FedplugError, MissingDependencyError, missing_dependency
 
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     run.add_parser(commands, common)
     report.add_parser(commands, common)
+    watch.add_parser(commands, common)
     examples.add_parser(commands, common)
     plugins = commands.add_parser("plugins", help="list, show, test and write plugins", parents=[common])
     actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)

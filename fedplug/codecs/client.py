@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fedplug.codecs.encoding import Codec
+from fedplug.codecs.metrics import TensorMetrics
 from fedplug.errors import ArgumentError
 from fedplug.stores.base import StateStore
 
@@ -64,12 +65,15 @@ class ClientCodec:
         """The receipt of what was encoded last, unless it is settled."""
         return self._now.pending
 
-    def encode_model(self, arrays: Mapping[str, Any], round_num: int = 0) -> tuple[dict[str, bytes], str]:
+    def encode_model(
+        self, arrays: Mapping[str, Any], round_num: int = 0, *, metrics: TensorMetrics | None = None
+    ) -> tuple[dict[str, bytes], str]:
         """Compresses the arrays of an update together, as `Codec.encode_model` does.
 
         Args:
             arrays: By name; the same names, shapes and dtypes in all rounds.
             round_num: 0 or more; for schedules and seeds.
+            metrics: As for `Codec.encode_model`.
 
         Returns:
             A payload for each array, and the receipt that stands for all of them: a text to be sent along.
@@ -88,7 +92,7 @@ class ClientCodec:
                 "accepted, or settle(None)"
             )
         state = self._kept.read_clients([current]).get(current) if current else None
-        payloads, next_state = self._codec.encode_model(arrays, state, round_num)
+        payloads, next_state = self._codec.encode_model(arrays, state, round_num, metrics=metrics)
         receipt = _receipt(payloads, round_num)
         after = _Slots(current, receipt)
         last = self._kept.last_round

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedplug import api, kernels, ops
 from fedplug.codecs.arrays import DTYPE_NAMES, as_array
+from fedplug.codecs.metrics import TensorMetrics
 from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment.base import EncoderAssignment
@@ -132,6 +133,7 @@ class Codec:
         *,
         in_place: bool = False,
         out: ArrayState | None = None,
+        metrics: TensorMetrics | None = None,
     ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
         """Compresses the arrays of a model together: rules look at their names, budgets at their bytes.
 
@@ -143,12 +145,14 @@ class Codec:
             round_num: As for `encode`.
             in_place: As for `encode`.
             out: As for `encode`.
+            metrics: Adds up what became of each array; see `TensorMetrics` for what it tells, and
+                docs/observe.md for what it costs. The payloads are the same.
 
         Returns:
             A payload for each array, and the state for the next round.
 
         Raises:
-            ArgumentError: As for `encode`; the message names the array.
+            ArgumentError: As for `encode`; the message names the array. Or ``metrics`` are of other arrays.
             ConfigError: The encoder does not fit this model: a rule that matches nothing, a budget too small.
             NonFiniteError: As for `encode`.
             StateError: ``states`` are of another codec, or of another model.
@@ -157,6 +161,8 @@ class Codec:
         xs = [_named_array(name, array) for name, array in arrays.items()]
         specs = (ArraySpec(x.shape, x.dtype, name) for name, x in zip(arrays, xs, strict=True))
         model = self._model(tuple(specs))
+        if metrics is not None:
+            metrics.require(list(arrays))
         given: ArrayState
         if states is None:
             given, in_place = model.first(), True
@@ -166,11 +172,14 @@ class Codec:
         model.require_finite(xs, all_of_them=in_place and states is not None)
         with _sums_may_overflow(), ops.donate_residuals(in_place), ops.residuals_in(spare):
             try:
-                payloads, next_state = model.encode(xs, given, round_num)
+                buffers, next_state = model.encode(xs, given, round_num)
             except NonFiniteError:
                 model.require_finite(xs, all_of_them=True)  # says which
                 raise
-        return dict(zip(arrays, payloads, strict=True)), model.form.tagged(next_state)
+        if metrics is not None:
+            model.measure(metrics, xs, buffers, next_state)
+        payloads = {name: buffer.tobytes() for name, buffer in zip(arrays, buffers, strict=True)}
+        return payloads, model.form.tagged(next_state)
 
     def __repr__(self) -> str:
         return f"codec({str(self.encoder)!r})"
@@ -219,8 +228,8 @@ class _Model:
 
     def encode(
         self, xs: list[NDArray[Any]], state: ArrayState, round_num: int
-    ) -> tuple[list[bytes], dict[str, NDArray[Any]]]:
-        """Payloads and the next state."""
+    ) -> tuple[list[NDArray[np.uint8]], dict[str, NDArray[Any]]]:
+        """The payloads, as buffers, and the next state."""
         control = {key.removeprefix(_CONTROL): state[key] for key in state if key.startswith(_CONTROL)}
         before = unflattened(self._names, state, self._keys)
         buffers, after = self._encoder.encode(xs, before, round_num, control)
@@ -233,7 +242,17 @@ class _Model:
                 received = self._encoder.decode(buffers)
                 measured.update(rate_control.report(xs, received, after))
             next_state.update(_prefixed(rate_control.next(control, measured)))
-        return [buffer.tobytes() for buffer in buffers], next_state
+        return list(buffers), next_state
+
+    def measure(
+        self,
+        metrics: TensorMetrics,
+        xs: list[NDArray[Any]],
+        buffers: list[NDArray[np.uint8]],
+        next_state: ArrayState,
+    ) -> None:
+        """Adds what became of the arrays to the metrics."""
+        metrics.measure(self._encoder, xs, buffers, unflattened(self._names, next_state, self._keys))
 
 
 def _prefixed(control: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

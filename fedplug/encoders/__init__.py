@@ -10,7 +10,7 @@ from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.assignment.budget import Budget
 from fedplug.encoders.assignment.rate_control import Control, RateControl
 from fedplug.encoders.assignment.rules import Rule, Rules
-from fedplug.encoders.base import Adjustable, Encoder, Payload, State
+from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
 from fedplug.encoders.break_even import BreakEven, break_even
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
@@ -28,6 +28,7 @@ from fedplug.encoders.stages import (
 
 __all__ = [
     "Adjustable",
+    "BodyParts",
     "BreakEven",
     "Budget",
     "Control",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
+from fedplug import ops
 from fedplug.ops import Array, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
@@ -13,13 +15,27 @@ from fedplug.registry.specs import Capabilities
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Adjustable", "Encoder", "Payload", "State"]
+__all__ = ["Adjustable", "BodyParts", "Encoder", "Payload", "State"]
 
 Payload = Mapping[str, Array]
 """What leaves a client for one tensor, as named arrays; `Encoder.to_wire` turns it into bytes."""
 
 State = Mapping[str, Array]
 """What stays on a client between rounds for one tensor, as named arrays; empty for a stateless encoder."""
+
+
+class BodyParts(NamedTuple):
+    """What the bytes of `Encoder.to_wire` are spent on, for metrics.
+
+    Attributes:
+        index_bytes: Say which entries are sent; an integer, or an integer scalar.
+        value_bytes: Say what these are, scales included; the same. What is in neither counts as header.
+        entropy_bytes: Float: what ideal codes would take for the two; NaN where that is not known.
+    """
+
+    index_bytes: Any
+    value_bytes: Any
+    entropy_bytes: Any
 
 
 class Encoder(Component):
@@ -139,6 +155,20 @@ class Encoder(Component):
     def adjustable(self) -> Adjustable | None:
         """What rate control uses in this encoder's place. Default: None, nothing can be adjusted."""
         return None
+
+    def kept_residual(self, state: State) -> Array | None:
+        """What of a state is still to be sent, for metrics. Default: its ``"residual"``; None without one."""
+        return state.get("residual")
+
+    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
+        """What the bytes of `to_wire` are spent on, for metrics. Default: all on values, without a bound.
+
+        Args:
+            body: As for `from_wire`.
+            spec: Of the tensor that was encoded.
+        """
+        del spec
+        return BodyParts(index_bytes=0, value_bytes=ops.size(body), entropy_bytes=math.nan)
 
 
 class Adjustable(Protocol):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedplug import ops, wire
 from fedplug.encoders.assignment.base import EncoderAssignment
-from fedplug.encoders.base import Adjustable, Encoder, Payload, State
+from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER, Stage, Stages, arrange
 from fedplug.encoders.stages import Selection
 from fedplug.encoders.values import ValueCoder
@@ -209,6 +209,25 @@ class Pipeline(Encoder):
             "indices": self._stages.index_coder.decode(index_code, count, size),
             "index_code": index_code,
         }
+
+    def kept_residual(self, state: State) -> Array | None:
+        """The sparsifier's; without one that of the quantizer."""
+        sparsifier = self._stages.sparsifier
+        return super().kept_residual(state) if sparsifier is None else sparsifier.kept_residual(state)
+
+    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
+        """Index code and values; the bound is of all sets of as many entries, and of the values' symbols.
+
+        Indices that both sides draw from a seed need not be sent: their bound is 0.
+        """
+        size = ops.num_elements(spec)
+        if self._stages.sparsifier is None:
+            return BodyParts(0, ops.size(body), self._values.entropy_bytes(body, size, spec.dtype))
+        count, index_code, code = ops.split_sparse_body(body, size)
+        bound = self._values.entropy_bytes(code, count, spec.dtype)
+        if not self._stages.index_coder.capabilities.needs_seed:
+            bound = bound + ops.subset_bits(count, size) / 8
+        return BodyParts(ops.size(index_code), ops.size(code), bound)
 
     def adjustable(self) -> Adjustable | None:
         """The entries where a sparsifier counts them; what the quantizer says where it stands alone."""

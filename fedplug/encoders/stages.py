@@ -55,7 +55,8 @@ class Sparsifier(Component):
     """Chooses the entries of a tensor that are sent.
 
     A state that is kept between rounds under the key ``"residual"``, of the tensor's shape, also takes what a
-    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state` and `update_residual`.
+    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state`, `update_residual` and
+    `kept_residual`.
     """
 
     error_feedback: bool = False
@@ -112,6 +113,10 @@ class Sparsifier(Component):
             return state
         with ops.donate_residuals():  # it was made by `select`, and nobody else has it
             return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
+
+    def kept_residual(self, state: State) -> Array | None:
+        """As `Encoder.kept_residual`."""
+        return state.get("residual")
 
     def at_rate(self, rate: Array) -> Self:
         """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""

@@ -69,6 +69,19 @@ class ValueCoder:
         values = self.quantizer.decode(self._restored(data, count, dtype), count, dtype)
         return {"values": values} if self.lossless else {"values": values, "value_code": data}
 
+    def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
+        """What an ideal entropy coder in this place would make of `count` values; float64 scalar.
+
+        The quantizer's symbols at their empirical entropy, and what comes before them, or all where there are
+        none, as it is.
+        """
+        code = self._restored(data, count, dtype)
+        symbols = self.quantizer.symbols(count, dtype)
+        if symbols is None:
+            return ops.astype(ops.size(code), "float64")
+        start, number, bits = symbols
+        return ops.astype(start, "float64") + ops.symbol_bits(code[start:], number, bits) / 8
+
     def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return code

@@ -131,6 +131,7 @@ class ExperimentConfig:
         seed: Of everything: split, initial weights, sampling, shuffling.
         repeats: How often every run is made, with the seeds ``seed``, ``seed + 1`` and so on.
         target_accuracy: The report has the rounds and the bytes that every run needs to reach it; 0 for none.
+        tensor_metrics: Whether the rows of the metrics also have what became of each tensor.
         runtime: ``"inprocess"`` or ``"native"``.
         store: Scheme of the client-state store, for instance ``"sqlite"``.
         runs: At least one.
@@ -142,6 +143,7 @@ class ExperimentConfig:
     seed: int = 0
     repeats: int = 1
     target_accuracy: float = 0.0
+    tensor_metrics: bool = False
     runtime: str = "inprocess"
     store: str = "sqlite"
     data: DataConfig = field(default_factory=DataConfig)
@@ -251,8 +253,8 @@ def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
         _must(number, key, value, where, "a number")
         _must(abs(value) <= sys.float_info.max, key, value, where, "finite")
         return float(value)
-    kinds = {int: "a whole number", str: "text"}
-    right = isinstance(value, expected) and not isinstance(value, bool)
+    kinds = {bool: "true or false", int: "a whole number", str: "text"}
+    right = isinstance(value, expected) and isinstance(value, bool) == (expected is bool)
     _must(right, key, value, where, kinds[expected])
     return value
 

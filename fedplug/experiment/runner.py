@@ -23,13 +23,15 @@ from fedplug.experiment.environments import record_environment
 from fedplug.experiment.files import write_whole
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.experiment.provenance import Provenance
+from fedplug.experiment.tensors import of_round, write_model
 from fedplug.process import ProximalOptimizer, StatefulClientsProcess
 from fedplug.process.arguments import as_encoder
+from fedplug.registry import resolve
 from fedplug.training.trainer import Trainer
 
 __all__ = ["run_experiment"]
 
-_MAY_CHANGE = ("rounds", "repeats", "target_accuracy")
+_MAY_CHANGE = ("rounds", "repeats", "target_accuracy", "tensor_metrics")
 """The settings of a folder that no finished round depends on."""
 
 
@@ -72,6 +74,8 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
         with fedplug.open_store(_store_url(config.store, folder)) as store:
             _claim(folder, config)
             provenance.write({name: process.provenance for name, process in processes.items()})
+            one = next(iter(processes.values()))
+            write_model(folder / "model.json", one.dense_bytes, one.tensors)
             record_environment(folder / "environment.json", environment())
             log = MetricsLog(folder / "metrics.jsonl")
             trainings = [
@@ -85,6 +89,9 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
                 for seed in config.seeds
             ]
             log.keep_up_to({(each.run, each.seed): each.trainer.last_round or 0 for each in trainings})
+            resolve.notify(
+                "fedplug_experiment_started", name=config.name, folder=folder, config=config.as_dict()
+            )
             _train(config, trainings, log)
     rows = {
         run.name: [log.rows(run.name, seed)[: config.rounds] for seed in config.seeds] for run in config.runs
@@ -133,8 +140,11 @@ def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: Any)
             "payloads": int(aggregated["payloads"]),
             "nonfinite_updates": int(aggregated["nonfinite_updates"]),
             "seconds": seconds,
+            "client_ids": trainer.sample(round_num),
+            **of_round(trainer.process, aggregated),
         }
         log.append(row)
+        trainer.log_metrics(round_num, {"test_accuracy": accuracy})
         progress.set_postfix_str(f"accuracy {accuracy:.3f}", refresh=False)
 
     state = trainer.initialize()
@@ -162,6 +172,7 @@ def _process(config: ExperimentConfig, run: RunConfig) -> StatefulClientsProcess
             broadcast_encoder=run.broadcast_encoder or None,
             aggregator=run.aggregator,
             min_size=run.min_size,
+            tensor_metrics=config.tensor_metrics,
         )
 
 

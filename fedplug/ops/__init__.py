@@ -86,6 +86,7 @@ from fedplug.ops.spec import (
     num_elements,
     spec_of,
 )
+from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
@@ -192,7 +193,10 @@ __all__ = [
     "split_sparse_body",
     "sqrt",
     "stack",
+    "subset_bits",
     "sum",
+    "sum_of_squares",
+    "symbol_bits",
     "table_lookup",
     "take",
     "threshold_residual",

@@ -8,6 +8,7 @@ whenever a component is looked up, and in `fedplug plugins list`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -17,8 +18,10 @@ from fedplug.registry.specs import AggregatorSpec, EncoderSpec, OpLibrarySpec, S
 __all__ = [
     "fedplug_aggregators",
     "fedplug_encoders",
+    "fedplug_experiment_started",
     "fedplug_op_libraries",
     "fedplug_process_built",
+    "fedplug_round_evaluated",
     "fedplug_round_finished",
     "fedplug_schedules",
     "fedplug_stores",
@@ -64,6 +67,19 @@ def fedplug_process_built(process: Any) -> None:
 
 
 @hookspec
+def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, Any]) -> None:
+    """Called by `fedplug run` before it trains, in every process that does, perhaps several times.
+
+    The rounds until the next call are of this experiment. What this raises is logged and changes nothing.
+
+    Args:
+        name: Of the experiment.
+        folder: Its results.
+        config: With all defaults, as in its ``config.json``; to be read only.
+    """
+
+
+@hookspec
 def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
     """Called after a round was committed to the store. What this raises is logged and changes nothing.
 
@@ -72,4 +88,21 @@ def fedplug_round_finished(process: Any, process_id: str, round_num: int, metric
         process_id: Under which the store keeps this training.
         round_num: The number of the round, from 1.
         metrics: Of the round, as JSON values; to be read only.
+    """
+
+
+@hookspec
+def fedplug_round_evaluated(
+    process: Any, process_id: str, round_num: int, metrics: Mapping[str, float]
+) -> None:
+    """Called by `fedplug.Trainer.log_metrics`, after `fedplug_round_finished` of that round.
+
+    `fedplug run` logs the ``test_accuracy`` of every round. A round in which the process was interrupted is
+    evaluated when it is resumed. What this raises is logged and changes nothing.
+
+    Args:
+        process: As for `fedplug_process_built`.
+        process_id: As for `fedplug_round_finished`.
+        round_num: The round whose model was evaluated; 0 is the initial one.
+        metrics: By name; to be read only.
     """

@@ -50,7 +50,12 @@ KINDS: dict[str, tuple[str, type[Spec]]] = {
 }
 """For each kind of component the hook that declares it and the spec the hook returns."""
 
-OBSERVED = {"process_built": "fedplug_process_built", "round_finished": "fedplug_round_finished"}
+OBSERVED = {
+    "process_built": "fedplug_process_built",
+    "experiment_started": "fedplug_experiment_started",
+    "round_finished": "fedplug_round_finished",
+    "round_evaluated": "fedplug_round_evaluated",
+}
 """For each thing that can be observed the hook that is called."""
 
 _FEDPLUG = str(Path(__file__).parents[1])

@@ -69,7 +69,7 @@ def notify(hook: str, **facts: Any) -> None:
     """Tells every observer; one that raises is logged, and neither stops the others nor the caller.
 
     Args:
-        hook: ``"fedplug_process_built"`` or ``"fedplug_round_finished"``.
+        hook: One of those in `OBSERVED`.
         facts: The arguments of that hook.
     """
     for observer in catalog().observers:

@@ -61,6 +61,19 @@ class WireChecks(EncoderSubject):
             want = encoder.decode(step.payload, spec)
             expect.same_bits(f"{step.case.what} after to_wire and from_wire, decoded", received, want)
 
+    @after(_ROUND_TRIP)
+    @on_each_execution
+    def test_no_byte_is_spent_twice(self) -> None:
+        encoder = self.make_encoder()
+        for spec, body in self._bodies(encoder):
+            parts = encoder.body_parts(body, spec)
+            indices, values = (int(np.asarray(part)) for part in parts[:2])
+            expect.that(
+                indices >= 0 and values >= 0 and indices + values <= body.shape[0],
+                f"body_parts of {tensors.name_of(spec)} has {indices} bytes of indices and {values} of "
+                f"values, and to_wire wrote {body.shape[0]}",
+            )
+
     @after(_ROUND_TRIP, "test_its_wire_id_names_a_frozen_layout")
     @on_each_execution
     def test_payloads_of_another_encoder_or_tensor_are_refused(self) -> None:

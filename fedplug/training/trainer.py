@@ -225,6 +225,23 @@ class Trainer:
                 on_round(round_num, state, output.metrics)
         return state
 
+    def log_metrics(self, round_num: int, metrics: Mapping[str, float]) -> None:
+        """Tells observers what was measured of a round's model: its accuracy on test data, say.
+
+        Nothing else is done with it. For instance in ``on_round`` of `run`.
+
+        Args:
+            round_num: The round; 0 is the initial model.
+            metrics: By name.
+        """
+        resolve.notify(
+            "fedplug_round_evaluated",
+            process=self.process,
+            process_id=self._process_id,
+            round_num=round_num,
+            metrics=metrics,
+        )
+
     def _check_elements(self, client_data: Sequence[ClientDataset]) -> None:
         for client_id, dataset in client_data:
             found = tff.types.tensorflow_to_type(dataset.element_spec)

@@ -26,6 +26,7 @@ PACKAGE = ROOT / "fedplug"
 BELOW = {
     "errors": (),
     "registry": ("errors",),
+    "scalars": (),
     # bytes and arrays
     "_kernels": (),
     "kernels": ("_kernels", "registry"),
@@ -208,7 +209,7 @@ def test_tff_stays_where_it_belongs(layer):
 
 
 def test_the_registry_and_the_command_line_do_not_import_numpy():
-    layers = ["api", "cli", "errors", "registry"]
+    layers = ["api", "cli", "errors", "registry", "scalars"]
     assert not [str(found) for layer in layers for found in imports_of_layer(layer) if found.is_of("numpy")]
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import Encoder
+from fedplug.encoders import BodyParts, Encoder
 from fedplug.ops import require
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -354,6 +355,11 @@ class LossyWire(Grid):
         return ops.to_bytes(tf.abs(payload["values"]))
 
 
+class CountsItsBytesTwice(Grid):
+    def body_parts(self, body, spec):
+        return BodyParts(tf.size(body), tf.size(body), math.nan)
+
+
 class WireOfInt8(Grid):
     """The bytes are right, their dtype is not."""
 
@@ -640,6 +646,7 @@ BAD = [
     ("test_its_wire_id_names_a_frozen_layout", LongWireId),
     ("test_its_wire_id_names_a_frozen_layout", UnnumberedWireId),
     ("test_what_is_sent_is_received", LossyWire),
+    ("test_no_byte_is_spent_twice", CountsItsBytesTwice),
     ("test_what_is_sent_is_received", WireOfInt8),
     ("test_hostile_bytes_are_refused_or_are_a_valid_payload", ShapeByTrust),
     ("test_hostile_bytes_never_become_nan_or_infinity", LetsNanIn),

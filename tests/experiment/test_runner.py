@@ -129,6 +129,34 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     assert by_run["dense", 0, 1]["train_loss"] != by_run["dense", 1, 1]["train_loss"]
 
 
+def test_tensor_metrics_may_be_switched_on_when_an_experiment_is_resumed(tmp_path, monkeypatch) -> None:
+    told = []
+    monkeypatch.setattr(
+        runner.resolve, "notify", lambda hook, **facts: told.append((hook, facts.get("metrics")))
+    )
+    config, folder = tmp_path / "small.toml", tmp_path / "runs/small"
+    config.write_text(ONCE, encoding="utf-8")
+    experiment.main(config, tmp_path / "runs")
+    config.write_text(ONCE.replace("rounds = 1", "rounds = 2\ntensor_metrics = true"), encoding="utf-8")
+    experiment.main(config, tmp_path / "runs")
+    first, second = rows(folder)
+    assert all(len(row["client_ids"]) == row["clients"] == 3 for row in (first, second))
+    assert "tensors" not in first
+    model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    names = [tensor["name"] for tensor in model["tensors"]]
+    assert (
+        names == ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"] == list(second["tensors"])
+    )
+    assert model["tensors"][0] == {"name": "dense/kernel", "shape": [64, 16], "dtype": "float32"}
+    assert model["dense_bytes"] == 4 * (64 * 16 + 16 + 16 * 10 + 10)
+    assert second["uplink_bytes"] == sum(tensor["uplink_bytes"] for tensor in second["tensors"].values())
+    assert second["tensors"]["dense/kernel"]["nmse"] == 0
+    assert [hook for hook, _ in told if hook != "fedplug_process_built"] == 2 * [
+        *("fedplug_experiment_started", "fedplug_round_finished", "fedplug_round_evaluated")
+    ]
+    assert told[-1][1] == {"test_accuracy": second["test_accuracy"]}
+
+
 def test_a_disk_that_is_full_leaves_the_description_of_the_folder(config, tmp_path, monkeypatch) -> None:
     runner._claim(tmp_path / "runs/small", experiment.config.load_config(config))
     before = (tmp_path / "runs/small/config.json").read_bytes()
@@ -163,6 +191,7 @@ def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
         proximal_strength=0.5,
     )
     (_, optimizer, _), keys = runner._process(experiment.config.load_config(config), run)
+    assert keys.pop("tensor_metrics") is False  # of the experiment
     assert {"name": "all", "proximal_strength": optimizer._strength, **keys} == dataclasses.asdict(run)
 
 

@@ -46,7 +46,8 @@ def test_an_observer_that_raises_is_logged_and_the_next_one_is_told(install, cap
     assert len(sys.modules[module].seen) == 1
 
 
-def test_observers_are_listed_and_two_of_them_are_no_clash(install):
+def test_observers_are_listed_and_two_of_them_are_no_clash(install, monkeypatch):
+    monkeypatch.setenv(resolve.ALLOW_VARIABLE, "a-broken-watch,acme-watch")  # there are installed ones
     install("a-broken-watch", BROKEN)
     install("acme-watch", OBSERVER)
     found = [entry for entry in resolve.catalog().entries if entry.kind == "observer"]

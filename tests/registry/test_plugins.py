@@ -289,7 +289,10 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
             "'fedplug_encoderz', which is the name of no hook; did you mean",
         ),
         ("def fedplug_encoders():\n    return []", "'fedplug_encoders' is not marked with @hookimpl"),
-        ("", "implements no hook; known hooks: fedplug_aggregators, fedplug_encoders, fedplug_op_libraries"),
+        (
+            "",
+            "implements no hook; known hooks: fedplug_aggregators, fedplug_encoders, ",
+        ),
         (
             "@hookimpl\ndef fedplug_encoders(config):\n    return []",
             "fedplug_encoders takes 'config', which is not given to it; it may take nothing",

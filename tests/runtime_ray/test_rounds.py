@@ -181,6 +181,27 @@ def data_of(client, size):
     return tf.data.Dataset.range(client, client + size, output_type=tf.int32)
 
 
+def test_tensor_metrics_are_those_of_one_process(on_ray):
+    value_type = tff.to_type([tff.TensorType(F32, [300]), tff.TensorType(F32, [40])])
+    rng = np.random.default_rng(0)
+    values = [[rng.normal(size=size).astype(F32) for size in (300, 40)] for _ in range(7)]
+
+    def measured():
+        factory = fedplug.process.build_aggregation_factory(
+            "qsgd(4) | rans", min_size=50, tensor_metrics=True
+        )
+        process = factory.create(value_type, tff.TensorType(F32))
+        return process.next(process.initialize(), values, [1.0] * 7).measurements["tensors"]
+
+    with fedplug.use_runtime("inprocess"):
+        expected = measured()
+    on_ray()
+    found = measured()
+    assert found.keys() == expected.keys()
+    for key, vector in expected.items():
+        np.testing.assert_allclose(found[key], vector, rtol=1e-5, err_msg=key)
+
+
 def test_data_is_made_where_it_is_used(on_ray):
     from fedplug.runtime.ray import on_worker
 

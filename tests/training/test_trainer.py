@@ -278,6 +278,21 @@ def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observ
     assert kept == process.provenance
 
 
+def test_what_is_measured_of_a_model_is_told_to_observers(process, client_data, monkeypatch) -> None:
+    told = []
+    observer = Observer(
+        hook="fedplug_round_evaluated",
+        origin="acme-watch 1.0",
+        function=lambda **facts: told.append(facts),
+        arguments=("process", "process_id", "round_num", "metrics"),
+    )
+    monkeypatch.setattr(resolve, "catalog", lambda: Catalog((), (observer,)))
+    trainer = Trainer(process, client_data, clients_per_round=2, process_id="mine")
+    trainer.run(1, lambda round_num, *_: trainer.log_metrics(round_num, {"accuracy": 0.5}))
+    facts = {"process": process, "process_id": "mine", "round_num": 1, "metrics": {"accuracy": 0.5}}
+    assert told == [facts]
+
+
 def test_a_failed_commit_leaves_the_previous_round_and_can_be_tried_again(
     process, client_data, monkeypatch
 ) -> None:

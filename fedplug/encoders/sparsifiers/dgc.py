@@ -90,6 +90,10 @@ class DGC(Sparsifier):
         with ops.donate_residuals():  # it was made by `select`, and nobody else has it
             return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
 
+    def kept_residual(self, state: State) -> Array:
+        """What is unsent."""
+        return state["unsent"]
+
 
 def _warmup(fraction: Any, rounds: int) -> Any:
     return Exponential(fraction ** (1 / (rounds + 1)), fraction, rounds) if rounds else fraction

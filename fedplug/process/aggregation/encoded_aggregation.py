@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator, Update
+from fedplug.encoders import tensor_metrics as per_tensor
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
@@ -37,7 +38,11 @@ class EncodedAggregation(NamedTuple):
     report being what `RateControl.report` says, nothing without one; the measurements
     are ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32>`` of the round: the bytes
     of all buffers, how many clients took part, how many sent a payload, and how many had a NaN or an
-    infinity; and what `RateControl.metrics` says, nothing without one.
+    infinity; what `RateControl.metrics` says, nothing without one; and with tensor metrics ``tensors=<
+    uplink_bytes=int64[T],header_bytes=int64[T],index_bytes=int64[T],value_bytes=int64[T],
+    entropy_bytes=float64[T],nmse=float64[T],residual_ratio=float64[T]>``, a number for each of the T tensors,
+    see `fedplug.encoders.tensor_metrics`. A message then has what these are made of, ``tensors=...``, which
+    counts in no number of bytes.
 
     Attributes:
         init_client: ``( -> C)``
@@ -95,7 +100,12 @@ def model_encoder(
 
 
 def build_encoded_aggregation(
-    value_type: Any, encoder: ModelEncoder, aggregator: Aggregator, lowering: str
+    value_type: Any,
+    encoder: ModelEncoder,
+    aggregator: Aggregator,
+    lowering: str,
+    *,
+    tensor_metrics: bool = False,
 ) -> EncodedAggregation:
     """Traces all computations of an encoded aggregation.
 
@@ -104,6 +114,7 @@ def build_encoded_aggregation(
         encoder: For that type, see `model_encoder`.
         aggregator: How the server combines the updates.
         lowering: ``"fused"`` or ``"reference"``, for every custom op in the graphs.
+        tensor_metrics: Whether clients also measure what became of each tensor.
 
     Raises:
         ConfigError: A tensor is of bool, or the aggregator makes something else of such values than a value
@@ -124,6 +135,16 @@ def build_encoded_aggregation(
             return {}
         return control.report(update, encoder.decode(buffers), next_states)
 
+    def no_tensors() -> dict[str, Any]:
+        if not tensor_metrics:
+            return {}
+        return {"tensors": {key: tf.zeros([len(specs)], dtype) for key, dtype in per_tensor.SUMS.items()}}
+
+    def tensors(update: Any, buffers: Any, next_states: Any) -> dict[str, Any]:
+        if not tensor_metrics:
+            return {}
+        return {"tensors": per_tensor.measure(encoder, update, buffers, next_states)}
+
     def init_client() -> Any:
         return encoder.init_state()
 
@@ -135,14 +156,15 @@ def build_encoded_aggregation(
             buffers, next_state = encoder.encode(
                 update, state, instructions["round_num"], instructions["control"]
             )
-            return buffers, report(update, buffers, next_state), next_state
+            told = report(update, buffers, next_state)
+            return buffers, told, tensors(update, buffers, next_state), next_state
 
         def nothing() -> Any:
-            return tuple(tf.zeros([0], tf.uint8) for _ in specs), no_report(), state
+            return tuple(tf.zeros([0], tf.uint8) for _ in specs), no_report(), no_tensors(), state
 
-        buffers, told, next_state = tf.cond(finite & (weight > 0), sent, nothing)
+        buffers, told, measured, next_state = tf.cond(finite & (weight > 0), sent, nothing)
         return {
-            "message": {"buffers": buffers, "weight": weight, "finite": finite, "report": told},
+            "message": {"buffers": buffers, "weight": weight, "finite": finite, "report": told, **measured},
             "state": next_state,
         }
 
@@ -162,7 +184,7 @@ def build_encoded_aggregation(
             **{key: tf.zeros([], tf.int32) for key in ("clients", "payloads", "nonfinite_updates")},
             "tensor_bytes": tf.zeros([len(specs)], tf.int64),
         }
-        return {"inner": aggregator.zero(specs), **counters, "report": no_report()}
+        return {"inner": aggregator.zero(specs), **counters, "report": no_report(), **no_tensors()}
 
     def accumulate(accumulator: Any, message: Any) -> Any:
         sizes = tf.stack([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
@@ -181,18 +203,21 @@ def build_encoded_aggregation(
             "payloads": accumulator["payloads"] + tf.cast(size > 0, tf.int32),
             "nonfinite_updates": accumulator["nonfinite_updates"] + tf.cast(~message["finite"], tf.int32),
             "tensor_bytes": accumulator["tensor_bytes"] + sizes,
-            "report": add(accumulator["report"], message["report"]),
+            **add(accumulator, message),
         }
 
-    def add(left: Any, right: Any) -> dict[str, tf.Tensor]:
-        return {key: left[key] + right[key] for key in reported}
+    def add(left: Any, right: Any) -> dict[str, Any]:
+        sums = {"report": {key: left["report"][key] + right["report"][key] for key in reported}}
+        if tensor_metrics:
+            sums["tensors"] = {key: left["tensors"][key] + right["tensors"][key] for key in per_tensor.SUMS}
+        return sums
 
     def merge(left: Any, right: Any) -> Any:
         counters = {key: left[key] + right[key] for key in _COUNTERS}
         return {
             "inner": aggregator.merge(left["inner"], right["inner"]),
             **counters,
-            "report": add(left["report"], right["report"]),
+            **add(left, right),
         }
 
     def finish(accumulator: Any, state: Any) -> Any:
@@ -209,6 +234,7 @@ def build_encoded_aggregation(
             "measurements": {
                 **{key: measured[key] for key in _MEASUREMENTS},
                 **({} if control is None else control.metrics(state["control"], measured)),
+                **({"tensors": per_tensor.summarize(accumulator["tensors"])} if tensor_metrics else {}),
             },
         }
 

@@ -36,12 +36,14 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         lowering: str,
         min_size: int,
         names: Sequence[str] | None,
+        tensor_metrics: bool = False,
     ) -> None:
         self._encoder = encoder
         self._aggregator = aggregator
         self._lowering = lowering
         self._min_size = min_size
         self._names = names
+        self._tensor_metrics = tensor_metrics
 
     def create(self, value_type: Any, weight_type: Any) -> Any:
         """Builds the aggregation process for values of ``value_type``.
@@ -60,7 +62,9 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         compatibility.check(
             compatibility.Configuration.of(encoder, self._aggregator, keeps_client_state=False)
         )
-        aggregation = build_encoded_aggregation(value_type, encoder, self._aggregator, self._lowering)
+        aggregation = build_encoded_aggregation(
+            value_type, encoder, self._aggregator, self._lowering, tensor_metrics=self._tensor_metrics
+        )
 
         @tff.tensorflow.computation(value_type, np.float32, aggregation.server_message.type_signature.result)
         def encode(value: Any, weight: Any, server_message: Any) -> Any:
@@ -92,6 +96,7 @@ def build_aggregation_factory(
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
     names: Sequence[str] | None = None,
+    tensor_metrics: bool = False,
 ) -> EncodedAggregationFactory:
     """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own weighted federated averaging.
 
@@ -106,6 +111,7 @@ def build_aggregation_factory(
         min_size: Tensors with fewer elements are sent uncompressed.
         names: Of the tensors, for rules to match, such as ``variable_names(model_fn).trainable``; default:
             their paths in the type of the values, which for a model are positions.
+        tensor_metrics: As in `fedplug.process.build_weighted_fed_avg`, in the aggregator's measurements.
 
     Raises:
         CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
@@ -118,5 +124,10 @@ def build_aggregation_factory(
     )
     compatibility.check(configuration, warn=False)  # the factory itself warns, when it knows the tensors
     return EncodedAggregationFactory(
-        chosen, chosen_aggregator, lowering=choose_lowering(lowering), min_size=min_size, names=names
+        chosen,
+        chosen_aggregator,
+        lowering=choose_lowering(lowering),
+        min_size=min_size,
+        names=names,
+        tensor_metrics=tensor_metrics,
     )

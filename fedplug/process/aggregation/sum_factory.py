@@ -51,6 +51,7 @@ def build_sum_factory(
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
     private: bool = False,
+    tensor_metrics: bool = False,
 ) -> EncodedSumFactory:
     """Makes a stateless encoder usable as ``value_sum_factory=`` of `tff.aggregators.MeanFactory`.
 
@@ -63,6 +64,7 @@ def build_sum_factory(
         min_size: Tensors with fewer elements are sent uncompressed.
         private: Whether it goes into a `tff.aggregators.DifferentiallyPrivateFactory`, which clips before it
             and adds noise afterwards: then the encoder must have bounded_sensitivity.
+        tensor_metrics: As in `fedplug.process.build_aggregation_factory`.
 
     Raises:
         CapabilityError: The encoder needs client state, or its sensitivity is not bounded and has to be.
@@ -74,4 +76,7 @@ def build_sum_factory(
         encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, private=private
     )
     compatibility.check(configuration, warn=False)
-    return EncodedSumFactory(build_aggregation_factory(chosen, Sum(), lowering=lowering, min_size=min_size))
+    encoded = build_aggregation_factory(
+        chosen, Sum(), lowering=lowering, min_size=min_size, tensor_metrics=tensor_metrics
+    )
+    return EncodedSumFactory(encoded)

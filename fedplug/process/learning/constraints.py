@@ -78,6 +78,7 @@ def constrain_weights(
         dense_bytes=process.dense_bytes,
         lowering=process.lowering,
         provenance=process.provenance,
+        tensors=process.tensors,
     )
 
 

@@ -43,6 +43,7 @@ def build_weighted_fed_avg(
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
+    tensor_metrics: bool = False,
     metrics_aggregator: Any = None,
     loop_implementation: Any = None,
 ) -> StatefulClientsProcess:
@@ -75,6 +76,9 @@ def build_weighted_fed_avg(
         lowering: ``"auto"``: the fused ops where the current runtime can load them, else their
             TensorFlow references, with equal results; or ``"fused"`` or ``"reference"``.
         min_size: Tensors with fewer elements are sent uncompressed.
+        tensor_metrics: Whether ``aggregator`` of the metrics also has ``tensors``, what became of each
+            tensor: bytes by use, entropy bound, error and residual, see
+            `fedplug.process.aggregation.encoded_aggregation.EncodedAggregation`. Changes nothing else.
         metrics_aggregator: As in TFF; default `tff.learning.metrics.sum_then_finalize`.
         loop_implementation: A `tff.learning.LoopImplementation`; default: the dataset iterator, which is
             several times cheaper than TFF's default in the in-process runtime.
@@ -103,7 +107,9 @@ def build_weighted_fed_avg(
     names = variable_names(model_fn)
     model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
     compatibility.check(compatibility.Configuration.of(model, chosen_aggregator, keeps_client_state=True))
-    aggregation = build_encoded_aggregation(update_type, model, chosen_aggregator, chosen_lowering)
+    aggregation = build_encoded_aggregation(
+        update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
+    )
     downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
     initialize = build_initialize(
         initial_weights=learning.initial_weights,

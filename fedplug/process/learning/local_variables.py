@@ -47,6 +47,7 @@ def build_local_variables_fed_avg(
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
+    tensor_metrics: bool = False,
 ) -> StatefulClientsProcess:
     """Builds federated averaging in which some variables stay on each client and the others are averaged.
 
@@ -81,6 +82,7 @@ def build_local_variables_fed_avg(
         aggregator: As in `build_weighted_fed_avg`.
         lowering: As in `build_weighted_fed_avg`.
         min_size: As in `build_weighted_fed_avg`.
+        tensor_metrics: As in `build_weighted_fed_avg`; of the global variables.
 
     Raises:
         CapabilityError: The components are not compatible, see `build_weighted_fed_avg`.
@@ -101,7 +103,9 @@ def build_local_variables_fed_avg(
     trainable_type = model.global_type.trainable
     encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names.trainable)
     compatibility.check(compatibility.Configuration.of(encoding, chosen_aggregator, keeps_client_state=True))
-    aggregation = build_encoded_aggregation(trainable_type, encoding, chosen_aggregator, chosen_lowering)
+    aggregation = build_encoded_aggregation(
+        trainable_type, encoding, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
+    )
     train = build_train(
         model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow_federated as tff
@@ -27,6 +28,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
             begin with. Client states, and what was broadcast, stay as they were.
         signature: What a store compares before it returns its states to this process; JSON values only.
         dense_bytes: Of one uncompressed model update, without any header.
+        tensors: Of an update, in order: ``{"name": str, "shape": [int], "dtype": str}`` each.
         lowering: ``"fused"`` or ``"reference"``.
         provenance: Its components with the distribution and version each came from, see
             `fedplug.registry.provenance`.
@@ -44,6 +46,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         dense_bytes: int,
         lowering: str,
         provenance: list[dict[str, str]],
+        tensors: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(initialize, next_fn, next_is_multi_arg=True)
         self.initialize_client = initialize_client
@@ -51,6 +54,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         self.set_model_weights = set_model_weights
         self.signature = signature
         self.dense_bytes = dense_bytes
+        self.tensors = [dict(tensor) for tensor in tensors]
         self.lowering = lowering
         self.provenance = provenance
 
@@ -119,6 +123,16 @@ def assemble_process(
         dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
         lowering=lowering,
         provenance=records,
+        tensors=[
+            {"name": name, "shape": spec.shape.as_list(), "dtype": spec.dtype.name}
+            for name, spec in zip(_different(encoder.specs), encoder.specs, strict=True)
+        ],
     )
     resolve.notify("fedplug_process_built", process=process)
     return process
+
+
+def _different(specs: Sequence[Any]) -> list[str]:
+    """The names of tensors; those that several have, with their places."""
+    names = [spec.name for spec in specs]
+    return [name if names.count(name) == 1 else f"{name} {place}" for place, name in enumerate(names)]

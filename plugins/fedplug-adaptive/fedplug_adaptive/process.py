@@ -61,6 +61,7 @@ def build_adaptive_fed_avg(
     encoder: AnyEncoder | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
+    tensor_metrics: bool = False,
     metrics_aggregator: Any = None,
 ) -> StatefulClientsProcess:
     """Builds federated averaging in which a client weighs less in the layers where it is far from the others.
@@ -96,6 +97,7 @@ def build_adaptive_fed_avg(
         encoder: As for `fedplug.process.build_weighted_fed_avg`.
         lowering: The same.
         min_size: The same; more than the number of layers, so that reports are sent uncompressed.
+        tensor_metrics: The same; the reports are the last tensor.
         metrics_aggregator: The same.
 
     Raises:
@@ -134,7 +136,9 @@ def build_adaptive_fed_avg(
     model = model_encoder(as_encoder(encoder), value_type, min_size, names)
     compatibility.check(compatibility.Configuration.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)
-    aggregation = build_encoded_aggregation(value_type, model, aggregator, chosen_lowering)
+    aggregation = build_encoded_aggregation(
+        value_type, model, aggregator, chosen_lowering, tensor_metrics=tensor_metrics
+    )
     report = _build_report(learning, aggregator, temperature)
     distributor = build_distributor(learning.weights_type)
     initialize = build_initialize(

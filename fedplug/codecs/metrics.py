@@ -1,0 +1,80 @@
+"""Per-tensor metrics of what codecs encode, summed over any number of clients and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.encoders import tensor_metrics
+from fedplug.encoders.model import ModelEncoder
+from fedplug.errors import ArgumentError
+
+__all__ = ["TensorMetrics"]
+
+
+class TensorMetrics:
+    """What became of each array of a model: bytes by use, entropy bound, error, residual.
+
+    Hand it to `Codec.encode_model`, once or often: what is measured is added up. The same numbers as the
+    ``tensors`` of a TFF process (`fedplug.process.build_weighted_fed_avg`), up to rounding. For one thread at
+    a time; threads have one each, and `merge`.
+    """
+
+    def __init__(self) -> None:
+        """Of nothing yet."""
+        self._names: list[str] = []
+        self._sums: dict[str, NDArray[Any]] = {}
+
+    def value(self) -> dict[str, dict[str, int | float | None]]:
+        """Of everything measured so far, by the array's name, as JSON values; None: not known.
+
+        ``uplink_bytes`` is the sum of ``header_bytes`` (container, checksum, and what is in neither of the
+        others), ``index_bytes`` (which entries were sent) and ``value_bytes``; ``entropy_bytes`` is what
+        ideal codes of indices and values would take; ``nmse`` is ``sum ||a - decoded||^2 / sum ||a||^2``,
+        where a is the array with its residual; ``residual_ratio`` is the root of ``sum ||residual||^2 / sum
+        ||array||^2``, after encoding. docs/observe.md has the details.
+        """
+        if not self._names:
+            return {}
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return tensor_metrics.by_name(self._names, tensor_metrics.summarize(self._sums))
+
+    def merge(self, other: TensorMetrics) -> None:
+        """Adds what another one measured.
+
+        Raises:
+            ArgumentError: It is none, or measured arrays of other names.
+        """
+        if not isinstance(other, TensorMetrics) or other is self:
+            raise ArgumentError("merge takes another TensorMetrics")
+        if other._names:
+            self._add(other._names, other._sums)
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raises ArgumentError unless nothing was measured yet, or arrays of these names."""
+        if self._names and self._names != list(names):
+            raise ArgumentError(
+                f"these metrics are of the arrays {self._names}, not of {list(names)}; use others for "
+                "another model"
+            )
+
+    def measure(
+        self,
+        encoder: ModelEncoder,
+        arrays: Sequence[NDArray[Any]],
+        buffers: Sequence[NDArray[np.uint8]],
+        next_states: Sequence[Mapping[str, NDArray[Any]]],
+    ) -> None:
+        """Adds an encoded update; arguments as for `fedplug.encoders.tensor_metrics.measure`."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = tensor_metrics.measure(encoder, arrays, buffers, next_states)
+        self._add([str(spec.name) for spec in encoder.specs], sums)
+
+    def _add(self, names: Sequence[str], sums: Mapping[str, NDArray[Any]]) -> None:
+        self.require(names)
+        before = self._sums or {key: np.zeros_like(vector) for key, vector in sums.items()}
+        self._names = list(names)
+        self._sums = {key: before[key] + vector for key, vector in sums.items()}

@@ -1,0 +1,126 @@
+"""What became of each tensor of an update: bytes by use, entropy bound, error, residual.
+
+Measured on what was encoded: the buffers as they are sent, and the client's next states. Sums over any
+number of clients (`measure`) and what is told of them (`summarize`) are vectors with one number a tensor, so
+that they fit a TFF process. docs/observe.md says what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedplug import ops
+from fedplug.encoders import framing
+from fedplug.encoders.base import Encoder, State
+from fedplug.encoders.model import ModelEncoder
+from fedplug.ops import Array, Spec
+
+__all__ = ["SUMS", "by_name", "measure", "summarize"]
+
+SUMS = {
+    "uplink_bytes": "int64",
+    "index_bytes": "int64",
+    "value_bytes": "int64",
+    "entropy_bytes": "float64",
+    "squared_error": "float64",
+    "squared_norm": "float64",
+    "squared_residual": "float64",
+    "squared_update": "float64",
+}
+"""What `measure` returns, with the dtypes. A NaN stays one in every sum: the number is not known."""
+
+
+def measure(
+    encoder: ModelEncoder, xs: Sequence[Array], buffers: Sequence[Array], next_states: Sequence[State]
+) -> dict[str, Array]:
+    """Measures an encoded update; the results of several are added up key by key.
+
+    Args:
+        encoder: Of the model.
+        xs: The tensors that were encoded.
+        buffers: What `ModelEncoder.encode` made of them.
+        next_states: The states it returned.
+
+    Returns:
+        For each key of `SUMS` a vector with one number a tensor.
+    """
+    measured = [
+        _measure_tensor(*each)
+        for each in zip(encoder.encoders, encoder.specs, xs, buffers, next_states, strict=True)
+    ]
+    return {
+        key: ops.stack([ops.astype(sums[key], dtype) for sums in measured]) for key, dtype in SUMS.items()
+    }
+
+
+def summarize(sums: Mapping[str, Array]) -> dict[str, Array]:
+    """The metrics of everything that was added up: vectors with one number a tensor; NaN: not known.
+
+    ``uplink_bytes``, ``header_bytes``, ``index_bytes`` and ``value_bytes`` (int64), ``entropy_bytes``,
+    ``nmse`` and ``residual_ratio`` (float64).
+    """
+    of_body = sums["index_bytes"] + sums["value_bytes"]
+    return {
+        "uplink_bytes": sums["uplink_bytes"],
+        "header_bytes": sums["uplink_bytes"] - of_body,
+        "index_bytes": sums["index_bytes"],
+        "value_bytes": sums["value_bytes"],
+        "entropy_bytes": sums["entropy_bytes"],
+        "nmse": sums["squared_error"] / sums["squared_norm"],
+        "residual_ratio": ops.sqrt(sums["squared_residual"] / sums["squared_update"]),
+    }
+
+
+def by_name(names: Sequence[str], metrics: Mapping[str, Any]) -> dict[str, dict[str, int | float | None]]:
+    """What `summarize` returns, once it has values, as JSON values by tensor; None: not known."""
+    return {
+        name: {key: _plain(vector[position]) for key, vector in metrics.items()}
+        for position, name in enumerate(names)
+    }
+
+
+def _measure_tensor(
+    encoder: Encoder, spec: Spec, x: Array, buffer: Array, next_state: State
+) -> dict[str, Any]:
+    body = framing.unframe(buffer, encoder.wire_id, spec)
+    error, norm, residual, update = math.nan, math.nan, math.nan, math.nan
+    if ops.is_floating(spec.dtype):
+        error, norm, residual, update = _squares(encoder, spec, x, body, next_state)
+    return {
+        "uplink_bytes": ops.size(buffer),
+        **encoder.body_parts(body, spec)._asdict(),
+        "squared_error": error,
+        "squared_norm": norm,
+        "squared_residual": residual,
+        "squared_update": update,
+    }
+
+
+def _squares(
+    encoder: Encoder, spec: Spec, x: Array, body: Array, next_state: State
+) -> tuple[Any, Any, Any, Any]:
+    """Squared norms: of the error, of what was to be sent, of the residual (NaN without) and of ``x``.
+
+    With a residual the error is the residual, and what was to be sent is that and what a receiver gets: so
+    the state before is not needed, which may have been written over.
+    """
+    update = ops.sum_of_squares(x)
+    if encoder.capabilities.lossless:
+        return 0.0, update, math.nan, update
+    payload = encoder.from_wire(body, spec)
+    one = ops.asarray(1, like=x)
+    residual = encoder.kept_residual(next_state)
+    if residual is None:
+        lost = encoder.accumulate(x, payload, -one, spec)
+        return ops.sum_of_squares(lost), update, math.nan, update
+    error = ops.sum_of_squares(residual)
+    return error, ops.sum_of_squares(encoder.accumulate(residual, payload, one, spec)), error, update
+
+
+def _plain(value: Any) -> int | float | None:
+    number: int | float = np.asarray(value).item()
+    return number if math.isfinite(number) else None

@@ -1,0 +1,34 @@
+"""The tensors of an experiment's model: what they are, and what became of each in a round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedplug.encoders import tensor_metrics
+from fedplug.experiment.files import write_whole
+from fedplug.process import StatefulClientsProcess
+
+__all__ = ["of_round", "write_model"]
+
+
+def write_model(path: Path, dense_bytes: int, tensors: Sequence[Mapping[str, Any]]) -> None:
+    """Writes what an update is: ``{"dense_bytes": int, "tensors": [{"name", "shape", "dtype"}, ...]}``.
+
+    Arguments are the attributes of a `StatefulClientsProcess`.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    model = {"dense_bytes": dense_bytes, "tensors": list(tensors)}
+    write_whole(path, json.dumps(model, indent=2) + "\n")
+
+
+def of_round(process: StatefulClientsProcess, aggregated: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"tensors": {name: {...}}}`` of the aggregator's metrics; nothing where it measured none."""
+    if "tensors" not in aggregated:
+        return {}
+    names = [tensor["name"] for tensor in process.tensors]
+    return {"tensors": tensor_metrics.by_name(names, aggregated["tensors"])}

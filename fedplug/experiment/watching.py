@@ -1,0 +1,204 @@
+"""How far an experiment is, read from its folder while another process writes it.
+
+Reads ``config.json``, ``model.json`` and ``metrics.jsonl``; changes nothing. Must not import NumPy or
+TensorFlow: who only looks should not wait for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Progress", "Rows", "RunProgress", "metric_of", "read_progress"]
+
+Row = Mapping[str, Any]
+
+_ACCURACY = "test_accuracy"
+
+
+class RunProgress(NamedTuple):
+    """How far one of the runs is, all its seeds together.
+
+    Attributes:
+        name: Of the run.
+        rounds: How many are finished.
+        total: How many there will be.
+        score: The metric after the last finished round, mean over the seeds; None before the first, and where
+            it is not finite.
+        uplink: Bytes that all clients together have sent so far.
+        downlink: Bytes that all clients together have received so far.
+        ratio: Bytes of the updates uncompressed over ``uplink``; None where that is not known.
+        seconds_left: Rounds to go times the median of a round, of this run or, before its first, of all; None
+            before the first of all.
+    """
+
+    name: str
+    rounds: int
+    total: int
+    score: float | None
+    uplink: int
+    downlink: int
+    ratio: float | None
+    seconds_left: float | None
+
+
+class Progress(NamedTuple):
+    """How far an experiment is.
+
+    Attributes:
+        metric: What is measured of the model after every round, ``"test_accuracy"`` mostly.
+        runs: In the order of the configuration.
+        rows: Of the finished rounds, as they were logged.
+        ended: Whether the command has ended: all rounds are there, or it has written its table since, as when
+            it was to train some of the runs only.
+    """
+
+    metric: str
+
+    runs: Sequence[RunProgress]
+    rows: Sequence[Row]
+    ended: bool
+
+    @property
+    def rounds(self) -> int:
+        """How many are finished, of all runs and seeds."""
+        return sum(run.rounds for run in self.runs)
+
+    @property
+    def total(self) -> int:
+        """How many there will be."""
+        return sum(run.total for run in self.runs)
+
+
+class Rows:
+    """The rows of a growing ``metrics.jsonl``; each call of `read` looks at what is new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = 0
+        self._offset = 0
+        self._rows: dict[tuple[Any, ...], Row] = {}
+
+    def read(self) -> list[Row]:
+        """All rows so far, those of a round that was run again once.
+
+        A line counts when its end is written. A file that was replaced, as when an experiment is resumed, is
+        read anew.
+        """
+        try:
+            with self._path.open("rb") as file:
+                self._begin_anew_if_replaced(file)
+                file.seek(self._offset)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._offset += len(whole) + len(newline)
+        for row in _parsed(whole.splitlines()):
+            self._rows[row.get("run"), row.get("seed"), row.get("round")] = row
+        return list(self._rows.values())
+
+    def _begin_anew_if_replaced(self, file: Any) -> None:
+        inode, end = os.fstat(file.fileno()).st_ino, file.seek(0, os.SEEK_END)
+        if inode != self._inode or end < self._offset:
+            self._inode, self._offset, self._rows = inode, 0, {}
+
+
+def read_progress(folder: Path, log: Rows) -> Progress | None:
+    """How far the experiment of a folder is; None while it has no readable configuration.
+
+    Args:
+        folder: ``runs/NAME``; need not exist yet.
+        log: Of its ``metrics.jsonl``.
+    """
+    config = _json(folder / "config.json")
+    if not isinstance(config, dict) or not config.get("runs"):
+        return None
+    rows = log.read()
+    model = _json(folder / "model.json")
+    dense_bytes = model.get("dense_bytes") if isinstance(model, dict) else None
+    seeds = range(config["seed"], config["seed"] + config["repeats"])
+    wanted = [row for row in rows if row["seed"] in seeds and row["round"] <= config["rounds"]]
+    of_all = _median_seconds(wanted)
+    metric = metric_of(wanted[-1]) if wanted else _ACCURACY
+    runs = [
+        _of_run(
+            run["name"],
+            [row for row in wanted if row["run"] == run["name"]],
+            config["rounds"] * len(seeds),
+            metric,
+            dense_bytes,
+            of_all,
+        )
+        for run in config["runs"]
+    ]
+    all_there = all(run.rounds == run.total for run in runs)
+    return Progress(metric, runs, wanted, all_there or _table_is_newest(folder))
+
+
+def metric_of(row: Row) -> str:
+    """The key of what was measured of the model: the accuracy, or the first that there is."""
+    if _ACCURACY in row:
+        return _ACCURACY
+    return next((key for key in row if key.startswith("test_")), _ACCURACY)
+
+
+def _table_is_newest(folder: Path) -> bool:
+    try:
+        table, *others = (
+            (folder / name).stat().st_mtime_ns for name in ("table.txt", "metrics.jsonl", "config.json")
+        )
+    except OSError:
+        return False
+    return table >= max(others)
+
+
+def _of_run(
+    name: str,
+    rows: Sequence[Row],
+    total: int,
+    metric: str,
+    dense_bytes: int | None,
+    of_all: float | None,
+) -> RunProgress:
+    uplink = sum(row["uplink_bytes"] for row in rows)
+    payloads = sum(row["payloads"] for row in rows)
+    last = {row["seed"]: row.get(metric) for row in sorted(rows, key=lambda row: int(row["round"]))}
+    scores = [score for score in last.values() if score is not None]
+    of_this = _median_seconds(rows)
+    seconds = of_all if of_this is None else of_this
+    return RunProgress(
+        name=name,
+        rounds=len(rows),
+        total=total,
+        score=statistics.fmean(scores) if scores else None,
+        uplink=uplink,
+        downlink=sum(row["downlink_bytes"] for row in rows),
+        ratio=dense_bytes * payloads / uplink if dense_bytes and uplink else None,
+        seconds_left=None if seconds is None else seconds * (total - len(rows)),
+    )
+
+
+def _median_seconds(rows: Iterable[Row]) -> float | None:
+    timed = [row["seconds"] for row in rows if row["seconds"] is not None]
+    return statistics.median(timed) if timed else None
+
+
+def _parsed(lines: Iterable[bytes]) -> Iterable[Row]:
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # torn by an interruption; its round is run again
+        if isinstance(row, dict):
+            yield row
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,31 @@
+"""`fedplug.ops.statistics` on tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._tensorflow.floats import widened
+from fedplug.ops._tensorflow.packing import unpack
+
+__all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
+
+
+def sum_of_squares(x: tf.Tensor) -> tf.Tensor:
+    return 2 * tf.cast(tf.nn.l2_loss(widened(x)), tf.float64)  # one walk over memory, unlike x * x
+
+
+def subset_bits(count: Any, size: Any) -> tf.Tensor:
+    n, k = tf.cast(size, tf.float64), tf.cast(count, tf.float64)
+    ways = tf.math.lgamma(n + 1) - tf.math.lgamma(k + 1) - tf.math.lgamma(n - k + 1)
+    return tf.maximum(ways, 0) / math.log(2)
+
+
+def symbol_bits(packed: tf.Tensor, count: Any, bits: int) -> tf.Tensor:
+    symbols = packed if bits == 8 else unpack(packed, tf.cast(count, tf.int64), bits, "symbols")
+    found = tf.math.bincount(tf.cast(symbols, tf.int32), minlength=2**bits, maxlength=2**bits)
+    found = tf.cast(found, tf.float64)
+    each = found * tf.math.log(tf.math.divide_no_nan(tf.reduce_sum(found), found))
+    return tf.reduce_sum(tf.where(found > 0, each, 0)) / math.log(2)

@@ -1,0 +1,49 @@
+"""The Python in docs/observe.md runs, in order, as one program, and needs no TensorFlow."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import fedplug
+from fedplug.cli import _parser
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "observe.md").read_text(encoding="utf-8")
+
+
+def test_the_examples_run_one_after_the_other_without_tensorflow(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 2
+    checks = ["assert 'dense/kernel/nmse' in numbers", "import sys", "assert 'tensorflow' not in sys.modules"]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join([*blocks, *checks])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("dense/kernel ")
+
+
+def test_every_number_of_a_tensor_is_in_the_table():
+    metrics = fedplug.TensorMetrics()
+    fedplug.codec("topk(0.1)").encode_model({"x": [1.0] * 100}, metrics=metrics)
+    assert [key for key in metrics.value()["x"] if f"| `{key}` |" not in PAGE] == []
+
+
+def test_every_option_of_watch_exists():
+    arguments = _parser().parse_args(["watch", "--once", "runs/digits"])
+    assert arguments.once
+    assert "`--once`" in PAGE
+
+
+def test_the_table_of_costs_is_the_one_that_was_measured():
+    measured = (ROOT / "benchmarks/results/tensor_metrics.md").read_text(encoding="utf-8")
+    rows = [line for line in measured.splitlines() if line.startswith("|")]
+    assert len(rows) > 2
+    assert "\n".join(rows) in PAGE
