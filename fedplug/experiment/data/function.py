@@ -1,7 +1,7 @@
 """``source = "package.module:function"``: data that a user's function brings.
 
-The function is called with the keys of ``[data.arguments]`` as keyword arguments, and with ``seed`` and
-``path`` if it has parameters of these names. It returns one of two:
+The function is called with the keys of ``[data.arguments]`` as keyword arguments, and with ``seed``,
+``path``, ``batch_size`` and ``epochs`` if it has parameters of these names. It returns one of two:
 
 - arrays by name, as a file of ``source = "npz"`` has them: ``{"x": ..., "y": ...}``, with ``"client"``,
   ``"x_test"`` and ``"y_test"`` if there are any. They are spread over clients as ``[data]`` says.
@@ -44,7 +44,8 @@ def load_function(config: DataConfig, path: Path, seed: int, folder: Path) -> Fe
     """
     where = f"[data] source {config.source!r}"
     made = imports.function(config.source, "[data] source", folder)
-    found = imports.call(made, where, config.arguments, {"seed": seed, "path": path})
+    offered = {"seed": seed, "path": path, "batch_size": config.batch_size, "epochs": config.epochs}
+    found = imports.call(made, where, config.arguments, offered)
     if isinstance(found, FederatedData):
         return _checked(found, where)
     if isinstance(found, Mapping) and {"clients", "test"} == found.keys():

@@ -6,10 +6,10 @@ Approximate Newton-type Method" (2014).
 
 Taken from the text: 60 features, 10 classes; for client k a linear model ``y = argmax(softmax(W x + b))``
 with entries from N(u_k, 1), u_k from N(0, alpha); inputs from N(v_k, Sigma), the entries of v_k from
-N(B_k, 1), B_k from N(0, beta), Sigma diagonal with Sigma_jj = j^-1.2. Taken from their program, where the text
-says only that sizes follow a power law: ``int(lognormal(4, 2)) + 50`` examples a client; and alpha and beta
-are standard deviations. Their clients are 30, their test examples a tenth of every client's. The numbers are
-drawn by another generator than theirs, so comparisons are in distribution.
+N(B_k, 1), B_k from N(0, beta), Sigma diagonal with Sigma_jj = j^-1.2. Taken from their program, where the
+text says only that sizes follow a power law: ``int(lognormal(4, 2)) + 50`` examples a client; and alpha and
+beta are standard deviations. Their clients are 30, their test examples a tenth of every client's. The numbers
+are drawn by another generator than theirs, so comparisons are in distribution.
 """
 
 from __future__ import annotations

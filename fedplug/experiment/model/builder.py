@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,15 @@ from fedplug.errors import ConfigError, FedplugError
 from fedplug.experiment import imports
 from fedplug.experiment.config import ModelConfig
 from fedplug.experiment.data import FederatedData
-from fedplug.experiment.data.federated import Examples
+from fedplug.experiment.data.federated import Examples, as_examples
 from fedplug.experiment.model import named
 from fedplug.experiment.model.network import build_network
 
 __all__ = ["ModelBuilder", "element_spec"]
 
 _FEW = 32
+
+_OF_TFF = tff.learning.models.VariableModel | tff.learning.models.FunctionalModel
 
 
 def element_spec(data: FederatedData) -> Any:
@@ -35,7 +36,9 @@ def element_spec(data: FederatedData) -> Any:
     if isinstance(first, tf.data.Dataset):
         return first.element_spec
     if isinstance(first, tuple | list) and len(first) == 2:
-        return tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in first)
+        x, y = first
+        arrays = first if isinstance(first, Examples) else as_examples(x, y, f"client {name!r}")
+        return tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in arrays)
     raise ConfigError(
         f"the data of client {name!r} are a {type(first).__name__}; they must be a pair of arrays (x, y), a "
         "tf.data.Dataset of batches, or a function from the number of the round to one"
@@ -82,7 +85,7 @@ class ModelBuilder:
             self._check_tff(model)
 
     def build(self, seed: int) -> Any:
-        """A Keras model, or a `tff.learning.models.VariableModel` (also in place of a `FunctionalModel`).
+        """A Keras model, or a `VariableModel` or `FunctionalModel` of `tff.learning.models`.
 
         Raises:
             ConfigError: The function fails, or returns something else.
@@ -94,9 +97,7 @@ class ModelBuilder:
         tf.keras.utils.set_random_seed(seed)  # of what a function draws without a seed of its own
         offered = {"seed": seed, "element_spec": self.spec}
         model = imports.call(self._function, self._where, self._config.arguments, offered)
-        if isinstance(model, tff.learning.models.FunctionalModel):
-            return tff.learning.models.model_from_functional(model)
-        if not isinstance(model, tf.keras.Model | tff.learning.models.VariableModel):
+        if not isinstance(model, tf.keras.Model | _OF_TFF):
             raise ConfigError(
                 f"{self._where} returned a {type(model).__name__}; it must be a Keras model, or a "
                 "VariableModel or FunctionalModel of tff.learning.models"
@@ -112,8 +113,10 @@ class ModelBuilder:
                 )
         return model
 
-    def model_fn(self, seed: int) -> Callable[[], Any]:
-        """What TFF builds the model with."""
+    def model_fn(self, seed: int) -> Callable[[], Any] | Any:
+        """What TFF builds the model with: a function, or a `FunctionalModel`."""
+        if isinstance(model := self.build(seed), tff.learning.models.FunctionalModel):
+            return model
 
         def build() -> Any:
             model = self.build(seed)
@@ -127,7 +130,10 @@ class ModelBuilder:
 
     def initial_weights(self, seed: int) -> Any:
         """The `tff.learning.models.ModelWeights` that a training with this seed begins with."""
-        return tff.learning.models.ModelWeights.from_model(self.build(seed))
+        model = self.build(seed)
+        if isinstance(model, tff.learning.models.FunctionalModel):
+            return tff.learning.models.ModelWeights(*model.initial_weights)
+        return tff.learning.models.ModelWeights.from_model(model)
 
     def loss(self, model: tf.keras.Model) -> tf.keras.losses.Loss:
         """The loss of the configuration, or the one that suits the labels."""
@@ -150,6 +156,7 @@ class ModelBuilder:
             raise ConfigError(f"test examples are {found}; they must be {wanted}, as those of the clients")
         try:
             predictions = model(x, training=False)
+            self._check_outputs(loss, predictions)
             value = loss(y, predictions)
             for metric in self.metrics(model):
                 metric.update_state(y, predictions)
@@ -163,7 +170,6 @@ class ModelBuilder:
             ) from error
         if value.shape.rank != 0:
             raise ConfigError(f"[model] loss has the shape {value.shape}; it must be one number for a batch")
-        self._check_outputs(loss, predictions)
 
     def _check_outputs(self, loss: Any, predictions: Any) -> None:
         sparse = isinstance(loss, tf.keras.losses.SparseCategoricalCrossentropy)
@@ -207,8 +213,3 @@ def _targets(data: FederatedData, spec: Any) -> tuple[bool, int | None]:
 
 def _typed(value: Any) -> str:
     return f"{value.dtype.name}{[None, *value.shape[1:]]}".replace("None", "batch")
-
-
-def as_elements(spec: Any, x: Any, y: Any) -> Any:
-    """A pair of arrays in the form that a model of this input takes: a pair, or by the names x and y."""
-    return collections.OrderedDict(x=x, y=y) if isinstance(spec, Mapping) else (x, y)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
-from fedplug.errors import ConfigError
 from fedplug.experiment.model.builder import ModelBuilder
 
 __all__ = ["Evaluator", "row_key"]
@@ -16,7 +15,8 @@ __all__ = ["Evaluator", "row_key"]
 _BATCH = 1000
 """Examples that are evaluated together."""
 
-_COUNTERS = ("num_examples", "num_batches")
+_COUNTER = "num_"
+"""How TFF's counters of examples, batches and tokens begin."""
 
 
 def row_key(metric: str) -> str:
@@ -37,33 +37,37 @@ class Evaluator:
         Args:
             builder: Of the model.
             test: Examples, or a `tf.data.Dataset` of batches.
-
-        Raises:
-            ConfigError: The model has no metric that is a number.
         """
-        self._model = builder.build(0)
-        self._batches = test if isinstance(test, tf.data.Dataset) else _batches(*test)
-        if isinstance(self._model, tf.keras.Model):
-            self._metrics = [_exact(metric) for metric in builder.metrics(self._model)]
-            self._predict = tf.function(lambda x: self._model(x, training=False))
-            names = [metric.name for metric in self._metrics]
+        model = builder.build(0)
+        self._evaluate: _OfKeras | _OfTff
+        if isinstance(model, tf.keras.Model):
+            self._evaluate = _OfKeras(model, builder.metrics(model), test)
         else:
-            self._forward = tf.function(lambda batch: self._model.forward_pass(batch, training=False))
-            names = list(self._model.metric_finalizers())
-            names = [name for name in names if name not in (*_COUNTERS, "loss")] or ["loss"]
-            names.sort(
-                key=lambda name: "accuracy" not in name
-            )  # stable: the first accuracy before all others
-        self._names = names
-        self.keys = _keys(names)
+            self._evaluate = _OfTff(builder.model_fn(0), test)
+        first, *others = self._evaluate.names
+        self.keys = (row_key(first), *(f"test_{name}" for name in others))
 
     def evaluate(self, weights: Any) -> dict[str, float]:
         """The metrics of `tff.learning.models.ModelWeights`, by ``keys``."""
-        weights.assign_weights_to(self._model)
-        values = self._of_keras() if isinstance(self._model, tf.keras.Model) else self._of_tff()
-        return {key: float(values[name]) for key, name in zip(self.keys, self._names, strict=True)}
+        values = self._evaluate(weights)
+        return {key: float(values[name]) for key, name in zip(self.keys, self._evaluate.names, strict=True)}
 
-    def _of_keras(self) -> dict[str, Any]:
+
+class _OfKeras:
+    """Counts in float64, of which a fraction of many examples is exact."""
+
+    def __init__(self, model: tf.keras.Model, metrics: Sequence[tf.keras.metrics.Metric], test: Any) -> None:
+        self._model = model
+        self._predict = tf.function(lambda x: model(x, training=False))
+        self._metrics = [_exact(metric) for metric in metrics]
+        self._batches = test
+        if not isinstance(test, tf.data.Dataset):  # on the device once for all rounds
+            parts = [slice(start, start + _BATCH) for start in range(0, len(test[0]), _BATCH)]
+            self._batches = [tuple(tf.constant(array[part]) for array in test) for part in parts]
+        self.names = [metric.name for metric in metrics]
+
+    def __call__(self, weights: Any) -> dict[str, Any]:
+        weights.assign_weights_to(self._model)
         for metric in self._metrics:
             metric.reset_state()
         for x, y in self._batches:
@@ -72,35 +76,28 @@ class Evaluator:
                 metric.update_state(y, predictions)
         return {metric.name: metric.result().numpy() for metric in self._metrics}
 
-    def _of_tff(self) -> dict[str, Any]:
-        self._model.reset_metrics()
-        for batch in self._batches:
-            self._forward(batch)
-        unfinalized = self._model.report_local_unfinalized_metrics()
-        finalizers = self._model.metric_finalizers()
-        values = {name: np.asarray(finalizers[name](unfinalized[name])) for name in self._names}
-        several = [name for name, value in values.items() if value.size != 1]
-        if several:
-            raise ConfigError(f"the model's metric {several[0]!r} is no number; leave it out")
-        return values
 
+class _OfTff:
+    """TFF's own evaluation, of all test examples as of one client."""
 
-def _batches(x: Any, y: Any) -> Iterable[Any]:
-    """Slices of arrays, on the device once for all rounds."""
-    return [
-        (tf.constant(x[start : start + _BATCH]), tf.constant(y[start : start + _BATCH]))
-        for start in range(0, len(x), _BATCH)
-    ]
+    def __init__(self, model_fn: Any, test: Any) -> None:
+        if not isinstance(test, tf.data.Dataset):
+            test = tf.data.Dataset.from_tensor_slices(tuple(test)).batch(_BATCH)
+        self._test = test
+        self._process = tff.learning.algorithms.build_fed_eval(model_fn)
+        metrics = self._process.next.type_signature.result.metrics.member.client_work.eval
+        found = [name for name, _ in metrics.current_round_metrics.items()]
+        names = [name for name in found if not name.startswith(_COUNTER) and name != "loss"] or ["loss"]
+        self.names = sorted(names, key=lambda name: "accuracy" not in name)  # of equals the order stays
+
+    def __call__(self, weights: Any) -> Mapping[str, Any]:
+        state = self._process.set_model_weights(self._process.initialize(), weights)
+        metrics = self._process.next(state, [self._test]).metrics
+        found: Mapping[str, Any] = metrics["client_work"]["eval"]["current_round_metrics"]
+        return found
 
 
 def _exact(metric: tf.keras.metrics.Metric) -> tf.keras.metrics.Metric:
-    """One that counts in float64, of which a fraction of many examples is exact."""
-    try:
-        return type(metric).from_config({**metric.get_config(), "dtype": "float64"})
-    except (NotImplementedError, TypeError, ValueError):
-        return metric  # a user's own, which cannot be made again
-
-
-def _keys(names: list[str]) -> tuple[str, ...]:
-    keys = [row_key(names[0]), *(f"test_{name}" for name in names[1:])]
-    return tuple(keys)
+    if type(metric) not in (tf.keras.metrics.SparseCategoricalAccuracy, tf.keras.metrics.BinaryAccuracy):
+        return metric
+    return type(metric).from_config({**metric.get_config(), "dtype": "float64"})
