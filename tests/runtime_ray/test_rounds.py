@@ -188,7 +188,7 @@ def test_tensor_metrics_are_those_of_one_process(on_ray):
 
     def measured():
         factory = fedplug.process.build_aggregation_factory(
-            "topk(0.1, error_feedback=False) | qsgd(4)", min_size=50, tensor_metrics=True
+            "qsgd(4) | rans", min_size=50, tensor_metrics=True
         )
         process = factory.create(value_type, tff.TensorType(F32))
         return process.next(process.initialize(), values, [1.0] * 7).measurements["tensors"]
