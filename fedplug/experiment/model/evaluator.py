@@ -86,7 +86,7 @@ class _OfTff:
         self._test = test
         self._process = tff.learning.algorithms.build_fed_eval(model_fn)
         metrics = self._process.next.type_signature.result.metrics.member.client_work.eval
-        found = [name for name, _ in metrics.current_round_metrics.items()]
+        found = tff.structure.name_list(metrics.current_round_metrics)
         names = [name for name in found if not name.startswith(_COUNTER) and name != "loss"] or ["loss"]
         self.names = sorted(names, key=lambda name: "accuracy" not in name)  # of equals the order stays
 
