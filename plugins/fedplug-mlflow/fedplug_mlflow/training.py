@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import re
 import time
 from collections.abc import Mapping
+from multiprocessing.util import Finalize
 from typing import Any
 
 from mlflow import MlflowClient
@@ -62,7 +62,8 @@ class Tracking:
         self._client = MlflowClient(tracking_uri=uri)
         self._trainings: dict[tuple[str, str], Training] = {}
         self._last: dict[tuple[str, str], int] = {}
-        atexit.register(self.close)
+        # Unlike atexit, also where this is a process that multiprocessing has started.
+        self._at_exit = Finalize(None, self.close, exitpriority=0)
 
     def training(
         self, experiment: str, process: Any, process_id: str, round_num: int, *, begins: bool
@@ -97,7 +98,7 @@ class Tracking:
 
     def close(self) -> None:
         """Marks the runs as finished."""
-        atexit.unregister(self.close)
+        self._at_exit.cancel()
         trainings, self._trainings = self._trainings, {}
         for training in trainings.values():
             self._client.set_terminated(training.run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import types
 
 import fedplug_mlflow
@@ -111,6 +112,20 @@ def test_a_resumed_training_continues_its_run_without_steps_twice(uri):
 def test_it_is_finished_when_the_process_ends(uri):
     finish(1)
     fedplug_mlflow.log_to(None)  # closes, as the end of the process does
+    (run,) = runs_in(uri)
+    assert run.info.status == "FINISHED"
+
+
+def log_a_round(uri):
+    fedplug_mlflow.log_to(uri)
+    finish(1)
+
+
+def test_it_is_finished_when_a_process_of_multiprocessing_ends(tmp_path):
+    uri = f"file:{tmp_path / 'mlruns'}"
+    child = multiprocessing.get_context("fork").Process(target=log_a_round, args=(uri,))
+    child.start()
+    child.join()
     (run,) = runs_in(uri)
     assert run.info.status == "FINISHED"
 
