@@ -14,6 +14,7 @@ from fedplug.cli import (
     bench,
     doctor,
     examples,
+    init,
     plugins_check,
     plugins_list,
     plugins_new,
@@ -81,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    init.add_parser(commands, common)
     run.add_parser(commands, common)
     report.add_parser(commands, common)
     watch.add_parser(commands, common)

@@ -1,4 +1,4 @@
-"""``fedplug run CONFIG``: trains what a configuration file describes."""
+"""``fedplug run CONFIG...``: trains what configuration files describe."""
 
 from __future__ import annotations
 
@@ -10,10 +10,34 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("run", help="train what a configuration file describes", parents=[common])
-    parser.add_argument("config", metavar="CONFIG", help="a TOML file, for instance examples/digits.toml")
+    parser = commands.add_parser("run", help="train what configuration files describe", parents=[common])
+    parser.add_argument(
+        "configs", metavar="CONFIG", nargs="+", help="a TOML file, for instance examples/digits.toml"
+    )
     parser.add_argument(
         "--runs-dir", metavar="DIR", default="runs", help="where the results go, in DIR/NAME; default: runs"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="a value in place of that in the files, as rounds=20 or data.clients=10; may be repeated",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="train the runs whose names match, as 'top-k*', and no others; may be repeated",
+    )
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=1,
+        help="train so many runs at once, with the same results; default: 1",
     )
     parser.set_defaults(
         command=_run, interrupted="interrupted; the same command resumes from the last finished round"
@@ -23,5 +47,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug import experiment
 
-    experiment.main(arguments.config, arguments.runs_dir)
+    experiment.main(
+        arguments.configs,
+        arguments.runs_dir,
+        settings=arguments.settings,
+        only=arguments.only,
+        jobs=arguments.jobs,
+    )
     return 0

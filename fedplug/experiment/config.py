@@ -7,63 +7,140 @@ Must not import TensorFlow, so that a mistake is reported at once.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
 from fedplug.errors import ConfigError, UnknownNameError
 
-__all__ = ["DataConfig", "ExperimentConfig", "ModelConfig", "OptimizerConfig", "RunConfig", "load_config"]
+__all__ = [
+    "PARTITIONS",
+    "SOURCES",
+    "DataConfig",
+    "ExperimentConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "check_clients_per_round",
+    "load_config",
+    "selected_runs",
+]
 
 EncoderChoice = str | dict[str, Any] | list[Any]
 """An expression such as ``"topk(0.01)"``, or rules: a table of expressions by pattern of variable names, or
 an array of tables, see `fedplug.encoders.Rules`."""
 
 
+SOURCES = ("csv", "digits", "npz", "synthetic")
+"""Sources of data by name; any other is a function, ``"package.module:function"``."""
+
+PARTITIONS = ("auto", "classes", "dirichlet", "given", "iid")
+"""How examples are spread over the clients, see `fedplug.experiment.data.partitions`."""
+
+_KEYS_OF_SOURCES = {
+    "label_column": ("csv",),
+    "client_column": ("csv",),
+    "alpha": ("synthetic",),
+    "beta": ("synthetic",),
+    "arguments": (),
+}
+"""The keys that only some sources read; a function may have ``arguments``, and no other of these."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """``[data]``: which images, and how they are spread over the clients.
+    """``[data]``: which examples, and how they are spread over the clients.
 
     Attributes:
-        source: ``"digits"``, scikit-learn's 1,797 handwritten digits of 8 x 8 pixels.
-        clients: Number of clients.
+        source: ``"digits"``, ``"npz"``, ``"csv"``, ``"synthetic"`` or ``"package.module:function"``, see
+            `fedplug.experiment.data`.
+        path: Of the file, or what the function takes as ``path``; seen from the configuration's folder.
+        arguments: What a function takes besides.
+        label_column: The column of a CSV file with the labels.
+        client_column: The column of a CSV file with the clients' ids; empty: it has none.
+        alpha: Of Synthetic(alpha, beta): how much the models of the clients differ.
+        beta: How much their inputs differ.
+        clients: Number of clients, where the data do not say whose the examples are.
+        partition: ``"dirichlet"``, ``"classes"``, ``"iid"``; ``"given"``: by the ids in the data; or
+            ``"auto"``: by these if there are any, else by the labels' Dirichlet distribution; values that
+            are no labels are spread evenly.
         dirichlet: Concentration of the label skew; smaller is more skewed.
-        test_fraction: Of the images, held out for the test accuracy.
+        classes_per_client: With the partition ``"classes"``.
+        test_fraction: Of the examples, held out for the test where the data bring no test examples.
         batch_size: Of local training.
         epochs: Passes over its data that a client makes in a round.
     """
 
     source: str = "digits"
+    path: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    label_column: str = "label"
+    client_column: str = ""
+    alpha: float = 1.0
+    beta: float = 1.0
     clients: int = 40
+    partition: str = "auto"
     dirichlet: float = 0.3
+    classes_per_client: int = 2
     test_fraction: float = 0.2
     batch_size: int = 10
     epochs: int = 1
 
     def __post_init__(self) -> None:
-        if self.source != "digits":
-            raise UnknownNameError("data source", self.source, ["digits"])
+        if self.source not in SOURCES and ":" not in self.source:
+            raise UnknownNameError("data source", self.source, [*SOURCES, "package.module:function"])
+        if self.partition not in PARTITIONS:
+            raise UnknownNameError("partition", self.partition, PARTITIONS)
+        if self.source in ("npz", "csv"):
+            _check(bool(self.path), "path", self.path, f"the path of a file, as source is {self.source!r}")
+        elif not self.from_function:
+            _check(not self.path, "path", self.path, f"left out, as source is {self.source!r}")
+        for key, sources in _KEYS_OF_SOURCES.items():
+            reads = self.source in sources or (key == "arguments" and self.from_function)
+            value = getattr(self, key)
+            _check(
+                reads or value == _default(self, key), key, value, f"left out, as source is {self.source!r}"
+            )
+        _check(bool(self.label_column), "label_column", self.label_column, "the name of a column")
+        _check(self.alpha >= 0, "alpha", self.alpha, "at least 0")
+        _check(self.beta >= 0, "beta", self.beta, "at least 0")
         _check(self.clients >= 1, "clients", self.clients, "at least 1")
         _check(self.dirichlet > 0, "dirichlet", self.dirichlet, "above 0")
+        _check(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "at least 1")
         _check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "between 0 and 1")
         _check(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
         _check(self.epochs >= 1, "epochs", self.epochs, "at least 1")
 
+    @property
+    def from_function(self) -> bool:
+        """Whether the source is a function of the user."""
+        return self.source not in SOURCES
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """``[model]``: a Keras classifier.
+    """``[model]``: a network of `fedplug.experiment.model.network`, or one that a function builds.
 
     Attributes:
         filters: Of its 3 x 3 convolutions, in order; none for a dense network.
         hidden: Widths of its dense hidden layers, in order.
+        build: ``"package.module:function"``, which returns a Keras model or one of TFF; empty: the network of
+            ``filters`` and ``hidden``.
+        arguments: What the function takes.
+        loss: A Keras loss by name, or ``"package.module:function"``, which returns one; empty: by the labels.
+        metrics: Keras metrics in the same way; the first is the one in table and picture.
     """
 
     filters: tuple[int, ...] = ()
     hidden: tuple[int, ...] = (128, 64)
+    build: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    loss: str = ""
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for key in ("filters", "hidden"):
@@ -74,6 +151,11 @@ class ModelConfig:
                 list(widths),
                 "whole numbers of at least 1",
             )
+            alone = not self.build or widths == _default(self, key)
+            _check(alone, key, list(widths), f"left out, as {self.build!r} builds the model")
+        _check(bool(self.build) or not self.arguments, "arguments", self.arguments, "left out without build")
+        texts = all(isinstance(metric, str) and metric for metric in self.metrics)
+        _check(texts, "metrics", list(self.metrics), "names of metrics")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +238,9 @@ class ExperimentConfig:
         plain = self.name.replace("-", "").replace("_", "")
         _check(plain.isascii() and plain.isalnum(), "name", self.name, "letters, digits, '-' and '_'")
         _check(self.rounds >= 1, "rounds", self.rounds, "at least 1")
-        _check(
-            1 <= self.clients_per_round <= self.data.clients,
-            "clients_per_round",
-            self.clients_per_round,
-            f"between 1 and the number of clients, {self.data.clients}",
-        )
+        # Of data that bring their own clients the number is known when they are read.
+        most = self.data.clients if self.data.source in ("digits", "synthetic") else sys.maxsize
+        _check_sampled(self.clients_per_round, most)
         _check(self.seed >= 0, "seed", self.seed, "at least 0")
         _check(self.repeats >= 1, "repeats", self.repeats, "at least 1")
         _check(0 <= self.target_accuracy <= 1, "target_accuracy", self.target_accuracy, "between 0 and 1")
@@ -191,8 +270,13 @@ class ExperimentConfig:
         return config
 
 
-def load_config(path: str | Path) -> ExperimentConfig:
+def load_config(path: str | Path, settings: Sequence[str] = ()) -> ExperimentConfig:
     """Reads and checks a configuration file.
+
+    Args:
+        path: Of the file.
+        settings: Values that replace those in the file, such as ``"rounds=20"`` or ``"data.clients=10"``: a
+            key with the tables that it is in, and a TOML value; what is none is text.
 
     Raises:
         ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type; a
@@ -208,7 +292,45 @@ def load_config(path: str | Path) -> ExperimentConfig:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    return ExperimentConfig.from_dict(table, str(path))
+    for setting in settings:
+        _set(table, setting)
+    where = f"{path} with --set {' --set '.join(settings)}" if settings else str(path)
+    return ExperimentConfig.from_dict(table, where)
+
+
+def selected_runs(configs: Sequence[ExperimentConfig], only: Sequence[str]) -> list[tuple[str, ...]]:
+    """The names of the runs that match one of the patterns, of every configuration; all if there is none.
+
+    Raises:
+        ConfigError: A pattern matches no run of any configuration.
+    """
+    names = [[run.name for run in config.runs] for config in configs]
+    for pattern in only:
+        if not any(fnmatch.fnmatchcase(name, pattern) for each in names for name in each):
+            known = ", ".join(repr(name) for each in names for name in each)
+            raise ConfigError(f"--only {pattern!r} matches no run; there are {known}")
+    patterns = only or ["*"]
+    return [
+        tuple(name for name in each if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
+        for each in names
+    ]
+
+
+def _set(table: dict[str, Any], setting: str) -> None:
+    """Puts ``"key=value"`` or ``"table.key=value"`` into the tables of a file."""
+    path, equals, text = setting.partition("=")
+    *tables, key = (part.strip() for part in path.split("."))
+    if not equals or not all([*tables, key]):
+        raise ConfigError(f"--set {setting!r} must be of the form KEY=VALUE or TABLE.KEY=VALUE")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for name in tables:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"--set {setting!r} must name a key of a table, and {name} is none")
+    table[key] = value
 
 
 def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:
@@ -248,6 +370,12 @@ def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
     if expected == tuple[int, ...]:
         _must(isinstance(value, list), key, value, where, "a list of whole numbers")
         return tuple(value)
+    if expected == tuple[str, ...]:
+        _must(isinstance(value, list), key, value, where, "a list of names")
+        return tuple(value)
+    if expected == dict[str, Any]:
+        _must(isinstance(value, dict), key, value, where, "a table")
+        return value
     if expected is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         _must(number, key, value, where, "a number")
@@ -257,6 +385,25 @@ def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
     right = isinstance(value, expected) and isinstance(value, bool) == (expected is bool)
     _must(right, key, value, where, kinds[expected])
     return value
+
+
+def check_clients_per_round(config: ExperimentConfig, clients: int) -> None:
+    """Raises unless so many clients can be sampled of these.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    _check_sampled(config.clients_per_round, clients)
+
+
+def _check_sampled(sampled: int, clients: int) -> None:
+    rule = "at least 1" if clients == sys.maxsize else f"between 1 and the number of clients, {clients}"
+    _check(1 <= sampled <= clients, "clients_per_round", sampled, rule)
+
+
+def _default(config: Any, key: str) -> Any:
+    spec = type(config).__dataclass_fields__[key]
+    return spec.default if spec.default is not dataclasses.MISSING else spec.default_factory()
 
 
 def _must(condition: bool, key: str, value: object, where: str, rule: str) -> None:

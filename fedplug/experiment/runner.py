@@ -1,4 +1,7 @@
-"""Runs an experiment: every run through `fedplug.Trainer`, resumable after every round."""
+"""One experiment: checked as a whole, then every run through `fedplug.Trainer`, resumable after every round.
+
+Which of the trainings goes first, and in which process, is decided in `fedplug.experiment.schedule`.
+"""
 
 from __future__ import annotations
 
@@ -6,98 +9,241 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow_federated as tff
-from tqdm import tqdm
 
 import fedplug
 from fedplug.diagnostics.environment import environment
 from fedplug.errors import ConfigError, FedplugError, StoreError
-from fedplug.experiment import report, task
-from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig
-from fedplug.experiment.digits import Examples, load_digits
+from fedplug.experiment import report
+from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig, check_clients_per_round
+from fedplug.experiment.data import load_data
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.files import write_whole
 from fedplug.experiment.metrics_log import MetricsLog
+from fedplug.experiment.model.builder import ModelBuilder
+from fedplug.experiment.model.client_datasets import client_datasets
+from fedplug.experiment.model.evaluator import Evaluator
 from fedplug.experiment.provenance import Provenance
 from fedplug.experiment.tensors import of_round, write_model
 from fedplug.process import ProximalOptimizer, StatefulClientsProcess
 from fedplug.process.arguments import as_encoder
 from fedplug.registry import resolve
+from fedplug.stores.base import StateStore
+from fedplug.training import legacy
 from fedplug.training.trainer import Trainer
 
-__all__ = ["run_experiment"]
+__all__ = ["Built", "Experiment", "Folder", "Plan", "TrainingId", "write_results"]
 
 _MAY_CHANGE = ("rounds", "repeats", "target_accuracy", "tensor_metrics")
 """The settings of a folder that no finished round depends on."""
 
 
-class _Training(NamedTuple):
+class Plan(NamedTuple):
+    """An experiment as it is asked for.
+
+    Attributes:
+        config: Of the experiment.
+        base: The folder of the configuration file, beside which data and functions are looked for.
+        folder: Where the results go.
+        runs: The names of those to train, in order.
+    """
+
+    config: ExperimentConfig
+    base: Path
+    folder: Path
+    runs: tuple[str, ...]
+
+    @property
+    def trainings(self) -> list[TrainingId]:
+        """Every run with every seed."""
+        return [TrainingId(run, seed) for run in self.runs for seed in self.config.seeds]
+
+
+class TrainingId(NamedTuple):
     """A run with one of the seeds."""
 
     run: str
     seed: int
-    trainer: Trainer
-    evaluator: task.Evaluator
+
+    @property
+    def process_id(self) -> str:
+        """Under which the store keeps it."""
+        return f"{self.run} (seed {self.seed})"
 
 
-def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
-    """Runs or resumes an experiment in ``runs_dir/<name>/`` and reports.
+class Built(NamedTuple):
+    """What is known of a process once it is built; JSON values.
 
-    The folder holds ``config.json``, ``provenance.json``, ``environment.json``, ``metrics.jsonl``,
+    Attributes:
+        signature: What a store compares.
+        dense_bytes: Of one uncompressed update.
+        provenance: Its components.
+        tensors: Of an update.
+    """
+
+    signature: dict[str, Any]
+    dense_bytes: int
+    provenance: list[dict[str, str]]
+    tensors: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, process: StatefulClientsProcess) -> Built:
+        """Of this process."""
+        return cls(process.signature, process.dense_bytes, process.provenance, process.tensors)
+
+
+class RoundLog(Protocol):
+    """What a training needs of a `MetricsLog`, which may be in another process."""
+
+    def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
+        """See `MetricsLog.rows`."""
+
+    def append(self, row: dict[str, Any]) -> None:
+        """See `MetricsLog.append`."""
+
+
+class RoundProgress(Protocol):
+    """What a training needs of a `TrainingProgress`, which may be in another process."""
+
+    def show(self, row: Mapping[str, Any]) -> None:
+        """See `TrainingProgress.show`."""
+
+    def advance(self) -> None:
+        """See `TrainingProgress.advance`."""
+
+
+class Experiment:
+    """The data, the model and the processes of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Reads the data and builds the model, and so finds what is wrong; writes nothing.
+
+        Raises:
+            ConfigError: The folder holds an experiment with other settings, or an encoder is not valid; the
+                data or the model cannot be had, or do not fit each other.
+            MissingDependencyError: scikit-learn or Matplotlib is not installed.
+            PluginError: A component that an earlier run of this folder was made with is not installed now.
+            StoreError: The folder's description cannot be read.
+        """
+        config = plan.config
+        self.plan = plan
+        provenance = Provenance(plan.folder / "provenance.json")
+        for run in config.runs:
+            with _naming(run), provenance.naming_what_is_missing(run.name):
+                as_encoder(run.encoder)
+                as_encoder(run.broadcast_encoder or "identity")
+                fedplug.aggregator(run.aggregator)
+        report.require_matplotlib()
+        _check_is_of(plan.folder, config)
+        self._data = {seed: load_data(config.data, seed, plan.base) for seed in config.seeds}
+        for data in self._data.values():
+            check_clients_per_round(config, len(data.clients))
+        self._model = ModelBuilder(config.model, self._data[config.seed], plan.base)
+        self._evaluators = {seed: Evaluator(self._model, data.test) for seed, data in self._data.items()}
+        self.metric = next(iter(self._evaluators.values())).keys[0]
+        if config.target_accuracy and self.metric != "test_accuracy":
+            raise ConfigError(
+                f"target_accuracy is {config.target_accuracy}; it must be left out, as the model's metric is "
+                f"{self.metric.removeprefix('test_')}"
+            )
+        self._processes: dict[str, StatefulClientsProcess] = {}
+
+    def process(self, name: str) -> StatefulClientsProcess:
+        """That of a run, built once, for the runtime in use.
+
+        Raises:
+            ConfigError: An encoder does not fit the model.
+            CapabilityError: The components of the run do not fit each other.
+        """
+        if name not in self._processes:
+            (run,) = (run for run in self.plan.config.runs if run.name == name)
+            self._processes[name] = _process(self.plan.config, run, self._model)
+        return self._processes[name]
+
+    def train(self, training: TrainingId, store: StateStore, log: RoundLog, progress: RoundProgress) -> None:
+        """Runs the rounds that the store does not hold."""
+        config, seed = self.plan.config, training.seed
+        trainer = Trainer(
+            self.process(training.run),
+            client_datasets(config.data, self._data[seed].clients, seed),
+            store=store,
+            process_id=training.process_id,
+            clients_per_round=config.clients_per_round,
+            seed=seed,
+            initial_weights=self._model.initial_weights(seed),
+        )
+        resolve.notify(
+            "fedplug_experiment_started", name=config.name, folder=self.plan.folder, config=config.as_dict()
+        )
+        _train_one(_Training(*training, trainer, self._evaluators[seed]), config.rounds, log, progress)
+
+
+class Folder:
+    """The folder of an experiment, opened: its store, and the files beside it.
+
+    It holds ``config.json``, ``provenance.json``, ``model.json``, ``environment.json``, ``metrics.jsonl``,
     ``table.txt``, ``accuracy.png``, ``report.html`` and ``state/``, the store.
 
-    Raises:
-        ConfigError: The folder holds an experiment with other settings, or an encoder is not valid or does
-            not fit the model.
-        MissingDependencyError: scikit-learn or Matplotlib is not installed.
-        PluginError: A component that an earlier run of this folder was made with is not installed any more.
-        StoreError: The folder cannot be written, or its store is damaged.
+    Attributes:
+        store: Of the states of all trainings.
+        log: Of all rounds.
+        done: The rounds that the store holds, by training.
     """
-    folder = runs_dir / config.name
-    provenance = Provenance(folder / "provenance.json")
-    for run in config.runs:
-        with _naming(run), provenance.naming_what_is_missing(run.name):
-            as_encoder(run.encoder)
-            as_encoder(run.broadcast_encoder or "identity")
-            fedplug.aggregator(run.aggregator)
-    report.require_matplotlib()
-    _check_is_of(folder, config)
-    images = {seed: load_digits(config.data, seed) for seed in config.seeds}
-    evaluators = {seed: task.Evaluator(config.model, images[seed].test) for seed in config.seeds}
-    with fedplug.use_runtime(config.runtime):
-        processes = {run.name: _process(config, run) for run in config.runs}
+
+    def __init__(self, plan: Plan, built: Mapping[str, Built]) -> None:
+        """Opens or makes it.
+
+        Raises:
+            StoreError: It cannot be written, or its store is damaged or in use by another command.
+            StoreMismatchError: The store holds another model or encoder.
+        """
         # The store first: it may be unknown, or in use by another run of this folder.
-        with fedplug.open_store(_store_url(config.store, folder)) as store:
-            _claim(folder, config)
-            provenance.write({name: process.provenance for name, process in processes.items()})
-            one = next(iter(processes.values()))
-            write_model(folder / "model.json", one.dense_bytes, one.tensors)
-            record_environment(folder / "environment.json", environment())
-            log = MetricsLog(folder / "metrics.jsonl")
-            trainings = [
-                _Training(
-                    name,
-                    seed,
-                    _trainer(config, seed, name, process, images[seed].clients, store),
-                    evaluators[seed],
-                )
-                for name, process in processes.items()
-                for seed in config.seeds
-            ]
-            log.keep_up_to({(each.run, each.seed): each.trainer.last_round or 0 for each in trainings})
-            resolve.notify(
-                "fedplug_experiment_started", name=config.name, folder=folder, config=config.as_dict()
+        self.store = fedplug.open_store(_store_url(plan.config.store, plan.folder))
+        try:
+            _claim(plan.folder, plan.config)
+            Provenance(plan.folder / "provenance.json").write(
+                {name: of_run.provenance for name, of_run in built.items()}
             )
-            _train(config, trainings, log)
+            one = next(iter(built.values()))
+            write_model(plan.folder / "model.json", one.dense_bytes, one.tensors)
+            record_environment(plan.folder / "environment.json", environment())
+            self.log = MetricsLog(plan.folder / "metrics.jsonl")
+            self.done = {
+                each: legacy.open_process(self.store, each.process_id, built[each.run].signature).last_round
+                or 0
+                for each in plan.trainings
+            }
+            self.log.keep_up_to({(run, seed): rounds for (run, seed), rounds in self.done.items()})
+        except BaseException:
+            self.store.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the store."""
+        self.store.close()
+
+    def sent(self, training: TrainingId) -> int:
+        """Bytes that the clients of a training have sent so far."""
+        return sum(row["uplink_bytes"] for row in self.log.rows(*training))
+
+
+def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) -> None:
+    """Writes and prints the tables, and draws the picture, of all runs that have rounds.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+    config, folder, target = plan.config, plan.folder, plan.config.target_accuracy
     rows = {
-        run.name: [log.rows(run.name, seed)[: config.rounds] for seed in config.seeds] for run in config.runs
+        run.name: [_shown(log.rows(run.name, seed)[: config.rounds], metric) for seed in config.seeds]
+        for run in config.runs
     }
-    target = config.target_accuracy
-    tables = report.table([report.summarize(name, rows[name], processes[name].dense_bytes) for name in rows])
+    rows = {name: repeats for name, repeats in rows.items() if all(repeats)}
+    tables = report.table([report.summarize(name, rows[name], dense_bytes) for name in rows])
     if target:
         tables += "\n\n" + report.target_table(
             target, [report.reach(name, rows[name], target) for name in rows]
@@ -108,32 +254,37 @@ def run_experiment(config: ExperimentConfig, runs_dir: Path) -> None:
     print(f"\n{tables}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
 
 
-def _train(config: ExperimentConfig, trainings: Sequence[_Training], log: MetricsLog) -> None:
-    done = sum(min(each.trainer.last_round or 0, config.rounds) for each in trainings)
-    total = config.rounds * len(trainings)
-    if done:
-        print(f"resuming after {done} of {total} rounds")
-    width = max(len(each.run) for each in trainings)
-    with tqdm(total=total, initial=done, unit="round", dynamic_ncols=True) as progress:
-        for each in trainings:
-            seed = f" seed {each.seed}" if config.repeats > 1 else ""
-            progress.set_description(each.run.ljust(width) + seed)
-            _train_one(each, config.rounds, log, progress)
+def _shown(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
+    """Rows whose accuracy is the model's own metric; one that was not finite is NaN."""
+    values = [row.get(metric) for row in rows]
+    return [
+        {**row, "test_accuracy": math.nan if value is None else value}
+        for row, value in zip(rows, values, strict=True)
+    ]
 
 
-def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: Any) -> None:
+class _Training(NamedTuple):
+    """A run with one of the seeds, and what it takes to train it."""
+
+    run: str
+    seed: int
+    trainer: Trainer
+    evaluator: Evaluator
+
+
+def _train_one(training: _Training, rounds: int, log: RoundLog, progress: RoundProgress) -> None:
     name, seed, trainer, evaluator = training
 
     def record(round_num: int, state: Any, metrics: Any, seconds: float | None) -> None:
-        accuracy = evaluator.accuracy(state.global_model_weights)
         aggregated = metrics["aggregator"]
-        loss = float(metrics["client_work"]["train"]["loss"])
+        measured = evaluator.evaluate(state.global_model_weights)
+        loss = metrics["client_work"]["train"].get("loss", math.nan)  # a model of TFF may have none
         row = {
             "run": name,
             "seed": seed,
             "round": round_num,
-            "test_accuracy": accuracy,
-            "train_loss": loss if math.isfinite(loss) else None,  # JSON has no other numbers
+            **_finite(measured),
+            **_finite({"train_loss": float(loss)}),
             "uplink_bytes": int(aggregated["uplink_bytes"]),
             "downlink_bytes": int(metrics["distributor"]["downlink_bytes"]),
             "clients": int(aggregated["clients"]),
@@ -144,8 +295,8 @@ def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: Any)
             **of_round(trainer.process, aggregated),
         }
         log.append(row)
-        trainer.log_metrics(round_num, {"test_accuracy": accuracy})
-        progress.set_postfix_str(f"accuracy {accuracy:.3f}", refresh=False)
+        trainer.log_metrics(round_num, measured)
+        progress.show(row)
 
     state = trainer.initialize()
     last = trainer.last_round or 0
@@ -156,16 +307,21 @@ def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: Any)
     def on_round(round_num: int, state: Any, metrics: Any) -> None:
         nonlocal started
         record(round_num, state, metrics, time.perf_counter() - started)
-        progress.update()
+        progress.advance()
         started = time.perf_counter()
 
     trainer.run(rounds, on_round)
 
 
-def _process(config: ExperimentConfig, run: RunConfig) -> StatefulClientsProcess:
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON has no other numbers."""
+    return {key: value if math.isfinite(value) else None for key, value in values.items()}
+
+
+def _process(config: ExperimentConfig, run: RunConfig, model: ModelBuilder) -> StatefulClientsProcess:
     with _naming(run):
         return fedplug.process.build_weighted_fed_avg(
-            task.model_fn(config.model, config.seed),
+            model.model_fn(config.seed),
             _client_optimizer(config.client_optimizer, run.proximal_strength),
             _optimizer(config.server_optimizer),
             encoder=run.encoder,
@@ -189,25 +345,6 @@ def _naming(run: RunConfig) -> Iterator[None]:
     except FedplugError as error:
         error.args = (f"run {run.name!r}: {error}",)
         raise
-
-
-def _trainer(
-    config: ExperimentConfig,
-    seed: int,
-    name: str,
-    process: StatefulClientsProcess,
-    clients: dict[str, Examples],
-    store: Any,
-) -> Trainer:
-    return Trainer(
-        process,
-        task.client_datasets(config.data, clients, seed),
-        store=store,
-        process_id=f"{name} (seed {seed})",
-        clients_per_round=config.clients_per_round,
-        seed=seed,
-        initial_weights=task.initial_weights(config.model, seed),
-    )
 
 
 def _optimizer(config: OptimizerConfig) -> Any:

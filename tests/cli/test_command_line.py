@@ -25,7 +25,7 @@ def make_run(monkeypatch):
     """Replaces the training behind ``fedplug run``, which has tests of its own."""
 
     def make(error):
-        def fail(path, runs_dir):
+        def fail(paths, runs_dir, **options):
             raise error
 
         monkeypatch.setattr(experiment, "main", fail)
@@ -56,7 +56,7 @@ def test_help_names_every_command():
     text = run_python("-m", "fedplug", "--help").stdout
     assert all(
         f"\n    {command} " in text
-        for command in ["run", "report", "examples", "plugins", "store", "bench", "doctor"]
+        for command in ["init", "run", "report", "watch", "examples", "plugins", "store", "bench", "doctor"]
     )
 
 
@@ -77,10 +77,13 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
 
 def test_run_hands_the_file_to_the_experiment(monkeypatch):
     calls = []
-    monkeypatch.setattr(experiment, "main", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(experiment, "main", lambda *arguments, **options: calls.append((arguments, options)))
     assert main(["run", "some.toml"]) == 0
-    assert main(["run", "--runs-dir", "there", "some.toml"]) == 0
-    assert calls == [("some.toml", "runs"), ("some.toml", "there")]
+    assert main(["run", "--runs-dir", "there", "some.toml", "other.toml", "--jobs", "2", "--set", "a=1"]) == 0
+    assert calls == [
+        ((["some.toml"], "runs"), {"settings": [], "only": [], "jobs": 1}),
+        ((["some.toml", "other.toml"], "there"), {"settings": ["a=1"], "only": [], "jobs": 2}),
+    ]
 
 
 def test_an_error_is_one_line_and_exit_code_2(make_run, capsys):

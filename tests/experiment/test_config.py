@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedplug.errors import ConfigError, UnknownNameError
-from fedplug.experiment.config import load_config
+from fedplug.experiment.config import ExperimentConfig, load_config, selected_runs
 
 GOOD = """
 name = "small"
@@ -19,10 +19,10 @@ name = "one"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def load(text: str, tmp_path: Path) -> object:
+def load(text: str, tmp_path: Path, *settings: str) -> ExperimentConfig:
     path = tmp_path / "config.toml"
     path.write_text(text, encoding="utf-8")
-    return load_config(path)
+    return load_config(path, settings)
 
 
 def test_the_smallest_file_gets_the_defaults(tmp_path) -> None:
@@ -76,6 +76,15 @@ def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
             r"\[\[runs\]\] number 1 of .*: proximal_strength is -1.0; it must be at least 0",
         ),
         (GOOD + "min_size = -1", r"\[\[runs\]\] number 1 of .*: min_size is -1"),
+        (GOOD + "[data]\nsource = 'npz'", r"\[data\] of .*: path is ''; it must be the path of a file"),
+        (GOOD + "[data]\npath = 'x'", "path is 'x'; it must be left out, as source is 'digits'"),
+        (GOOD + "[data]\nalpha = 0.5", "alpha is 0.5; it must be left out, as source is 'digits'"),
+        (GOOD + "[data]\narguments = { a = 1 }", "arguments is {'a': 1}; it must be left out"),
+        (GOOD + "[data]\narguments = 1", "arguments is 1; it must be a table"),
+        (GOOD + "[data]\nsource = 'synthetic'\nbeta = -1", "beta is -1.0; it must be at least 0"),
+        (GOOD + "[model]\nbuild = 'a:b'\nhidden = [3]", r"hidden is \[3\]; it must be left out, as 'a:b'"),
+        (GOOD + "[model]\nmetrics = 'mse'", "metrics is 'mse'; it must be a list of names"),
+        (GOOD + "[model]\nmetrics = [1]", r"metrics is \[1\]; it must be names of metrics"),
     ],
 )
 def test_every_mistake_is_named(text, message, tmp_path) -> None:
@@ -92,6 +101,7 @@ def test_every_mistake_is_named(text, message, tmp_path) -> None:
         (GOOD + "[data]\nclient = 3", "clients"),
         (GOOD + "[modle]\nhidden = [1]", "model"),
         (GOOD + "[data]\nsource = 'digit'", "digits"),
+        (GOOD + "[data]\npartition = 'dirichlt'", "dirichlet"),
     ],
 )
 def test_an_unknown_name_gets_the_nearest_one(text, nearest, tmp_path) -> None:
@@ -121,12 +131,16 @@ def test_the_page_has_every_key_with_its_default_and_a_file_that_is_read(tmp_pat
     for table in ("data", "model", "server_optimizer"):
         defaults.update(defaults.pop(table))
     defaults.update(defaults.pop("runs")[0])
-    for key in ("client_optimizer", "name", "rounds", "broadcast_encoder"):
+    for key in ("client_optimizer", "name", "rounds"):
         del defaults[key]
+    assert {told.pop(key) for key in ("loss",)} == {"by the labels"}
     for key, value in defaults.items():
+        if key == "loss":
+            continue
         if isinstance(value, bool):
             value = str(value).lower()  # as TOML has it
-        assert told[key].rstrip("`") == (f"{value:g}" if isinstance(value, float) else str(value)), key
+        default = f"{value:g}" if isinstance(value, float) else str(value) or "none"
+        assert told[key].rstrip('`"') == default, key
 
 
 def test_a_missing_file_is_named(tmp_path) -> None:
@@ -138,3 +152,43 @@ def test_a_file_that_is_not_text_is_named(tmp_path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"binary\.toml is not text in UTF-8"):
         load_config(tmp_path / "binary.toml")
+
+
+def test_a_setting_replaces_a_value_of_the_file(tmp_path) -> None:
+    config = load(GOOD, tmp_path, "rounds=20", "data.clients = 12", "data.partition=iid", "model.hidden=[3]")
+    assert (config.rounds, config.data.clients, config.data.partition) == (20, 12, "iid")
+    assert config.model.hidden == (3,)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("round=3", "unknown key 'round' in .*config.toml with --set round=3; did you mean 'rounds'"),
+        (
+            "data.client=3",
+            r"unknown key 'client' in \[data\] of .*--set data.client=3; did you mean 'clients'",
+        ),
+        ("rounds=many", "rounds is 'many'; it must be a whole number"),
+        ("rounds", "--set 'rounds' must be of the form KEY=VALUE"),
+        ("rounds.a=3", "--set 'rounds.a=3' must name a key of a table, and rounds is none"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(tmp_path, setting, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(GOOD, tmp_path, setting)
+
+
+def test_patterns_select_runs_by_name(tmp_path) -> None:
+    two = load(GOOD + "[[runs]]\nname = 'top-k 1 %'\n", tmp_path)
+    one = load(GOOD, tmp_path)
+    assert selected_runs([two, one], []) == [("one", "top-k 1 %"), ("one",)]
+    assert selected_runs([two, one], ["top-k*"]) == [("top-k 1 %",), ()]
+    with pytest.raises(
+        ConfigError, match=r"--only 'topk\*' matches no run; there are 'one', 'top-k 1 %', 'one'"
+    ):
+        selected_runs([two, one], ["topk*"])
+
+
+@pytest.mark.parametrize("name", ["digits", "femnist", "shakespeare", "cifar100"])
+def test_every_example_is_a_configuration(name) -> None:
+    assert load_config(EXAMPLES / f"{name}.toml").name == name

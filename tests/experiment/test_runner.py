@@ -24,8 +24,10 @@ from fedplug.errors import (
 )
 from fedplug.experiment import runner
 from fedplug.experiment.config import ExperimentConfig, RunConfig
+from fedplug.experiment.data import load_data
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.metrics_log import MetricsLog
+from fedplug.experiment.model.builder import ModelBuilder
 from fedplug.stores import open_store
 
 DENSE = """
@@ -67,9 +69,9 @@ def build_again(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Makes experiments that differ in nothing share their processes, until it is called."""
     build, built = runner._process, {}
 
-    def process(config: ExperimentConfig, run: RunConfig) -> object:
+    def process(config: ExperimentConfig, run: RunConfig, model: object) -> object:
         if run.name not in built:
-            built[run.name] = build(config, run)
+            built[run.name] = build(config, run, model)
         return built[run.name]
 
     monkeypatch.setattr(runner, "_process", process)
@@ -190,7 +192,9 @@ def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
         min_size=3,
         proximal_strength=0.5,
     )
-    (_, optimizer, _), keys = runner._process(experiment.config.load_config(config), run)
+    loaded = experiment.config.load_config(config)
+    model = ModelBuilder(loaded.model, load_data(loaded.data, seed=0))
+    (_, optimizer, _), keys = runner._process(loaded, run, model)
     assert keys.pop("tensor_metrics") is False  # of the experiment
     assert {"name": "all", "proximal_strength": optimizer._strength, **keys} == dataclasses.asdict(run)
 

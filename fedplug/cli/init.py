@@ -1,0 +1,38 @@
+"""``fedplug init [FILE]``: writes a configuration to begin with, in which every key is explained."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from fedplug.errors import ConfigError
+
+__all__ = ["add_parser"]
+
+_TEMPLATE = Path(__file__).parents[1] / "experiment" / "template.toml"
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "init", help="write a configuration to begin with, for fedplug run", parents=[common]
+    )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default="experiment.toml", help="default: experiment.toml"
+    )
+    parser.set_defaults(command=_init)
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.file)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "experiment"
+    text = _TEMPLATE.read_text(encoding="utf-8").replace("NAME", name).replace("FILE", str(path))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} exists already; remove it, or name another file") from error
+    print(f"{path}; run it with: fedplug run {path}")
+    return 0

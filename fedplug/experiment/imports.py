@@ -1,0 +1,113 @@
+"""Functions that a configuration names as ``"package.module:function"``: finds and calls them.
+
+Modules are looked for beside the configuration file first, then wherever Python finds them, as for a script
+that lies there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedplug.errors import ConfigError, FedplugError, UnknownNameError
+
+__all__ = ["call", "function", "look_beside"]
+
+
+def look_beside(folder: Path) -> None:
+    """Lets modules be found in a folder, before those of the same name elsewhere."""
+    path = str(folder.resolve())
+    if path in sys.path:
+        sys.path.remove(path)
+    sys.path.insert(0, path)
+
+
+def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
+    """The function of a name such as ``"package.module:function"``.
+
+    Args:
+        name: As it stands in the configuration.
+        key: Where it stands there, for instance ``"[model] build"``.
+        folder: Of the configuration file.
+
+    Raises:
+        ConfigError: The name is of another form; the module cannot be found, or fails while it is imported;
+            it has no such function.
+    """
+    where = f"{key} is {name!r}"
+    module_name, colon, attribute = name.partition(":")
+    parts = [*module_name.split("."), attribute]
+    if not colon or not all(part.isidentifier() for part in parts):
+        raise ConfigError(f"{where}; it must be of the form 'package.module:function'")
+    look_beside(folder)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(module_name)
+    except FedplugError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
+        if missing:
+            raise ConfigError(
+                f"{where}; there is no module {module_name!r} in {folder.resolve()}, nor is one installed"
+            ) from error
+        raise ConfigError(f"{where}; importing it failed: {_line(error)}") from error
+    _check_is_beside(module, module_name, folder, where)
+    found = getattr(module, attribute, None)
+    if found is None:
+        names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise UnknownNameError("function", attribute, names, where=f"{module_name} ({key})")
+    if not callable(found):
+        raise ConfigError(f"{where}; that is a {type(found).__name__}; it must be a function")
+    made: Callable[..., Any] = found
+    return made
+
+
+def call(
+    made: Callable[..., Any], where: str, arguments: Mapping[str, Any], offered: Mapping[str, Any]
+) -> Any:
+    """Calls a user's function with ``arguments``, and with what of ``offered`` it has a parameter for.
+
+    Raises:
+        ConfigError: It takes other arguments, or it fails; with its own words.
+    """
+    try:
+        signature = inspect.signature(made)
+    except ValueError:  # a function of C says nothing of its arguments
+        return made(**arguments)
+    parameters = signature.parameters
+    given = {**{key: value for key, value in offered.items() if key in parameters}, **arguments}
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        offers = ", ".join(sorted({*offered, *arguments}))
+        raise ConfigError(
+            f"{where} cannot be called: {error}; there is {offers}, and its table of arguments"
+        ) from error
+    try:
+        return made(**given)
+    except FedplugError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{where} failed: {_line(error)}") from error
+
+
+def _check_is_beside(module: Any, name: str, folder: Path, where: str) -> None:
+    """Raises where a module of the same name, of another configuration, was imported before."""
+    base = folder.resolve().joinpath(*name.split("."))
+    here = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
+    loaded = getattr(module, "__file__", None)
+    if here and loaded and Path(loaded).resolve() != here[0]:
+        raise ConfigError(
+            f"{where}; {loaded} of the same name is in use already, and {here[0]} cannot be beside it: give "
+            "one another name, or run the configurations one by one"
+        )
+
+
+def _line(error: Exception) -> str:
+    text = next(iter(str(error).strip().splitlines()), "")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

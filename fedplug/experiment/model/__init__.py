@@ -1,0 +1,1 @@
+"""What an experiment trains, in TensorFlow: model, loss, metrics, the clients' batches, the evaluation."""

@@ -1,0 +1,103 @@
+"""The metrics of a server state on the test examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.experiment.model.builder import ModelBuilder
+
+__all__ = ["Evaluator", "row_key"]
+
+_BATCH = 1000
+"""Examples that are evaluated together."""
+
+_COUNTER = "num_"
+"""How TFF's counters of examples, batches and tokens begin."""
+
+
+def row_key(metric: str) -> str:
+    """Under which name a row has a metric: ``test_accuracy`` where it is one, ``test_NAME`` of others."""
+    return "test_accuracy" if "accuracy" in metric else f"test_{metric}"
+
+
+class Evaluator:
+    """Computes a model's own metrics; a model of TFF that has none has its loss.
+
+    Attributes:
+        keys: The names of the metrics in a row, the first is the one that is shown.
+    """
+
+    def __init__(self, builder: ModelBuilder, test: Any) -> None:
+        """Builds a model, whose weights every call replaces.
+
+        Args:
+            builder: Of the model.
+            test: Examples, or a `tf.data.Dataset` of batches.
+        """
+        model = builder.build(0)
+        self._evaluate: _OfKeras | _OfTff
+        if isinstance(model, tf.keras.Model):
+            self._evaluate = _OfKeras(model, builder.metrics(model), test)
+        else:
+            self._evaluate = _OfTff(builder.model_fn(0), test)
+        first, *others = self._evaluate.names
+        self.keys = (row_key(first), *(f"test_{name}" for name in others))
+
+    def evaluate(self, weights: Any) -> dict[str, float]:
+        """The metrics of `tff.learning.models.ModelWeights`, by ``keys``."""
+        values = self._evaluate(weights)
+        return {key: float(values[name]) for key, name in zip(self.keys, self._evaluate.names, strict=True)}
+
+
+class _OfKeras:
+    """Counts in float64, of which a fraction of many examples is exact."""
+
+    def __init__(self, model: tf.keras.Model, metrics: Sequence[tf.keras.metrics.Metric], test: Any) -> None:
+        self._model = model
+        self._predict = tf.function(lambda x: model(x, training=False))
+        self._metrics = [_exact(metric) for metric in metrics]
+        self._batches = test
+        if not isinstance(test, tf.data.Dataset):  # on the device once for all rounds
+            parts = [slice(start, start + _BATCH) for start in range(0, len(test[0]), _BATCH)]
+            self._batches = [tuple(tf.constant(array[part]) for array in test) for part in parts]
+        self.names = [metric.name for metric in metrics]
+
+    def __call__(self, weights: Any) -> dict[str, Any]:
+        weights.assign_weights_to(self._model)
+        for metric in self._metrics:
+            metric.reset_state()
+        for x, y in self._batches:
+            predictions = self._predict(x)
+            for metric in self._metrics:
+                metric.update_state(y, predictions)
+        return {metric.name: metric.result().numpy() for metric in self._metrics}
+
+
+class _OfTff:
+    """TFF's own evaluation, of all test examples as of one client."""
+
+    def __init__(self, model_fn: Any, test: Any) -> None:
+        if not isinstance(test, tf.data.Dataset):
+            test = tf.data.Dataset.from_tensor_slices(tuple(test)).batch(_BATCH)
+        self._test = test
+        self._process = tff.learning.algorithms.build_fed_eval(model_fn)
+        metrics = self._process.next.type_signature.result.metrics.member.client_work.eval
+        found = tff.structure.name_list(metrics.current_round_metrics)
+        names = [name for name in found if not name.startswith(_COUNTER) and name != "loss"] or ["loss"]
+        self.names = sorted(names, key=lambda name: "accuracy" not in name)  # of equals the order stays
+
+    def __call__(self, weights: Any) -> Mapping[str, Any]:
+        state = self._process.set_model_weights(self._process.initialize(), weights)
+        metrics = self._process.next(state, [self._test]).metrics
+        found: Mapping[str, Any] = metrics["client_work"]["eval"]["current_round_metrics"]
+        return found
+
+
+def _exact(metric: tf.keras.metrics.Metric) -> tf.keras.metrics.Metric:
+    if type(metric) not in (tf.keras.metrics.SparseCategoricalAccuracy, tf.keras.metrics.BinaryAccuracy):
+        return metric
+    return type(metric).from_config({**metric.get_config(), "dtype": "float64"})
