@@ -187,7 +187,7 @@ def test_a_function_brings_clients(functions, tmp_path) -> None:
             "returned a tuple; it must be a dictionary with the keys x and y, or with clients and test",
         ),
         ("wrong", "failed: RuntimeError: no disk$"),
-        ("strict", "cannot be called: missing a required argument: 'rows'; there is path, seed"),
+        ("strict", "cannot be called: missing a required argument: 'rows'; there is .* path, seed"),
         ("wring", "unknown function 'wring' in .*did you mean 'wrong'"),
         ("value", "that is a int; it must be a function"),
     ],
