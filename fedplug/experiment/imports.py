@@ -86,7 +86,7 @@ def call(
     except TypeError as error:
         offers = ", ".join(sorted({*offered, *arguments}))
         raise ConfigError(
-            f"{where} cannot be called: {error}; there is {offers}, and its table of arguments"
+            f"{where} cannot be called: {error}; there is {offers}, and the table of arguments"
         ) from error
     try:
         return made(**given)

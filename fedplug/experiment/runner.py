@@ -248,6 +248,8 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
         tables += "\n\n" + report.target_table(
             target, [report.reach(name, rows[name], target) for name in rows]
         )
+    if metric != "test_accuracy":
+        tables += f"\n\naccuracy: here {metric.removeprefix('test_').replace('_', ' ')}, of the test examples"
     write_whole(folder / "table.txt", tables + "\n")
     report.plot(rows, folder / "accuracy.png", target)
     report.write_report([folder], folder / "report.html")

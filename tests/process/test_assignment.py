@@ -10,9 +10,10 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.encoders import Rules
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.experiment import task
 from fedplug.experiment.config import ExperimentConfig, RunConfig
-from fedplug.experiment.digits import load_digits
+from fedplug.experiment.data import load_data
+from fedplug.experiment.model.builder import ModelBuilder
+from fedplug.experiment.model.client_datasets import client_datasets
 from fedplug.process import build_aggregation_factory, build_weighted_fed_avg, variable_names
 from fedplug.runtime import use_runtime
 
@@ -29,8 +30,9 @@ def _inprocess():
 def digits():
     """The classifier of handwritten digits that ``make run`` trains, and its clients' data."""
     config = ExperimentConfig(name="digits", rounds=1, runs=(RunConfig(name="budget"),))
-    clients = task.client_datasets(config.data, load_digits(config.data, config.seed).clients, config.seed)
-    return task.model_fn(config.model, config.seed), clients
+    data = load_data(config.data, config.seed)
+    clients = client_datasets(config.data, data.clients, config.seed)
+    return ModelBuilder(config.model, data).model_fn(config.seed), clients
 
 
 def encoders_of(process):

@@ -27,7 +27,7 @@ from fedplug.experiment.config import DataConfig
 from fedplug.experiment.data.federated import Examples, FederatedData, Pooled, as_examples
 from fedplug.experiment.data.npz import as_pooled
 
-__all__ = ["is_pair", "load_function"]
+__all__ = ["load_function"]
 
 
 def load_function(config: DataConfig, path: Path, seed: int, folder: Path) -> FederatedData | Pooled:
@@ -59,7 +59,7 @@ def load_function(config: DataConfig, path: Path, seed: int, folder: Path) -> Fe
     )
 
 
-def is_pair(value: Any) -> bool:
+def _is_pair(value: Any) -> bool:
     """Whether a client's data are arrays, inputs and labels."""
     return isinstance(value, tuple | list) and len(value) == 2
 
@@ -76,11 +76,28 @@ def _checked(data: FederatedData, where: str) -> FederatedData:
             raise ConfigError(f"{where}: the client id {client_id!r} is no text; use str(...)")
     if isinstance(clients, dict):  # others are read when they are needed
         clients = {name: _one(value, f"{where}, client {name!r}") for name, value in clients.items()}
+        _check_alike(clients, where)
     return FederatedData(clients, _one(data.test, f"{where}, test"))
 
 
+def _check_alike(clients: Mapping[str, Any], where: str) -> None:
+    """Raises unless the examples of all clients have the same types."""
+    kinds = {
+        name: ", ".join(f"{array.dtype}{list(array.shape[1:])}" for array in value)
+        for name, value in clients.items()
+        if isinstance(value, Examples)
+    }
+    first = next(iter(kinds), "")
+    for name, kind in kinds.items():
+        if kind != kinds[first]:
+            raise ConfigError(
+                f"{where}: an example of client {name!r} is {kind}; it must be {kinds[first]}, as those of "
+                f"client {first!r}"
+            )
+
+
 def _one(value: Any, where: str) -> Any:
-    if is_pair(value):
+    if _is_pair(value):
         x, y = value
         return value if isinstance(value, Examples) else as_examples(x, y, where)
     if callable(value) or hasattr(value, "element_spec"):

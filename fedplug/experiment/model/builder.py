@@ -150,7 +150,7 @@ class ModelBuilder:
         if len(set(names)) != len(names):
             raise ConfigError(f"[model] metrics are called {names}; their names must be different")
         loss = self.loss(model)
-        x, y = few_examples(data.test)
+        x, y = _few_examples(data.test)
         found, wanted = (tf.nest.map_structure(_typed, each) for each in ((x, y), self.spec))
         if found != wanted:
             raise ConfigError(f"test examples are {found}; they must be {wanted}, as those of the clients")
@@ -190,7 +190,7 @@ class ModelBuilder:
             )
 
 
-def few_examples(test: Any) -> Any:
+def _few_examples(test: Any) -> Any:
     """Some test examples, as one batch."""
     if isinstance(test, tf.data.Dataset):
         return next(iter(test))

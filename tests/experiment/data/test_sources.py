@@ -140,6 +140,8 @@ def numbered():
     return {"clients": {1: (x, y)}, "test": (x, y)}
 def empty():
     return {"clients": {"a": (x[:0], y[:0])}, "test": (x, y)}
+def unlike():
+    return {"clients": {"a": (x, y), "b": (x[:, :2], y)}, "test": (x, y)}
 def text():
     return {"clients": {"a": "x"}, "test": (x, y)}
 def other():
@@ -181,13 +183,14 @@ def test_a_function_brings_clients(functions, tmp_path) -> None:
         ("nothing", "returned no clients; clients must be a mapping"),
         ("numbered", "the client id 1 is no text"),
         ("empty", "client 'a': there are no examples"),
+        ("unlike", r"client 'b' is float32\[2\], int32\[\]; it must be float32\[3\], int32\[\], as .* 'a'"),
         ("text", "client 'a' is a str; it must be a pair of arrays"),
         (
             "other",
             "returned a tuple; it must be a dictionary with the keys x and y, or with clients and test",
         ),
         ("wrong", "failed: RuntimeError: no disk$"),
-        ("strict", "cannot be called: missing a required argument: 'rows'; there is path, seed"),
+        ("strict", "cannot be called: missing a required argument: 'rows'; there is .* path, seed"),
         ("wring", "unknown function 'wring' in .*did you mean 'wrong'"),
         ("value", "that is a int; it must be a function"),
     ],

@@ -48,7 +48,12 @@ def functional():
         lambda: __import__("collections").OrderedDict(good=tf.keras.metrics.SparseCategoricalAccuracy()),
     )
 def variable():
-    return tff.learning.models.model_from_functional(functional())
+    return tff.learning.models.from_keras_model(
+        dense(3),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        input_spec=(tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.int32)),
+        metrics=[tf.keras.metrics.SparseCategoricalAccuracy("good")],
+    )
 def other_variable():
     return tff.learning.models.from_keras_model(
         wide(),
@@ -146,7 +151,8 @@ def test_losses_and_metrics_have_names_of_keras_or_functions(built) -> None:
 def test_a_model_of_tff_brings_its_own_metrics(built, function) -> None:
     builder, data = built(LABELS, function)
     weights = builder.initial_weights(0)
-    logits = X @ weights.trainable[0].numpy() + weights.trainable[1].numpy()
+    kernel, bias = map(np.asarray, weights.trainable)
+    logits = X @ kernel + bias
     right = np.mean(np.argmax(logits, axis=1) == LABELS.y)
     assert Evaluator(builder, data.test).evaluate(weights) == {"test_good": pytest.approx(right)}
 
