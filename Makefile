@@ -99,7 +99,17 @@ fuzz-seeds: setup ## Run the fuzz targets on their seeds, and mutations of them,
 wheels: | $(UV) ## Build the wheels for all Pythons here, in dist/, and try each in a fresh environment
 	python3 tests/packaging/wheels.py $(UV)
 
+docs: setup ## Build the site into build/docs; a warning or a dead link is an error
+	rm -rf build/docs build/docs-cache
+	$(RUN) sphinx-build --builder html --conf-dir docs --doctree-dir build/docs-cache \
+	  --nitpicky --fail-on-warning --keep-going --quiet . build/docs
+	$(RUN) python tests/docs/check_site.py build/docs
+
+STEPS ?=
+release-check: setup ## Everything a release takes but the upload, into dist/; STEPS="versions changelog" for some of it
+	@$(RUN) python tests/packaging/release.py $(UV) $(STEPS)
+
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels clean
+.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench fuzz fuzz-seeds wheels docs release-check clean

@@ -35,8 +35,8 @@ class Aggregator(Component):
     """Combines client updates on the server; functional, and traced into TensorFlow graphs.
 
     For every round: ``zero``, then ``accumulate`` once per client in client order, possibly in several
-    partial accumulators combined with ``merge``, then ``finish``. ``specs`` are the `tf.TensorSpec`s of the
-    model's tensors. Accumulators and states are (nested) mappings and tuples of tensors whose structure,
+    partial accumulators combined with ``merge``, then ``finish``. ``specs`` has a `tf.TensorSpec` for each of
+    the model's tensors. Accumulators and states are (nested) mappings and tuples of tensors whose structure,
     shapes and dtypes stay fixed.
     """
 

@@ -31,9 +31,9 @@ class ClientCodec:
     In two steps, as a payload may be lost on its way, or refused. `encode_model` keeps the next state in the
     store as pending, durably, before there are bytes that could leave; `settle` makes it the state when the
     server names its receipt, and forgets it otherwise, so that the residual is what it was before. The update
-    that was not accepted is lost then, as it is without compression. The order in each round:
+    that was not accepted is lost then, as it is without compression. The order in each round::
 
-        client.settle(receipt that the server's message names, or None)
+        client.settle(accepted)  # the receipt that the server's message names, or None
         payloads, receipt = client.encode_model(update, round_num)
 
     Where a message is delivered twice, both answers are the same bytes. Only `encode_model` writes: one state

@@ -1,43 +1,32 @@
-"""The Python in the README runs, in order, as one program."""
+"""The Python of the README and of the page about TFF runs, in order, as one program a page."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from pages import ROOT, blocks
 
-MODEL = """
-import numpy as np
-import fedplug
-kernel, bias = np.random.default_rng(0).normal(size=(300, 40)).astype(np.float32), np.ones(40, np.float32)
-"""
-README = Path(__file__).parents[2] / "README.md"
+
+def run(folder, program):
+    """What it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_shows_one_program_that_needs_no_tensorflow(tmp_path) -> None:
+    [program] = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
+    check = "import sys\nprint(mean['kernel'].shape, 'tensorflow' in sys.modules)"
+    assert run(tmp_path, f"{program}\n{check}") == "(300, 40) False\n"
 
 
 @pytest.mark.needs("tensorflow_federated")
-def test_the_examples_run_one_after_the_other(tmp_path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
-    blocks[0] = f"{MODEL}\n{blocks[0]}"  # what all is about, of arrays that a reader has
+def test_the_page_about_tff_is_one_program(tmp_path) -> None:
+    parts = blocks((ROOT / "docs" / "tff.md").read_text(encoding="utf-8"), "python")
+    assert len(parts) == 4
     checks = ["process.next(process.initialize(), [client(0)])", "assert len(values) == 10_000"]
-    program = "\n".join([*blocks, *checks])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "uplink_bytes" in done.stdout
-
-
-def test_every_linked_file_exists() -> None:
-    pages = [README, README.parent / "CONTRIBUTING.md", *README.parent.glob("docs/**/*.md")]
-    for page in pages:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    assert "uplink_bytes" in run(tmp_path, "\n".join([*parts, *checks]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import fedplug
 from fedplug.errors import ConfigError, StoreError, StoreMismatchError
 from fedplug.registry import resolve
 from fedplug.registry.catalog import Catalog, Observer
-from fedplug.runtime import create_async_execution_context
+from fedplug.runtime import create_async_execution_context, use_runtime
 from fedplug.stores import open_store
 from fedplug.training.trainer import ClientDataset, Trainer
 
@@ -119,6 +121,19 @@ def test_a_state_manager_of_tff_is_as_good_while_it_agrees_with_the_store(
     shutil.rmtree(tmp_path / "states" / "program_state_2")  # as if killed between the two
     with pytest.raises(StoreError, match=r"of round 1, .* is ahead of it, with round 2: .*_state_manager"):
         train(3)
+
+
+def test_the_lines_on_the_page_about_runtimes_run(build, client_data) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    process = build("qsgd(8)")
+    with use_runtime("inprocess"):
+        names = {"process": process, "rounds": 1, "tff": tff}
+        exec(first, names)
+        assert names["state"] is not None
+        names["trainer"] = Trainer(process, client_data, clients_per_round=1)
+        exec(second, names)
+        assert names["trainer"].last_metrics["aggregator"]["payloads"] == 1
 
 
 def test_only_the_last_finished_round_is_loaded_and_saved(process, client_data) -> None:

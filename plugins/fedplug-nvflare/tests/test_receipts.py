@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
 import contexts
 import pytest
-from fedplug_nvflare import FedplugAggregator
+from fedplug_nvflare import FedplugAggregator, FedplugEncoder
 from fedplug_nvflare.receipts import Receipts
 from fedplug_nvflare.update import ACCEPTED, RECEIPT
 from nvflare.apis.event_type import EventType
@@ -112,3 +113,11 @@ def test_ending_the_job_does_not_wait_for_itself(tmp_path: Path) -> None:
     thread.start()
     thread.join(timeout=30)
     assert not thread.is_alive()
+
+
+def test_the_lines_on_the_page_are_right() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "nvflare.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {"FedplugEncoder": FedplugEncoder, "FedplugAggregator": FedplugAggregator}
+    exec(block, names)
+    assert {type(names["encoder"]), type(names["aggregator"])} == {FedplugEncoder, FedplugAggregator}

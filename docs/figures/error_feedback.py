@@ -1,0 +1,97 @@
+"""The picture on docs/error-feedback.md: what a residual does to one entry, and to a model.
+
+``python docs/figures/error_feedback.py`` computes and draws it, in seconds. Knows fedplug only by its codec.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from numpy.typing import NDArray
+
+import fedplug
+
+PICTURE = Path(__file__).parents[1] / "images" / "error_feedback.svg"
+CLIENTS, ENTRIES, ROUNDS, STEP = 10, 1000, 1000, 0.01
+ENTRY_ROUNDS = 200
+ENCODERS = {
+    "no compression": "identity",
+    "top-k 5 %, error feedback": "topk(0.05)",
+    "top-k 5 %, no feedback": "topk(0.05, error_feedback=False)",
+}
+# Of middle lightness, so that they are read on white as well as on black.
+COLORS = ("#808080", "#3584e4", "#e66100")
+
+Floats = NDArray[np.float32]
+
+
+def targets() -> Floats:
+    """What each client's own data ask of the model: something common, and much that cancels in the mean."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=ENTRIES)
+    own = rng.normal(scale=5, size=(CLIENTS, ENTRIES))
+    return (common + own - own.mean(axis=0)).astype(np.float32)
+
+
+def train(encoder: str) -> tuple[Floats, Floats, Floats]:
+    """Clients with the loss ||w - target||^2 / 2 each send a gradient step a round; the server adds the mean.
+
+    Returns:
+        The distance of the model from the best one before every round, over that of the first model,
+        ``[ROUNDS + 1]``; and of one entry of the first client, ``[ROUNDS + 1]`` each, the sums of its updates
+        and of what was received of them.
+    """
+    codec, wanted = fedplug.codec(encoder), targets()
+    best = wanted.mean(axis=0)
+    entry = int(np.argsort(abs(wanted[0]))[ENTRIES // 2])  # of middle size: never among the largest
+    w = np.zeros(ENTRIES, np.float32)
+    states: list[dict[str, NDArray[np.generic]] | None] = [None] * CLIENTS
+    distances, updates, received = [1.0], [0.0], [0.0]
+    for round_num in range(ROUNDS):
+        total = fedplug.Sum(w.shape)
+        for client in range(CLIENTS):
+            update = STEP * (wanted[client] - w)
+            payload, states[client] = codec.encode(update, states[client], round_num)
+            total.add(payload)
+            if client == 0:
+                updates.append(updates[-1] + float(update[entry]))
+                received.append(received[-1] + float(fedplug.decode(payload)[entry]))
+        w = w + total.value() / np.float32(CLIENTS)
+        distances.append(float(np.linalg.norm(w - best) / np.linalg.norm(best)))
+    return np.array(distances, "f4"), np.array(updates, "f4"), np.array(received, "f4")
+
+
+def draw(runs: dict[str, tuple[Floats, Floats, Floats]], path: Path) -> None:
+    """Both halves, without a background; equal runs give equal files."""
+    mpl.use("svg")
+    from matplotlib import pyplot
+
+    grey = COLORS[0]
+    style = {"svg.hashsalt": "fedplug", "svg.fonttype": "none", "font.size": 9, "savefig.transparent": True}
+    style |= dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), grey
+    )
+    with mpl.rc_context(style):
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+        left.set(title="one entry of one client, summed up", xlabel="round")
+        right.set(title="distance from the best model", xlabel="round", yscale="log")
+        shown = slice(ENTRY_ROUNDS + 1)
+        for (name, (distances, updates, received)), color in zip(runs.items(), COLORS, strict=True):
+            right.plot(distances, color=color, label=name)
+            if name != "no compression":
+                left.plot(received[shown], color=color, drawstyle="steps-post", label=f"received: {name}")
+                dashes = {"linestyle": "--", "linewidth": 1, "color": color}
+                left.plot(updates[shown], label=f"update: {name}", **dashes)
+        for axes in (left, right):
+            axes.legend(frameon=False, fontsize=8)
+            axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    results = {name: train(encoder) for name, encoder in ENCODERS.items()}
+    draw(results, PICTURE)
+    for name, (distances, *_) in results.items():
+        print(f"{name:28} {distances[-1]:.4f} of the first distance after {ROUNDS} rounds")

@@ -1,0 +1,32 @@
+"""The Python on each of these pages is one program without TensorFlow, and prints what the page shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pages import ROOT, blocks
+
+PAGES = {"codec.md": 6, "five-minutes.md": 4, "error-feedback.md": 1, "which-encoder.md": 1, "stores.md": 1}
+BEFORE = {
+    "stores.md": "import numpy as np\narray, weights = np.ones(3), np.zeros(3)\n",  # what a reader has
+}
+AFTER = "import sys\nassert 'tensorflow' not in sys.modules"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_examples_run_one_after_the_other_without_tensorflow(name, tmp_path):
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    parts = blocks(page, "python")
+    assert len(parts) == PAGES[name]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join([BEFORE.get(name, ""), *parts, AFTER])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "".join(blocks(page, "text"))

@@ -1,0 +1,207 @@
+"""Each rule of a release finds what it is for, and nothing in a release that is as it should be."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import release_rules
+
+TODAY = datetime.date(2026, 3, 2)
+LICENCE = b"Apache License\n"
+CHANGELOG = "# Changelog\n\n## 1.2.0 - 2026-03-01\n\n- A thing.\n\n## 1.1.0 - 2026-01-01\n\n- Another.\n"
+PROJECT = """
+[project]
+name = "fedplug"
+version = "1.2.0"
+description = "It"
+readme = "README.md"
+license = "Apache-2.0"
+requires-python = ">=3.10"
+"""
+
+
+def git(root, *command):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *identity, "-C", root, *command], check=True, capture_output=True)
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """A repository that is ready for its release."""
+    files = {
+        "pyproject.toml": f'{PROJECT}\n[project.optional-dependencies]\nops = ["fedplug-ops==1.2.0"]\n',
+        "plugins/fedplug-ops/pyproject.toml": PROJECT.replace('"fedplug"', '"fedplug-ops"'),
+        "plugins/fedplug-ops/LICENSE": LICENCE.decode(),
+        "plugins/fedplug-ops/tests/golden/a.bin": "frozen",
+        "tests/golden/b.bin": "frozen",
+        "LICENSE": LICENCE.decode(),
+        "CITATION.cff": "version: 1.2.0\ndate-released: 2026-03-01\n",
+        "CHANGELOG.md": CHANGELOG,
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "all")
+    git(tmp_path, "tag", "v1.1.0")
+    return tmp_path
+
+
+def replace(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def changelog(root):
+    return list(release_rules.changelog(root, TODAY))
+
+
+def test_nothing_is_found_in_what_is_ready(root):
+    for rule in ("versions", "tree", "frozen_payloads", "metadata"):
+        assert list(getattr(release_rules, rule)(root)) == []
+    assert changelog(root) == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "plugins/fedplug-ops/pyproject.toml", "CITATION.cff"])
+def test_another_version_anywhere_is_found(root, name):
+    replace(root / name, "1.2.0", "1.2.1")
+    assert list(release_rules.versions(root))
+
+
+def test_a_package_pinned_to_another_version_is_found(root):
+    replace(root / "pyproject.toml", "fedplug-ops==1.2.0", "fedplug-ops==1.1.0")
+    [problem] = release_rules.versions(root)
+    assert "fedplug-ops==1.1.0" in problem
+
+
+def test_a_citation_that_is_missing_is_found(root):
+    (root / "CITATION.cff").unlink()
+    [problem] = release_rules.versions(root)
+    assert "missing" in problem
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("1.2.0 - 2026-03-01", "Unreleased", "'1.2.0 - 2026-03-02'"),
+        ("1.2.0 - 2026-03-01", "1.1.5 - 2026-03-01", "begins with '1.1.5"),
+        ("1.2.0 - 2026-03-01", "1.2.0", "begins with '1.2.0'"),
+        ("2026-03-01", "2026-13-01", "no date"),
+        ("2026-03-01", "2026-03-03", "in the future"),
+        ("- A thing.", "", "nothing is listed"),
+        ("## ", "", "begins with '1.1.0"),
+    ],
+)
+def test_a_changelog_that_is_not_of_this_release_is_found(root, old, new, said):
+    replace(root / "CHANGELOG.md", old, new)
+    assert said in changelog(root)[0]
+
+
+def test_a_citation_of_another_date_is_found(root):
+    replace(root / "CITATION.cff", "2026-03-01", "2026-02-01")
+    [problem] = changelog(root)
+    assert "date-released: 2026-03-01" in problem
+
+
+def test_what_is_not_committed_is_found(root):
+    (root / "new").touch()
+    replace(root / "LICENSE", "Apache", "apache")
+    assert len(list(release_rules.tree(root))) == 2
+
+
+def test_a_version_that_is_tagged_already_is_found(root):
+    git(root, "tag", "v1.2.0")
+    [problem] = release_rules.tree(root)
+    assert "v1.2.0 exists" in problem
+
+
+def test_golden_payloads_that_changed_since_the_last_tag_are_found_and_new_ones_are_not(root):
+    (root / "tests/golden/c.bin").write_text("new", encoding="utf-8")
+    (root / "tests/golden/b.bin").write_text("other", encoding="utf-8")
+    git(root, "rm", "plugins/fedplug-ops/tests/golden/a.bin")
+    git(root, "add", ".")
+    git(root, "commit", "-m", "change")
+    deleted, changed = release_rules.frozen_payloads(root)
+    assert "a.bin: deleted since v1.1.0" in deleted
+    assert "b.bin: changed since v1.1.0" in changed
+
+
+def test_before_the_first_tag_nothing_is_frozen(root):
+    git(root, "tag", "--delete", "v1.1.0")
+    replace(root / "tests/golden/b.bin", "frozen", "other")
+    assert list(release_rules.frozen_payloads(root)) == []
+
+
+@pytest.mark.parametrize("key", ["description", "readme", "license", "requires-python"])
+def test_a_distribution_that_does_not_say_what_it_is_is_found(root, key):
+    replace(root / "plugins/fedplug-ops/pyproject.toml", f"{key} = ", f"not-{key} = ")
+    [problem] = release_rules.metadata(root)
+    assert f"no {key}" in problem
+
+
+def test_a_package_without_the_licence_or_with_another_is_found(root):
+    for break_it in (lambda path: path.write_text("MIT", encoding="utf-8"), Path.unlink):
+        break_it(root / "plugins/fedplug-ops/LICENSE")
+        [problem] = release_rules.metadata(root)
+        assert "plugins/fedplug-ops/LICENSE: must be a copy" in problem
+
+
+def wheel(path, files):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def sdist(path, files):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+KINDS = [
+    (wheel, "a-1-py3-none-any.whl", "a-1.dist-info/licenses/LICENSE"),
+    (sdist, "a-1.tar.gz", "a-1/LICENSE"),
+]
+
+
+@pytest.mark.parametrize(("make", "name", "licence"), KINDS)
+def test_the_licence_in_what_is_uploaded(tmp_path, make, name, licence):
+    rule = release_rules.artifact
+    assert list(rule(make(tmp_path / name, {licence: LICENCE}), LICENCE)) == []
+    assert list(rule(make(tmp_path / name, {licence: b"MIT"}), LICENCE)) == [f"{name}: holds another LICENSE"]
+    assert list(rule(make(tmp_path / name, {"a/LICENSE.py": LICENCE}), LICENCE)) == [
+        f"{name}: holds no LICENSE"
+    ]
+
+
+def test_a_link_in_an_sdist_is_no_licence(tmp_path):
+    link = tarfile.TarInfo("a-1/LICENSE")
+    link.type, link.linkname = tarfile.SYMTYPE, "../../LICENSE"
+    with tarfile.open(tmp_path / "a-1.tar.gz", "w:gz") as archive:
+        archive.addfile(link)
+    assert list(release_rules.artifact(tmp_path / "a-1.tar.gz", LICENCE)) == ["a-1.tar.gz: holds no LICENSE"]
+
+
+@pytest.mark.parametrize(("make", "name", "licence"), KINDS)
+@pytest.mark.parametrize("built", ["a-1/__pycache__/a.pyc", "a-1/.venv/bin/python", "build/x.o"])
+def test_what_was_built_does_not_belong_in_it(tmp_path, make, name, licence, built):
+    [problem] = release_rules.artifact(make(tmp_path / name, {licence: LICENCE, built: b""}), LICENCE)
+    assert built in problem
+
+
+def test_the_checkout_itself_has_one_version_and_all_its_metadata():
+    root = Path(__file__).parents[2]
+    assert [*release_rules.versions(root), *release_rules.metadata(root)] == []
