@@ -10,8 +10,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import ops
-from fedplug.process import structures
+from fedplug import ops, tff_structures
 
 __all__ = ["trace"]
 
@@ -23,13 +22,16 @@ def trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
     tensors compares Python objects, and encoders should not have to know.
     """
     specs = [
-        tf.TensorSpec(t.shape, t.dtype) for type_spec in types for t in structures.tensor_types(type_spec)
+        tf.TensorSpec(t.shape, t.dtype) for type_spec in types for t in tff_structures.tensor_types(type_spec)
     ]
 
     @tf.function(autograph=False, input_signature=specs)
     def on_leaves(*leaves: tf.Tensor) -> Any:
         remaining = iter(leaves)
-        args = [structures.unflatten([next(remaining) for _ in structures.tensor_types(t)], t) for t in types]
+        args = [
+            tff_structures.unflatten([next(remaining) for _ in tff_structures.tensor_types(t)], t)
+            for t in types
+        ]
         with ops.use_lowering(lowering):
             return function(*args)
 
@@ -40,7 +42,7 @@ def trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
     def traced(*args: Any, **kwargs: Any) -> Any:
         values = signature.bind(*args, **kwargs).args
         return concrete(
-            *[leaf for v, t in zip(values, types, strict=True) for leaf in structures.flatten(v, t)]
+            *[leaf for v, t in zip(values, types, strict=True) for leaf in tff_structures.flatten(v, t)]
         )
 
     return tff.tensorflow.computation(traced, *types)

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import tff_structures
 from fedplug.errors import ConfigError, StoreError
-from fedplug.process import structures
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore
@@ -122,8 +122,8 @@ class Trainer:
         _check_context()
         arrays = self._states.read_server()
         if arrays is not None:
-            return structures.unflatten(
-                [arrays[path] for path in structures.paths(self._state_type)], self._state_type
+            return tff_structures.unflatten(
+                [arrays[path] for path in tff_structures.paths(self._state_type)], self._state_type
             )
         state = self.process.initialize()
         if self._initial_weights is not None:
@@ -277,8 +277,8 @@ class Trainer:
     def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
         if arrays is None:
             return self._first_client_state
-        paths = structures.paths(self._client_state_type)
-        return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
+        paths = tff_structures.paths(self._client_state_type)
+        return tff_structures.unflatten([arrays[path] for path in paths], self._client_state_type)
 
     @functools.cached_property
     def _first_client_state(self) -> Any:
@@ -330,8 +330,10 @@ def _is_whole(value: Any) -> bool:
 
 
 def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:
-    leaves = structures.flatten(value, type_spec)
-    return {path: np.asarray(leaf) for path, leaf in zip(structures.paths(type_spec), leaves, strict=True)}
+    leaves = tff_structures.flatten(value, type_spec)
+    return {
+        path: np.asarray(leaf) for path, leaf in zip(tff_structures.paths(type_spec), leaves, strict=True)
+    }
 
 
 def _to_json(value: Any) -> Any:

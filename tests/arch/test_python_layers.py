@@ -40,8 +40,9 @@ BELOW = {
     "api": ("aggregators",),
     "codecs": ("api", "stores"),
     # TFF
-    "process": ("api",),
-    "runtime": ("ops",),
+    "tff_structures": ("errors",),
+    "process": ("api", "tff_structures"),
+    "runtime": ("ops", "tff_structures"),
     "training": ("process", "runtime", "stores"),
     "compat": ("process",),
     # what stands on top
@@ -62,7 +63,9 @@ TENSORFLOW_WHEN_CALLED = (
     *["encoders/break_even.py", "testing/encoder_graphs.py"],
     *["testing/encoder_together.py", "testing/memory.py", "testing/schedule.py"],
 )
-ABOVE_TFF = {"compat", "diagnostics", "experiment", "process", "runtime", "testing", "training"}
+ABOVE_TFF = {
+    *["compat", "diagnostics", "experiment", "process", "runtime", "testing", "tff_structures", "training"]
+}
 
 
 @functools.cache

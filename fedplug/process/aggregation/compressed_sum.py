@@ -14,10 +14,11 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import tff_structures
 from fedplug.aggregators.sum import Sum
 from fedplug.encoders.base import Encoder, Payload
 from fedplug.errors import ConfigError
-from fedplug.process import compatibility, structures
+from fedplug.process import compatibility
 from fedplug.process.aggregation.transform import Transform, TransformFactory
 from fedplug.process.arguments import as_encoder
 
@@ -30,14 +31,14 @@ class _Encoded(Transform):
     def __init__(self, encoder: Encoder, value_type: Any) -> None:
         self._encoder = encoder
         self._type = value_type
-        types = structures.tensor_types(value_type)
+        types = tff_structures.tensor_types(value_type)
         self._specs = [tf.TensorSpec(t.shape, t.dtype) for t in types]
 
     def init_state(self) -> Any:
         return tf.constant(0, tf.int32)
 
     def forward(self, value: Any, state: Any) -> Any:
-        payloads = self._payloads(structures.flatten(value, self._type), state)
+        payloads = self._payloads(tff_structures.flatten(value, self._type), state)
         return tuple(_floats(payload) for payload in payloads)
 
     def backward(self, total: Any, state: Any) -> Any:
@@ -46,7 +47,7 @@ class _Encoded(Transform):
             {**of_zeros, **sums} for of_zeros, sums in zip(self._payloads(zeros, state), total, strict=True)
         ]
         decoded = [self._encoder.decode(p, spec) for p, spec in zip(payloads, self._specs, strict=True)]
-        return structures.unflatten(decoded, self._type)
+        return tff_structures.unflatten(decoded, self._type)
 
     def next_state(self, total: Any, state: Any) -> Any:
         del total

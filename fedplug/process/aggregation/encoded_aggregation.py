@@ -14,13 +14,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import tff_structures
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.encoders import tensor_metrics as per_tensor
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
 from fedplug.errors import ConfigError
-from fedplug.process import structures, tracing
+from fedplug.process import tracing
 
 __all__ = ["EncodedAggregation", "build_encoded_aggregation", "model_encoder"]
 
@@ -85,14 +86,14 @@ def model_encoder(
         encoder: For every tensor, or what says which for which.
         value_type: A tensor or a structure of tensors.
         min_size: Tensors with fewer elements are sent as they are.
-        names: Of the tensors, for rules; default: their paths in the type, as of `structures.paths`.
+        names: Of the tensors, for rules; default: their paths in the type, as of `tff_structures.paths`.
 
     Raises:
         ConfigError: The type is not a tensor or a structure of tensors of known shapes, or there is not a
             name for each of them.
     """
-    types = structures.tensor_types(value_type)
-    names = structures.paths(value_type) if names is None else names
+    types = tff_structures.tensor_types(value_type)
+    names = tff_structures.paths(value_type) if names is None else names
     if len(names) != len(types):
         raise ConfigError(f"there are {len(names)} names for {len(types)} tensors: {', '.join(names)}")
     specs = [tf.TensorSpec(t.shape, t.dtype, name) for t, name in zip(types, names, strict=True)]
@@ -149,7 +150,7 @@ def build_encoded_aggregation(
         return encoder.init_state()
 
     def encode(value: Any, weight: tf.Tensor, state: Any, instructions: Any) -> Any:
-        update = structures.flatten(value, value_type)
+        update = tff_structures.flatten(value, value_type)
         finite = tf.reduce_all([_all_finite(x) for x in update] + [tf.math.is_finite(weight)])
 
         def sent() -> Any:
@@ -229,7 +230,7 @@ def build_encoded_aggregation(
             "inner": inner,
         }
         return {
-            "value": structures.unflatten(update, value_type),
+            "value": tff_structures.unflatten(update, value_type),
             "state": next_state,
             "measurements": {
                 **{key: measured[key] for key in _MEASUREMENTS},

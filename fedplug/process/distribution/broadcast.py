@@ -16,12 +16,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import ops
+from fedplug import ops, tff_structures
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
 from fedplug.encoders.probe import normal_numbers
 from fedplug.errors import CapabilityError
-from fedplug.process import structures, tracing
+from fedplug.process import tracing
 
 __all__ = ["EncodedBroadcast", "build_encoded_broadcast"]
 
@@ -81,7 +81,7 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
     def init() -> Any:
         zeros = [tf.zeros(spec.shape, spec.dtype) for spec in encoder.specs]
         return collections.OrderedDict(
-            sent=structures.unflatten(zeros, value_type),
+            sent=tff_structures.unflatten(zeros, value_type),
             round_num=tf.constant(0, tf.int32),
             position=tf.constant(0, tf.int64),
             **({} if control is None else {"control": control.init()}),
@@ -114,7 +114,10 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
         )
 
     def publish(value: Any, state: Any) -> Any:
-        tensors, sent = structures.flatten(value, value_type), structures.flatten(state["sent"], value_type)
+        tensors, sent = (
+            tff_structures.flatten(value, value_type),
+            tff_structures.flatten(state["sent"], value_type),
+        )
         finite = [tf.reduce_all(tf.math.is_finite(x)) for x in tensors if x.dtype.is_floating]
         with ops.require(tf.reduce_all(finite), "the model to be broadcast holds a NaN or an infinity"):
             tensors = [tf.identity(x) for x in tensors]
@@ -130,7 +133,7 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
         position = state["position"] + tf.add_n([tf.size(buffer, tf.int64) for buffer in buffers])
         message = collections.OrderedDict(buffers=buffers, whole=first, position=position)
         next_state = collections.OrderedDict(
-            sent=structures.unflatten(apply(sent, message), value_type),
+            sent=tff_structures.unflatten(apply(sent, message), value_type),
             round_num=round_num + 1,
             position=position,
             **next_control(state, buffers, differences, next_states),
@@ -138,7 +141,7 @@ def build_encoded_broadcast(value_type: Any, encoder: ModelEncoder, lowering: st
         return collections.OrderedDict(message=message, state=next_state)
 
     def receive(sent: Any, message: Any) -> Any:
-        return structures.unflatten(apply(structures.flatten(sent, value_type), message), value_type)
+        return tff_structures.unflatten(apply(tff_structures.flatten(sent, value_type), message), value_type)
 
     def init_client() -> Any:
         return tf.constant(_NEVER, tf.int64)

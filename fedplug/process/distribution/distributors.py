@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import tff_structures
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
-from fedplug.process import structures
 from fedplug.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.process.arguments import AnyEncoder, as_encoder
 from fedplug.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
@@ -27,11 +27,10 @@ def build_distributor(value_type: Any) -> Any:
     Raises:
         ConfigError: The type has something else than tensors.
     """
-    dense = np.int64(sum(_bytes(t) for t in structures.tensor_types(value_type)))
+    dense = np.int64(sum(_bytes(t) for t in tff_structures.tensor_types(value_type)))
 
-    @tff.tensorflow.computation(value_type)
-    def size(value: Any) -> Any:
-        del value
+    @tff.tensorflow.computation
+    def size() -> Any:
         return tf.constant(dense)
 
     @tff.federated_computation
@@ -40,10 +39,10 @@ def build_distributor(value_type: Any) -> Any:
 
     @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
     def next_fn(state: Any, value: Any) -> Any:
-        received = tff.federated_broadcast(value)
-        downlink_bytes = tff.federated_sum(tff.federated_map(size, received))
-        measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
-        return tff.templates.MeasuredProcessOutput(state, received, measurements)
+        measurements = tff.federated_zip(
+            collections.OrderedDict(downlink_bytes=_of_all_clients(tff.federated_eval(size, tff.SERVER)))
+        )
+        return tff.templates.MeasuredProcessOutput(state, tff.federated_broadcast(value), measurements)
 
     return tff.learning.templates.DistributionProcess(initialize, next_fn)
 
@@ -89,7 +88,7 @@ def build_encoded_distributor(
         published = tff.federated_map(broadcast.publish, (value, state))
         message = tff.federated_broadcast(published.message)
         received = tff.federated_map(broadcast.receive, (tff.federated_broadcast(state.sent), message))
-        downlink_bytes = tff.federated_sum(tff.federated_map(size, message))
+        downlink_bytes = _of_all_clients(tff.federated_map(size, published.message))
         measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
         return tff.templates.MeasuredProcessOutput(published.state, received, measurements)
 
@@ -128,6 +127,11 @@ def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
         )
 
     return tff.templates.IterativeProcess(initialize, next_fn, next_is_multi_arg=True)
+
+
+def _of_all_clients(size: Any) -> Any:
+    """What every client is sent, times the clients of the round; counted on the server, once."""
+    return tff.federated_sum(tff.federated_broadcast(size))
 
 
 def _bytes(tensor_type: Any) -> int:

@@ -10,7 +10,6 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
@@ -25,7 +24,7 @@ from fedplug.process.arguments import AnyEncoder, as_aggregator, as_encoder
 from fedplug.process.distribution.downlink import Downlink, build_downlink
 from fedplug.process.learning.components import LearningComponents, build_learning_components
 from fedplug.process.learning.names import variable_names
-from fedplug.process.learning.nonfinite_updates import build_has_data, weight_to_encode
+from fedplug.process.learning.nonfinite_updates import weight_to_encode
 from fedplug.process.learning.round_output import build_initialize, round_output
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
 from fedplug.process.lowering import choose_lowering
@@ -123,6 +122,7 @@ def build_weighted_fed_avg(
         learning,
         aggregation,
         downlink,
+        chosen_aggregator.weights_by_examples,
         initialize.type_signature.result,
         initialize_client.type_signature.result,
     )
@@ -154,18 +154,18 @@ def _build_next(
     learning: LearningComponents,
     aggregation: EncodedAggregation,
     downlink: Downlink,
+    by_examples: bool,
     state_type: Any,
     client_state_type: Any,
 ) -> Any:
     encoder_state_type = aggregation.init_client.type_signature.result
     server_message_type = aggregation.server_message.type_signature.result
-    has_data = build_has_data(learning.data_type)
 
     @tff.tensorflow.computation(
-        learning.client_result_type, np.bool_, encoder_state_type, server_message_type
+        learning.client_result_type, learning.data_type, encoder_state_type, server_message_type
     )
-    def encode(result: Any, with_data: Any, client_state: Any, server_message: Any) -> Any:
-        weight = weight_to_encode(result.update_weight, with_data)
+    def encode(result: Any, dataset: Any, client_state: Any, server_message: Any) -> Any:
+        weight = weight_to_encode(result.update_weight, dataset, by_examples=by_examples)
         return aggregation.encode(result.update, weight, client_state, server_message)
 
     @tff.federated_computation(
@@ -180,12 +180,7 @@ def _build_next(
         server_message = tff.federated_map(aggregation.server_message, state.aggregator)
         encoded = tff.federated_map(
             encode,
-            (
-                trained.result,
-                tff.federated_map(has_data, client_data),
-                encoder_states,
-                tff.federated_broadcast(server_message),
-            ),
+            (trained.result, client_data, encoder_states, tff.federated_broadcast(server_message)),
         )
         total = aggregation.aggregate(encoded.message)
         aggregated = tff.federated_map(aggregation.finish, (total, state.aggregator))

@@ -5,26 +5,13 @@ TFF's client work replaces a non-finite update by zeros of weight zero, the same
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
-__all__ = ["build_has_data", "weight_to_encode"]
-
-
-def build_has_data(data_type: tff.SequenceType) -> Any:
-    """``(D* -> bool)``: whether a client's data set has anything in it."""
-
-    @tff.tensorflow.computation(data_type)
-    def has_data(dataset: Any) -> Any:
-        return dataset.take(1).reduce(False, lambda _, batch: True)
-
-    return has_data
+__all__ = ["weight_to_encode"]
 
 
-def weight_to_encode(update_weight: tf.Tensor, with_data: tf.Tensor) -> tf.Tensor:
+def weight_to_encode(update_weight: tf.Tensor, dataset: tf.data.Dataset, *, by_examples: bool) -> tf.Tensor:
     """The weight under which `EncodedAggregation.encode` drops the update and counts it where it must.
 
     A client that has data and no weight had its update replaced; a NaN in place of the weight says so. One
@@ -32,7 +19,14 @@ def weight_to_encode(update_weight: tf.Tensor, with_data: tf.Tensor) -> tf.Tenso
 
     Args:
         update_weight: Of TFF's client work, float32 scalar.
-        with_data: Whether the client has data, bool scalar.
+        dataset: Of the client.
+        by_examples: Whether the weight is the number of examples. One above 0 then says that there are some,
+            and the dataset is left alone: to begin it once more costs as much as to train on a batch.
     """
+
+    def has_data() -> tf.Tensor:
+        return dataset.take(1).reduce(False, lambda _, batch: True)
+
+    with_data = tf.cond(update_weight > 0, lambda: True, has_data) if by_examples else has_data()
     replaced = with_data & (update_weight <= 0)
     return tf.where(replaced, np.float32(np.nan), tf.where(with_data, update_weight, np.float32(0)))

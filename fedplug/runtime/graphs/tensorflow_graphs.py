@@ -30,7 +30,7 @@ from fedplug.errors import OpLibraryError
 from fedplug.runtime.graphs.private_calls import make_private, node_of
 from fedplug.runtime.tff_internals import computation_pb2
 
-__all__ = ["Cancellation", "GraphFunction", "load", "naming_missing_ops"]
+__all__ = ["Cancellation", "GraphFunction", "fits", "load", "naming_missing_ops"]
 
 # TFF's compiler has optimized the graph once; TensorFlow's own pass would do it again for every copy. Set on
 # the call, so that the rest of the program keeps its settings.
@@ -177,7 +177,7 @@ class GraphFunction:
                 self._idle.append(name)
         results = [outputs[index] for index in template.outputs]
         for tensor, shape in zip(results, self._shapes, strict=True):
-            if shape is not None and not _fits(tensor._shape_tuple(), shape):
+            if not fits(tensor._shape_tuple(), shape):
                 raise TypeError(f"a result has shape {tensor._shape_tuple()}, expected {shape}")
         return results
 
@@ -283,7 +283,10 @@ def _unregister(names: list[str]) -> None:
         eager_context.context().remove_function(name)
 
 
-def _fits(actual: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
+def fits(actual: tuple[int, ...], declared: Shape) -> bool:
+    """Whether a tensor has the shape its type declares; None is any rank, or any size."""
+    if declared is None or actual == declared:
+        return True
     return len(actual) == len(declared) and all(
         d is None or a == d for a, d in zip(actual, declared, strict=True)
     )

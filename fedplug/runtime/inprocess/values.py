@@ -29,6 +29,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import tff_structures
+from fedplug.runtime.graphs.tensorflow_graphs import fits
 from fedplug.runtime.tff_internals import make_data_set_from_elements
 
 __all__ = [
@@ -107,7 +109,7 @@ def ingest(value: Any, type_spec: tff.Type) -> Any:
     if isinstance(type_spec, tff.SequenceType):
         return _ingest_sequence(value, type_spec)
     if isinstance(type_spec, tff.StructType):
-        elements = tff.structure.from_container(value)
+        elements = tff_structures.members(value)
         if len(elements) != len(type_spec):
             tff.framework.serialize_value(value, type_spec)  # raises
         types = [element for _, element in tff.structure.iter_elements(type_spec)]
@@ -137,7 +139,7 @@ def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
     elif not (
         isinstance(value, np.ndarray | np.generic)
         and value.dtype.type is type_spec.dtype.type
-        and tf.TensorShape(type_spec.shape).is_compatible_with(value.shape)
+        and fits(value.shape, type_spec.shape)
     ):
         proto, _ = tff.framework.serialize_value(value, type_spec)  # converts or raises, by TFF's rules
         value, _ = tff.framework.deserialize_value(proto, type_spec)
@@ -154,7 +156,22 @@ def _ingest_sequence(value: Any, type_spec: tff.SequenceType) -> tf.Tensor:
         value, _ = tff.framework.deserialize_value(proto, type_spec)
     elif not type_spec.is_assignable_from(tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))):
         tff.framework.serialize_value(value, type_spec)  # raises
-    return tf.data.experimental.to_variant(value)
+    return tf.data.experimental.to_variant(_without_rewriting(value))
+
+
+def _without_rewriting(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Leaves out what TensorFlow does to a dataset's graph whenever something begins to iterate over it.
+
+    Optimizing the graph and tuning its buffers pay off over thousands of elements. A client has few, its
+    dataset is begun anew in every round, and clients run side by side already. What the caller chose stays.
+    """
+    chosen = dataset.options()
+    options = tf.data.Options()
+    if chosen.experimental_optimization.apply_default_optimizations is None:
+        options.experimental_optimization.apply_default_optimizations = False
+    if chosen.autotune.enabled is None:
+        options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def _flattens_alike(spec: Any) -> bool:
@@ -173,11 +190,9 @@ def materialize(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
     if isinstance(type_spec, tff.SequenceType):
         return dataset_from_variant(value, type_spec.element)
     if isinstance(type_spec, tff.StructType):
-        named = tff.structure.iter_elements(type_spec)
-        return tff.structure.Struct(
-            (name, materialize(element, t, num_clients))
-            for element, (name, t) in zip(value, named, strict=True)
-        )
+        types = tff.structure.iter_elements(type_spec)
+        members = [materialize(element, t, num_clients) for element, (_, t) in zip(value, types, strict=True)]
+        return tff_structures.contain(members, type_spec)
     if isinstance(type_spec, tff.FederatedType):
         if type_spec.all_equal:
             return materialize(

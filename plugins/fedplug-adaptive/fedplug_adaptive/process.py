@@ -32,7 +32,7 @@ from fedplug.process.aggregation.encoded_aggregation import (
 )
 from fedplug.process.arguments import AnyEncoder, as_encoder
 from fedplug.process.learning.components import LearningComponents, build_learning_components
-from fedplug.process.learning.nonfinite_updates import build_has_data, weight_to_encode
+from fedplug.process.learning.nonfinite_updates import weight_to_encode
 from fedplug.process.learning.round_output import build_initialize, round_output
 from fedplug_adaptive.divergence import layer_divergences
 from fedplug_adaptive.layer_weights import (
@@ -212,17 +212,15 @@ def _build_next(
     client_state_type = aggregation.init_client.type_signature.result
     server_state_type = aggregation.init_server.type_signature.result
 
-    has_data = build_has_data(learning.data_type)
-
     @tff.tensorflow.computation(
         learning.client_result_type,
         learning.weights_type,
-        np.bool_,
+        learning.data_type,
         client_state_type,
         aggregation.server_message.type_signature.result,
     )
-    def encode(result: Any, weights: Any, with_data: Any, client_state: Any, server_message: Any) -> Any:
-        weight = weight_to_encode(result.update_weight, with_data)
+    def encode(result: Any, weights: Any, dataset: Any, client_state: Any, server_message: Any) -> Any:
+        weight = weight_to_encode(result.update_weight, dataset, by_examples=True)
         value = collections.OrderedDict(update=result.update, report=report(weights, result.update))
         return aggregation.encode(value, weight, client_state, server_message)
 
@@ -260,7 +258,7 @@ def _build_next(
             (
                 trained.result,
                 distributed.result,
-                tff.federated_map(has_data, client_data),
+                client_data,
                 client_states,
                 tff.federated_broadcast(server_message),
             ),

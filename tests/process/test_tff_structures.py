@@ -1,0 +1,89 @@
+"""Flattening in TFF's order, which is not that of `tf.nest`."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+import tree
+
+from fedplug import tff_structures
+from fedplug.errors import ConfigError
+
+F = tff.TensorType(np.float32)
+NESTED = tff.to_type(collections.OrderedDict([("b", F), ("a", [F, ()]), ("c", (F, F))]))
+
+
+def test_the_order_is_that_of_the_type_and_not_of_the_names() -> None:
+    assert tff_structures.paths(NESTED) == ["b", "a/0", "c/0", "c/1"]
+    assert tff_structures.paths(tff.to_type(collections.OrderedDict(outer=NESTED)))[0] == "outer/b"
+
+
+def test_a_value_comes_back_with_its_containers() -> None:
+    value = collections.OrderedDict([("b", 1.0), ("a", [2.0, ()]), ("c", (3.0, 4.0))])
+    leaves = tff_structures.flatten(value, NESTED)
+    assert leaves == [1.0, 2.0, 3.0, 4.0]
+    assert tff_structures.unflatten(leaves, NESTED) == value
+
+
+Pair = collections.namedtuple("Pair", ["left", "right"])
+
+
+@attrs.define
+class Point:
+    x: Any
+    y: Any
+
+
+CONTAINERS = [
+    (),
+    [1.0],
+    (1.0, 2.0),
+    {"b": 1.0, "a": (2.0, 3.0)},
+    collections.OrderedDict([("b", 1.0), ("a", [2.0])]),
+    Pair(1.0, {"z": 2.0}),
+    Point(1.0, (2.0, Pair(3.0, 4.0))),
+]
+
+
+@pytest.mark.parametrize("value", CONTAINERS, ids=lambda value: type(value).__name__)
+def test_containers_are_read_and_made_as_by_tff(value: Any) -> None:
+    type_spec = tff.to_type(tree.map_structure(lambda leaf: np.float32, value))
+    by_tff = tff.structure.from_container(value)
+    members = tff_structures.members(value)
+    assert list(members) == [member for _, member in tff.structure.iter_elements(by_tff)]
+    made = tff_structures.contain(members, type_spec)
+    assert made == tff.types.type_to_py_container(by_tff, type_spec) == value
+    assert type(made) is type(value)
+
+
+def test_a_structure_without_a_container_gets_the_one_that_tff_takes() -> None:
+    for type_spec in (tff.StructType([np.float32]), tff.StructType([("a", np.float32)])):
+        struct = tff.structure.Struct([(None, 1.0)])
+        made = tff_structures.contain([1.0], type_spec)
+        assert made == tff.types.type_to_py_container(struct, type_spec)
+        assert type(made) is type(tff.types.type_to_py_container(struct, type_spec))
+
+
+def test_a_structure_of_some_names_is_refused() -> None:
+    with pytest.raises(ValueError, match="mix of named and unnamed"):
+        tff_structures.contain([1.0, 2.0], tff.StructType([("a", np.float32), np.float32]))
+
+
+def test_what_is_no_container_is_refused() -> None:
+    with pytest.raises(TypeError, match="Unable to convert"):
+        tff_structures.members(1.0)
+
+
+def test_a_single_tensor_is_its_own_leaf() -> None:
+    assert tff_structures.paths(F) == [""]
+    assert tff_structures.unflatten(tff_structures.flatten(5.0, F), F) == 5.0
+
+
+def test_anything_but_tensors_is_refused_with_its_place() -> None:
+    with pytest.raises(ConfigError, match="at data/1"):
+        tff_structures.paths(tff.to_type(collections.OrderedDict(data=(F, tff.SequenceType(np.float32)))))
