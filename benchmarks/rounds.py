@@ -1,9 +1,9 @@
 """What a round of federated averaging costs, beside a loop written by hand and TFF's stock runtime.
 
-``python -m benchmarks.rounds --torch-python INTERPRETER`` writes benchmarks/results/rounds.md; the interpreter
-is one that has PyTorch. Each way runs in a process of its own, all of them in turn several times, and ends with
-the same model but for rounding, which is checked. Figures are medians of processor time, that of worker
-processes included.
+``python -m benchmarks.rounds --torch-python INTERPRETER`` writes benchmarks/results/rounds.md; that one needs
+PyTorch. Each way runs in a process of its own, all of them in turn several times, and ends with the same
+model but for rounding, which is checked. Figures are medians of processor time, that of worker processes
+included.
 """
 
 from __future__ import annotations
@@ -176,10 +176,10 @@ def main() -> None:
     machine = environment()
     RESULT.write_text(
         "# A round of federated averaging\n\n"
-        "Milliseconds of processor time a round, all processes together, and times those of the loop by hand; "
-        f"medians. {rounds_task.CLIENTS} clients of {rounds_task.EXAMPLES} examples, four steps each, three "
-        "dense layers; states in memory. Made by `python -m benchmarks.rounds`; every way but `topk(0.01)` ends "
-        "with the same model but for rounding.\n\n"
+        "Milliseconds of processor time a round, all processes together, and times those of the loop by "
+        f"hand; medians. {rounds_task.CLIENTS} clients of {rounds_task.EXAMPLES} examples, four steps each, "
+        "three dense layers; states in memory. Made by `python -m benchmarks.rounds`; every way but "
+        "`topk(0.01)` ends with the same model but for rounding.\n\n"
         f"{began}, {machine['processor']}, {machine['cores']} cores, {machine['simd']}, TensorFlow "
         f"{machine['tensorflow']}, TFF {machine['tensorflow-federated']}.\n\n{table(found, given.sizes)}\n",
         encoding="utf-8",
