@@ -12,6 +12,7 @@ import ast
 import collections
 import functools
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ left_out = pytest.StashKey[collections.Counter[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Nothing is left out yet."""
+    # As the command line does: TensorFlow would set 1 for the programs that tests start.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     config.addinivalue_line("markers", "needs(module): left out where what the module imports is missing")
     config.stash[left_out] = collections.Counter()
 
