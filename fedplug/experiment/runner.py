@@ -253,7 +253,10 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
     write_whole(folder / "table.txt", tables + "\n")
     report.plot(rows, folder / "accuracy.png", target)
     report.write_report([folder], folder / "report.html")
-    print(f"\n{tables}\n\nplot: {folder / 'accuracy.png'}   metrics: {folder / 'metrics.jsonl'}")
+    print(
+        f"\n{tables}\n\nreport: {folder / 'report.html'}   plot: {folder / 'accuracy.png'}   "
+        f"metrics: {folder / 'metrics.jsonl'}"
+    )
 
 
 def _shown(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
