@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
+import os
 import signal
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from multiprocessing import util
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
@@ -93,10 +95,11 @@ class Jobs:
     def __enter__(self) -> Jobs:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Ends the workers, whatever they are at."""
+    def __exit__(self, failure: object, *_: object) -> None:
+        """Lets the workers end, and with them what observers do at the end; after a failure, at once."""
         for connection, worker in self._workers.items():
-            worker.terminate()
+            if failure is not None:
+                worker.terminate()
             connection.close()
         for worker in self._workers.values():
             worker.join()
@@ -239,6 +242,8 @@ def _work(connection: Connection, plans: Sequence[Plan]) -> None:
                 connection.send(_Failed(WorkerError, f"a worker process failed: {traceback.format_exc()}"))
             else:
                 connection.send(_Done(value))
+    # After what observers do at the end, and without TFF's complaints of an interpreter that is taken down.
+    util.Finalize(None, os._exit, args=(0,), exitpriority=-1)
 
 
 def _done(task: _Build | _Train, experiment: Experiment, connection: Connection) -> Any:

@@ -19,7 +19,14 @@ pytestmark = [pytest.mark.needs("tensorflow_federated"), pytest.mark.needs("matp
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 MODEL = """
+import os
+from multiprocessing.util import Finalize
+from pathlib import Path
+
 import tensorflow as tf
+
+# As an observer does that closes its files; runs where a process ends of itself.
+Finalize(None, Path(__file__).with_name(f"{os.getpid()}.ended").touch, exitpriority=0)
 
 def network():
     layers = [tf.keras.layers.Dense(8, "tanh"), tf.keras.layers.Dense(1)]
@@ -130,8 +137,11 @@ def test_jobs_that_are_interrupted_resume_and_end_with_the_same_numbers(question
     )
     assert "Traceback" not in error
     _wait_until_gone(process.pid)
+    before = len(list(question.parent.glob("*.ended")))
     done = fedplug(folder, str(question), "--jobs", "2")
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(list(question.parent.glob("*.ended"))) == before + 3  # two workers, and the command itself
     assert "resuming after" in done.stdout
     assert [row for row in rows(folder) if int(str(row["round"])) <= 4] == rows(straight)
 
