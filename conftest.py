@@ -27,6 +27,8 @@ OPTIONAL = (
     "sklearn",
     "matplotlib",
     "playwright",
+    "mlflow",
+    "tensorboard",
 )
 MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
 left_out = pytest.StashKey[collections.Counter[str]]()
