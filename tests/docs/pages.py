@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +21,20 @@ def markdown() -> list[Path]:
 def blocks(text: str, language: str) -> list[str]:
     """The fenced blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def printed(program: Sequence[str], folder: Path, *, warnings: str = "error") -> str:
+    """What blocks of Python print that run in a folder, one after the other."""
+    done = subprocess.run(
+        [sys.executable, "-W", warnings, "-c", "\n".join(program)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def prose(text: str) -> str:
