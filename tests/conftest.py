@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
 
-@pytest.fixture
-def ctrl_c_is_heard() -> Iterator[None]:
-    """A job that a shell put into the background, as CI may be, starts with this signal ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+def pytest_configure() -> None:
+    """Hears Ctrl-C: a job that a shell put into the background, as CI may be, starts with it ignored.
+
+    So would the programs that tests start, such as the worker of TFF, which ends by this signal alone.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish() -> None:

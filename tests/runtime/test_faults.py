@@ -89,7 +89,6 @@ def test_an_op_that_no_library_provides_is_named_before_anything_runs(on_inproce
     assert undisturbed([1, 2]) == 5
 
 
-@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_ends_a_round_and_leaves_the_runtime_usable(each_runtime, undisturbed):
     endless = tff.tensorflow.computation(
         lambda x: tf.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i + 1, 0), [x]), I32

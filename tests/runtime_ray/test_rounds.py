@@ -219,7 +219,6 @@ def test_data_is_made_where_it_is_used(on_ray):
     assert list(given_back[4].as_numpy_iterator()) == [4, 5, 6]
 
 
-@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_ends_a_round_and_the_next_one_runs(on_ray):
     from fedplug.runtime.ray import on_worker
 
