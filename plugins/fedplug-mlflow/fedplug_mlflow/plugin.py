@@ -82,6 +82,7 @@ def log_to(tracking_uri: str | os.PathLike[str] | None, experiment: str | None =
     _sink.close()
     _sink.uri = None if tracking_uri is None else os.fspath(tracking_uri)
     _sink.experiment = experiment
+    _sink.running = ""  # an experiment that began before is not what comes now
 
 
 @hookimpl

@@ -190,3 +190,12 @@ def test_a_store_that_cannot_be_written_is_logged_once_and_left_alone(tmp_path, 
         fedplug_mlflow.log_to(None)
     (record,) = caplog.records
     assert "fedplug_round_finished of fedplug-mlflow" in record.getMessage()
+
+
+def test_what_is_logged_after_an_experiment_is_not_part_of_it(uri):
+    resolve.notify("fedplug_experiment_started", name="digits", folder=None, config={})
+    finish(1)
+    fedplug_mlflow.log_to(uri)
+    finish(1, process_id="mine")
+    assert len(runs_in(uri, "digits")) == 1
+    assert len(runs_in(uri)) == 1

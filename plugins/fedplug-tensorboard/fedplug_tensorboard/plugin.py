@@ -67,6 +67,7 @@ def log_to(folder: str | Path | None) -> None:
     """
     _sink.close()
     _sink.folder = None if folder is None else Path(folder)
+    _sink.experiment = ""  # one that began before is not what comes now
 
 
 @hookimpl
