@@ -19,6 +19,10 @@ from typing import Any
 
 import pytest
 
+# As the command line does, and before another conftest.py imports TensorFlow, which would set 1 for the programs
+# that tests start.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 OPTIONAL = (
     "tensorflow",
     "tensorflow_federated",
@@ -36,8 +40,6 @@ left_out = pytest.StashKey[collections.Counter[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Nothing is left out yet."""
-    # As the command line does: TensorFlow would set 1 for the programs that tests start.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     config.addinivalue_line("markers", "needs(module): left out where what the module imports is missing")
     config.stash[left_out] = collections.Counter()
 
