@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-# As the command line does, and before another conftest.py imports TensorFlow, which would set 1 for the programs
-# that tests start.
+# As the command line does; before a conftest.py imports TensorFlow, which sets 1, also for what tests start.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 OPTIONAL = (
