@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,12 +134,10 @@ def _score(value: float | None) -> str:
 
 
 def _bytes(number: float) -> str:
-    units: Sequence[str] = ("B", "kB", "MB", "GB", "TB")
-    for unit in units:
-        if number < 1000 or unit == units[-1]:
-            break
-        number /= 1000
-    return f"{number:.0f} B" if unit == "B" else f"{number:.2f} {unit}"
+    from fedplug.experiment.byte_units import byte_unit
+
+    scale, unit = byte_unit(number)
+    return f"{number:.0f} B" if unit == "B" else f"{number / scale:.2f} {unit}"
 
 
 def _duration(seconds: float | None) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from fedplug.experiment.byte_units import byte_unit
+
 __all__ = ["Progress", "TrainingProgress", "size"]
 
 _LINES = 20
@@ -83,9 +85,5 @@ class TrainingProgress:
 
 def size(count: int) -> str:
     """Bytes in a unit in which they are read at once: ``"812 B"``, ``"42.9 MB"``."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
+    scale, unit = byte_unit(count)
+    return f"{count / scale:.0f} B" if unit == "B" else f"{count / scale:.1f} {unit}"

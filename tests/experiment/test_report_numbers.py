@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedplug.experiment.byte_units import byte_unit
 from fedplug.experiment.report import FINAL_ROUNDS, reach
 from fedplug.experiment.report.clients import participation
 from fedplug.experiment.report.folder import Experiment, Run, read_experiments
@@ -17,7 +18,7 @@ from fedplug.experiment.report.heatmaps import Scale, columns
 from fedplug.experiment.report.links import times
 from fedplug.experiment.report.targets import first_rounds, running_mean
 from fedplug.experiment.report.tensor_numbers import tensor_numbers
-from fedplug.experiment.report.units import amount, byte_unit, shortened, size
+from fedplug.experiment.report.units import amount, shortened, size
 
 accuracies = st.lists(st.integers(0, 10).map(lambda tenth: tenth / 10), min_size=1, max_size=25)
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedplug.experiment.byte_units import byte_unit
 from fedplug.experiment.report import svg
 from fedplug.experiment.report.folder import Run
 from fedplug.experiment.report.markup import Markup, data_table, details, element, figure, join, tabs
 from fedplug.experiment.report.targets import FINAL_ROUNDS, running_mean
-from fedplug.experiment.report.units import amount, byte_unit, size
+from fedplug.experiment.report.units import amount, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["MISSING", "amount", "byte_unit", "printable", "shortened", "size"]
+from fedplug.experiment.byte_units import byte_unit
+
+__all__ = ["MISSING", "amount", "printable", "shortened", "size"]
 
 MISSING = "\N{EN DASH}"
 """Stands where there is no number."""
-
-_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-
-
-def byte_unit(largest: float) -> tuple[float, str]:
-    """The decimal unit for numbers of bytes up to the largest: how many bytes it has, and its name."""
-    return next((unit for unit in _UNITS if largest >= unit[0]), _UNITS[-1])
 
 
 def size(number: float | None) -> str:
