@@ -6,6 +6,7 @@ another encoder for other tensors, is an `EncoderAssignment`.
 
 from __future__ import annotations
 
+from fedplug.encoders.assignment.auto import Auto
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.assignment.budget import Budget
 from fedplug.encoders.assignment.rate_control import Control, RateControl
@@ -28,6 +29,7 @@ from fedplug.encoders.stages import (
 
 __all__ = [
     "Adjustable",
+    "Auto",
     "BodyParts",
     "BreakEven",
     "Budget",

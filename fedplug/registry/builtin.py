@@ -186,6 +186,13 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="auto",
+            target="fedplug.encoders.assignment.auto:Auto",
+            summary="what to begin with, by the size of the model",
+            examples=("auto", "auto(error_feedback=False)"),
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="rules",
             target="fedplug.encoders.assignment.rules:Rules",
             summary="another encoder for other tensors of a model, by name, size and dtype",

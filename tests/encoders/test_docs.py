@@ -12,7 +12,7 @@ from fedplug.encoders import Pipeline, Sparsifier
 from fedplug.registry import resolve
 
 ROOT = Path(__file__).parents[2]
-WHOLE_MODELS = ["rules", "budget"]
+WHOLE_MODELS = ["auto", "rules", "budget"]
 WRITTEN_WITH_BARS = ["pipeline"]
 MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd"]  # topk(0.01), randomk(0.01), qsgd under a budget
 NAMES = [n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS]

@@ -1,0 +1,156 @@
+"""What compression does to learning: accuracy, bytes, and the time to an accuracy on links of four speeds.
+
+    python -m benchmarks.learning --jobs 2     # trains what is missing, writes benchmarks/results/learning.md
+
+The runs are those of benchmarks/learning.toml; what was trained is kept in the folder runs, so that it goes
+on where it was stopped. Nothing is tuned to the data: encoders, learning rate and model are the same on all
+tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedplug import experiment
+from fedplug.diagnostics.environment import environment
+from fedplug.experiment.report.folder import Experiment, Run, read_experiments
+from fedplug.experiment.report.tables import Summary, summarize
+from fedplug.experiment.report.targets import reach
+
+HERE = Path(__file__).parent
+CONFIG = HERE / "learning.toml"
+RESULTS = HERE / "results" / "learning.md"
+RUNS = Path("runs")
+SPEEDS = (1, 10, 100, 1000)
+BELOW_DENSE = 0.01
+
+_SYNTHETIC = ("data.source=synthetic", "data.clients=30")
+
+
+class Task(NamedTuple):
+    """Data, and how many of the clients take part in a round.
+
+    Attributes:
+        title: As it stands over the table.
+        settings: What differs from the configuration file.
+        only: Patterns of the names of the runs; none: all of them.
+    """
+
+    title: str
+    settings: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Of its results."""
+        names = [setting.removeprefix("name=") for setting in self.settings if setting.startswith("name=")]
+        return RUNS / names[0]
+
+
+TASKS = (
+    Task("Digits, 10 of 40 clients a round", ("name=learning-digits",)),
+    Task(
+        "Synthetic(1, 1), 8 of 30 clients a round",
+        ("name=learning-synthetic", "clients_per_round=8", *_SYNTHETIC),
+    ),
+)
+
+_MADE = """# What compression does to learning
+
+Made by `python -m benchmarks.learning` on {date}: {processor}, {cores} cores, {simd}.
+
+{rounds} rounds with {seeds} seeds; a network of {elements:,} parameters; plain averaging, learning rate
+and encoders the same for all tasks. Accuracy is on the test examples, the mean of the last 10 rounds, with
+the standard deviation between seeds. "Up" and "down" say how many times fewer bytes a client sends and gets
+in a round than without compression, with all headers. The target is one point below the accuracy without
+compression; times to it are of one client: its bytes both ways on a link of that speed, and the rounds times
+its share of a round's measured seconds. **Bold** where that is longer than without compression: there it does
+not pay.
+
+"""
+
+
+def train(task: Task, jobs: int) -> Experiment:
+    """Trains what is missing, and reads all of it."""
+    experiment.main(CONFIG, RUNS, settings=task.settings, only=task.only, jobs=jobs)
+    (found,) = read_experiments([task.folder])
+    return found
+
+
+def seconds(run: Run, summary: Summary, target: float) -> list[float]:
+    """Of one client until the target was reached, on links of each of the speeds; the mean of the seeds."""
+    reached = reach(run.name, run.repeats, target)
+    if len(reached.rounds) < reached.seeds:
+        return [float("inf")] * len(SPEEDS)
+    clients = np.mean([row["clients"] for rows in run.repeats for row in rows])
+    bits = 8 * (np.mean(reached.uplink) + np.mean(reached.downlink)) / clients
+    computing = float(np.mean(reached.rounds)) * summary.seconds / clients
+    return [computing + bits / (speed * 1e6) for speed in SPEEDS]
+
+
+def table(found: Experiment) -> Iterator[str]:
+    """The lines of one task."""
+    dense_bytes = float(found.dense_bytes or "nan")
+    summaries = [summarize(run.name, run.repeats, dense_bytes) for run in found.runs]
+    (dense,) = (s for s, run in zip(summaries, found.runs, strict=True) if run.uncompressed)
+    target = dense.accuracy - BELOW_DENSE
+    head = ["run", "accuracy, %", "below", "up", "down", "both ways", "rounds to target"]
+    yield "| " + " | ".join([*head, *(f"s at {speed} Mb/s" for speed in SPEEDS)]) + " |"
+    yield "| --- |" + " ---: |" * (len(head) - 1 + len(SPEEDS))
+    (plain,) = (seconds(run, dense, target) for run in found.runs if run.uncompressed)
+    for run, summary in zip(found.runs, summaries, strict=True):
+        times = seconds(run, summary, target)
+        rounds = reach(run.name, run.repeats, target).rounds
+        cells = [
+            "no compression" if run.uncompressed else f"`{run.name}`".replace("|", "\\|"),
+            f"{100 * summary.accuracy:.2f} ± {100 * summary.deviation:.2f}",
+            f"{100 * (dense.accuracy - summary.accuracy):.2f}",
+            f"{dense_bytes / summary.uplink:.0f}x",
+            f"{dense_bytes / summary.downlink:.1f}x",
+            f"{2 * dense_bytes / (summary.uplink + summary.downlink):.1f}x",
+            f"{np.mean(rounds):.0f}" if len(rounds) == len(run.repeats) else "not reached",
+            *(_time(mine, other) for mine, other in zip(times, plain, strict=True)),
+        ]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def _time(mine: float, plain: float) -> str:
+    if not np.isfinite(mine):
+        return ""
+    text = f"{mine:.1f}"
+    return f"**{text}**" if mine > plain else text
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Trains, prints and writes the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
+    jobs = parser.parse_args(arguments).jobs
+    here = environment()
+    parts = []
+    for task in TASKS:
+        found = train(task, jobs)
+        parts.append("\n".join([f"## {task.title}", "", *table(found), ""]))
+    made = _MADE.format(
+        date=datetime.date.today(),
+        processor=here["processor"],
+        cores=os.cpu_count(),
+        simd=here["simd"],
+        rounds=found.rounds,
+        seeds=len(found.runs[0].seeds),
+        elements=(found.dense_bytes or 0) // 4,
+    )
+    text = made + "\n".join(parts)
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

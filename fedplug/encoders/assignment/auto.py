@@ -1,0 +1,73 @@
+"""The encoder to take without choosing one, by the size of the model. Must not know TFF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from fedplug import ops
+from fedplug.encoders.arguments import check_error_feedback
+from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.coders.rans import Rans
+from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.stc import STC
+from fedplug.ops import Spec
+from fedplug.registry.specs import Capabilities
+from fedplug.schedules import Exponential
+
+__all__ = ["Auto"]
+
+_FRACTION = 0.01
+_LEAST_ENTRIES = 500
+_FIRST_ROUNDS = 20
+_FIRST_FRACTIONS = 5
+"""How many times as many entries the first round sends."""
+
+
+class Auto(EncoderAssignment):
+    """What to begin with, and often to stay with: some 250 times fewer bytes, or 8 without memory.
+
+    With error feedback, where clients come back, it is ``stc(fraction, scope="model")``: of the entries of
+    all tensors together the largest 1 %, of a small model 500, as their signs and one magnitude for each
+    tensor. The first round sends five times as many, which falls to these within 20 rounds: until then
+    residuals are empty, and what is left out is missed most. Without error feedback it is ``qsgd(4) | rans``,
+    unbiased, for clients that come once.
+
+    The fractions were chosen by the tables of benchmarks/results/learning.md, and follow from nothing else.
+    """
+
+    name: ClassVar[str] = "auto"
+
+    def __init__(self, *, error_feedback: bool = True) -> None:
+        """Makes the assignment.
+
+        Args:
+            error_feedback: Whether clients keep what was not sent, and send it later.
+
+        Raises:
+            ConfigError: It is no boolean.
+        """
+        check_error_feedback("auto", error_feedback)
+        self._error_feedback = error_feedback
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the encoder that it takes, which do not depend on the model."""
+        return self._encoder(elements=1).capabilities
+
+    def get_config(self) -> dict[str, Any]:
+        return {"error_feedback": self._error_feedback}
+
+    def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
+        """One encoder for all tensors."""
+        elements = sum(ops.num_elements(spec) for spec in specs if ops.is_floating(spec.dtype))
+        return [self._encoder(elements)] * len(specs)
+
+    def _encoder(self, elements: int) -> Encoder:
+        if not self._error_feedback:
+            return Pipeline([QSGD(4), Rans()])
+        fraction = min(1.0, max(_FRACTION, _LEAST_ENTRIES / max(1, elements)))
+        first = min(1.0, _FIRST_FRACTIONS * fraction)
+        return STC(Exponential(first, fraction, _FIRST_ROUNDS), scope="model")

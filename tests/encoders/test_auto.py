@@ -1,0 +1,59 @@
+"""`auto`: what it takes for a model of some size, with memory and without, and on both executions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedplug
+from fedplug.encoders import Auto
+from fedplug.errors import ConfigError
+from fedplug.ops import ArraySpec
+
+LARGE = [
+    ArraySpec((1000, 100), np.dtype("float32"), "kernel"),
+    ArraySpec((200,), np.dtype("float32"), "bias"),
+]
+SMALL = [ArraySpec((40, 50), np.dtype("float32"), "kernel")]
+TINY = [ArraySpec((10, 10), np.dtype("float32"), "kernel")]
+
+
+def entries(encoder, specs, round_num):
+    """How many entries of all tensors it sends in a round."""
+    numbers = np.random.default_rng(0)
+    model = {spec.name: numbers.normal(size=spec.shape).astype("float32") for spec in specs}
+    payloads, _ = fedplug.codec(encoder).encode_model(model, round_num=round_num)
+    return sum(np.count_nonzero(array) for array in fedplug.decode_model(payloads).values())
+
+
+def test_one_encoder_is_shared_so_that_entries_go_where_they_count():
+    first, second = Auto().assign(LARGE)
+    assert first is second
+    assert first == fedplug.encoder("stc(exponential(0.05, 0.01, 20), scope='model')")
+
+
+def test_a_twentieth_is_sent_at_first_and_a_hundredth_from_round_20_on():
+    assert [entries("auto", LARGE, round_num) for round_num in (0, 20, 300)] == [5010, 1002, 1002]
+
+
+def test_of_a_small_model_500_entries_are_sent_and_of_a_smaller_one_all():
+    assert entries("auto", SMALL, 20) == 500
+    assert entries("auto", TINY, 20) == 100
+
+
+def test_tensors_that_are_not_of_floats_do_not_count():
+    counts = ArraySpec((1_000_000,), np.dtype("int64"), "counts")
+    assert Auto().assign([*SMALL, counts])[0] == Auto().assign(SMALL)[0]
+
+
+def test_it_keeps_a_residual_unless_told_not_to():
+    assert fedplug.encoder("auto").capabilities.needs_client_state
+    without = fedplug.encoder("auto(error_feedback=False)")
+    assert without.capabilities.unbiased
+    assert not without.capabilities.needs_client_state
+    assert without.assign(LARGE)[0] == fedplug.encoder("qsgd(4) | rans")
+
+
+def test_error_feedback_is_a_boolean():
+    with pytest.raises(ConfigError, match="auto error_feedback is 1"):
+        Auto(error_feedback=1)
