@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +21,14 @@ import numpy as np
 from fedplug import experiment
 from fedplug.diagnostics.environment import environment
 from fedplug.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.experiment.report.tables import Summary, summarize
+from fedplug.experiment.report.tables import summarize
 from fedplug.experiment.report.targets import reach
 
 HERE = Path(__file__).parent
 CONFIG = HERE / "learning.toml"
 RESULTS = HERE / "results" / "learning.md"
 RUNS = Path("runs")
+TIMED_ROUNDS = 30
 SPEEDS = (1, 10, 100, 1000)
 BELOW_DENSE = 0.01
 
@@ -39,26 +40,23 @@ class Task(NamedTuple):
 
     Attributes:
         title: As it stands over the table.
+        name: Of the folder of its results.
         settings: What differs from the configuration file.
         only: Patterns of the names of the runs; none: all of them.
     """
 
     title: str
-    settings: tuple[str, ...]
+    name: str
+    settings: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
-
-    @property
-    def folder(self) -> Path:
-        """Of its results."""
-        names = [setting.removeprefix("name=") for setting in self.settings if setting.startswith("name=")]
-        return RUNS / names[0]
 
 
 TASKS = (
-    Task("Digits, 10 of 40 clients a round", ("name=learning-digits",)),
+    Task("Digits, 10 of 40 clients a round", "learning-digits"),
     Task(
         "Synthetic(1, 1), 8 of 30 clients a round",
-        ("name=learning-synthetic", "clients_per_round=8", *_SYNTHETIC),
+        "learning-synthetic",
+        ("clients_per_round=8", *_SYNTHETIC),
     ),
 )
 
@@ -71,32 +69,39 @@ and encoders the same for all tasks. Accuracy is on the test examples, the mean 
 the standard deviation between seeds. "Up" and "down" say how many times fewer bytes a client sends and gets
 in a round than without compression, with all headers. The target is one point below the accuracy without
 compression; times to it are of one client: its bytes both ways on a link of that speed, and the rounds times
-its share of a round's measured seconds. **Bold** where that is longer than without compression: there it does
-not pay.
+its share of a round's seconds, the median of {timed}. **Bold** where that is longer than without compression:
+there it does not pay.
 
 """
 
 
 def train(task: Task, jobs: int) -> Experiment:
     """Trains what is missing, and reads all of it."""
-    experiment.main(CONFIG, RUNS, settings=task.settings, only=task.only, jobs=jobs)
-    (found,) = read_experiments([task.folder])
+    experiment.main(CONFIG, RUNS, settings=[f"name={task.name}", *task.settings], only=task.only, jobs=jobs)
+    (found,) = read_experiments([RUNS / task.name])
     return found
 
 
-def seconds(run: Run, summary: Summary, target: float) -> list[float]:
-    """Of one client until the target was reached, on links of each of the speeds; the mean of the seeds."""
+def time_rounds(task: Task) -> dict[str, float]:
+    """Seconds of a round by run: of a few rounds of their own, one training at a time."""
+    few = (*task.settings, f"rounds={TIMED_ROUNDS}", "repeats=1")
+    found = train(task._replace(name=f"{task.name}-timed", settings=few), jobs=1)
+    return {run.name: summarize(run.name, run.repeats, float("nan")).seconds for run in found.runs}
+
+
+def times_to(target: float, run: Run, round_seconds: float) -> list[float]:
+    """Seconds of one client until the target was reached, on a link of each speed; the mean of the seeds."""
     reached = reach(run.name, run.repeats, target)
     if len(reached.rounds) < reached.seeds:
         return [float("inf")] * len(SPEEDS)
     clients = np.mean([row["clients"] for rows in run.repeats for row in rows])
     bits = 8 * (np.mean(reached.uplink) + np.mean(reached.downlink)) / clients
-    computing = float(np.mean(reached.rounds)) * summary.seconds / clients
+    computing = float(np.mean(reached.rounds)) * round_seconds / clients
     return [computing + bits / (speed * 1e6) for speed in SPEEDS]
 
 
-def table(found: Experiment) -> Iterator[str]:
-    """The lines of one task."""
+def table(found: Experiment, round_seconds: Mapping[str, float]) -> Iterator[str]:
+    """The lines of one task; a round of each run takes so many seconds."""
     dense_bytes = float(found.dense_bytes or "nan")
     summaries = [summarize(run.name, run.repeats, dense_bytes) for run in found.runs]
     (dense,) = (s for s, run in zip(summaries, found.runs, strict=True) if run.uncompressed)
@@ -104,9 +109,9 @@ def table(found: Experiment) -> Iterator[str]:
     head = ["run", "accuracy, %", "below", "up", "down", "both ways", "rounds to target"]
     yield "| " + " | ".join([*head, *(f"s at {speed} Mb/s" for speed in SPEEDS)]) + " |"
     yield "| --- |" + " ---: |" * (len(head) - 1 + len(SPEEDS))
-    (plain,) = (seconds(run, dense, target) for run in found.runs if run.uncompressed)
+    (plain,) = (times_to(target, run, round_seconds[run.name]) for run in found.runs if run.uncompressed)
     for run, summary in zip(found.runs, summaries, strict=True):
-        times = seconds(run, summary, target)
+        times = times_to(target, run, round_seconds[run.name])
         rounds = reach(run.name, run.repeats, target).rounds
         cells = [
             "no compression" if run.uncompressed else f"`{run.name}`".replace("|", "\\|"),
@@ -137,13 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = []
     for task in TASKS:
         found = train(task, jobs)
-        parts.append("\n".join([f"## {task.title}", "", *table(found), ""]))
+        parts.append("\n".join([f"## {task.title}", "", *table(found, time_rounds(task)), ""]))
     made = _MADE.format(
         date=datetime.date.today(),
         processor=here["processor"],
         cores=os.cpu_count(),
         simd=here["simd"],
         rounds=found.rounds,
+        timed=TIMED_ROUNDS,
         seeds=len(found.runs[0].seeds),
         elements=(found.dense_bytes or 0) // 4,
     )
