@@ -38,8 +38,8 @@ from fedplug.training.trainer import Trainer
 
 __all__ = ["Built", "Experiment", "Folder", "Plan", "TrainingId", "write_results"]
 
-_MAY_CHANGE = ("rounds", "repeats", "target_accuracy", "tensor_metrics")
-"""The settings of a folder that no finished round depends on."""
+_MAY_CHANGE = ("rounds", "repeats", "runs", "target_accuracy", "tensor_metrics")
+"""The settings of a folder that no finished round depends on; runs may be added."""
 
 
 class Plan(NamedTuple):
@@ -376,11 +376,17 @@ def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
         raise StoreError(f"{path} holds no experiment; remove {folder} to start again")
     found = ExperimentConfig.from_dict(found, str(path)).as_dict()
     differing = sorted(key for key in wanted if key not in _MAY_CHANGE and wanted[key] != found[key])
+    differing += _changed_runs(wanted["runs"], found["runs"])
     if differing:
         raise ConfigError(
             f"{folder} holds an experiment with other settings ({', '.join(differing)}); "
             f"give this one another name, or remove {folder}"
         )
+
+
+def _changed_runs(wanted: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those of the folder that are not wanted as they are there; others may be added."""
+    return [f"run {run['name']!r}" for run in found if run not in wanted]
 
 
 def _claim(folder: Path, config: ExperimentConfig) -> None:

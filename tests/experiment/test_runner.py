@@ -206,6 +206,17 @@ def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -
         experiment.main(config, tmp_path / "runs")
 
 
+def test_runs_may_be_added_to_a_folder_but_not_changed_or_left_out(config, tmp_path) -> None:
+    folder = tmp_path / "runs/small"
+    runner._claim(folder, experiment.config.load_config(config))
+    config.write_text(CONFIG + '[[runs]]\nname = "more"\nencoder = "qsgd(4)"\n', encoding="utf-8")
+    runner._check_is_of(folder, experiment.config.load_config(config))
+    for other in (DENSE, CONFIG.replace("topk(0.1)", "topk(0.2)")):
+        config.write_text(other, encoding="utf-8")
+        with pytest.raises(ConfigError, match=r"other settings \(run 'sparse'\)"):
+            runner._check_is_of(folder, experiment.config.load_config(config))
+
+
 def test_a_folder_from_before_there_was_a_key_is_gone_on_with(config, tmp_path) -> None:
     folder = tmp_path / "runs/small"
     runner._claim(folder, experiment.config.load_config(config))
@@ -217,7 +228,7 @@ def test_a_folder_from_before_there_was_a_key_is_gone_on_with(config, tmp_path) 
     config.write_text("target_accuracy = 0.9\n" + CONFIG, encoding="utf-8")
     runner._check_is_of(folder, experiment.config.load_config(config))
     config.write_text(CONFIG + "proximal_strength = 0.1\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"other settings \(runs\)"):
+    with pytest.raises(ConfigError, match=r"other settings \(run 'sparse'\)"):
         runner._check_is_of(folder, experiment.config.load_config(config))
     (folder / "config.json").write_text(json.dumps({**found, "of_tomorrow": 1}), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"unknown key 'of_tomorrow' in .*config\.json"):
