@@ -41,6 +41,13 @@ def test_of_a_small_model_500_entries_are_sent_and_of_a_smaller_one_all():
     assert entries("auto", TINY, 20) == 100
 
 
+@pytest.mark.parametrize(
+    ("participation", "sent"), [(0.2, 1002), (0.1, 2004), (0.001, 5010)], ids=["often", "rarely", "hardly"]
+)
+def test_clients_that_are_asked_less_often_send_more(participation, sent):
+    assert entries(f"auto(participation={participation})", LARGE, 20) == sent
+
+
 def test_tensors_that_are_not_of_floats_do_not_count():
     counts = ArraySpec((1_000_000,), np.dtype("int64"), "counts")
     assert Auto().assign([*SMALL, counts])[0] == Auto().assign(SMALL)[0]
@@ -54,6 +61,10 @@ def test_it_keeps_a_residual_unless_told_not_to():
     assert without.assign(LARGE)[0] == fedplug.encoder("qsgd(4) | rans")
 
 
-def test_error_feedback_is_a_boolean():
-    with pytest.raises(ConfigError, match="auto error_feedback is 1"):
-        Auto(error_feedback=1)
+@pytest.mark.parametrize(
+    "arguments", [{"error_feedback": 1}, {"participation": 0}, {"participation": 1.5}], ids=str
+)
+def test_arguments_out_of_range_are_refused(arguments):
+    (name,) = arguments
+    with pytest.raises(ConfigError, match=f"auto {name} is"):
+        Auto(**arguments)

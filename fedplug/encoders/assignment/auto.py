@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_error_feedback
+from fedplug.encoders.arguments import check_error_feedback, check_number
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.coders.rans import Rans
@@ -21,6 +21,8 @@ __all__ = ["Auto"]
 
 _FRACTION = 0.01
 _LEAST_ENTRIES = 500
+_OFTEN = 0.2
+_MOST = 0.05
 _FIRST_ROUNDS = 20
 _FIRST_FRACTIONS = 5
 """How many times as many entries the first round sends."""
@@ -31,25 +33,29 @@ class Auto(EncoderAssignment):
 
     With error feedback, where clients come back, it is ``stc(fraction, scope="model")``: of the entries of
     all tensors together the largest 1 %, of a small model 500, as their signs and one magnitude for each
-    tensor. The first round sends five times as many, which falls to these within 20 rounds: until then
-    residuals are empty, and what is left out is missed most. Without error feedback it is ``qsgd(4) | rans``,
-    unbiased, for clients that come once.
+    tensor. Where fewer than a fifth of the clients take part in a round it is more in proportion, at most
+    5 %: a client that is asked half as often sends twice as much. The first round sends five times as many,
+    which falls to these within 20 rounds: until then the model changes most, and what is left out is missed
+    most. Without error feedback it is ``qsgd(4) | rans``, unbiased, for clients that come once.
 
     The fractions were chosen by the tables of benchmarks/results/learning.md, and follow from nothing else.
     """
 
     name: ClassVar[str] = "auto"
 
-    def __init__(self, *, error_feedback: bool = True) -> None:
+    def __init__(self, *, participation: float = 1.0, error_feedback: bool = True) -> None:
         """Makes the assignment.
 
         Args:
+            participation: Clients of a round over all clients, above 0 and at most 1.
             error_feedback: Whether clients keep what was not sent, and send it later.
 
         Raises:
-            ConfigError: It is no boolean.
+            ConfigError: One of them is out of range.
         """
+        check_number("auto participation", participation, lambda part: 0 < part <= 1, "above 0 and at most 1")
         check_error_feedback("auto", error_feedback)
+        self._participation = float(participation)
         self._error_feedback = error_feedback
 
     @property
@@ -58,7 +64,7 @@ class Auto(EncoderAssignment):
         return self._encoder(elements=1).capabilities
 
     def get_config(self) -> dict[str, Any]:
-        return {"error_feedback": self._error_feedback}
+        return {"participation": self._participation, "error_feedback": self._error_feedback}
 
     def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
         """One encoder for all tensors."""
@@ -68,6 +74,7 @@ class Auto(EncoderAssignment):
     def _encoder(self, elements: int) -> Encoder:
         if not self._error_feedback:
             return Pipeline([QSGD(4), Rans()])
-        fraction = min(1.0, max(_FRACTION, _LEAST_ENTRIES / max(1, elements)))
+        often = min(_MOST, _FRACTION * max(1.0, _OFTEN / self._participation))
+        fraction = min(1.0, max(often, _LEAST_ENTRIES / max(1, elements)))
         first = min(1.0, _FIRST_FRACTIONS * fraction)
         return STC(Exponential(first, fraction, _FIRST_ROUNDS), scope="model")
