@@ -25,7 +25,7 @@ _EXPONENTS = {"float16": (-24, 15), "bfloat16": (-125, 127), "float32": (-125, 1
 
 
 class BlockFloatingPoint(Quantizer):
-    """``round(x / step)`` in ``bits`` bits, where ``step`` is a power of two, one for each block; ties to even.
+    """``round(x / step)`` in few bits, where ``step`` is a power of two, one for each block; ties to even.
 
     With ``L = 2^(bits-1) - 1``, the step is the smallest power of two for which the block's largest magnitude
     is at most ``(L + 1/2) step``. So what is decoded is encoded as it is, without any error, and as long as
