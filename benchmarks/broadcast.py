@@ -186,6 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=150)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     given = parser.parse_args()
     here = environment()
     text = _MADE.format(
@@ -200,7 +201,7 @@ def main() -> None:
         last=LAST,
         deviation=", with the deviation between seeds" if given.repeats > 1 else "",
     )
-    for name in TASKS:
+    for name in given.tasks:
         features = math.prod(load_data(DataConfig(source=name), 0).test[0].shape[1:])
         parameters = sum(each.size for each in initial([features, *HIDDEN, 10], np.random.default_rng(0)))
         text += f"\n## {name}, {parameters:,} parameters\n\n"
