@@ -1,9 +1,10 @@
-"""Averaging compressed both ways: the server sends differences, and clients that were away catch up.
+"""Averaging compressed both ways: the server sends what is new in its model, and clients catch up.
 
-Compressing only what clients send leaves the other half of the traffic as it was. Here the server sends the
-largest entries of the difference between its model and the model it sent before; what it leaves out is in the
-next difference. A client that was not sampled for some rounds gets the messages it missed, or the whole
-model where that is shorter, and ends with the same bits as one that heard every round.
+Compressing only what clients send leaves the other half of the traffic as it was. Here the server also sends
+the largest entries of the difference between its model and that of the clients, and in other runs its model
+with few bits an element, of which clients are sent the entries that changed. A client that was not sampled
+for some rounds gets the cheapest of the messages it missed, the entries that changed since, and a snapshot,
+and ends with the same bits as one that heard every round.
 
 The task is made up: classes around centers in 64 dimensions, three classes a client; 40 clients of which 10
 are sampled each round.
@@ -29,6 +30,7 @@ WAYS = {
     "sparse up": {"encoder": "topk(0.05)"},
     "sparse up and down": {"encoder": "topk(0.05)", "broadcast_encoder": "topk(0.05)"},
     "sparse up, 8 bits down": {"encoder": "topk(0.05)", "broadcast_encoder": "qsgd(8)"},
+    "sparse up, 5 bits down": {"encoder": "topk(0.05)", "broadcast_encoder": "bfp(5) | rans"},
 }
 
 

@@ -215,6 +215,11 @@ class Pipeline(Encoder):
         sparsifier = self._stages.sparsifier
         return super().kept_residual(state) if sparsifier is None else sparsifier.kept_residual(state)
 
+    @property
+    def entry_coder(self) -> ValueCoder | None:
+        """What writes the values where all entries are sent and each has a symbol of its own; else None."""
+        return self._values if self._stages.sparsifier is None and self._values.has_symbols else None
+
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
         """Index code and values; the bound is of all sets of as many entries, and of the values' symbols.
 

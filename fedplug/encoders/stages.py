@@ -129,6 +129,8 @@ class Sparsifier(Component):
 class PackedSymbols(NamedTuple):
     """Where in a quantizer's bytes its symbols are: from ``start`` to the end.
 
+    A value follows from what comes before the symbols and from its own symbol, whatever the others are.
+
     Attributes:
         start: How many bytes come before them.
         number: How many symbols there are.

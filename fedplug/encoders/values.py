@@ -13,6 +13,8 @@ from fedplug.registry.specs import Capabilities
 
 __all__ = ["ValueCoder"]
 
+_SOME = 1000
+
 
 @dataclass(frozen=True)
 class ValueCoder:
@@ -81,6 +83,44 @@ class ValueCoder:
             return ops.astype(ops.size(code), "float64")
         start, number, bits = symbols
         return ops.astype(start, "float64") + ops.symbol_bits(code[start:], number, bits) / 8
+
+    @property
+    def has_symbols(self) -> bool:
+        """Whether every value has a symbol of its own, so that there are parts of a code."""
+        found = self.quantizer.symbols(_SOME, ops.dtype_for(self.capabilities.executes_on, "float32"))
+        return found is not None and bool(found.number == _SOME)
+
+    def part(self, data: Array, places: Array, count: Array | int, dtype: DType) -> Array:
+        """The code of some of the values: what comes before the symbols, and theirs.
+
+        Args:
+            data: The code of all.
+            places: Of those that are wanted, ascending; int32 vector.
+            count: Of all values.
+            dtype: Theirs.
+        """
+        code = self._restored(data, count, dtype)
+        start, number, bits = self._symbols(count, dtype)
+        symbols = ops.unpack(code[start:], number, bits, "the symbols of a quantizer")
+        packed = ops.pack(ops.take(symbols, places), bits)
+        if self.entropy_coder is not None:
+            packed = self.entropy_coder.encode(packed, ops.size(places), bits)
+        return ops.concat([code[:start], packed])
+
+    def with_part(self, part: Array, places: Array, count: Array | int, dtype: DType) -> Array:
+        """``count`` values, those at ``places`` as `part` has them; of the others nothing is known."""
+        start, number, bits = self._symbols(count, dtype)
+        with ops.require(
+            ops.size(part) >= start, f"a part of a {self.wire_id} payload is too short for its head"
+        ):
+            head, packed = part[:start], part[start:]
+        if self.entropy_coder is not None:
+            packed = self.entropy_coder.decode(packed, ops.size(places), bits)
+        symbols = ops.unpack(packed, ops.size(places), bits, "the symbols of a part")
+        spread = ops.scatter_decode(number, ops.astype(symbols, "float32"), places)
+        return self.quantizer.decode(
+            ops.concat([head, ops.pack(ops.astype(spread, "uint8"), bits)]), count, dtype
+        )
 
     def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:

@@ -44,6 +44,7 @@ __all__ = [
     "minimum",
     "multiply",
     "no_residual",
+    "nonzero",
     "put_zeros",
     "repeat",
     "reshape",
@@ -185,6 +186,12 @@ def put_zeros(x: Array, indices: Array) -> Array:
     changed = x.copy()
     changed[indices] = 0
     return changed
+
+
+@also_on_tensors
+def nonzero(x: Array) -> Array:
+    """The places of the elements of a vector that are true, ascending; int32."""
+    return np.flatnonzero(x).astype(np.int32)
 
 
 @also_on_tensors

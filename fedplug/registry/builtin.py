@@ -86,6 +86,13 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="bfp",
+            target="fedplug.encoders.quantizers.bfp:BlockFloatingPoint",
+            summary="2 to 8 bits an element, a power of two each block",
+            wire_id="bfp/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="mixed_qsgd",
             target="fedplug.encoders.quantizers.mixed_qsgd:MixedQSGD",
             summary="qsgd with a mean number of bits, more for tensors that need them",

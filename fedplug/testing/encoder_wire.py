@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedplug import wire
+from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.changes import change_coder
 from fedplug.ops import Array, Spec
 from fedplug.testing import expect, golden, hostile, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
@@ -72,6 +73,27 @@ class WireChecks(EncoderSubject):
                 indices >= 0 and values >= 0 and indices + values <= body.shape[0],
                 f"body_parts of {tensors.name_of(spec)} has {indices} bytes of indices and {values} of "
                 f"values, and to_wire wrote {body.shape[0]}",
+            )
+
+    @after(_ROUND_TRIP)
+    @on_each_execution
+    def test_entries_are_read_from_their_own_symbols(self) -> None:
+        """Where `fedplug.encoders.changes` takes a few of them out of a payload."""
+        encoder = self.make_encoder()
+        for step in self.first_steps():
+            spec = step.case.spec
+            coder = change_coder(encoder, spec)
+            if coder is None:
+                raise NotApplicable("its entries have no symbols of their own")
+            body = encoder.to_wire(step.payload, spec)
+            whole = encoder.decode(encoder.from_wire(body, spec), spec)
+            sent = ops.reshape(ops.arange(ops.num_elements(spec)), whole.shape) % 3 == 1
+            old = ops.zeros_like(whole)
+            found = coder.decode(coder.encode(framing.frame(body, encoder.wire_id, spec), sent), old)
+            expect.same_bits(
+                f"every third entry of {step.case.what}, sent without the others",
+                found,
+                np.where(sent, self.on.numpy(whole), self.on.numpy(old)),
             )
 
     @after(_ROUND_TRIP, "test_its_wire_id_names_a_frozen_layout")

@@ -18,12 +18,19 @@ def open_process(store: StateStore, process_id: str, signature: Mapping[str, Any
     """`StateStore.open_process`, which also takes a signature of 0.1 that means the same.
 
     Raises:
-        StoreMismatchError: The store holds another model or encoder under this process id.
+        StoreMismatchError: The store holds another model or encoder under this process id, or a training
+            with an encoded broadcast that an earlier release began.
     """
     try:
         return store.open_process(process_id, signature)
     except StoreMismatchError:
         kept = store.open_process(process_id)
+        if kept.signature.get("broadcast_encoder") and "snapshot" not in kept.signature["broadcast_encoder"]:
+            raise StoreMismatchError(
+                f"the store holds process {process_id!r} as an earlier release began it, with a broadcast "
+                "whose clients have another model than this release would take them to have; finish it with "
+                "that release, or begin again under another process id"
+            ) from None
         renamed = _renamed(kept.signature, signature)
         if renamed == kept.signature:
             raise

@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import BodyParts, Encoder
+from fedplug.encoders import BodyParts, Encoder, Pipeline
+from fedplug.encoders.quantizers.blockwise8 import Blockwise8
 from fedplug.ops import require
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -614,6 +615,36 @@ class TogetherOnlyEagerly(Loudest):
 
 GOOD = [Whole, Grid, Loudest, Everywhere, OnNumPy]
 
+
+class Differences(Blockwise8):
+    """A symbol is the difference to the one before."""
+
+    name: ClassVar[str] = "differences"
+    wire_id: ClassVar[str] = "differences/1"
+
+    def encode(self, values, round_num):
+        code, start = super().encode(values, round_num), self.symbols(ops.size(values), values.dtype).start
+        levels = ops.astype(code[start:], "int32")
+        before = ops.concat([levels[:1] * 0, levels[:-1]])
+        return ops.concat([code[:start], ops.astype((levels - before) % 256, "uint8")])
+
+    def decode(self, code, count, dtype):
+        start = self.symbols(count, dtype).start
+        steps = ops.astype(code[start:], "int32")
+        levels = (ops.cumulative_sum(steps) + steps) % 256
+        return super().decode(ops.concat([code[:start], ops.astype(levels, "uint8")]), count, dtype)
+
+
+class ReadsItsNeighbours(Pipeline):
+    name: ClassVar[str] = "neighbours"
+
+    def __init__(self):
+        super().__init__([Differences()])
+
+    def get_config(self):
+        return {}
+
+
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
     ("test_its_config_survives_json_and_makes_an_equal_encoder", ConfigWithTuple),
@@ -648,6 +679,7 @@ BAD = [
     ("test_what_is_sent_is_received", LossyWire),
     ("test_no_byte_is_spent_twice", CountsItsBytesTwice),
     ("test_what_is_sent_is_received", WireOfInt8),
+    ("test_entries_are_read_from_their_own_symbols", ReadsItsNeighbours),
     ("test_hostile_bytes_are_refused_or_are_a_valid_payload", ShapeByTrust),
     ("test_hostile_bytes_never_become_nan_or_infinity", LetsNanIn),
     ("test_hostile_bytes_do_not_take_memory", BelievesCounts),

@@ -45,6 +45,17 @@ class TestBlockwise8(FamilySuite):
     expression = "blockwise8(block_size=16)"
 
 
+class TestBlockFloatingPoint(FamilySuite):
+    shapes = ((), (0,), (1,), (3, 5), (600,))
+    dtypes = EncoderSuite.dtypes
+    expression = "bfp(5, block_size=16)"
+    check_tff = True
+
+
+class TestBlockFloatingPointRans(FamilySuite):
+    expression = "bfp(4) | rans"
+
+
 class TestTernGrad(FamilySuite):
     expression = "terngrad"
 

@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import fedplug
 from fedplug.encoders import Pipeline
+from fedplug.encoders.quantizers.bfp import BlockFloatingPoint
 from fedplug.encoders.quantizers.blockwise8 import Blockwise8
 from fedplug.encoders.quantizers.cast import BFloat16, Float16
 from fedplug.encoders.quantizers.codebook import Codebook
@@ -59,6 +60,27 @@ def test_qsgd_gives_one_of_the_two_nearest_levels_of_the_block(x, bits):
 def test_blockwise8_gives_the_nearest_of_255_levels_of_the_block(x):
     scales = scales_of(x, 8)
     assert (np.abs(decoded(Blockwise8(block_size=8), x) - x) <= scales / 254 * (1 + 1e-5)).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(vectors, st.integers(2, 8))
+def test_bfp_gives_the_nearest_multiple_of_the_smallest_power_of_two_that_reaches(x, bits):
+    quantizer, largest = BlockFloatingPoint(bits, block_size=8), 2 ** (bits - 1) - 1
+    got, scales = decoded(quantizer, x).astype(np.float64), scales_of(x, 8).astype(np.float64)
+    steps = np.full(len(x), 2.0**-125)
+    while ((largest + 0.5) * steps < scales).any():
+        steps = np.where((largest + 0.5) * steps < scales, 2 * steps, steps)
+    nearest = np.clip(np.rint(x.astype(np.float64) / steps), -largest, largest) * steps
+    np.testing.assert_array_equal(got, nearest)
+
+
+@settings(max_examples=50, deadline=None)
+@given(vectors, st.integers(2, 8))
+def test_what_bfp_decodes_it_encodes_without_an_error_and_with_the_same_bytes(x, bits):
+    quantizer = BlockFloatingPoint(bits, block_size=8)
+    code = quantizer.encode(x, 0)
+    again = quantizer.encode(quantizer.decode(code, len(x), x.dtype), 1)
+    np.testing.assert_array_equal(again, code)
 
 
 @settings(max_examples=50, deadline=None)
@@ -176,6 +198,8 @@ def test_clients_round_independently_so_that_their_errors_average_out():
         ("qsgd(4)", 0.5 + 4 / 512, (0.02, 0.06)),
         ("qsgd(3, block_size=64)", 3 / 8 + 4 / 64, (0.1, 0.3)),
         ("blockwise8", 1 + 4 / 256, (2e-5, 1e-4)),
+        ("bfp(8)", 1 + 2 / 512, (2e-5, 2e-4)),
+        ("bfp(5)", 5 / 8 + 2 / 512, (2e-3, 1.2e-2)),
         ("codebook(8)", 1 + 4 * 256 / N, (1e-4, 4e-4)),
         ("codebook(2)", 2 / 8 + 4 * 4 / N, (0.15, 0.2)),
         ("terngrad", 1 / 5, (2, 4)),
@@ -213,6 +237,8 @@ def test_with_error_feedback_a_biased_quantizer_loses_nothing_over_many_rounds()
         (lambda: QSGD(True), "qsgd bits is True"),
         (lambda: QSGD(8, block_size=100), "qsgd block_size is 100; it must be a power of two"),
         (lambda: Blockwise8(block_size=0), "blockwise8 block_size is 0"),
+        (lambda: BlockFloatingPoint(9), "bfp bits is 9; it must be a whole number from 2 to 8"),
+        (lambda: BlockFloatingPoint(block_size=3), "bfp block_size is 3; it must be a power of two"),
         (lambda: Codebook(0), "codebook bits is 0; it must be a whole number from 1 to 8"),
         (lambda: Codebook(9), "codebook bits is 9"),
         (lambda: TernGrad(seed=-1), "terngrad seed is -1"),

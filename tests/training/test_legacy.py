@@ -50,6 +50,15 @@ def test_what_differs_is_named_in_the_terms_of_today():
         legacy.open_process(store, "mine", signature_of("topk(0.2)"))
 
 
+def test_a_training_with_a_broadcast_of_an_earlier_release_is_refused_and_not_misread():
+    store, asked = MemoryStore(), signature_of("topk(0.1)")
+    earlier = {**asked, "broadcast_encoder": asked["encoder"], "client_state": "<broadcast=int64>"}
+    store.open_process("mine", earlier)
+    now = {**earlier, "broadcast_encoder": {**asked["encoder"], "snapshot": None}, "client_state": "<...>"}
+    with pytest.raises(StoreMismatchError, match="finish it with that release, or begin again"):
+        legacy.open_process(store, "mine", now)
+
+
 def test_an_encoder_that_is_not_installed_is_named_as_the_store_does():
     store = MemoryStore()
     kept = {"encoder": "gone", "config": {}, "wire_ids": ["gone/1"], "min_size": 0}

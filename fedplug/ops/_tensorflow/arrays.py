@@ -168,6 +168,10 @@ def argsort_descending(x: tf.Tensor) -> tf.Tensor:
     return tf.math.top_k(x, k=tf.size(x)).indices
 
 
+def nonzero(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.reshape(tf.where(x), [-1]), tf.int32)
+
+
 def searchsorted(sorted_: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(sorted_, values)
 

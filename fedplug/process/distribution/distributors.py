@@ -51,10 +51,11 @@ def build_encoded_distributor(
     value_type: Any,
     encoder: AnyEncoder,
     *,
+    snapshot_encoder: AnyEncoder | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
 ) -> Any:
-    """A `tff.learning.templates.DistributionProcess` that sends encoded differences, for TFF's own processes.
+    """A `tff.learning.templates.DistributionProcess` that sends an encoded model, for TFF's own processes.
 
     For ``model_distributor=`` of `tff.learning.algorithms.build_weighted_fed_avg` and the like. There,
     clients do not remember which rounds they missed: all are taken to receive every broadcast, and the
@@ -63,7 +64,8 @@ def build_encoded_distributor(
 
     Args:
         value_type: Of what is distributed, for instance the type of the model's weights.
-        encoder: An encoder, an expression or rules; `fedplug.process.distribution.broadcast` says which ones.
+        encoder: An encoder, an expression or rules; `fedplug.process.distribution.reference` says which ones.
+        snapshot_encoder: As in `build_weighted_fed_avg`.
         lowering: As in `build_weighted_fed_avg`.
         min_size: Tensors with fewer elements are sent uncompressed.
 
@@ -73,11 +75,13 @@ def build_encoded_distributor(
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
     model = model_encoder(as_encoder(encoder), value_type, min_size)
-    broadcast = build_encoded_broadcast(value_type, model, choose_lowering(lowering))
+    snapshot = None if snapshot_encoder is None else as_encoder(snapshot_encoder)
+    broadcast = build_encoded_broadcast(value_type, model, choose_lowering(lowering), snapshot)
+    state_type = broadcast.init.type_signature.result
 
-    @tff.tensorflow.computation(broadcast.publish.type_signature.result.message)
-    def size(message: Any) -> Any:
-        return tf.add_n([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
+    @tff.tensorflow.computation(state_type)
+    def who_heard_all(state: Any) -> Any:
+        return collections.OrderedDict(round_num=state["round_num"] - 1, position=state["position"])
 
     @tff.federated_computation
     def initialize() -> Any:
@@ -86,9 +90,10 @@ def build_encoded_distributor(
     @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
     def next_fn(state: Any, value: Any) -> Any:
         published = tff.federated_map(broadcast.publish, (value, state))
-        message = tff.federated_broadcast(published.message)
-        received = tff.federated_map(broadcast.receive, (tff.federated_broadcast(state.sent), message))
-        downlink_bytes = _of_all_clients(tff.federated_map(size, published.message))
+        received = tff.federated_broadcast(published.state.sent)
+        client = tff.federated_map(who_heard_all, state)
+        caught_up = tff.federated_map(broadcast.catch_up, (client, published.message))
+        downlink_bytes = _of_all_clients(caught_up.downlink_bytes)
         measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
         return tff.templates.MeasuredProcessOutput(published.state, received, measurements)
 
@@ -96,11 +101,11 @@ def build_encoded_distributor(
 
 
 def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
-    """An encoded broadcast to clients that remember up to where they are current.
+    """An encoded broadcast to clients that remember which one they heard last.
 
     A `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of type
-    ``(<S@SERVER,V@SERVER,{int64}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
-    measurements=<downlink_bytes=int64>@SERVER,positions={int64}@CLIENTS>)``.
+    ``(<S@SERVER,V@SERVER,{C}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
+    measurements=<downlink_bytes=int64>@SERVER,clients={C}@CLIENTS>)``.
     """
 
     @tff.federated_computation
@@ -109,21 +114,21 @@ def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
 
     @tff.federated_computation(
         initialize.type_signature.result,
-        tff.FederatedType(broadcast.receive.type_signature.result, tff.SERVER),
-        tff.FederatedType(np.int64, tff.CLIENTS),
+        tff.FederatedType(broadcast.init.type_signature.result.sent, tff.SERVER),
+        tff.FederatedType(broadcast.init_client.type_signature.result, tff.CLIENTS),
     )
-    def next_fn(state: Any, value: Any, positions: Any) -> Any:
+    def next_fn(state: Any, value: Any, clients: Any) -> Any:
         published = tff.federated_map(broadcast.publish, (value, state))
         message = tff.federated_broadcast(published.message)
-        caught_up = tff.federated_map(broadcast.catch_up, (positions, message))
-        # What a client holds once it has caught up with the round before is what the server sent then.
-        received = tff.federated_map(broadcast.receive, (tff.federated_broadcast(state.sent), message))
+        caught_up = tff.federated_map(broadcast.catch_up, (clients, message))
+        # Whatever a client is sent stands for these bits, which the server itself decoded from its snapshots.
+        received = tff.federated_broadcast(published.state.sent)
         measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(caught_up.downlink_bytes))
         return collections.OrderedDict(
             state=published.state,
             result=received,
             measurements=tff.federated_zip(measurements),
-            positions=caught_up.position,
+            clients=caught_up.client,
         )
 
     return tff.templates.IterativeProcess(initialize, next_fn, next_is_multi_arg=True)

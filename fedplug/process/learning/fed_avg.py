@@ -39,6 +39,7 @@ def build_weighted_fed_avg(
     *,
     encoder: AnyEncoder | None = None,
     broadcast_encoder: AnyEncoder | None = None,
+    snapshot_encoder: AnyEncoder | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -57,8 +58,8 @@ def build_weighted_fed_avg(
 
     With ``broadcast_encoder`` the clients train on the model as sent, see
     `fedplug.process.distribution.broadcast.EncodedBroadcast`; a client's state is then
-    ``<encoder=C,broadcast=int64>``, where the latter is the position in the broadcast up to which it is
-    current: a client that missed rounds is sent what it needs to catch up.
+    ``<encoder=C,broadcast=<round_num=int32,position=int64[T]>>``, where the latter says which broadcast it
+    heard last: it is sent the cheapest of what takes it from there to the model of the round.
 
     A client whose update has a NaN or an infinity sends nothing, keeps its state and is counted in
     ``nonfinite_updates``. A client without examples does the same, uncounted.
@@ -70,7 +71,10 @@ def build_weighted_fed_avg(
         server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
         encoder: An encoder; an expression such as ``"topk(0.01)"``; rules such as ``{"*/bias": "identity",
             "*": "topk(0.01)"}``, which go by `variable_names`; or None for none.
-        broadcast_encoder: The same for the way to the clients.
+        broadcast_encoder: The same for the way to the clients, for instance ``"bfp(5) | rans"``.
+        snapshot_encoder: Of the model as a whole, for clients that cannot use a difference, where
+            ``broadcast_encoder`` is one of differences; default: 8 bits an element, see
+            `fedplug.process.distribution.reference.ReferenceModel`.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``: the fused ops where the current runtime can load them, else their
             TensorFlow references, with equal results; or ``"fused"`` or ``"reference"``.
@@ -109,7 +113,9 @@ def build_weighted_fed_avg(
     aggregation = build_encoded_aggregation(
         update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
     )
-    downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
+    downlink = build_downlink(
+        learning.weights_type, broadcast_encoder, snapshot_encoder, names, min_size, chosen_lowering
+    )
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
         distributor=downlink.distributor,
@@ -132,7 +138,7 @@ def build_weighted_fed_avg(
         next_fn,
         initialize_client=initialize_client,
         encoder=model,
-        broadcast_encoder=downlink.encoder,
+        broadcast=downlink.reference,
         aggregator=chosen_aggregator,
         update_type=update_type,
         lowering=chosen_lowering,
@@ -140,7 +146,7 @@ def build_weighted_fed_avg(
 
 
 def _build_initialize_client(aggregation: EncodedAggregation, downlink: Downlink) -> Any:
-    if not downlink.encoder:
+    if not downlink.broadcast:
         return aggregation.init_client
 
     @tff.tensorflow.computation
@@ -175,7 +181,7 @@ def _build_next(
     )
     def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
         distributed = downlink.send(state, client_states)
-        encoder_states = client_states["encoder"] if downlink.encoder else client_states
+        encoder_states = client_states["encoder"] if downlink.broadcast else client_states
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
         server_message = tff.federated_map(aggregation.server_message, state.aggregator)
         encoded = tff.federated_map(
@@ -186,7 +192,7 @@ def _build_next(
         aggregated = tff.federated_map(aggregation.finish, (total, state.aggregator))
         finalized = learning.finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         next_client_states = encoded.state
-        if downlink.encoder:
+        if downlink.broadcast:
             next_client_states = tff.federated_zip(
                 collections.OrderedDict(encoder=encoded.state, **downlink.client_state(distributed))
             )

@@ -44,6 +44,7 @@ def build_local_variables_fed_avg(
     local_epochs: int = 1,
     encoder: AnyEncoder | None = None,
     broadcast_encoder: AnyEncoder | None = None,
+    snapshot_encoder: AnyEncoder | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -78,7 +79,8 @@ def build_local_variables_fed_avg(
         local_epochs: Passes over the data for the local variables.
         encoder: As in `build_weighted_fed_avg`.
         broadcast_encoder: As in `build_weighted_fed_avg`; of the global variables. A client's state then has
-            ``broadcast=int64`` as well.
+            ``broadcast`` as well.
+        snapshot_encoder: As in `build_weighted_fed_avg`.
         aggregator: As in `build_weighted_fed_avg`.
         lowering: As in `build_weighted_fed_avg`.
         min_size: As in `build_weighted_fed_avg`.
@@ -111,7 +113,7 @@ def build_local_variables_fed_avg(
     )
     finalizer = build_finalizer(server_optimizer, model.global_type)
     downlink = build_downlink(
-        model.global_type, broadcast_encoder, model.global_names, min_size, chosen_lowering
+        model.global_type, broadcast_encoder, snapshot_encoder, model.global_names, min_size, chosen_lowering
     )
     initialize = build_initialize(
         initial_weights=model.initial_global,
@@ -135,7 +137,7 @@ def build_local_variables_fed_avg(
         next_fn,
         initialize_client=initialize_client,
         encoder=encoding,
-        broadcast_encoder=downlink.encoder,
+        broadcast=downlink.reference,
         aggregator=chosen_aggregator,
         update_type=trainable_type,
         lowering=chosen_lowering,
@@ -209,7 +211,7 @@ def _build_next(
         finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
         loss, num_examples = tff.federated_sum(done.loss), tff.federated_sum(done.num_examples)
         next_client_states = done.state
-        if downlink.encoder:
+        if downlink.broadcast:
             next_client_states = tff.federated_zip(
                 collections.OrderedDict(
                     local=done.state.local,

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.model import ModelEncoder
+from fedplug.process.distribution.reference import ReferenceModel
 from fedplug.process.learning.round_output import with_model_weights
 from fedplug.registry import provenance, resolve
 
@@ -66,7 +67,7 @@ def assemble_process(
     *,
     initialize_client: Any,
     encoder: ModelEncoder,
-    broadcast_encoder: ModelEncoder | None = None,
+    broadcast: ReferenceModel | None = None,
     aggregator: Aggregator,
     update_type: Any,
     lowering: str,
@@ -79,7 +80,7 @@ def assemble_process(
         next_fn: As `StatefulClientsProcess.next`.
         initialize_client: ``( -> C)``.
         encoder: Of the model's update.
-        broadcast_encoder: Of the server's model; None where it is sent uncompressed.
+        broadcast: How the server's model is encoded; None where it is sent uncompressed.
         aggregator: Of the updates.
         update_type: The TFF type of an update.
         lowering: ``"fused"`` or ``"reference"``.
@@ -94,7 +95,8 @@ def assemble_process(
     def set_model_weights(state: Any, weights: Any) -> Any:
         return with_model_weights(state, weights)
 
-    encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
+    sent = [] if broadcast is None else [broadcast.encoder, broadcast.snapshot]
+    encoders = [encoder, *(each for each in sent if each is not None)]
     records = [
         *(
             record
@@ -106,7 +108,7 @@ def assemble_process(
     signature = {
         "process": name,
         "encoder": encoder.get_config(),
-        "broadcast_encoder": broadcast_encoder and broadcast_encoder.get_config(),
+        "broadcast_encoder": broadcast and broadcast.get_config(),
         "aggregator": {"name": aggregator.name, "config": aggregator.get_config()},
         "update": str(update_type),
         "server_state": str(state_type),

@@ -1,0 +1,222 @@
+"""What broadcast encoders save and cost where a fifth of the clients takes part in a round.
+
+    python -m benchmarks.broadcast        # writes benchmarks/results/broadcast.md; half an hour on two cores
+
+Bytes are those of the computations that a process sends its model with (`fedplug.process.distribution`); the
+training around them is federated averaging in NumPy, which is faster for a network this small. Beside them
+stand those of the rule that releases before had, "the messages since, or the whole model uncompressed", for
+the same clients in the same rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import datetime
+import itertools
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.diagnostics.environment import environment
+from fedplug.encoders.probe import normal_numbers
+from fedplug.experiment.config import DataConfig
+from fedplug.experiment.data import load_data
+from fedplug.process.aggregation.encoded_aggregation import model_encoder
+from fedplug.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
+
+RESULTS = Path(__file__).parent / "results" / "broadcast.md"
+CLIENTS, SAMPLED, LAST = 40, 8, 10
+BATCH, HIDDEN = 10, (128, 64)
+TASKS = {"digits": 0.1, "synthetic": 0.02}
+"""The clients' learning rates."""
+
+BROADCASTS = (
+    "qsgd(8)",
+    "qsgd(4)",
+    "bfp(8) | rans",
+    "bfp(6) | rans",
+    "bfp(5) | rans",
+    "bfp(4) | rans",
+    "topk(0.05)",
+    "topk(0.05, scope='model') | qsgd(8)",
+    "topk(0.01, scope='model') | qsgd(8)",
+    "stc(0.01, scope='model')",
+)
+
+_MADE = """# Broadcasts
+
+Made by `python -m benchmarks.broadcast{arguments}` on {date}: {processor}, {simd}.
+
+{clients} clients, {sampled} a round, {rounds} rounds, {seeds}; networks with hidden layers of 128 and 64.
+Updates go up uncompressed. Down: how many times fewer bytes than the uncompressed model a client is sent in a
+round, on average, its first round included. "before" is what the rule of earlier releases would have sent to
+the same clients. "last {last}" is of the last rounds alone, when clients seldom are new. Accuracy is the mean
+of the last {last} rounds, in percent{deviation}.
+"""
+
+Weights = list[np.ndarray[Any, Any]]
+
+
+class Result(NamedTuple):
+    """Of one training: how many times fewer bytes, and the accuracy in percent."""
+
+    before: float
+    down: float
+    late: float
+    accuracy: float
+
+
+def initial(sizes: Sequence[int], generator: np.random.Generator) -> Weights:
+    """Kernels as of Glorot and Bengio, and biases of 0."""
+    weights: Weights = []
+    for rows, columns in itertools.pairwise(sizes):
+        limit = math.sqrt(6 / (rows + columns))
+        weights += [generator.uniform(-limit, limit, (rows, columns)), np.zeros(columns)]
+    return [each.astype(np.float32) for each in weights]
+
+
+def layers(weights: Weights, x: np.ndarray[Any, Any]) -> Weights:
+    """The activations of every layer; the last are logits."""
+    found = [x]
+    for place in range(0, len(weights), 2):
+        z = found[-1] @ weights[place] + weights[place + 1]
+        found.append(np.maximum(z, 0) if place < len(weights) - 2 else z)
+    return found
+
+
+def learn(weights: Weights, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], rate: float) -> Weights:
+    """One pass of SGD with cross-entropy."""
+    weights = [each.copy() for each in weights]
+    for begin in range(0, len(y), BATCH):
+        labels, found = y[begin : begin + BATCH], layers(weights, x[begin : begin + BATCH])
+        odds = np.exp(found[-1] - found[-1].max(axis=1, keepdims=True))
+        slope = odds / odds.sum(axis=1, keepdims=True)
+        slope[np.arange(len(labels)), labels] -= 1
+        slope /= len(labels)
+        for place in range(len(weights) - 2, -1, -2):
+            before = (slope @ weights[place].T) * (found[place // 2] > 0)
+            weights[place] -= rate * (found[place // 2].T @ slope)
+            weights[place + 1] -= rate * slope.sum(axis=0)
+            slope = before
+    return weights
+
+
+def train(name: str, broadcast: EncodedBroadcast | None, rounds: int, seed: int) -> Result:
+    """Federated averaging of the model as it is sent."""
+    data = load_data(DataConfig(source=name, clients=CLIENTS), seed)
+    generator, ids = np.random.default_rng(seed), sorted(data.clients)
+    x, y = (np.asarray(part) for part in data.test)
+    x = x.reshape(len(x), -1)
+    model = initial([x.shape[1], *HIDDEN, 10], generator)
+    dense = sum(each.nbytes for each in model)
+    state = broadcast and broadcast.init()
+    heard: dict[str, Any] = collections.defaultdict(lambda: broadcast and broadcast.init_client())
+    last: dict[str, int] = {}
+    message = dense if broadcast is None else message_bytes(broadcast)
+    sent, before, accuracies = [], 0.0, []
+    for number in range(rounds):
+        chosen, received, bytes_sent = generator.choice(ids, SAMPLED, replace=False), model, 0
+        if broadcast is not None:
+            published = broadcast.publish(tuple(model), state)
+            state, received = published["state"], [np.asarray(w) for w in published["state"]["sent"]]
+        total, weight = [np.zeros_like(each) for each in model], 0
+        for client in chosen:
+            if broadcast is None:
+                bytes_sent += dense
+            else:
+                told = broadcast.catch_up(heard[client], published["message"])
+                heard[client] = told["client"]
+                bytes_sent += int(told["downlink_bytes"])
+            before += min(dense, (number - last[client]) * message if client in last else math.inf)
+            last[client] = number
+            own_x, own_y = (np.asarray(part) for part in data.clients[client])
+            order = np.random.default_rng([seed, number, ids.index(client)]).permutation(len(own_y))
+            learned = learn(received, own_x[order].reshape(len(order), -1), own_y[order], TASKS[name])
+            total = [t + len(order) * (a - b) for t, a, b in zip(total, learned, received, strict=True)]
+            weight += len(order)
+        model = [(w + t / weight).astype(np.float32) for w, t in zip(model, total, strict=True)]
+        sent.append(bytes_sent)
+        accuracies.append(float((layers(model, x)[-1].argmax(axis=1) == y).mean()))
+    everything = dense * SAMPLED
+    return Result(
+        everything * rounds / before,
+        everything * rounds / sum(sent),
+        everything * LAST / sum(sent[-LAST:]),
+        100 * statistics.fmean(accuracies[-LAST:]),
+    )
+
+
+def message_bytes(broadcast: EncodedBroadcast) -> int:
+    """What an encoded difference takes."""
+    encoder = broadcast.reference.encoder
+    buffers, _ = encoder.encode(normal_numbers(encoder.specs), encoder.init_state(), 1)
+    return sum(len(buffer) for buffer in buffers)
+
+
+def built(expression: str, features: int) -> EncodedBroadcast:
+    """The broadcast of the model."""
+    model = initial([features, *HIDDEN, 10], np.random.default_rng(0))
+    value_type = tff.to_type(tuple(tff.TensorType(each.dtype, each.shape) for each in model))
+    encoder = model_encoder(fedplug.encoder(expression), value_type, 64)
+    return build_encoded_broadcast(value_type, encoder, "fused")
+
+
+def line(expression: str, results: list[Result]) -> list[str]:
+    """One line of the table."""
+    means = Result(*map(statistics.fmean, zip(*results, strict=True)))
+    accuracies = [result.accuracy for result in results]
+    spread = f" ± {statistics.stdev(accuracies):.1f}" if len(results) > 1 else ""
+    return [
+        expression,
+        *(f"{number:.1f}x" for number in means[:3]),
+        f"{means.accuracy:.1f}{spread}",
+    ]
+
+
+def main() -> None:
+    """Trains, prints and writes the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=150)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    given = parser.parse_args()
+    here = environment()
+    text = _MADE.format(
+        arguments="".join(f" {word}" for word in sys.argv[1:]),
+        date=datetime.date.today(),
+        processor=here["processor"],
+        simd=here["simd"],
+        clients=CLIENTS,
+        sampled=SAMPLED,
+        rounds=given.rounds,
+        seeds="one seed" if given.repeats == 1 else f"{given.repeats} seeds",
+        last=LAST,
+        deviation=", with the deviation between seeds" if given.repeats > 1 else "",
+    )
+    for name in given.tasks:
+        features = math.prod(load_data(DataConfig(source=name), 0).test[0].shape[1:])
+        parameters = sum(each.size for each in initial([features, *HIDDEN, 10], np.random.default_rng(0)))
+        text += f"\n## {name}, {parameters:,} parameters\n\n"
+        text += (
+            "| broadcast | down, before | down | last 10 | accuracy |\n| --- | ---: | ---: | ---: | ---: |\n"
+        )
+        for expression in (None, *BROADCASTS):
+            with fedplug.use_runtime("inprocess"):
+                broadcast = None if expression is None else built(expression, features)
+                results = [train(name, broadcast, given.rounds, seed) for seed in range(given.repeats)]
+            shown = "none" if expression is None else f"`{expression}`".replace("|", "\\|")
+            text += (row := "| " + " | ".join(line(shown, results)) + " |\n")
+            print(row, end="", flush=True)
+    RESULTS.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The entries of a quantized tensor that changed, as a payload for who has the others.
+
+Written from a payload of the whole tensor, so that who reads it has the same bits as who read that. Must not
+know why some entries changed and others did not.
+"""
+
+from __future__ import annotations
+
+from fedplug import ops, wire
+from fedplug.encoders import framing
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.coders.index import Shortest
+from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.values import ValueCoder
+from fedplug.ops import Array, Spec
+
+__all__ = ["ChangeCoder", "change_coder"]
+
+_PREFIX = "changes/1+"
+_INDICES = Shortest()
+
+
+class ChangeCoder:
+    """Writes and reads payloads of the changed entries of one tensor.
+
+    Wire form ``"changes/1+"`` and the wire id of the whole tensor's payload: the body of a sparse payload,
+    see csrc/core/sparse_form.h, its indices under ``shortest/1``; its values are what the quantizer writes
+    before the symbols, all of it, and the symbols of these entries, entropy-coded where those of the whole
+    are.
+    """
+
+    def __init__(self, encoder: Encoder, values: ValueCoder, spec: Spec) -> None:
+        """Makes the coder; see `change_coder`.
+
+        Args:
+            encoder: Of the whole tensor.
+            values: What writes the values there.
+            spec: Of the tensor.
+        """
+        self._encoder = encoder
+        self._values = values
+        self._spec = spec
+        self._size = ops.num_elements(spec)
+        self.wire_id = _PREFIX + encoder.wire_id
+
+    def encode(self, buffer: Array, changed: Array) -> Array:
+        """The container of the changed entries.
+
+        Args:
+            buffer: The container of the whole tensor.
+            changed: Which entries are sent; bool, of the tensor's shape.
+        """
+        body = framing.unframe(buffer, self._encoder.wire_id, self._spec)
+        places = ops.nonzero(ops.reshape(changed, [-1]))
+        code = self._values.part(body, places, self._size, self._spec.dtype)
+        index_code = _INDICES.encode(places, self._size, 0)
+        return framing.frame(ops.sparse_body(ops.size(places), index_code, code), self.wire_id, self._spec)
+
+    def decode(self, buffer: Array, old: Array) -> Array:
+        """The tensor with the entries that were sent in the place of the old ones.
+
+        Args:
+            buffer: As from `encode`; untrusted.
+            old: The tensor as the receiver has it.
+
+        Raises:
+            PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: `encode`
+                writes no such bytes for this tensor.
+        """
+        body = framing.unframe(buffer, self.wire_id, self._spec)
+        count, index_code, code = ops.split_sparse_body(body, self._size)
+        places = _INDICES.decode(index_code, count, self._size)
+        new = self._values.with_part(code, places, self._size, self._spec.dtype)
+        ones = ops.astype(ops.zeros_like(places) + 1, "float32")
+        changed = ops.scatter_decode(self._size, ones, places) > 0
+        return ops.where(ops.reshape(changed, old.shape), ops.reshape(new, old.shape), old)
+
+
+def change_coder(encoder: Encoder, spec: Spec) -> ChangeCoder | None:
+    """The coder for what ``encoder`` writes; None where entries cannot be sent one by one."""
+    values = encoder.entry_coder if isinstance(encoder, Pipeline) else None
+    if values is None or len(_PREFIX + encoder.wire_id) > wire.MAX_WIRE_ID:
+        return None
+    return ChangeCoder(encoder, values, spec)
