@@ -50,6 +50,7 @@ EXPRESSIONS = (
     "threshold(2.5758)",
     "approx_topk(0.01)",
     "randomk(0.01)",
+    "randomk(0.01, error_feedback=True)",
     "dgc(0.01)",
     "stc(0.01)",
     "topk(0.01) | rice",
@@ -77,10 +78,9 @@ the time from tensor to bytes, and from bytes to tensor. "x reference" says how 
 same encoder in plain TensorFlow (`lowering="reference"`), measured right after it; bold where it is below
 {goal:g}. A dash: there is no compiled op on that way, and nothing to compare.
 
-Where little is left to compile: `randomk` is, on both sides, mostly TensorFlow's gather of 1 % of the tensor;
-`threshold` reads tensor and residual once and writes a residual, at the speed of the memory, and its
-reference only walks a few times more. `approx_topk` is for runtimes without compiled ops: with them nearly
-half of its time is TensorFlow's gather of the sample, and `topk` is exact and faster.
+Where little is left to compile: `threshold` reads tensor and residual once and writes a residual, at the
+speed of the memory, and its reference only walks a few times more. `approx_topk` is for runtimes without
+compiled ops: with them it does what `threshold` does and looks at a sample before, and `topk` is exact.
 """
 GOAL = 5
 

@@ -9,31 +9,14 @@
 #include "core/base/float_environment.h"
 #include "core/base/philox.h"
 #include "core/base/tiles.h"
-#include "core/simd/loops.h"
+#include "core/philox/words.h"
 
 namespace fedplug {
 namespace {
 
 constexpr std::int64_t kSmallestShare = 1 << 14;
-constexpr std::int64_t kDraws = 4 * Philox::kLanes;
+constexpr std::int64_t kDraws = 4 * philox::kGroup;
 constexpr std::int64_t kNumbers = kDraws * Philox::kDoubles;
-
-// Two numbers a draw.
-FEDPLUG_ALWAYS_INLINE void NumbersLoop(const Philox& philox,
-                                       std::int64_t first_draw,
-                                       double* numbers) {
-  philox.UniformDoubles(first_draw, kDraws, numbers);
-}
-
-using Numbers = void (*)(const Philox&, std::int64_t, double*);
-
-Numbers NumbersFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) return Avx2<NumbersLoop>;
-#endif
-  static_cast<void>(level);
-  return Baseline<NumbersLoop>;
-}
 
 // Where run i of `count` begins; walks to the next one.
 class Runs {
@@ -77,8 +60,8 @@ Status DrawIndices(std::uint64_t seed, std::int64_t count, std::int64_t size,
   if (Status status = CheckDraw(count, size); !status.ok()) return status;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  const Philox philox(seed, 0);
-  const Numbers draw = NumbersFor(level);
+  const Philox random(seed, 0);
+  philox::WordsLoop* const draw = philox::WordsLoopFor(level);
   const std::int64_t batches = (count + kNumbers - 1) / kNumbers;
   const int tiles = static_cast<int>(std::min<std::int64_t>(
       batches, TileCount(count, kSmallestShare, parallel)));
@@ -86,18 +69,19 @@ Status DrawIndices(std::uint64_t seed, std::int64_t count, std::int64_t size,
     const DefaultFloatEnvironment environment;
     const Range mine = TileOf(batches, tiles, t);
     Runs runs(mine.begin * kNumbers, count, size);
-    std::array<double, kNumbers> numbers;
+    std::array<std::uint32_t, 2 * kNumbers> words;
     for (std::int64_t batch = mine.begin; batch < mine.end; ++batch) {
-      draw(philox, batch * kDraws, numbers.data());
+      draw(random, batch * kDraws, kDraws, words.data());
       const std::int64_t first = batch * kNumbers;
       const std::int64_t length = std::min(kNumbers, count - first);
       for (std::int64_t i = 0; i < length; ++i) {
         const std::int64_t begin = runs.begin();
         runs.Next();
         const std::int64_t elements = runs.begin() - begin;
-        const auto offset =
-            static_cast<std::int64_t>(numbers[static_cast<std::size_t>(i)] *
-                                      static_cast<double>(elements));
+        const auto word = static_cast<std::size_t>(2 * i);
+        const auto offset = static_cast<std::int64_t>(
+            Philox::ToUniform(words[word], words[word + 1]) *
+            static_cast<double>(elements));
         indices[first + i] =
             static_cast<std::int32_t>(begin + std::min(offset, elements - 1));
       }

@@ -10,6 +10,7 @@
 #include "core/base/float_bits.h"
 #include "core/base/float_environment.h"
 #include "core/base/tiles.h"
+#include "core/simd/stream.h"
 #include "core/topk/blocks.h"
 #include "core/topk/sum_refusal.h"
 #include "core/topk/update.h"
@@ -27,9 +28,6 @@ constexpr std::int64_t kSmallestShare = 1 << 19;
 
 // From this density on, most vectors have an entry.
 constexpr std::int64_t kDense = 20;
-
-// From here on a residual does not stay in the caches until it is read again.
-constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
 
 template <typename T>
 Status CheckArguments(std::int64_t n, T threshold) {

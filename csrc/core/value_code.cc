@@ -21,6 +21,7 @@
 #include "core/codes/value_loops.h"
 #include "core/codes/value_packing.h"
 #include "core/crc32.h"
+#include "core/philox/words.h"
 
 namespace fedplug {
 namespace {
@@ -67,16 +68,16 @@ bool EncodeScale(const Job<T>& job, const T* values, Parallel& parallel,
 // The levels of a chunk of finite values.
 template <typename T>
 void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
-                  std::int64_t n, const Philox& philox,
+                  std::int64_t n, const Philox& random,
                   const std::uint8_t* data, std::uint8_t* levels) {
   using Wide = WideOf<T>;
   const auto& loops = job.level_loops;
   if (job.code.form == ValueForm::kSign) return loops.signs(wide, n, levels);
-  std::array<float, kChunk> noise;
+  std::array<std::uint32_t, kChunk> noise;
   if (job.layout.at_random) {
-    job.bit_loops.noise(philox, first / Philox::kWords,
-                        (n + Philox::kWords - 1) / Philox::kWords,
-                        noise.data());
+    constexpr std::int64_t kWords = Philox::kWords * philox::kGroup;
+    job.noise(random, first / Philox::kWords,
+              (n + kWords - 1) / kWords * philox::kGroup, noise.data());
   }
   const int top = job.layout.top;
   ForEachRun(
@@ -109,7 +110,7 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
           ? Crc32(reinterpret_cast<const std::uint8_t*>(values),
                   job.count * static_cast<std::int64_t>(sizeof(T)), parallel)
           : 0;
-  const Philox philox(seed, content);
+  const Philox random(seed, content);
   const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
     WideChunk<T> staging;
     const auto* const wide = Widened(job, values + first, n, &staging);
@@ -120,7 +121,7 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
     }
     LevelChunk levels;
     PackedChunk packed;
-    EncodeLevels(job, wide, first, n, philox, data, levels.data());
+    EncodeLevels(job, wide, first, n, random, data, levels.data());
     PackLevels(job.code.form, layout, job.bit_loops, n, &levels, &packed);
     std::copy_n(packed.begin(), layout.LevelBytes(n),
                 data + layout.levels_at + layout.LevelBytes(first));

@@ -8,6 +8,7 @@ namespace fedplug::python {
 void RegisterTopKResidual(pybind11::module_& module);
 void RegisterChunkedTopKResidual(pybind11::module_& module);
 void RegisterThresholdResidual(pybind11::module_& module);
+void RegisterGatherSum(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
 void RegisterSymbolCode(pybind11::module_& module);
@@ -28,6 +29,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterTopKResidual(module);
   fedplug::python::RegisterChunkedTopKResidual(module);
   fedplug::python::RegisterThresholdResidual(module);
+  fedplug::python::RegisterGatherSum(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
   fedplug::python::RegisterSymbolCode(module);

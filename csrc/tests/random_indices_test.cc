@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/philox.h"
 #include "core/base/thread_pool.h"
+#include "core/random_numbers.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
@@ -14,11 +14,9 @@ namespace {
 using Indices = std::vector<std::int32_t>;
 
 Indices Expected(std::uint64_t seed, std::int64_t count, std::int64_t size) {
-  const std::int64_t draws =
-      (count / Philox::kDoubles / Philox::kLanes + 1) * Philox::kLanes;
-  std::vector<double> numbers(
-      static_cast<std::size_t>(draws * Philox::kDoubles));
-  Philox(seed, 0).UniformDoubles(0, draws, numbers.data());
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  Serial serial;
+  DrawNumbers(seed, 0, count, serial, numbers.data());
   Indices indices;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t begin = i * size / count;

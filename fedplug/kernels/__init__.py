@@ -34,6 +34,7 @@ from fedplug.kernels.chunked_topk import chunked_topk_residual
 from fedplug.kernels.container import crc32, pack_container, read_container, unpack_container
 from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite
+from fedplug.kernels.gather_sum import gather_sum, take_from_sum
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
@@ -57,6 +58,7 @@ __all__ = [
     "encode_symbols",
     "encode_values",
     "from_dlpack",
+    "gather_sum",
     "grouped_topk_residual",
     "num_threads",
     "pack_container",
@@ -66,6 +68,7 @@ __all__ = [
     "scatter_decode",
     "scatter_decode_add",
     "simd_level",
+    "take_from_sum",
     "threshold_residual",
     "topk_momentum",
     "topk_residual",

@@ -69,6 +69,7 @@ from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.donation import donate_residuals, residuals_in, results_in
 from fedplug.ops.floats import wide_dtype, widened
+from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.mean_magnitude import mean_magnitude
@@ -111,6 +112,7 @@ __all__ = [
     "IndexForm",
     "Lowering",
     "Spec",
+    "TakenFromSum",
     "TopK",
     "TopKMomentum",
     "TopKUpdate",
@@ -150,6 +152,7 @@ __all__ = [
     "frame",
     "from_bytes",
     "full",
+    "gather_sum",
     "grouped_topk_residual",
     "grouped_topk_residual_update",
     "has_known_shape",
@@ -201,6 +204,7 @@ __all__ = [
     "symbol_bits",
     "table_lookup",
     "take",
+    "take_from_sum",
     "threshold_residual",
     "to_bytes",
     "topk_momentum",

@@ -23,7 +23,8 @@ MAY_INCLUDE = {
 MAY_INCLUDE_IN_CORE = {
     "base": {"base"},
     "simd": {"base", "simd"},
-    "codes": {"base", "simd", "codes"},
+    "philox": {"base", "simd", "philox"},
+    "codes": {"base", "simd", "philox", "codes"},
     "topk": {"base", "simd", "topk"},
     "sparse": {"base", "simd", "sparse"},
 }

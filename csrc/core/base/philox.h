@@ -20,9 +20,6 @@ class Philox {
   static constexpr int kWords = 4;
   static constexpr int kDoubles = 2;
 
-  // Draws made side by side, for the vector units.
-  static constexpr int kLanes = 32;
-
   using Words = std::array<std::uint32_t, 4>;
   using Key = std::array<std::uint32_t, 2>;
 
@@ -39,79 +36,20 @@ class Philox {
   static Words Draw(Words words, Key key) {
     for (int round = 0; round < kRounds; ++round) {
       Round(key, &words[0], &words[1], &words[2], &words[3]);
-      key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+      key = NextKey(key);
     }
     return words;
   }
 
-  // The words of draws as they are.
-  // REQUIRES: draws is a multiple of kLanes
-  // SHAPE:    all[4 * draws]
-  FEDPLUG_ALWAYS_INLINE void AllWords(std::int64_t first_draw,
-                                      std::int64_t draws,
-                                      std::uint32_t* all) const {
-    for (std::int64_t done = 0; done < draws; done += kLanes) {
-      Lanes words;
-      DrawLanes(static_cast<std::uint64_t>(first_draw + done), &words);
-      std::uint32_t* const to = all + kWords * done;
-      for (int lane = 0; lane < kLanes; ++lane) {
-        for (int w = 0; w < kWords; ++w) to[kWords * lane + w] = words[w][lane];
-      }
-    }
-  }
-
-  // Uniform in [0, 1), multiples of 2^-23: draws first_draw,
-  // first_draw + 1 ...
-  // SHAPE: noise[4 * draws rounded up to a multiple of kLanes]
-  FEDPLUG_ALWAYS_INLINE void Uniform(std::int64_t first_draw,
-                                     std::int64_t draws, float* noise) const {
-    for (std::int64_t done = 0; done < draws; done += kLanes) {
-      Lanes words;
-      DrawLanes(static_cast<std::uint64_t>(first_draw + done), &words);
-      float* const to = noise + kWords * done;
-      for (int lane = 0; lane < kLanes; ++lane) {
-        for (int w = 0; w < kWords; ++w) {
-          to[kWords * lane + w] = ToUniform(words[w][lane]);
-        }
-      }
-    }
-  }
-
-  // Uniform in [0, 1), multiples of 2^-52, two of a draw.
-  // REQUIRES: draws is a multiple of kLanes
-  // SHAPE:    numbers[2 * draws]
-  FEDPLUG_ALWAYS_INLINE void UniformDoubles(std::int64_t first_draw,
-                                            std::int64_t draws,
-                                            double* numbers) const {
-    for (std::int64_t done = 0; done < draws; done += kLanes) {
-      Lanes words;
-      DrawLanes(static_cast<std::uint64_t>(first_draw + done), &words);
-      double* const to = numbers + kDoubles * done;
-      for (int lane = 0; lane < kLanes; ++lane) {
-        to[kDoubles * lane] = ToUniform(words[0][lane], words[1][lane]);
-        to[kDoubles * lane + 1] = ToUniform(words[2][lane], words[3][lane]);
-      }
-    }
-  }
-
- private:
   static constexpr int kRounds = 10;
-
-  // Of kLanes draws side by side, the four words.
-  using Lanes = std::uint32_t[kWords][kLanes];
-
-  static std::uint32_t Low(std::uint64_t x) {
-    return static_cast<std::uint32_t>(x);
-  }
-  static std::uint32_t High(std::uint64_t x) {
-    return static_cast<std::uint32_t>(x >> 32);
-  }
+  static constexpr std::array<std::uint32_t, 2> kFactors{0xD2511F53u,
+                                                         0xCD9E8D57u};
 
   FEDPLUG_ALWAYS_INLINE static void Round(const Key& key, std::uint32_t* w0,
                                           std::uint32_t* w1, std::uint32_t* w2,
                                           std::uint32_t* w3) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * *w0;
-    const std::uint64_t product2 = std::uint64_t{0xCD9E8D57u} * *w2;
+    const std::uint64_t product0 = std::uint64_t{kFactors[0]} * *w0;
+    const std::uint64_t product2 = std::uint64_t{kFactors[1]} * *w2;
     const std::uint32_t next0 =
         static_cast<std::uint32_t>(product2 >> 32) ^ *w1 ^ key[0];
     const std::uint32_t next2 =
@@ -121,8 +59,17 @@ class Philox {
     *w0 = next0;
     *w2 = next2;
   }
+  FEDPLUG_ALWAYS_INLINE static Key NextKey(const Key& key) {
+    return {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+  }
 
-  // 23 bits as the significand of a number in [1, 2), minus 1.
+  const Key& key() const { return key_; }
+
+  // The upper half of the counter.
+  const Key& stream() const { return stream_; }
+
+  // Uniform in [0, 1), a multiple of 2^-23: 23 bits as the significand of a
+  // number in [1, 2), minus 1.
   FEDPLUG_ALWAYS_INLINE static float ToUniform(std::uint32_t word) {
     const std::uint32_t bits = (word & 0x7fffffu) | 0x3f800000u;
     float value;
@@ -130,7 +77,8 @@ class Philox {
     return value - 1.0f;
   }
 
-  // 52 bits, the upper ones from `high`, likewise.
+  // A multiple of 2^-52 of two words that follow each other, likewise: the
+  // upper bits are from the first.
   FEDPLUG_ALWAYS_INLINE static double ToUniform(std::uint32_t high,
                                                 std::uint32_t low) {
     const std::uint64_t bits =
@@ -140,27 +88,16 @@ class Philox {
     return value - 1.0;
   }
 
-  FEDPLUG_ALWAYS_INLINE void DrawLanes(std::uint64_t first_draw,
-                                       Lanes* lanes) const {
-    auto& [w0, w1, w2, w3] = *lanes;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const std::uint64_t draw = first_draw + static_cast<std::uint64_t>(lane);
-      w0[lane] = static_cast<std::uint32_t>(draw);
-      w1[lane] = static_cast<std::uint32_t>(draw >> 32);
-      w2[lane] = stream_[0];
-      w3[lane] = stream_[1];
-    }
-    Key key = key_;
-    for (int round = 0; round < kRounds; ++round) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        Round(key, &w0[lane], &w1[lane], &w2[lane], &w3[lane]);
-      }
-      key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
-    }
+ private:
+  static std::uint32_t Low(std::uint64_t x) {
+    return static_cast<std::uint32_t>(x);
+  }
+  static std::uint32_t High(std::uint64_t x) {
+    return static_cast<std::uint32_t>(x >> 32);
   }
 
   Key key_;
-  Key stream_;  // the upper half of the counter
+  Key stream_;
 };
 
 }  // namespace fedplug

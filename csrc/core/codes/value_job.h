@@ -16,6 +16,7 @@
 #include "core/base/tiles.h"
 #include "core/codes/value_layout.h"
 #include "core/codes/value_loops.h"
+#include "core/philox/words.h"
 #include "core/value_code.h"
 
 namespace fedplug {
@@ -32,7 +33,8 @@ struct Job {
         simd(level),
         convert(value_loops::ConvertLoopsFor<T>(level)),
         level_loops(value_loops::LevelLoopsFor<Wide>(level)),
-        bit_loops(value_loops::BitLoopsFor(level)) {}
+        bit_loops(value_loops::BitLoopsFor(level)),
+        noise(philox::WordsLoopFor(level)) {}
 
   ValueCode code;
   std::int64_t count;
@@ -41,6 +43,7 @@ struct Job {
   value_loops::ConvertLoops<T> convert;
   value_loops::LevelLoops<Wide> level_loops;
   value_loops::BitLoops bit_loops;
+  philox::WordsLoop* noise;
 };
 
 template <typename T>

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/philox.h"
 #include "core/codes/value_cast_loops.h"
 #include "core/simd/loops.h"
 
@@ -68,7 +69,7 @@ FEDPLUG_ALWAYS_INLINE void NearestLoop(const T* x, std::int64_t n, T scale,
 }
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const float* noise,
+FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const std::uint32_t* noise,
                                         std::int64_t n, T scale, int top,
                                         std::uint8_t* levels) {
   const T whole = static_cast<T>(top);
@@ -77,17 +78,18 @@ FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const float* noise,
     const int toward_zero = static_cast<int>(exact);
     const int below = toward_zero - (exact < static_cast<T>(toward_zero));
     const T cut_off = exact - static_cast<T>(below);
-    const int up = static_cast<T>(noise[i]) < cut_off;
+    const int up = static_cast<T>(Philox::ToUniform(noise[i])) < cut_off;
     levels[i] = static_cast<std::uint8_t>(below + up + top);
   }
 }
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE void TernaryLoop(const T* x, const float* noise,
+FEDPLUG_ALWAYS_INLINE void TernaryLoop(const T* x, const std::uint32_t* noise,
                                        std::int64_t n, T scale,
                                        std::uint8_t* levels) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const int chosen = static_cast<T>(noise[i]) < std::abs(x[i]) / scale;
+    const int chosen =
+        static_cast<T>(Philox::ToUniform(noise[i])) < std::abs(x[i]) / scale;
     const int sign = (x[i] > 0) - (x[i] < 0);
     levels[i] = static_cast<std::uint8_t>(1 + (sign & -chosen));
   }
@@ -161,12 +163,6 @@ FEDPLUG_ALWAYS_INLINE void FourSharesOfSumLoop(const T* x, const T* y,
 FEDPLUG_ALWAYS_INLINE void AddLoop(const double* terms, std::int64_t n,
                                    double* sums) {
   for (std::int64_t i = 0; i < n; ++i) sums[i] += terms[i];
-}
-
-FEDPLUG_ALWAYS_INLINE void NoiseLoop(const Philox& philox,
-                                     std::int64_t first_draw,
-                                     std::int64_t draws, float* noise) {
-  philox.Uniform(first_draw, draws, noise);
 }
 
 // Bytes of b bits each, eight in a word: neighbours are moved together, first
@@ -283,11 +279,11 @@ MeanLoops<T> MeanLoopsFor(SimdLevel level) {
 BitLoops BitLoopsFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
   if (level != SimdLevel::kBaseline) {
-    return {Avx2<NoiseLoop>, Avx2<PackLoop>, Avx2<UnpackLoop>};
+    return {Avx2<PackLoop>, Avx2<UnpackLoop>};
   }
 #endif
   static_cast<void>(level);
-  return {Baseline<NoiseLoop>, Baseline<PackLoop>, Baseline<UnpackLoop>};
+  return {Baseline<PackLoop>, Baseline<UnpackLoop>};
 }
 
 template ConvertLoops<float> ConvertLoopsFor(SimdLevel);

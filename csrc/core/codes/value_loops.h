@@ -9,7 +9,6 @@
 #include <type_traits>
 
 #include "core/base/float_bits.h"
-#include "core/base/philox.h"
 #include "core/simd/level.h"
 
 namespace fedplug::value_loops {
@@ -47,12 +46,13 @@ struct LevelLoops {
   // REQUIRES: scale > 0; 0 < top <= 127
   void (*nearest)(const T* x, std::int64_t n, T scale, int top,
                   std::uint8_t* levels);
-  void (*at_random)(const T* x, const float* noise, std::int64_t n, T scale,
-                    int top, std::uint8_t* levels);
+  // `noise` are words of Philox, of which each is a number in [0, 1).
+  void (*at_random)(const T* x, const std::uint32_t* noise, std::int64_t n,
+                    T scale, int top, std::uint8_t* levels);
   // The same for levels -1, 0 and 1 (`top` is 1), of which the noise chooses
   // the sign or 0.
-  void (*ternary)(const T* x, const float* noise, std::int64_t n, T scale,
-                  std::uint8_t* levels);
+  void (*ternary)(const T* x, const std::uint32_t* noise, std::int64_t n,
+                  T scale, std::uint8_t* levels);
   // 1 where x >= 0, else 0.
   void (*signs)(const T* x, std::int64_t n, std::uint8_t* levels);
 
@@ -84,10 +84,6 @@ struct MeanLoops {
 };
 
 struct BitLoops {
-  // See Philox::Uniform.
-  void (*noise)(const Philox& philox, std::int64_t first_draw,
-                std::int64_t draws, float* noise);
-
   // Bits of every level, eight levels at a time; the first is in the lowest
   // bits. 1 <= bits <= 8.
   // SHAPE: levels[n rounded up to 8], packed[bits bytes for eight of them,

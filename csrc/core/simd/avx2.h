@@ -1,5 +1,5 @@
-// The operations of block_loops.h with AVX2: 8 lanes, 4 of double. Keys have no
-// top bit, so that signed comparisons do.
+// The operations of topk/block_loops.h, and of philox/words_loop.h, with AVX2:
+// 8 lanes, 4 of double. Keys have no top bit, so that signed comparisons do.
 #ifndef FEDPLUG_CORE_SIMD_AVX2_H_
 #define FEDPLUG_CORE_SIMD_AVX2_H_
 
@@ -213,6 +213,44 @@ struct Vector<double> {
     _mm_storeu_si128(
         reinterpret_cast<__m128i*>(to),
         _mm_castps_si128(_mm_permutevar_ps(_mm_castsi128_ps(indices), places)));
+  }
+};
+
+// The operations of philox/words_loop.h: a word of a draw to a 64-bit lane.
+struct Words {
+  static constexpr int kLanes = 4;
+  static constexpr int kSideBySide = 2;
+  using Register = __m256i;
+
+  FEDPLUG_OP Register Broadcast(std::uint32_t word) {
+    return _mm256_set1_epi64x(word);
+  }
+  FEDPLUG_OP Register Iota(std::int64_t first) {
+    return _mm256_add_epi64(_mm256_setr_epi64x(0, 1, 2, 3),
+                            _mm256_set1_epi64x(first));
+  }
+  FEDPLUG_OP Register High(Register lanes) {
+    return _mm256_srli_epi64(lanes, 32);
+  }
+  FEDPLUG_OP Register Multiply(Register a, Register b) {
+    return _mm256_mul_epu32(a, b);
+  }
+  FEDPLUG_OP Register Xor(Register a, Register b, Register c) {
+    return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
+  }
+  // The four words of each draw, one draw after the other.
+  FEDPLUG_OP void Store(std::uint32_t* to, Register w0, Register w1,
+                        Register w2, Register w3) {
+    constexpr int kUpper = 0xAA;
+    const __m256i front =
+        _mm256_blend_epi32(w0, _mm256_slli_epi64(w1, 32), kUpper);
+    const __m256i back =
+        _mm256_blend_epi32(w2, _mm256_slli_epi64(w3, 32), kUpper);
+    const __m256i even = _mm256_unpacklo_epi64(front, back);
+    const __m256i odd = _mm256_unpackhi_epi64(front, back);
+    auto* const at = reinterpret_cast<__m256i*>(to);
+    _mm256_storeu_si256(at, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256(at + 1, _mm256_permute2x128_si256(even, odd, 0x31));
   }
 };
 

@@ -1,4 +1,5 @@
-// The operations of block_loops.h with AVX-512: 16 lanes, 8 of double. Chosen
+// The operations of topk/block_loops.h, and of philox/words_loop.h, with
+// AVX-512: 16 lanes, 8 of double. Chosen
 // lanes are packed in a register and stored whole: a compressing store to
 // memory is microcoded on some processors.
 #ifndef FEDPLUG_CORE_SIMD_AVX512_H_
@@ -201,6 +202,43 @@ struct Vector<double> {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                         _mm512_castsi512_si256(_mm512_maskz_compress_epi32(
                             mask, _mm512_castsi256_si512(indices))));
+  }
+};
+
+// The operations of philox/words_loop.h: a word of a draw to a 64-bit lane.
+struct Words {
+  static constexpr int kLanes = 8;
+  static constexpr int kSideBySide = 4;
+  using Register = __m512i;
+
+  FEDPLUG_OP Register Broadcast(std::uint32_t word) {
+    return _mm512_set1_epi64(word);
+  }
+  FEDPLUG_OP Register Iota(std::int64_t first) {
+    return _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7),
+                            _mm512_set1_epi64(first));
+  }
+  FEDPLUG_OP Register High(Register lanes) {
+    return _mm512_srli_epi64(lanes, 32);
+  }
+  FEDPLUG_OP Register Multiply(Register a, Register b) {
+    return _mm512_mul_epu32(a, b);
+  }
+  FEDPLUG_OP Register Xor(Register a, Register b, Register c) {
+    return _mm512_ternarylogic_epi64(a, b, c, 0x96);
+  }
+  // The four words of each draw, one draw after the other.
+  FEDPLUG_OP void Store(std::uint32_t* to, Register w0, Register w1,
+                        Register w2, Register w3) {
+    constexpr __mmask16 kUpper = 0xAAAA;
+    const __m512i front =
+        _mm512_mask_mov_epi32(w0, kUpper, _mm512_slli_epi64(w1, 32));
+    const __m512i back =
+        _mm512_mask_mov_epi32(w2, kUpper, _mm512_slli_epi64(w3, 32));
+    const __m512i low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
+    const __m512i high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi64(front, low, back));
+    _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi64(front, high, back));
   }
 };
 

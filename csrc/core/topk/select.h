@@ -25,6 +25,7 @@
 #include "core/base/float_environment.h"
 #include "core/base/parallel.h"
 #include "core/base/scratch.h"
+#include "core/simd/stream.h"
 #include "core/topk/chunks.h"
 #include "core/topk/count_pass.h"
 #include "core/topk/entries.h"
@@ -42,10 +43,6 @@ inline constexpr std::int64_t kDense = 20;
 // Above k = n / kMany, a partition by a range, which writes each entry twice,
 // takes longer than to look first.
 inline constexpr std::int64_t kMany = 5;
-
-// A residual of this many bytes and more, written to new memory, would not stay
-// in the caches.
-inline constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
 
 template <typename T>
 class Selection {

@@ -91,21 +91,20 @@ class ApproxTopK(Sparsifier):
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
         k = self.sparsity.of_size(ops.num_elements(x), round_num)
         residual = self.residual_of(x, state)
-        passed = ops.threshold_residual(x, residual, self._threshold(x, residual, k, round_num))
+        kept = residual if self.error_feedback else None
+        passed = ops.threshold_residual(x, residual, self._threshold(x, kept, k, round_num))
         chosen = ops.cond(ops.size(passed.values) > 2 * k, lambda: _largest_of(passed, k), lambda: passed)
         rest = ops.ensure_shape(chosen.residual, x.shape)
         return Selection(chosen.values, chosen.indices, self.state_of(rest))
 
-    def _threshold(self, x: Array, residual: Array, k: Array, round_num: Array) -> Array:
+    def _threshold(self, x: Array, residual: Array | None, k: Array, round_num: Array) -> Array:
         """The magnitude of rank ``k m / n``, the largest being of rank 1, in a sample of m of n sums."""
         size = ops.num_elements(x)
         if size == 0:
             return ops.asarray(0, like=x)
         looked_at = math.ceil(self._sample * size)
         places = ops.draw_indices(ops.round_seed(self._seed, round_num), looked_at, size)
-        sampled = ops.take(ops.reshape(x, [-1]), places)
-        if residual is not None:
-            sampled = sampled + ops.take(ops.reshape(residual, [-1]), places)
+        sampled = ops.gather_sum(x, residual, places)
         rank = ops.astype(ops.round(ops.astype(k, "float64") * (looked_at / size)), "int32")
         largest = ops.topk_residual(sampled, ops.no_residual(sampled), ops.maximum(rank, 1))
         return ops.min(abs(largest.values))

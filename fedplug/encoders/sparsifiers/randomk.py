@@ -90,12 +90,11 @@ class RandomK(Sparsifier):
         if not self.error_feedback:
             x = ops.require_finite(x, "the update")
             begins = _run_begins(count, size)
-            values = ops.widened(ops.take(ops.reshape(x, [-1]), indices))
+            values = ops.widened(ops.gather_sum(x, None, indices))
             values = ops.multiply(values, ops.astype(begins[1:] - begins[:-1], values.dtype))
             return Selection(ops.saturate_cast(values, x.dtype), indices, {})
-        a = ops.require_finite(ops.reshape(x + state["residual"], [-1]), "the update with its residual")
-        rest = ops.reshape(ops.put_zeros(a, indices), x.shape)
-        return Selection(ops.take(a, indices), indices, {"residual": rest})
+        taken = ops.take_from_sum(x, state["residual"], indices)
+        return Selection(taken.values, indices, {"residual": ops.ensure_shape(taken.residual, x.shape)})
 
 
 class Seeded(IndexCoder):

@@ -1,0 +1,51 @@
+// Entries of the sum of an update and its residual, at places that are already
+// known: drawn at random, say. Arithmetic is that of topk_residual.h.
+#ifndef FEDPLUG_CORE_GATHER_SUM_H_
+#define FEDPLUG_CORE_GATHER_SUM_H_
+
+#include <cstdint>
+
+#include "core/base/float16.h"
+#include "core/base/parallel.h"
+#include "core/base/status.h"
+
+namespace fedplug {
+
+// values[j] = delta[indices[j]] + residual[indices[j]]; a null residual adds
+// nothing. Sums that are not finite are given as they are.
+//
+// REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, in any order (checked); values
+//           overlaps nothing. T is float, double, Half or BFloat16.
+// SHAPE:    delta[n], residual[n] or null, indices[count], values[count]
+// THREADS:  uses `parallel` from 2^15 indices on
+// COST:     reads one cache line of each array per index
+template <typename T>
+Status GatherSum(const T* delta, const T* residual, std::int64_t n,
+                 const std::int32_t* indices, std::int64_t count,
+                 Parallel& parallel, T* values);
+
+// a = delta + residual_in; the entries at `indices` leave as values, the rest
+// stays in residual_out, with +0 where they were. A sum that is NaN or infinite
+// is refused (kNonFinite, and *non_finite is their number); in place,
+// everything is then as it was; elsewhere, residual_out holds anything.
+// residual_in may be null, which is as zeros and one read less.
+//
+// REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, strictly ascending (checked,
+//           before anything is written); residual_in == residual_out (in place)
+//           or the two do not overlap; delta does not overlap residual_out. T
+//           is float, double, Half or BFloat16.
+// SHAPE:    delta[n], residual_in[n], residual_out[n], indices[count],
+//           values[count]
+// THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
+//           on the number of threads, nor on the SIMD level
+// COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T); in
+//           place, reads everything once more
+template <typename T>
+Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
+                   std::int64_t n, const std::int32_t* indices,
+                   std::int64_t count, Parallel& parallel, T* values,
+                   std::int64_t* non_finite);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_GATHER_SUM_H_

@@ -1,0 +1,157 @@
+// Entries of sums at given places against sums made one by one, for every dtype
+// and on any number of threads.
+#include "core/gather_sum.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+namespace {
+
+template <typename T>
+struct Case {
+  std::vector<T> delta, residual;
+  std::vector<std::int32_t> indices;
+};
+
+template <typename T>
+Case<T> RandomCase(std::int64_t n, std::int64_t stride) {
+  Random random(static_cast<unsigned>(n + stride));
+  std::normal_distribution<float> normal;
+  std::vector<float> delta, residual;
+  for (std::int64_t i = 0; i < n; ++i) {
+    delta.push_back(normal(random));
+    residual.push_back(normal(random));
+  }
+  Case<T> made{FromFloats<T>(delta), FromFloats<T>(residual), {}};
+  for (std::int64_t i = stride / 2; i < n; i += stride) {
+    made.indices.push_back(static_cast<std::int32_t>(i));
+  }
+  return made;
+}
+
+template <typename T>
+std::vector<FloatBitsOf<T>> Bits(const std::vector<T>& values) {
+  std::vector<FloatBitsOf<T>> bits;
+  for (const T value : values) bits.push_back(ToBits(value));
+  return bits;
+}
+
+template <typename T>
+void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
+  const auto n = static_cast<std::int64_t>(made.delta.size());
+  const auto count = static_cast<std::int64_t>(made.indices.size());
+  std::vector<T> rest, taken, alone;
+  for (std::size_t i = 0; i < made.delta.size(); ++i) {
+    rest.push_back(made.delta[i] + made.residual[i]);
+  }
+  for (const std::int32_t index : made.indices) {
+    const auto i = static_cast<std::size_t>(index);
+    taken.push_back(rest[i]);
+    alone.push_back(made.delta[i]);
+    rest[i] = T{};
+  }
+  std::vector<T> values(made.indices.size());
+  const auto gather = [&](const T* residual) {
+    EXPECT_TRUE(GatherSum(made.delta.data(), residual, n, made.indices.data(),
+                          count, threads, values.data())
+                    .ok());
+    return Bits(values);
+  };
+  EXPECT_EQ(gather(made.residual.data()), Bits(taken));
+  EXPECT_EQ(gather(nullptr), Bits(alone));
+  for (const bool in_place : {false, true}) {
+    std::vector<T> out =
+        in_place ? made.residual : std::vector<T>(made.residual.size());
+    std::int64_t non_finite;
+    EXPECT_TRUE(TakeFromSum(made.delta.data(),
+                            in_place ? out.data() : made.residual.data(),
+                            out.data(), n, made.indices.data(), count, threads,
+                            values.data(), &non_finite)
+                    .ok());
+    EXPECT_EQ(Bits(values), Bits(taken));
+    EXPECT_EQ(Bits(out), Bits(rest));
+  }
+}
+
+TEST(GatherSum, GivesAndTakesTheSumsOnAnyNumberOfThreads) {
+  Serial serial;
+  ThreadPool three(3);
+  ForEachDtype([&](auto zero) {
+    using T = decltype(zero);
+    for (const std::int64_t n : {0, 1, 2047, 2049, 1200001}) {
+      for (const std::int64_t stride : {1, 7, 3000}) {
+        SCOPED_TRACE("n " + std::to_string(n) + ", stride " +
+                     std::to_string(stride));
+        const auto made = RandomCase<T>(n, stride);
+        ExpectTheSumsOneByOne(made, serial);
+        ExpectTheSumsOneByOne(made, three);
+      }
+    }
+  });
+}
+
+// What is written past the caches.
+TEST(GatherSum, TakesFromAResidualThatIsTooLargeForTheCaches) {
+  ThreadPool three(3);
+  ExpectTheSumsOneByOne(RandomCase<float>(9000001, 101), three);
+}
+
+TEST(GatherSum, RefusesPlacesThatAreNoneAndWritesNothing) {
+  Serial serial;
+  const std::vector<float> delta{1, 2, 3};
+  std::vector<float> residual{4, 5, 6};
+  const auto before = residual;
+  std::vector<float> values(2);
+  std::int64_t non_finite;
+  for (const std::vector<std::int32_t>& indices :
+       {std::vector<std::int32_t>{0, 3}, {-1, 1}}) {
+    EXPECT_TRUE(GatherSum(delta.data(), residual.data(), 3, indices.data(), 2,
+                          serial, values.data())
+                    .code() == StatusCode::kInvalidArgument);
+  }
+  for (const std::vector<std::int32_t>& indices :
+       {std::vector<std::int32_t>{0, 3}, {-1, 1}, {1, 1}, {2, 1}}) {
+    EXPECT_TRUE(TakeFromSum(delta.data(), residual.data(), residual.data(), 3,
+                            indices.data(), 2, serial, values.data(),
+                            &non_finite)
+                    .code() == StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(residual, before);
+}
+
+TEST(GatherSum, RefusesSumsThatAreNotFiniteAndLeavesWhatIsInPlace) {
+  Serial serial;
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> delta{1, infinity, 3};
+  const std::vector<std::int32_t> indices{0};
+  for (const bool in_place : {false, true}) {
+    std::vector<float> residual{4, 5, 6}, out(3), values(1);
+    std::int64_t non_finite = 0;
+    const Status status = TakeFromSum(
+        delta.data(), residual.data(), in_place ? residual.data() : out.data(),
+        3, indices.data(), 1, serial, values.data(), &non_finite);
+    EXPECT_TRUE(status.code() == StatusCode::kNonFinite);
+    EXPECT_EQ(non_finite, 1);
+    EXPECT_EQ(residual, (std::vector<float>{4, 5, 6}));
+  }
+}
+
+TEST(GatherSum, TakesNoResidualForZeros) {
+  Serial serial;
+  const std::vector<float> delta{1, 2, 3};
+  const std::vector<std::int32_t> indices{1};
+  std::vector<float> out(3), values(1);
+  std::int64_t non_finite;
+  EXPECT_TRUE(TakeFromSum<float>(delta.data(), nullptr, out.data(), 3,
+                                 indices.data(), 1, serial, values.data(),
+                                 &non_finite)
+                  .ok());
+  EXPECT_EQ(values, (std::vector<float>{2}));
+  EXPECT_EQ(out, (std::vector<float>{1, 0, 3}));
+}
+
+}  // namespace
+}  // namespace fedplug::testing

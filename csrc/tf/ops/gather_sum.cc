@@ -1,0 +1,77 @@
+// Declares Fedplug>GatherSum and Fedplug>TakeFromSum: types, shapes,
+// documentation. Must not know how they are computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status GatherSumShape(InferenceContext* c) {
+  const int addends = c->num_inputs() - 1;
+  ShapeHandle same = c->input(0);
+  for (int i = 1; i < addends; ++i) {
+    TF_RETURN_IF_ERROR(c->Merge(same, c->input(i), &same));
+  }
+  ShapeHandle indices;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(addends), 1, &indices));
+  c->set_output(0, indices);
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status TakeFromSumShape(InferenceContext* c) {
+  ShapeHandle update;
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &update));
+  ShapeHandle indices;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &indices));
+  c->set_output(0, indices);
+  c->set_output(1, update);
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>GatherSum")
+    .Input("addends: N * T")
+    .Input("indices: int32")
+    .Output("values: T")
+    .Attr("N: int >= 1")
+    .Attr("T: {float, double, bfloat16, half}")
+    .SetShapeFn(GatherSumShape)
+    .Doc(R"doc(
+Gathers elements of a tensor, or of the sum of two, which is computed nowhere else. Not differentiable.
+
+Errors (InvalidArgument): there are more than two addends, or their shapes differ; there are 2^31 elements or more; an
+index is not of an element.
+
+addends: One or two tensors. Shape [S], any shape of n elements.
+indices: Places in the flattened tensors, in any order. Shape [k].
+values: The sums at these places. Shape [k].
+)doc");
+
+REGISTER_OP("Fedplug>TakeFromSum")
+    .Input("delta: T")
+    .Input("residual: T")
+    .Input("indices: int32")
+    .Output("values: T")
+    .Output("new_residual: T")
+    .Attr("T: {float, double, bfloat16, half}")
+    .SetShapeFn(TakeFromSumShape)
+    .Doc(R"doc(
+Takes entries at given places out of an update and keeps the rest for the next round.
+
+With a = delta + residual, flattened: `values` are the entries of a at `indices`, and `new_residual` is a with exactly
+these entries set to zero. Not differentiable.
+
+Errors (InvalidArgument): the shapes of `delta` and `residual` differ; there are 2^31 elements or more; an index is not
+of an element, or not above the one before; an entry of a is NaN or infinite.
+
+delta: The update of this round. Shape [S], any shape of n elements.
+residual: What earlier rounds left behind. Shape [S].
+indices: Places in the flattened update, strictly ascending. Shape [k].
+values: The entries taken, with their sign. Shape [k].
+new_residual: What is left for the next round. Shape [S].
+)doc");
+
+}  // namespace
+}  // namespace fedplug

@@ -1,0 +1,44 @@
+"""Entries of sums in stock TensorFlow ops: the reference of `fedplug.ops.gather_sum`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._tensorflow.arguments import after, require, same_shape
+
+__all__ = ["gather_sum", "take_from_sum"]
+
+
+def gather_sum(addends: Sequence[Any], indices: Any) -> tf.Tensor:
+    delta, *residual = addends
+    checks = [require(same_shape(delta, x), "delta and residual must have the same shape") for x in residual]
+    places = after([*checks, _inside(indices, tf.size(delta))], indices)
+    values = tf.gather(tf.reshape(delta, [-1]), places)
+    for x in residual:
+        values = values + tf.gather(tf.reshape(x, [-1]), places)
+    return tf.stop_gradient(values)
+
+
+def take_from_sum(delta: Any, residual: Any, indices: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    checks = [
+        require(same_shape(delta, residual), "delta and residual must have the same shape"),
+        _inside(indices, tf.size(delta)),
+        require(tf.reduce_all(indices[1:] > indices[:-1]), "the indices must ascend"),
+    ]
+    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
+    finite = require(
+        tf.reduce_all(tf.math.is_finite(a)),
+        "sums of delta and residual are NaN or infinite; leave this update out",
+    )
+    a = after([finite], a)
+    zeros = tf.zeros(tf.shape(indices), a.dtype)
+    rest = tf.reshape(tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], zeros), tf.shape(delta))
+    rest.set_shape(delta.shape)
+    return tf.gather(a, indices), rest
+
+
+def _inside(indices: Any, size: Any) -> Any:
+    return require(tf.reduce_all((indices >= 0) & (indices < size)), "an index is not of an element")

@@ -1,0 +1,42 @@
+"""`fedplug.ops.gather_sum` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import gather_sum as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
+from fedplug.ops.gather_sum import TakenFromSum
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["TakenFromSum", "gather_sum", "take_from_sum"]
+
+tf.no_gradient("Fedplug>GatherSum")
+tf.no_gradient("Fedplug>TakeFromSum")
+
+
+def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> tf.Tensor:
+    delta = tf.convert_to_tensor(delta)
+    require_floating(delta=delta)
+    addends = [delta]
+    if residual is not None:
+        addends.append(tf.convert_to_tensor(residual, delta.dtype))
+        require_equal_shapes(delta=delta, residual=addends[1])
+    indices = tf.convert_to_tensor(indices, tf.int32)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_gather_sum(addends, indices)
+    return reference.gather_sum(addends, indices)
+
+
+def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> TakenFromSum:
+    delta = tf.convert_to_tensor(delta)
+    residual = tf.convert_to_tensor(residual, delta.dtype)
+    indices = tf.convert_to_tensor(indices, tf.int32)
+    require_floating(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
+    if resolve_lowering(lowering) == "fused":
+        return TakenFromSum(*loader.library().fedplug_take_from_sum(delta, residual, indices))
+    return TakenFromSum(*reference.take_from_sum(delta, residual, indices))

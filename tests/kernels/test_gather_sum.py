@@ -1,0 +1,46 @@
+"""Entries of sums at given places, on NumPy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedplug import kernels
+from fedplug.errors import ArgumentError, NonFiniteError
+
+
+def _indices(*places):
+    return np.array(places, np.int32)
+
+
+def test_sums_are_gathered_in_any_order():
+    delta, residual = np.arange(6, dtype=np.float32).reshape(2, 3), np.full((2, 3), 10, np.float32)
+    assert kernels.gather_sum(delta, residual, _indices(5, 0, 5)).tolist() == [15, 10, 15]
+    assert kernels.gather_sum(delta, None, _indices(5, 0)).tolist() == [5, 0]
+
+
+def test_the_rest_stays_in_place_or_goes_where_it_is_wanted():
+    delta, residual = np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 30.0])
+    out = np.empty(3)
+    assert kernels.take_from_sum(delta, residual, _indices(0, 2), residual_out=out).tolist() == [11, 33]
+    assert out.tolist() == [0, 22, 0]
+    assert residual.tolist() == [10, 20, 30]
+    assert kernels.take_from_sum(delta, residual, _indices(1)).tolist() == [22]
+    assert residual.tolist() == [11, 0, 33]
+    assert kernels.take_from_sum(delta, None, _indices(1), residual_out=out).tolist() == [2]
+    assert out.tolist() == [1, 0, 3]
+
+
+def test_what_cannot_be_taken_is_refused_and_nothing_changes():
+    delta, residual = np.array([1.0, 2.0]), np.array([10.0, 20.0])
+    for indices in (_indices(2), _indices(-1), _indices(1, 0), _indices(1, 1), np.array([0])):
+        with pytest.raises(ArgumentError):
+            kernels.take_from_sum(delta, residual, indices)
+    with pytest.raises(ArgumentError, match="residual_out"):
+        kernels.take_from_sum(delta, None, _indices(0))
+    with pytest.raises(ArgumentError, match="must be equal"):
+        kernels.gather_sum(delta, np.zeros(3), _indices(0))
+    with pytest.raises(NonFiniteError) as refused:
+        kernels.take_from_sum(np.array([np.inf, np.nan]), residual, _indices(0))
+    assert refused.value.count == 2
+    assert residual.tolist() == [10, 20]

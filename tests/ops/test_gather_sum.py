@@ -1,0 +1,96 @@
+"""Entries of sums at given places: op and reference the same, bit for bit, in graphs and eagerly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import ops
+
+SEEDS, SIZES = st.integers(0, 2**32), st.integers(0, 300)
+
+
+def _arrays(seed, size):
+    random = np.random.default_rng(seed)
+    indices = np.flatnonzero(random.random(size) < random.random()).astype(np.int32)
+    return random, random.standard_normal(size), random.standard_normal(size), indices
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=SEEDS, size=SIZES)
+def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size):
+    random, delta, residual, indices = _arrays(seed, size)
+    delta, residual = as_dtype(delta, residual)
+    agree(ops.take_from_sum, delta, residual, indices)
+    agree(ops.gather_sum, delta, residual, random.permutation(indices))
+    agree(ops.gather_sum, delta, None, random.permutation(indices))
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=SEEDS, size=SIZES)
+def test_arrays_and_tensors_give_the_same_bits(as_dtype, seed, size):
+    _, delta, residual, indices = _arrays(seed, size)
+    delta, residual = as_dtype(delta, residual)
+    taken, on_tensors = (ops.take_from_sum(*xs, indices) for xs in _both(delta, residual))
+    assert taken.values.tobytes() == on_tensors.values.numpy().tobytes()
+    assert taken.residual.tobytes() == on_tensors.residual.numpy().tobytes()
+    gathered, on_tensors = (ops.gather_sum(*xs, indices) for xs in _both(delta, residual))
+    assert gathered.tobytes() == on_tensors.numpy().tobytes() == taken.values.tobytes()
+
+
+def _both(*arrays):
+    return arrays, tuple(tf.constant(array) for array in arrays)
+
+
+def test_what_is_taken_is_zero_in_a_residual_of_the_same_shape(lowering, dtype):
+    delta = tf.constant([[3, -1], [0, -4]], dtype)
+    taken = ops.take_from_sum(delta, tf.ones_like(delta), [0, 3], lowering=lowering)
+    assert taken.values.numpy().tolist() == [4, -3]
+    assert taken.residual.numpy().tolist() == [[0, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("indices", [[2], [-1]])
+def test_an_index_of_no_element_is_refused(lowering, indices):
+    for call in (
+        lambda: ops.gather_sum([1.0, 2.0], None, indices, lowering=lowering),
+        lambda: ops.take_from_sum([1.0, 2.0], [0.0, 0.0], indices, lowering=lowering),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="index"):
+            call()
+
+
+@pytest.mark.parametrize("indices", [[1, 0], [1, 1]])
+def test_places_to_take_from_must_ascend(lowering, indices):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ascend"):
+        ops.take_from_sum([1.0, 2.0], [0.0, 0.0], indices, lowering=lowering)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_sum_that_is_not_finite_is_refused_where_all_are_looked_at(lowering, bad):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
+        ops.take_from_sum([1.0, bad], [0.0, 0.0], [0], lowering=lowering)
+    assert ops.gather_sum([1.0, bad], None, [0], lowering=lowering).numpy().tolist() == [1]
+
+
+def test_arguments_of_the_wrong_kind_are_refused_while_building(lowering):
+    for op in (ops.gather_sum, ops.take_from_sum):
+        with pytest.raises(TypeError, match="delta must be one of"):
+            op([1], [1], [0], lowering=lowering)
+        with pytest.raises(ValueError, match="must be equal"):
+            op([1.0], [1.0, 2.0], [0], lowering=lowering)
+
+
+def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)], autograph=False)
+    def split(delta, residual):
+        gathered = ops.gather_sum(delta, residual, [1], lowering=lowering)
+        return gathered, ops.take_from_sum(delta, residual, [1], lowering=lowering)
+
+    gathered, taken = split(tf.constant([[2.0], [0.5]]), tf.ones([2, 1]))
+    assert gathered.numpy().tolist() == taken.values.numpy().tolist() == [1.5]
+    assert taken.residual.numpy().tolist() == [[3.0], [0.0]]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        split(tf.zeros([2, 2]), tf.zeros([4]))
