@@ -37,6 +37,7 @@ from fedplug.kernels.finite import all_finite
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
+from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
@@ -50,10 +51,12 @@ __all__ = [
     "count_nonfinite",
     "crc32",
     "decode_indices",
+    "decode_rotated",
     "decode_symbols",
     "decode_values",
     "draw_indices",
     "encode_indices",
+    "encode_rotated",
     "encode_symbols",
     "encode_values",
     "from_dlpack",
