@@ -10,11 +10,12 @@
 #include "core/base/float_bits.h"
 #include "core/simd/loops.h"
 
+#if FEDPLUG_SIMD_X86
+#include "core/codes/hadamard_avx2.h"
+#endif
+
 namespace fedplug::hadamard_loops {
 namespace {
-
-// Neighbours that are loaded together.
-constexpr int kGroup = 16;
 
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void DivideLoop(const T* x, std::int64_t n, T divisor,
@@ -70,6 +71,7 @@ FEDPLUG_ALWAYS_INLINE void WithinGroup(const T* x, T* y) {
   }
 }
 
+// Four stages among neighbours.
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void WithinGroups(T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += kGroup) {
@@ -144,12 +146,8 @@ FEDPLUG_ALWAYS_INLINE void ThreeStages(T* __restrict x0, T* __restrict x1,
 }
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE void ButterfliesLoop(T* x, std::int64_t n,
-                                           std::int64_t half) {
-  if (half == 1 && n >= kGroup) {
-    WithinGroups(x, n);
-    half = kGroup;
-  }
+FEDPLUG_ALWAYS_INLINE void AcrossGroups(T* x, std::int64_t n,
+                                        std::int64_t half) {
   for (; 8 * half <= n; half *= 8) {
     for (T* at = x; at < x + n; at += 8 * half) {
       ThreeStages(at, at + half, at + 2 * half, at + 3 * half, at + 4 * half,
@@ -164,6 +162,28 @@ FEDPLUG_ALWAYS_INLINE void ButterfliesLoop(T* x, std::int64_t n,
   }
   if (2 * half <= n) OneStage(x, x + half, half);
 }
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void ButterfliesLoop(T* x, std::int64_t n,
+                                           std::int64_t half) {
+  if (half > 1 || n < kGroup) return AcrossGroups(x, n, half);
+  WithinGroups(x, n);
+  AcrossGroups(x, n, kGroup);
+}
+
+#if FEDPLUG_SIMD_X86
+FEDPLUG_TARGET_AVX2 void ButterfliesAvx2(float* x, std::int64_t n,
+                                         std::int64_t half) {
+  if (half > 1 || n < kGroup) return AcrossGroups(x, n, half);
+  avx2::WithinGroups(x, n);
+  AcrossGroups(x, n, std::int64_t{kGroup});
+}
+
+FEDPLUG_TARGET_AVX2 void ButterfliesAvx2(double* x, std::int64_t n,
+                                         std::int64_t half) {
+  ButterfliesLoop(x, n, half);
+}
+#endif
 
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void FoldLoop(T* x, std::int64_t n, std::int64_t left) {
@@ -208,6 +228,24 @@ FEDPLUG_ALWAYS_INLINE void QuantizeLoop(T* __restrict x, std::int64_t n,
   }
 }
 
+#if FEDPLUG_SIMD_X86
+FEDPLUG_TARGET_AVX2 void QuantizeEightAvx2(float* x, std::int64_t n,
+                                           float divisor,
+                                           const Levels<float>& levels,
+                                           std::uint8_t* codes) {
+  const std::int64_t whole = n / avx2::kLanes * avx2::kLanes;
+  avx2::QuantizeEight(x, whole, divisor, levels, codes);
+  QuantizeLoop<8>(x + whole, n - whole, divisor, levels, codes + whole);
+}
+
+FEDPLUG_TARGET_AVX2 void QuantizeEightAvx2(double* x, std::int64_t n,
+                                           double divisor,
+                                           const Levels<double>& levels,
+                                           std::uint8_t* codes) {
+  QuantizeLoop<8>(x, n, divisor, levels, codes);
+}
+#endif
+
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void LookUpLoop(const std::uint8_t* __restrict codes,
                                       std::int64_t n, const T* __restrict table,
@@ -234,10 +272,10 @@ HadamardLoops<T> HadamardLoopsFor(SimdLevel level) {
     return {Avx2<DivideLoop<T>>,
             Avx2<AddLoop<T>>,
             Avx2<FlipLoop<T>>,
-            Avx2<ButterfliesLoop<T>>,
+            ButterfliesAvx2,
             Avx2<FoldLoop<T>>,
             {Avx2<QuantizeLoop<1, T>>, Avx2<QuantizeLoop<2, T>>,
-             Avx2<QuantizeLoop<4, T>>, Avx2<QuantizeLoop<8, T>>,
+             Avx2<QuantizeLoop<4, T>>, QuantizeEightAvx2,
              Avx2<QuantizeLoop<16, T>>, Avx2<QuantizeLoop<32, T>>,
              Avx2<QuantizeLoop<64, T>>, Avx2<QuantizeLoop<128, T>>},
             Avx2<LookUpLoop<T>>,

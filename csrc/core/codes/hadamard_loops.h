@@ -15,6 +15,9 @@ namespace fedplug::hadamard_loops {
 
 inline constexpr int kMostBits = 8;
 
+// Neighbours that are transformed together, where there are as many.
+inline constexpr int kGroup = 16;
+
 // Levels symmetric about 0, by magnitude, and the numbers in the middle between
 // two neighbours of them; T is float or double.
 template <typename T>

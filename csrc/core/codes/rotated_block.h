@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "core/codes/hadamard_loops.h"
 
@@ -25,7 +26,8 @@ class RotatedBlock {
   // What a block of `size` elements needs for its work.
   // SHAPE: memory[Memory(size)]
   static std::int64_t Memory(std::int64_t size) {
-    return size + kMostSums * std::min(size, kRow);
+    return (size / kRow) * (kRow + kGap) +
+           (1 + kMostSums) * std::min(size, kRow);
   }
 
   // REQUIRES: size is a power of two up to kLargestRotatedBlock
@@ -33,9 +35,9 @@ class RotatedBlock {
       : loops_(loops),
         columns_(std::min(size, kRow)),
         rows_(size / columns_),
-        width_(std::min(columns_, kStrip)),
-        block_(memory),
-        sums_(memory + size) {}
+        width_(rows_ == 1 ? columns_ : kStrip),
+        sums_(memory),
+        rows_of_block_(memory + kMostSums * columns_) {}
 
   // Transforms x / peak, its signs changed as bit (first + i) of the words
   // says. `row(begin, n, to)` writes elements of x. Returns the sum of the
@@ -49,7 +51,7 @@ class RotatedBlock {
     // wait: rows half of all apart first, and so on.
     for (std::int64_t done = 0; done < rows_; ++done) {
       const std::int64_t begin = Reversed(done) * columns_;
-      T* const x = block_ + begin;
+      T* const x = RowAt(begin / columns_);
       row(begin, columns_, x);
       loops_.divide(x, columns_, peak, x, squares.data());
       for (level = 0; ((done >> level) & 1) != 0; ++level) {
@@ -73,8 +75,7 @@ class RotatedBlock {
       loops_.quantize[bits - 1](strip, rows_ * width_, norm, levels,
                                 of_strip.data());
       for (std::int64_t r = 0; r < rows_; ++r) {
-        std::copy_n(of_strip.data() + r * width_, width_,
-                    codes + r * columns_ + column);
+        CopyStrip(of_strip.data() + r * width_, codes + r * columns_ + column);
       }
       loops_.fold(strip, rows_ * width_, width_);
       std::copy_n(strip, width_, sums_ + column);
@@ -89,7 +90,7 @@ class RotatedBlock {
   void RotateBack(T scale, const std::uint32_t* words, std::int64_t first,
                   const Row& row, const Take& take) {
     for (std::int64_t r = 0; r < rows_; ++r) {
-      T* const x = block_ + r * columns_;
+      T* const x = RowAt(r);
       row(r * columns_, columns_, x);
       loops_.butterflies(x, columns_, 1);
     }
@@ -107,22 +108,36 @@ class RotatedBlock {
  private:
   static constexpr std::int64_t kRow = 4096;
   static constexpr std::int64_t kStrip = 32;
+  // Rows a power of two apart would share a few places in the caches.
+  static constexpr std::int64_t kGap = 32;
   static constexpr std::int64_t kMostRows = kLargestRotatedBlock / kRow;
   static constexpr std::int64_t kMostSums = 9;  // 1 + log2 kMostRows
 
   // Calls strip(column, x) with width_ columns of all rows, transformed.
   template <typename Strip>
   void ForEachStrip(const Strip& strip) {
+    if (rows_ == 1) return strip(std::int64_t{0}, RowAt(0));
     alignas(64) std::array<T, kMostRows * kStrip> x;
     for (std::int64_t column = 0; column < columns_; column += width_) {
       for (std::int64_t r = 0; r < rows_; ++r) {
-        std::copy_n(block_ + r * columns_ + column, width_,
-                    x.data() + r * width_);
+        CopyStrip(RowAt(r) + column, x.data() + r * width_);
       }
       loops_.butterflies(x.data(), rows_ * width_, width_);
       strip(column, x.data());
     }
   }
+
+  // Of what lies in one row of a strip.
+  template <typename U>
+  void CopyStrip(const U* from, U* to) const {
+    if (rows_ == 1) {
+      std::copy_n(from, columns_, to);
+    } else {
+      std::memcpy(to, from, kStrip * sizeof(U));  // of a size known here
+    }
+  }
+
+  T* RowAt(std::int64_t r) const { return rows_of_block_ + r * (kRow + kGap); }
 
   // A row's number with its bits in reverse.
   std::int64_t Reversed(std::int64_t number) const {
@@ -137,8 +152,8 @@ class RotatedBlock {
   const std::int64_t columns_;
   const std::int64_t rows_;
   const std::int64_t width_;  // of a strip
-  T* const block_;
-  T* const sums_;  // of rows
+  T* const sums_;             // of rows
+  T* const rows_of_block_;
 };
 
 }  // namespace fedplug
