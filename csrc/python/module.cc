@@ -15,6 +15,7 @@ void RegisterSymbolCode(pybind11::module_& module);
 void RegisterRandomIndices(pybind11::module_& module);
 void RegisterRandomNumbers(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
+void RegisterRotatedCode(pybind11::module_& module);
 void RegisterAllFinite(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
 void RegisterChecksum(pybind11::module_& module);
@@ -36,6 +37,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterRandomIndices(module);
   fedplug::python::RegisterRandomNumbers(module);
   fedplug::python::RegisterValueCode(module);
+  fedplug::python::RegisterRotatedCode(module);
   fedplug::python::RegisterAllFinite(module);
   fedplug::python::RegisterContainer(module);
   fedplug::python::RegisterChecksum(module);

@@ -38,6 +38,7 @@ from fedplug.kernels.gather_sum import gather_sum, take_from_sum
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
+from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
@@ -51,10 +52,12 @@ __all__ = [
     "count_nonfinite",
     "crc32",
     "decode_indices",
+    "decode_rotated",
     "decode_symbols",
     "decode_values",
     "draw_indices",
     "encode_indices",
+    "encode_rotated",
     "encode_symbols",
     "encode_values",
     "from_dlpack",

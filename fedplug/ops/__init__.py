@@ -76,6 +76,7 @@ from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
+from fedplug.ops.rotated_code import decode_rotated, encode_rotated
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.serialization import from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
@@ -137,6 +138,7 @@ __all__ = [
     "crc32",
     "cumulative_sum",
     "decode_indices",
+    "decode_rotated",
     "decode_symbols",
     "decode_values",
     "dither",
@@ -145,6 +147,7 @@ __all__ = [
     "draw_indices",
     "dtype_for",
     "encode_indices",
+    "encode_rotated",
     "encode_symbols",
     "encode_values",
     "ensure_shape",

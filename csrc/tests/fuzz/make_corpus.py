@@ -13,6 +13,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import ml_dtypes  # noqa: F401  # bfloat16 by its name
 import numpy as np
 
 from fedplug import kernels
@@ -48,6 +49,17 @@ def values():
     for form in ["terngrad", "sign"]:
         zeros = struct.pack("<4BHB", FORMS.index(form), 8, 0, DTYPES.index("float32"), 1, 0)
         yield f"{form}-minus-zero", zeros + struct.pack("<fB", -0.0, {"terngrad": 121, "sign": 1}[form])
+
+
+def rotated_codes():
+    """One block and several, of few levels and of many, in every dtype."""
+    for number, (dtype, log_size, levels, count) in enumerate(
+        [("float32", 8, 8, 200), ("float64", 5, 1, 100), ("float16", 7, 16, 300), ("bfloat16", 2, 2, 3)]
+    ):
+        x = np.sin(np.arange(count)).astype(np.dtype(dtype))
+        code = kernels.encode_rotated(x, (number, 0), np.arange(levels) + 0.5, 2**log_size)
+        head = struct.pack("<4BHB", log_size, number, levels, DTYPES.index(dtype), count, 0)
+        yield f"{dtype}-{levels}-levels", head + bytes(code)
 
 
 def index_codes():
@@ -101,6 +113,7 @@ def main() -> None:
         "container_fuzz": containers,
         "decode_values_fuzz": values,
         "decode_indices_fuzz": index_codes,
+        "decode_rotated_fuzz": rotated_codes,
         "decode_symbols_fuzz": symbols,
         "scatter_decode_fuzz": sums,
         "sparse_form_fuzz": sparse_bodies,

@@ -1,6 +1,6 @@
 // What the reference encoders and decoders of values share: the levels and
-// scales of a code, and how they are written. Only values*.cc include
-// it.
+// scales of a code, and how they are written. Only values*.cc and rotated.cc
+// include it.
 #ifndef FEDPLUG_TESTS_REFERENCE_VALUES_H_
 #define FEDPLUG_TESTS_REFERENCE_VALUES_H_
 

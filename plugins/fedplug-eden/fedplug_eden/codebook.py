@@ -7,12 +7,10 @@ than to the others, which is what the tests check. They are part of the wire for
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-__all__ = ["borders", "levels"]
+__all__ = ["POSITIVE_LEVELS"]
 
 # fmt: off
-_POSITIVE: dict[int, tuple[float, ...]] = {
+POSITIVE_LEVELS: dict[int, tuple[float, ...]] = {
     1: (
         0.797884561,
     ),
@@ -69,15 +67,4 @@ _POSITIVE: dict[int, tuple[float, ...]] = {
     ),
 }
 # fmt: on
-
-
-def levels(bits: int) -> list[float]:
-    """The ``2^bits`` levels, ascending, symmetric about 0."""
-    positive = _POSITIVE[bits]
-    return [-level for level in reversed(positive)] + list(positive)
-
-
-def borders(bits: int) -> list[float]:
-    """The ``2^bits - 1`` numbers in the middle between two neighbouring levels."""
-    all_levels = levels(bits)
-    return [(left + right) / 2 for left, right in pairwise(all_levels)]
+"""By the number of bits: ascending. The others are their negatives."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from fedplug import ops
 from fedplug.encoders import PackedSymbols, Quantizer
 from fedplug.encoders.arguments import check_seed, check_whole
 from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
-from fedplug_eden import codebook, hadamard
+from fedplug_eden import codebook
+from fedplug_eden.blocks import block_size
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -27,7 +26,7 @@ _MOST_BITS = 8
 class Eden(Quantizer):
     """Rotates at random, takes every element to the nearest of ``2^bits`` levels, and rotates back.
 
-    In blocks of B elements (`hadamard.block_size`): with random signs D and the Hadamard matrix H, the
+    In blocks of B elements (`blocks.block_size`): with random signs D and the Hadamard matrix H, the
     elements of ``y = H D x`` are all but normal with variance ``||x||^2``, whatever ``x`` is. ``q`` holds the
     level nearest to each element of ``y / ||x||``, and the block is decoded as ``s D H q`` with
     ``s = ||x||^2 / <y, q>``. After a uniformly random rotation that factor would make the encoder unbiased;
@@ -88,46 +87,27 @@ class Eden(Quantizer):
     def encode(self, values: Array, round_num: Array) -> Array:
         """See the class."""
         key = self._key(values, round_num)
-        rows = _rows(ops.widened(values))
-        peaks = ops.max(abs(rows), axis=1)
-        rows = ops.divide_no_nan(rows, peaks[:, np.newaxis])  # or the squares would overflow
-        rotated = hadamard.transform(rows * _signs(rows, key))
-        squares = hadamard.row_sums(rows * rows)
-        normal = ops.divide_no_nan(rotated, ops.sqrt(squares)[:, np.newaxis])
-        borders = ops.asarray(codebook.borders(self._bits), like=rows)
-        codes = ops.searchsorted(borders, ops.reshape(normal, [-1]))
-        levels = ops.reshape(self._levels(codes, rows), ops.shape(rows))
-        products = hadamard.row_sums(rotated * levels)
-        scales = ops.divide_no_nan(squares, products) * peaks
-        packed = ops.pack(ops.astype(codes, "uint8"), self._bits)
-        header = ops.asarray([self._bits], like=packed)
-        return ops.concat(
-            [header, ops.to_bytes(key), ops.to_bytes(ops.saturate_cast(scales, rows.dtype)), packed]
-        )
+        code = ops.encode_rotated(values, key, self._levels(), block_size(ops.size(values)))
+        return ops.concat([ops.asarray([self._bits], like=code), ops.to_bytes(key), code])
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """``s D H q`` of every block; what is too large for the dtype becomes its largest number.
 
         Refuses another number of bits or another length, and scales that are not valid.
         """
-        codes_at, number, bits = self.symbols(count, dtype)
-        with ops.require(ops.size(code) >= codes_at, "an eden payload is too short to hold its scales"):
+        with ops.require(ops.size(code) >= _HEADER_BYTES, "an eden payload is too short to hold its key"):
             code = ops.identity(code)
         with ops.require(
             ops.all(code[:1] == self._bits), f"an eden payload was not made with bits={self._bits}"
         ):
             key = ops.from_bytes(code[1:_HEADER_BYTES], "int32")
-        scales = ops.scales_from_bytes(code[_HEADER_BYTES:codes_at], ops.wide_dtype(dtype), "an eden payload")
-        codes = ops.unpack(code[codes_at:], number, bits, "the codes of an eden payload")
-        levels = self._levels(ops.astype(codes, "int32"), scales)
-        rows = hadamard.transform(ops.reshape(levels, [ops.size(scales), hadamard.block_size(count)]))
-        with np.errstate(over="ignore"):
-            rows = rows * _signs(rows, key) * scales[:, np.newaxis]
-        return ops.saturate_cast(ops.reshape(rows, [-1])[:count], dtype)
+        return ops.decode_rotated(
+            code[_HEADER_BYTES:], count, key, self._levels(), block_size(count), dtype=dtype
+        )
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """The numbers of the levels, which are not all as likely."""
-        size = hadamard.block_size(count)
+        size = block_size(count)
         blocks = ops.block_count(count, size)
         start = _HEADER_BYTES + blocks * ops.itemsize(ops.wide_dtype(dtype))
         return PackedSymbols(start, blocks * size, self._bits)
@@ -137,17 +117,5 @@ class Eden(Quantizer):
         content = ops.from_bytes(ops.to_bytes(ops.crc32(ops.to_bytes(values))), "int32")
         return words ^ ops.concat([content, ops.zeros_like(content)])
 
-    def _levels(self, codes: Array, like: Array) -> Array:
-        return ops.take(ops.asarray(codebook.levels(self._bits), like=like), codes)
-
-
-def _rows(values: Array) -> Array:
-    """The vector in blocks, the last one filled up with zeros."""
-    size = hadamard.block_size(ops.size(values))
-    filling = ops.full(-ops.size(values) % size, ops.asarray(0, like=values))
-    return ops.reshape(ops.concat([values, filling]), [-1, size])
-
-
-def _signs(rows: Array, key: Array) -> Array:
-    signs = hadamard.random_signs(ops.size(rows), key)
-    return ops.astype(ops.reshape(signs, ops.shape(rows)), rows.dtype)
+    def _levels(self) -> tuple[float, ...]:
+        return codebook.POSITIVE_LEVELS[self._bits]

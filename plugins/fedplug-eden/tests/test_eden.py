@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from fedplug_eden import codebook, hadamard
+from fedplug_eden import blocks, codebook
 from fedplug_eden.encoder import Eden
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,50 +72,24 @@ def test_an_entropy_coder_finds_that_levels_are_not_all_as_likely():
 
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_every_level_is_the_mean_of_the_normal_numbers_nearest_to_it(bits):
-    normal = NormalDist()
-    borders = [-math.inf, *codebook.borders(bits), math.inf]
-    assert len(codebook.levels(bits)) == 2**bits
-    for left, right, level in zip(borders[:-1], borders[1:], codebook.levels(bits), strict=True):
-        # The mean of a normal number between two borders; computed on the negative side, which is exact.
-        low, high = (left, right) if right <= 0 else (-right, -left)
+    normal, levels = NormalDist(), codebook.POSITIVE_LEVELS[bits]
+    assert 2 * len(levels) == 2**bits
+    borders = [0, *((left + right) / 2 for left, right in pairwise(levels)), math.inf]
+    for low, high, level in zip(borders[:-1], borders[1:], levels, strict=True):
         density = [0 if math.isinf(border) else normal.pdf(border) for border in (low, high)]
-        mass = [0 if math.isinf(border) else math.erfc(-border / math.sqrt(2)) / 2 for border in (low, high)]
-        mean = (density[0] - density[1]) / (mass[1] - mass[0])
-        assert abs(level) == pytest.approx(abs(mean), rel=1e-7)
+        mass = [0 if math.isinf(border) else math.erfc(border / math.sqrt(2)) / 2 for border in (low, high)]
+        assert level == pytest.approx((density[0] - density[1]) / (mass[0] - mass[1]), rel=1e-7)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**31 - 2**20))
 def test_blocks_are_powers_of_two_and_add_few_elements(count):
-    size = int(hadamard.block_size(count))
+    size = int(blocks.block_size(count))
     padding = -count % size
     assert size & (size - 1) == 0
     assert size <= 2**20
     assert padding <= max(count // 32, 127 if count > 128 else size - 1)
     assert size < 2 * max(count, 1)
-
-
-@pytest.mark.parametrize("size", [1, 2, 16, 128])
-def test_the_transform_is_that_of_the_hadamard_matrix(size):
-    matrix = np.ones((1, 1))
-    while len(matrix) < size:
-        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-    rows = np.random.default_rng(0).standard_normal((3, size))
-    np.testing.assert_allclose(hadamard.transform(tf.constant(rows)), rows @ matrix, atol=1e-12)
-
-
-def test_row_sums_are_sums():
-    rows = np.random.default_rng(0).standard_normal((3, 64))
-    np.testing.assert_allclose(hadamard.row_sums(tf.constant(rows)), rows.sum(axis=1), atol=1e-12)
-
-
-def test_signs_are_as_often_plus_as_minus_and_follow_from_the_key():
-    signs = hadamard.random_signs(tf.constant(100_001), tf.constant([1, 2])).numpy()
-    assert signs.shape == (100_001,)
-    assert set(signs) == {-1, 1}
-    assert abs(signs.mean()) < 5 / math.sqrt(len(signs))
-    np.testing.assert_array_equal(signs[:50], hadamard.random_signs(tf.constant(50), tf.constant([1, 2])))
-    assert (signs != hadamard.random_signs(tf.constant(100_001), tf.constant([2, 2]))).numpy().any()
 
 
 @pytest.mark.parametrize("bits", VNMSE)

@@ -1,0 +1,364 @@
+// Threads take whole blocks. What a block needs on its way lies in the caches;
+// its codes are packed when all of them are there.
+#include "core/rotated_code.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "core/base/float_bits.h"
+#include "core/base/float_environment.h"
+#include "core/base/scratch.h"
+#include "core/base/tiles.h"
+#include "core/codes/rotated_block.h"
+#include "core/codes/value_loops.h"
+#include "core/random_numbers.h"
+
+namespace fedplug {
+namespace {
+
+using value_loops::kChunk;
+using value_loops::WideOf;
+
+constexpr std::int64_t kSmallestShare = 1 << 14;  // elements
+constexpr std::int64_t kBitsOfWord = 32;
+constexpr std::int64_t kMostLevels = hadamard_loops::Levels<float>::kMost;
+
+Status Refused(const std::string& what) {
+  return {StatusCode::kInvalidArgument, "rotated code: " + what};
+}
+
+bool IsPowerOfTwo(std::int64_t number) {
+  return number > 0 && (number & (number - 1)) == 0;
+}
+
+int BitsOf(const RotatedCode& code) {
+  int bits = 1;
+  while ((std::size_t{1} << bits) < 2 * code.levels.size()) ++bits;
+  return bits;
+}
+
+std::int64_t BlocksOf(const RotatedCode& code, std::int64_t count) {
+  return (count + code.block_size - 1) / code.block_size;
+}
+
+std::int64_t ScaleBytes(std::int64_t value_bytes) {
+  return value_bytes == 8 ? 8 : 4;
+}
+
+template <typename T>
+hadamard_loops::Levels<T> LevelsOf(const RotatedCode& code) {
+  hadamard_loops::Levels<T> levels;
+  for (std::size_t i = 0; i < code.levels.size(); ++i) {
+    levels.positive[i] = static_cast<T>(code.levels[i]);
+    if (i + 1 < code.levels.size()) {
+      const double middle = (code.levels[i] + code.levels[i + 1]) / 2;
+      levels.borders[i] = static_cast<T>(middle);
+    }
+  }
+  return levels;
+}
+
+// What all blocks of a vector share.
+template <typename T>
+struct RotatedJob {
+  using Wide = WideOf<T>;
+
+  RotatedJob(const RotatedCode& code, std::int64_t n, SimdLevel level)
+      : size(code.block_size),
+        count(n),
+        blocks(BlocksOf(code, n)),
+        bits(BitsOf(code)),
+        levels(LevelsOf<Wide>(code)),
+        loops(hadamard_loops::HadamardLoopsFor<Wide>(level)),
+        convert(value_loops::ConvertLoopsFor<T>(level)),
+        level_loops(value_loops::LevelLoopsFor<Wide>(level)),
+        bit_loops(value_loops::BitLoopsFor(level)) {}
+
+  std::int64_t size;
+  std::int64_t count;
+  std::int64_t blocks;
+  int bits;
+  hadamard_loops::Levels<Wide> levels;
+  hadamard_loops::HadamardLoops<Wide> loops;
+  value_loops::ConvertLoops<T> convert;
+  value_loops::LevelLoops<Wide> level_loops;
+  value_loops::BitLoops bit_loops;
+
+  // Where the codes of all blocks begin.
+  std::int64_t CodesAt() const {
+    return blocks * static_cast<std::int64_t>(sizeof(Wide));
+  }
+};
+
+// Calls block(b, RotatedBlock, codes, words) for all blocks, and says whether
+// all were good. Everything that needs memory gets it first.
+template <typename T, typename Block>
+bool ForEachBlock(const RotatedJob<T>& job, const RotatedCode& code,
+                  Parallel& parallel, const Block& block) {
+  using Wide = WideOf<T>;
+  const KeepAwake awake(parallel);
+  const int tiles = static_cast<int>(std::clamp<std::int64_t>(
+      job.blocks, 1, TileCount(job.count, kSmallestShare, parallel)));
+  const std::int64_t memory = RotatedBlock<Wide>::Memory(job.size);
+  const std::int64_t word_count =
+      (job.blocks * job.size + kBitsOfWord - 1) / kBitsOfWord;
+  const ScratchLease scratch;
+  auto* const numbers = scratch->values.Reserve<Wide>(tiles * memory);
+  auto* const codes = scratch->keys.Reserve<std::uint8_t>(tiles * job.size);
+  auto* const words = scratch->indices.Reserve<std::uint32_t>(word_count);
+  DrawNumbers(static_cast<std::uint64_t>(code.first_seed),
+              static_cast<std::uint64_t>(code.second_seed), word_count,
+              parallel, words);
+  std::atomic<bool> good{true};
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment environment;
+    RotatedBlock<Wide> rotated(job.loops, job.size, numbers + t * memory);
+    const Range mine = TileOf(job.blocks, tiles, t);
+    for (std::int64_t b = mine.begin; b < mine.end && good; ++b) {
+      if (!block(b, rotated, codes + t * job.size, words)) good = false;
+    }
+  });
+  return good;
+}
+
+// x[n] from values[first], first + 1 ... and zeros after the last of them.
+template <typename T>
+void Widen(const RotatedJob<T>& job, const T* values, std::int64_t first,
+           std::int64_t n, WideOf<T>* x) {
+  const std::int64_t there = std::clamp<std::int64_t>(job.count - first, 0, n);
+  job.convert.widen(values + std::min(first, job.count), there, x);
+  std::fill(x + there, x + n, WideOf<T>{0});
+}
+
+// The largest magnitude of a block, as a key.
+template <typename T>
+FloatBitsOf<WideOf<T>> LargestKey(const RotatedJob<T>& job, const T* values,
+                                  std::int64_t first) {
+  const std::int64_t end = std::min(job.count, first + job.size);
+  if constexpr (std::is_same_v<T, WideOf<T>>) {
+    return job.level_loops.largest(values + first, end - first);
+  } else {
+    FloatBitsOf<WideOf<T>> largest = 0;
+    std::array<WideOf<T>, kChunk> wide;
+    for (; first < end; first += kChunk) {
+      const std::int64_t n = std::min(kChunk, end - first);
+      job.convert.widen(values + first, n, wide.data());
+      largest = std::max(largest, job.level_loops.largest(wide.data(), n));
+    }
+    return largest;
+  }
+}
+
+// The codes of elements first, first + 1 ..., of which there are whole bytes
+// unless all are in one block.
+template <typename T>
+void Pack(const RotatedJob<T>& job, const std::uint8_t* codes,
+          std::int64_t first, std::uint8_t* data) {
+  std::array<std::uint8_t, kChunk> some{};
+  std::array<std::uint8_t, kChunk + value_loops::kPackedSlack> packed;
+  std::uint8_t* to = data + job.CodesAt() + first * job.bits / 8;
+  for (std::int64_t done = 0; done < job.size; done += kChunk) {
+    const std::int64_t n = std::min(kChunk, job.size - done);
+    const std::int64_t bytes = (n * job.bits + 7) / 8;
+    std::copy_n(codes + done, n, some.data());
+    job.bit_loops.pack(some.data(), n, job.bits, packed.data());
+    to = std::copy_n(packed.data(), bytes, to);
+  }
+}
+
+template <typename T>
+void EncodeBlock(const RotatedJob<T>& job, const T* values, std::int64_t b,
+                 RotatedBlock<WideOf<T>>& rotated, std::uint8_t* codes,
+                 const std::uint32_t* words, std::uint8_t* data) {
+  using Wide = WideOf<T>;
+  const std::int64_t first = b * job.size;
+  const auto key = LargestKey(job, values, first);
+  Wide scale = std::numeric_limits<Wide>::quiet_NaN();
+  if (key >= FloatTraits<Wide>::kInfinity) {
+    std::fill_n(codes, job.size,
+                static_cast<std::uint8_t>((1 << (job.bits - 1)) - 1));
+  } else {
+    Wide peak;
+    std::memcpy(&peak, &key, sizeof(peak));
+    const Wide squares =
+        rotated.Rotate(peak == 0 ? Wide{1} : peak, words, first,
+                       [&](std::int64_t begin, std::int64_t n, Wide* x) {
+                         Widen(job, values, first + begin, n, x);
+                       });
+    const Wide norm = std::sqrt(squares);
+    const Wide products = rotated.Quantize(norm == 0 ? Wide{1} : norm, job.bits,
+                                           job.levels, codes);
+    scale = products == 0 ? Wide{0} : squares / products * peak;
+    scale = std::min(scale, std::numeric_limits<Wide>::max());
+  }
+  std::memcpy(data + b * static_cast<std::int64_t>(sizeof(scale)), &scale,
+              sizeof(scale));
+  Pack(job, codes, first, data);
+}
+
+// The levels by their codes.
+template <typename Wide>
+std::array<Wide, 2 * kMostLevels> TableOf(
+    const hadamard_loops::Levels<Wide>& levels, int bits) {
+  std::array<Wide, 2 * kMostLevels> table{};
+  const std::size_t positive = std::size_t{1} << (bits - 1);
+  for (std::size_t i = 0; i < positive; ++i) {
+    table[positive + i] = levels.positive[i];
+    table[positive - 1 - i] = -levels.positive[i];
+  }
+  return table;
+}
+
+// False where a scale is no scale.
+template <typename T>
+bool DecodeBlock(const RotatedJob<T>& job, const std::uint8_t* data,
+                 const WideOf<T>* table, std::int64_t b,
+                 RotatedBlock<WideOf<T>>& rotated, const std::uint32_t* words,
+                 T* values) {
+  using Wide = WideOf<T>;
+  Wide scale;
+  std::memcpy(&scale, data + b * static_cast<std::int64_t>(sizeof(scale)),
+              sizeof(scale));
+  if (ToBits(scale) >= FloatTraits<Wide>::kInfinity) return false;
+  const std::int64_t first = b * job.size;
+  const auto look_up = [&](std::int64_t begin, std::int64_t n, Wide* x) {
+    std::array<std::uint8_t, kChunk> codes;
+    std::array<std::uint8_t, kChunk + value_loops::kPackedSlack> packed;
+    for (std::int64_t done = 0; done < n; done += kChunk) {
+      const std::int64_t length = std::min(kChunk, n - done);
+      const std::int64_t at = (first + begin + done) * job.bits / 8;
+      std::copy_n(data + job.CodesAt() + at, (length * job.bits + 7) / 8,
+                  packed.data());
+      job.bit_loops.unpack(packed.data(), length, job.bits, codes.data());
+      job.loops.look_up(codes.data(), length, table, x + done);
+    }
+  };
+  rotated.RotateBack(scale, words, first, look_up,
+                     [&](std::int64_t begin, std::int64_t n, const Wide* x) {
+                       const std::int64_t at = first + begin;
+                       if (at >= job.count) return;
+                       job.convert.narrow(x, std::min(n, job.count - at),
+                                          values + at);
+                     });
+  return true;
+}
+
+// Blocks shorter than a byte's codes would begin within a byte.
+bool AreWholeBytes(const RotatedCode& code, std::int64_t count) {
+  return code.block_size % 8 == 0 || count <= code.block_size;
+}
+
+}  // namespace
+
+Status CheckRotatedCode(const RotatedCode& code, std::int64_t count) {
+  if (count < 0 || count > INT32_MAX) {
+    return Refused("count = " + std::to_string(count) + " is not in [0, 2^31)");
+  }
+  if (!IsPowerOfTwo(code.block_size) ||
+      code.block_size > kLargestRotatedBlock) {
+    return Refused("block_size = " + std::to_string(code.block_size) +
+                   " is not a power of two up to 2^20");
+  }
+  if (!AreWholeBytes(code, count)) {
+    return Refused("block_size = " + std::to_string(code.block_size) +
+                   " is less than 8, and count = " + std::to_string(count) +
+                   " more than that");
+  }
+  const auto levels = static_cast<std::int64_t>(code.levels.size());
+  if (!IsPowerOfTwo(levels) || levels > kMostLevels) {
+    return Refused("there are " + std::to_string(levels) +
+                   " positive levels, not a power of two up to 128");
+  }
+  double previous = 0;
+  for (const double level : code.levels) {
+    if (!(level > previous) || level > 1e6) {
+      return Refused("the positive levels do not ascend from 0 to 1e6");
+    }
+    previous = level;
+  }
+  return {};
+}
+
+std::int64_t RotatedCodeBytes(const RotatedCode& code, std::int64_t count,
+                              std::int64_t value_bytes) {
+  const std::int64_t blocks = BlocksOf(code, count);
+  return blocks * ScaleBytes(value_bytes) +
+         (blocks * code.block_size * BitsOf(code) + 7) / 8;
+}
+
+Status CheckRotatedBytes(std::int64_t bytes, std::int64_t count,
+                         const RotatedCode& code, std::int64_t value_bytes) {
+  if (Status status = CheckRotatedCode(code, count); !status.ok()) {
+    return status;
+  }
+  const std::int64_t expected = RotatedCodeBytes(code, count, value_bytes);
+  if (bytes == expected) return {};
+  return {StatusCode::kDataLoss, "rotated code: there are " +
+                                     std::to_string(bytes) + " bytes, not " +
+                                     std::to_string(expected) + " as for " +
+                                     std::to_string(count) + " values"};
+}
+
+template <typename T>
+Status EncodeRotated(const T* values, std::int64_t count,
+                     const RotatedCode& code, Parallel& parallel,
+                     std::uint8_t* data) {
+  if (Status status = CheckRotatedCode(code, count); !status.ok()) {
+    return status;
+  }
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  const RotatedJob<T> job(code, count, level);
+  ForEachBlock(job, code, parallel,
+               [&](std::int64_t b, RotatedBlock<WideOf<T>>& rotated,
+                   std::uint8_t* codes, const std::uint32_t* words) {
+                 EncodeBlock(job, values, b, rotated, codes, words, data);
+                 return true;
+               });
+  return {};
+}
+
+template <typename T>
+Status DecodeRotated(const std::uint8_t* data, std::int64_t bytes,
+                     std::int64_t count, const RotatedCode& code,
+                     Parallel& parallel, T* values) {
+  if (Status status = CheckRotatedBytes(bytes, count, code, sizeof(T));
+      !status.ok()) {
+    return status;
+  }
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  const RotatedJob<T> job(code, count, level);
+  const std::int64_t used = job.blocks * job.size * job.bits % 8;
+  if (used != 0 && data[bytes - 1] >> used != 0) {
+    return {StatusCode::kDataLoss, "rotated code: unused bits are set"};
+  }
+  const auto table = TableOf(job.levels, job.bits);
+  const bool good = ForEachBlock(
+      job, code, parallel,
+      [&](std::int64_t b, RotatedBlock<WideOf<T>>& rotated, std::uint8_t*,
+          const std::uint32_t* words) {
+        return DecodeBlock(job, data, table.data(), b, rotated, words, values);
+      });
+  if (good) return {};
+  return {StatusCode::kDataLoss, "rotated code: a scale is not valid"};
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                               \
+  template Status EncodeRotated(const T*, std::int64_t, const RotatedCode&,  \
+                                Parallel&, std::uint8_t*);                   \
+  template Status DecodeRotated(const std::uint8_t*, std::int64_t,           \
+                                std::int64_t, const RotatedCode&, Parallel&, \
+                                T*)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug

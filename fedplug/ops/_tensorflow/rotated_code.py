@@ -1,0 +1,49 @@
+"""`fedplug.ops.rotated_code` on tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import rotated_code as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_int64, require_floating, require_vectors
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["decode_rotated", "encode_rotated"]
+
+
+tf.no_gradient("Fedplug>EncodeRotated")
+tf.no_gradient("Fedplug>DecodeRotated")
+
+
+def encode_rotated(
+    values: Any, key: Any, levels: Sequence[float], block_size: Any, *, lowering: str | None = None
+) -> tf.Tensor:
+    values = tf.convert_to_tensor(values)
+    require_floating(values=values)
+    require_vectors(values=values)
+    key, block_size = as_int64(key), as_int64(block_size)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_encode_rotated(values, key, list(levels), block_size)
+    return reference.encode(values, key, levels, block_size)
+
+
+def decode_rotated(
+    code: Any,
+    count: Any,
+    key: Any,
+    levels: Sequence[float],
+    block_size: Any,
+    *,
+    dtype: Any,
+    lowering: str | None = None,
+) -> tf.Tensor:
+    code = tf.convert_to_tensor(code, tf.uint8)
+    require_vectors(code=code)
+    count, key, block_size = as_int64(count), as_int64(key), as_int64(block_size)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_decode_rotated(code, count, key, list(levels), block_size, T=dtype)
+    return reference.decode(code, count, key, levels, block_size, tf.as_dtype(dtype))

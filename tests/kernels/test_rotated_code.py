@@ -1,0 +1,144 @@
+"""The rotated code on NumPy arrays."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels
+
+DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+LEVELS = np.array([0.45278, 1.51042])
+KEY = (5, -1)
+
+
+def normal(n=1000, dtype=np.float32):
+    return np.random.default_rng(0).standard_normal(n).astype(dtype)
+
+
+def matrix(size):
+    """The Hadamard matrix."""
+    h = np.ones((1, 1))
+    while len(h) < size:
+        h = np.block([[h, h], [h, -h]])
+    return h
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_what_is_decoded_is_as_near_as_two_bits_a_normal_number_allow(dtype):
+    x = normal(2**13, dtype)
+    back = kernels.decode_rotated(
+        kernels.encode_rotated(x, KEY, LEVELS, 2**10), len(x), KEY, LEVELS, 2**10, dtype=dtype
+    )
+    assert back.dtype == dtype
+    error = np.square(back.astype(float) - x.astype(float)).sum() / np.square(x.astype(float)).sum()
+    assert error == pytest.approx(0.133, rel=0.1)  # the optimum of Max (1960) is 0.1175, times s / ||x||
+
+
+@pytest.mark.parametrize("size", [1, 4, 32, 512])
+def test_a_code_is_laid_out_as_documented(size):
+    x = normal(size)
+    code = kernels.encode_rotated(x, KEY, LEVELS, size)
+    signs = 1 - 2.0 * np.unpackbits(
+        kernels.random_words((size + 31) // 32, *KEY).view(np.uint8), bitorder="little", count=size
+    )
+    rotated = matrix(size) @ (signs * x)
+    levels = np.array([*-LEVELS[::-1], *LEVELS])
+    nearest = np.abs(rotated[:, np.newaxis] / np.linalg.norm(x) - levels).argmin(axis=1)
+    scale = np.dot(x, x) / np.dot(rotated, levels[nearest])
+    bits = np.unpackbits(code[4:], bitorder="little", count=2 * size).reshape(size, 2)
+    np.testing.assert_array_equal(bits @ [1, 2], nearest)
+    np.testing.assert_allclose(code[:4].view(np.float32)[0], scale, rtol=1e-5)
+    np.testing.assert_allclose(
+        kernels.decode_rotated(code, size, KEY, LEVELS, size),
+        scale * signs * (matrix(size) @ levels[nearest]),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(code=st.binary(max_size=60), count=st.integers(-1, 40), size=st.sampled_from([1, 4, 16]))
+def test_any_bytes_are_refused_or_finite(code, count, size):
+    try:
+        values = kernels.decode_rotated(np.frombuffer(code, np.uint8), count, KEY, LEVELS, size)
+    except (errors.PayloadError, errors.ArgumentError):
+        return
+    assert values.shape == (count,)
+    assert np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused_when_it_is_decoded(number):
+    x = normal(64)
+    x[40] = number
+    code = kernels.encode_rotated(x, KEY, LEVELS, 32)
+    with pytest.raises(errors.PayloadError, match="a scale is not valid"):
+        kernels.decode_rotated(code, 64, KEY, LEVELS, 32)
+    kernels.decode_rotated(np.concatenate([code[:4], code[8:16]]), 32, KEY, LEVELS, 32)  # the block before
+
+
+def test_numbers_at_the_end_of_the_range_stay_in_it():
+    x = np.full(64, np.finfo(np.float32).max)
+    back = kernels.decode_rotated(kernels.encode_rotated(x, KEY, LEVELS, 64), 64, KEY, LEVELS, 64)
+    assert np.isfinite(back).all()
+    assert back.max() == np.finfo(np.float32).max
+
+
+def test_values_may_be_decoded_into_memory_that_is_there():
+    code, out = kernels.encode_rotated(normal(), KEY, LEVELS, 128), np.empty((10, 100), np.float32)
+    assert kernels.decode_rotated(code, 1000, KEY, LEVELS, 128, out=out) is out
+    np.testing.assert_array_equal(out.ravel(), kernels.decode_rotated(code, 1000, KEY, LEVELS, 128))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: kernels.encode_rotated(normal(), KEY, LEVELS, 100),
+            "block_size = 100 is not a power of two",
+        ),
+        (lambda: kernels.encode_rotated(normal(), KEY, LEVELS[::-1].copy(), 128), "do not ascend"),
+        (lambda: kernels.encode_rotated(normal(), KEY, [0.5], 128), "levels must be a NumPy array, not list"),
+        (lambda: kernels.encode_rotated(normal()[::2], KEY, LEVELS, 128), "not C-contiguous"),
+        (lambda: kernels.decode_rotated(np.zeros(4, np.uint8), -1, KEY, LEVELS, 8), "count = -1 is not in"),
+        (
+            lambda: kernels.decode_rotated(
+                np.zeros(6, np.uint8), 2, KEY, LEVELS, 8, out=np.zeros(3, np.float32)
+            ),
+            "out has 3 elements of float32; it must have 2 of float32",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_refused(call, message):
+    with pytest.raises(errors.ArgumentError, match=message):
+        call()
+
+
+def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them():
+    with pytest.raises(errors.PayloadError, match="there are 3 bytes, not"):
+        kernels.decode_rotated(np.zeros(3, np.uint8), 2**31 - 1, KEY, LEVELS, 2**20)
+
+
+PROGRAM = """
+import hashlib
+import ml_dtypes
+import numpy as np
+from fedplug import kernels
+digest = hashlib.sha256()
+for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16):
+    for bits in range(1, 9):
+        x = np.random.default_rng(bits).standard_normal(40_000).astype(dtype)
+        levels = (np.arange(2 ** (bits - 1)) + 0.5) * 4 / 2**bits
+        code = kernels.encode_rotated(x, (bits, 0), levels, 2**13)
+        digest.update(code.tobytes())
+        digest.update(kernels.decode_rotated(code, len(x), (bits, 0), levels, 2**13, dtype=dtype).tobytes())
+print(kernels.simd_level(), digest.hexdigest())
+"""
+
+
+def test_neither_threads_nor_simd_level_change_a_bit(has_the_same_bits_everywhere):
+    has_the_same_bits_everywhere(PROGRAM)
