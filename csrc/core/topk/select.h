@@ -80,7 +80,7 @@ class Selection {
   // same holds when it throws.
   bool Run(T* values, std::int32_t* indices) {
     const DefaultFloatEnvironment environment;
-    const KeepAwake awake(parallel_);
+    const KeepAwake awake(parallel_, states_.UsefulThreads() - 1);
     PivotRange<T> range = FirstPivotRange();
     if (MayWriteAtOnce(range)) {
       if (!PartitionAll(range)) return false;
