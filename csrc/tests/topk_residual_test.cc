@@ -351,8 +351,8 @@ TEST(TopKResidual, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
                                three, Place::kOutOfPlace);
     EXPECT_TRUE(good.status.ok());
     EXPECT_TRUE(good.indices == elsewhere.indices);
-    EXPECT_TRUE(BitsOf(good.values) == BitsOf(elsewhere.values));
-    EXPECT_TRUE(BitsOf(good.residual) == BitsOf(elsewhere.residual));
+    EXPECT_TRUE(SameBits(good.values, elsewhere.values));
+    EXPECT_TRUE(SameBits(good.residual, elsewhere.residual));
 
     auto bad_delta = delta;
     auto bad_residual = residual;
@@ -362,7 +362,7 @@ TEST(TopKResidual, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
         Run(bad_delta, bad_residual, chosen, NonFinitePolicy::kError, three);
     EXPECT_TRUE(bad.status.code() == StatusCode::kNonFinite);
     EXPECT_EQ(bad.non_finite, 2);
-    EXPECT_TRUE(BitsOf(bad.residual) == BitsOf(bad_residual));
+    EXPECT_TRUE(SameBits(bad.residual, bad_residual));
   }
 }
 
