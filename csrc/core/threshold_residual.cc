@@ -13,6 +13,7 @@
 #include "core/simd/stream.h"
 #include "core/topk/blocks.h"
 #include "core/topk/sum_refusal.h"
+#include "core/topk/undo_log.h"
 #include "core/topk/update.h"
 
 namespace fedplug {
@@ -22,6 +23,7 @@ using topk::BlockKernels;
 using topk::kBlock;
 using topk::kSlack;
 using topk::PivotRange;
+using topk::Update;
 
 // Below this many elements a second thread takes longer to wake than to work.
 constexpr std::int64_t kSmallestShare = 1 << 19;
@@ -46,26 +48,19 @@ Status CheckArguments(std::int64_t n, T threshold) {
   return {};
 }
 
-// Calls body(begin, count) for the blocks of a share, until it says false.
-template <typename Body>
-bool ForEachBlock(const Range& share, const Body& body) {
-  for (std::int64_t at = share.begin; at < share.end; at += kBlock) {
-    if (!body(at, std::min(kBlock, share.end - at))) return false;
-  }
-  return true;
-}
-
 // Calls body(share, t) for every task's share, whole blocks, and says whether
 // all were good.
-template <typename Body>
-bool ForEachShare(std::int64_t n, int tasks, Parallel& parallel,
+template <typename T, typename Body>
+bool ForEachShare(const Update<T>& update, int tasks, Parallel& parallel,
                   const Body& body) {
-  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  const std::int64_t past = topk::PastLine(update, 0);
+  const std::int64_t blocks = (update.n + past + kBlock - 1) / kBlock;
   std::atomic<bool> good{true};
   parallel.Run(tasks, [&](int t) {
     const DefaultFloatEnvironment environment;
     const Range mine = TileOf(blocks, tasks, t);
-    const Range share{mine.begin * kBlock, std::min(n, mine.end * kBlock)};
+    const Range share{std::max<std::int64_t>(mine.begin * kBlock - past, 0),
+                      std::min(mine.end * kBlock - past, update.n)};
     if (!body(share, t)) good = false;
   });
   return good;
@@ -74,19 +69,22 @@ bool ForEachShare(std::int64_t n, int tasks, Parallel& parallel,
 // How many sums of a share are at `bound` and above; false when one is not
 // finite.
 template <typename T>
-bool CountEntries(const BlockKernels<T>& kernels, const T* delta,
-                  const T* residual, const Range& share, FloatBitsOf<T> bound,
+bool CountEntries(const BlockKernels<T>& kernels, const Update<T>& update,
+                  const Range& share, FloatBitsOf<T> bound,
                   std::atomic<std::int64_t>* count) {
-  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   std::array<FloatBitsOf<T>, kSlack> no_keys;
   topk::CountCursor<T> cursor{no_keys.data()};
-  const bool finite =
-      ForEachBlock(share, [&](std::int64_t at, std::int64_t length) {
-        return kernels.count_pass(delta + at, residual + at, length,
-                                  {bound, bound}, &cursor) < kInfinity;
-      });
+  FloatBitsOf<T> largest = 0;
+  topk::ForEachBlock(update, share.begin, share.end,
+                     [&](std::int64_t at, std::int64_t length) {
+                       if (largest >= FloatTraits<T>::kInfinity) return;
+                       largest = kernels.count_pass(
+                           update.delta->Read(at, length, nullptr),
+                           update.residual_in + at, length, {bound, bound},
+                           &cursor);
+                     });
   *count += cursor.above;
-  return finite;
+  return largest < FloatTraits<T>::kInfinity;
 }
 
 }  // namespace
@@ -96,7 +94,6 @@ Status ThresholdSelection<T>::Run(
     const T* delta, const T* residual_in, T* residual_out, std::int64_t n,
     T threshold, Parallel& parallel, std::int64_t* non_finite,
     const std::function<void(std::int64_t)>& before_writing) {
-  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   *non_finite = 0;
   found_.clear();
   if (Status status = CheckArguments(n, threshold); !status.ok()) return status;
@@ -106,12 +103,18 @@ Status ThresholdSelection<T>::Run(
   const int tasks = TileCount(n, kSmallestShare, parallel);
   // The smallest key that is not zero's is 1.
   const auto bound = std::max<FloatBitsOf<T>>(MagnitudeKey(threshold), 1);
-  if (residual_in == residual_out) {
+  const topk::PlainDelta<T> source(delta);
+  std::vector<Update<T>> updates{{&source, residual_in, residual_out, n}};
+  Update<T>& update = updates.front();
+  const bool in_place = residual_in == residual_out;
+  topk::UndoLogs<T> logs;
+  if (topk::IsWorthALog(updates)) logs.Attach(&updates, &scratch_->undo);
+  if (in_place && update.log == nullptr) {
     std::atomic<std::int64_t> entries{0};
     const auto count_entries = [&](const Range& share, int) {
-      return CountEntries(kernels, delta, residual_in, share, bound, &entries);
+      return CountEntries(kernels, update, share, bound, &entries);
     };
-    if (!ForEachShare(n, tasks, parallel, count_entries)) {
+    if (!ForEachShare(update, tasks, parallel, count_entries)) {
       return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
     }
     if (before_writing) before_writing(entries);
@@ -122,35 +125,57 @@ Status ThresholdSelection<T>::Run(
   std::int32_t* const indices =
       scratch_->indices.template Reserve<std::int32_t>(n + tasks * kSlack);
   found_.resize(static_cast<std::size_t>(tasks));
-  auto* const partition_sparse =
-      residual_in != residual_out &&
-              n >= kStreamedBytes / static_cast<std::int64_t>(sizeof(T))
-          ? kernels.partition_streaming
-          : kernels.partition_sparse;
+  const bool streams =
+      !in_place && n >= kStreamedBytes / static_cast<std::int64_t>(sizeof(T));
+  auto* const partition_sparse = update.log != nullptr
+                                     ? kernels.partition_noting_sparse
+                                 : streams ? kernels.partition_streaming
+                                           : kernels.partition_sparse;
+  auto* const partition_dense = update.log != nullptr
+                                    ? kernels.partition_noting_dense
+                                    : kernels.partition_dense;
   const auto partition = [&](const Range& share, int t) {
     const std::int64_t room = share.begin + t * kSlack;
     std::array<FloatBitsOf<T>, kSlack> no_keys;
     topk::PartitionCursor<T> cursor{values + room, indices + room,
                                     no_keys.data()};
-    const bool finite =
-        ForEachBlock(share, [&](std::int64_t at, std::int64_t count) {
-          const T* const residual =
-              residual_in == nullptr ? topk::PlusZeros<T>() : residual_in + at;
-          const bool dense = cursor.count * kDense > at - share.begin;
-          auto* const partition_block =
-              dense ? kernels.partition_dense : partition_sparse;
-          return partition_block(delta + at, residual, residual_out + at, count,
-                                 static_cast<std::int32_t>(at), range,
-                                 &cursor) < kInfinity;
-        });
+    FloatBitsOf<T> largest = 0;
+    const auto partition_block = [&](std::int64_t at, std::int64_t count) {
+      if (largest >= FloatTraits<T>::kInfinity) return;
+      const T* const residual =
+          residual_in == nullptr ? topk::PlusZeros<T>() : residual_in + at;
+      if (update.log != nullptr) cursor.notes = update.log->NotesFrom(at);
+      const bool dense = cursor.count * kDense > at - share.begin;
+      largest = (dense ? partition_dense : partition_sparse)(
+          delta + at, residual, residual_out + at, count,
+          static_cast<std::int32_t>(at), range, &cursor);
+    };
+    topk::ForEachBlock(update, share.begin, share.end, partition_block);
     topk::FenceStreamedStores();
     found_[static_cast<std::size_t>(t)] = {values + room, indices + room,
                                            cursor.count};
-    return finite;
+    return largest < FloatTraits<T>::kInfinity;
   };
-  if (ForEachShare(n, tasks, parallel, partition)) return {};
-  found_.clear();
-  return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
+  const auto undo = [&] {
+    for (const Found& found : found_) {
+      for (std::int64_t j = 0; j < found.count; ++j) {
+        residual_out[found.indices[j]] = found.values[j];
+      }
+    }
+    logs.Undo();
+    found_.clear();
+  };
+  if (!ForEachShare(update, tasks, parallel, partition)) {
+    undo();
+    return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);
+  }
+  try {
+    if (update.log != nullptr && before_writing) before_writing(count());
+  } catch (...) {
+    undo();
+    throw;
+  }
+  return {};
 }
 
 template <typename T>

@@ -33,12 +33,13 @@ class ThresholdSelection {
   // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
   //           on the number of threads, nor on the SIMD level
   // COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T), and
-  //           writes the entries; in place, reads everything once more. Scratch
-  //           memory is kept for the next call.
+  //           writes the entries; in place, reads everything once more or, from
+  //           32 MiB on, writes 2 bytes per element of a log. Scratch memory is
+  //           kept for the next call.
   //
   // `before_writing`, where there is one, is told in place how many entries
-  // will leave, to take memory for them: what it throws, Run throws, and
-  // everything is as it was.
+  // leave, to take memory for them, while everything can still be as it was:
+  // what it throws, Run throws, and it is.
   Status Run(const T* delta, const T* residual_in, T* residual_out,
              std::int64_t n, T threshold, Parallel& parallel,
              std::int64_t* non_finite,

@@ -10,6 +10,7 @@
 #include "core/topk/refusal.h"
 #include "core/topk/select.h"
 #include "core/topk/sizes.h"
+#include "core/topk/undo_log.h"
 
 namespace fedplug {
 namespace {
@@ -17,19 +18,35 @@ namespace {
 using topk::CheckSizes;
 using topk::PlainDelta;
 using topk::Selection;
+using topk::Undoable;
+using topk::UndoLogs;
 using topk::Update;
 using topk::ZeroDelta;
 
 // REQUIRES: the sizes are checked; row_splits may be null
 template <typename T>
-Status Select(const std::vector<Update<T>>& updates, std::int64_t k,
+Status Select(std::vector<Update<T>> updates, std::int64_t k,
               NonFinitePolicy policy, Parallel& parallel, T* values,
               std::int32_t* indices, std::int64_t* row_splits,
               std::int64_t* non_finite) {
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  Selection<T> selection(updates, k, policy, level, parallel);
-  if (!selection.Run(values, indices)) {
+  const ScratchLease scratch;
+  UndoLogs<T> logs;
+  if (policy == NonFinitePolicy::kError && topk::IsWorthALog(updates)) {
+    logs.Attach(&updates, &scratch->undo);
+  }
+  Selection<T> selection(updates, k, policy, Undoable::kWhileItMayRefuse, level,
+                         parallel, scratch);
+  bool selected = false;
+  try {
+    selected = selection.Run(values, indices);
+  } catch (...) {
+    logs.Undo();
+    throw;
+  }
+  if (!selected) {
+    logs.Undo();
     return topk::Refuse(
         updates, topk::CountNonFiniteIn(updates, level, parallel), non_finite);
   }
@@ -146,8 +163,13 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
   }
   const KeepAwake awake(parallel);
   const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
-  const std::vector<Update<T>> updates = UpdatesOf(tensors, sources);
-  if (policy == NonFinitePolicy::kError) {
+  std::vector<Update<T>> updates = UpdatesOf(tensors, sources);
+  const ScratchLease scratch;
+  UndoLogs<T> logs;
+  const bool logged =
+      policy == NonFinitePolicy::kError && topk::IsWorthALog(updates);
+  if (logged) logs.Attach(&updates, &scratch->undo);
+  if (policy == NonFinitePolicy::kError && !logged) {
     const auto counts = topk::CountNonFiniteIn(updates, level, parallel);
     if (std::any_of(counts.begin(), counts.end(),
                     [](std::int64_t count) { return count > 0; })) {
@@ -155,21 +177,30 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
     }
   }
 
-  // Every sum has been seen, or may be dropped: nothing refuses any more.
+  // Every sum has been seen, or may be dropped, or what is done can be undone.
+  const auto policy_of_each =
+      logged ? NonFinitePolicy::kError : NonFinitePolicy::kDrop;
+  std::atomic<bool> refused{false};
   std::atomic<std::int64_t> dropped{0};
   std::vector<char> done(updates.size());
-  const auto put_back = [&] {
+  const auto undo = [&] {
     for (std::size_t t = 0; t < updates.size(); ++t) {
       if (done[t] == 0) continue;
       for (std::int64_t j = row_splits[t]; j < row_splits[t + 1]; ++j) {
         updates[t].residual_out[indices[j]] = values[j];
       }
     }
+    logs.Undo();
   };
   const auto select = [&](std::size_t t, Parallel& threads) {
-    Selection<T> selection({updates[t]}, ks[t], NonFinitePolicy::kDrop, level,
-                           threads);
-    selection.Run(values + row_splits[t], indices + row_splits[t]);
+    if (refused) return;
+    const ScratchLease of_its_own;
+    Selection<T> selection({updates[t]}, ks[t], policy_of_each,
+                           Undoable::kAfterwards, level, threads, of_its_own);
+    if (!selection.Run(values + row_splits[t], indices + row_splits[t])) {
+      refused = true;
+      return;
+    }
     dropped += selection.dropped();
     done[t] = 1;
   };
@@ -199,8 +230,13 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
       select(alone[static_cast<std::size_t>(task)], one_thread);
     });
   } catch (...) {
-    put_back();  // their entries would be lost with the call
+    undo();  // their entries would be lost with the call
     throw;
+  }
+  if (refused) {
+    undo();
+    return topk::Refuse(
+        updates, topk::CountNonFiniteIn(updates, level, parallel), non_finite);
   }
   *non_finite = dropped;
   return {};

@@ -34,9 +34,10 @@ enum class NonFinitePolicy {
 //           on the number of threads
 // COST:     for k <= n / 5, under kDrop or out of place, one pass: reads
 //           2 * sizeof(T) bytes per element and writes sizeof(T), and writes
-//           twice and reads once about k entries. In place under kError, where
-//           nothing may be written before every sum was seen, and for larger
-//           k or heavy ties: reads 2 * sizeof(T) bytes per element more, but
+//           twice and reads once about k entries. In place under kError the
+//           same, and writes 2 bytes per element of a log to undo it with;
+//           below 32 MiB, and for larger k or heavy ties, looks at every sum
+//           before it writes: reads 2 * sizeof(T) bytes per element more, but
 //           writes the entries once. A sample that misled costs two more reads
 //           of everything. Scratch memory is kept for the next call.
 //
@@ -108,8 +109,8 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
 // SHAPE:    ks[tensors]; values, indices: the sum of min(ks[t], n of t);
 //           row_splits[tensors + 1]
 // THREADS:  one thread to a tensor, unless it is a large part of all
-// COST:     that of TopKResidual for each; in place under kError, reading
-//           everything once more
+// COST:     that of TopKResidual for each; in place under kError, and together
+//           less than 32 MiB, reading everything once more
 template <typename T>
 Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
                            const std::vector<std::int64_t>& ks,

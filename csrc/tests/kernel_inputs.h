@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
@@ -62,6 +63,13 @@ std::vector<FloatBitsOf<T>> BitsOf(const std::vector<T>& values) {
   std::vector<FloatBitsOf<T>> bits;
   for (const T value : values) bits.push_back(ToBits(value));
   return bits;
+}
+
+// The same for many values, without copies.
+template <typename T>
+bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
 using Random = std::mt19937_64;

@@ -177,6 +177,35 @@ TEST(NoMemory, AThresholdThatFailsLeavesTheResidual) {
   }
 }
 
+// Large enough for a log of what is written over.
+TEST(NoMemory, ASelectionThatWritesAtOnceLeavesTheResidual) {
+  Random random(5);
+  Serial serial;
+  const auto some = RandomVector<float>(10007, Fill::kNormal, random);
+  int request = 1;
+  for (bool failed = true; failed; ++request) {
+    const std::int64_t n = (std::int64_t{40} << 20) / 4 + SizeOf(request);
+    Floats delta(static_cast<std::size_t>(n)), before(delta.size());
+    for (std::size_t i = 0; i < delta.size(); ++i) {
+      delta[i] = some[i % some.size()];
+      before[i] = some[3 * i % 9973];
+    }
+    auto residual = before;
+    const std::int64_t k = n / 20;
+    Floats values(static_cast<std::size_t>(k));
+    std::vector<std::int32_t> indices(values.size());
+    std::int64_t non_finite;
+    failed = FailsAt(request, [&] {
+      EXPECT_TRUE(TopKResidual(delta.data(), residual.data(), residual.data(),
+                               n, k, NonFinitePolicy::kError, serial,
+                               values.data(), indices.data(), &non_finite)
+                      .ok());
+    });
+    EXPECT_EQ(failed, residual == before);
+  }
+  EXPECT_TRUE(request > 4);
+}
+
 // Tells a kernel of many threads; runs its tasks one after the other.
 class FourInTurn final : public Parallel {
  public:

@@ -40,13 +40,29 @@ TEST(ThreadPool, RunsOneJobAfterTheOtherWhileItIsKeptAwake) {
   for (const int threads : {1, 2, 5}) {
     ThreadPool pool(threads);
     for (int call = 0; call < 10; ++call) {
-      const KeepAwake awake(pool);
+      const KeepAwake awake(pool, call % 4);
       for (int round = 0; round < 30; ++round) {
         EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
       }
       std::this_thread::sleep_for(std::chrono::microseconds(40 * call));
       EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
     }
+  }
+}
+
+// As many at once as there are tasks, whoever was called before.
+TEST(ThreadPool, HelpersWhoWereCalledForNothingComeAgain) {
+  ThreadPool pool(5);
+  for (int call = 0; call < 50; ++call) {
+    const KeepAwake awake(pool, call % 7);
+    std::this_thread::sleep_for(std::chrono::microseconds(10 * (call % 11)));
+    const int count = 2 + call % 4;
+    std::atomic<int> begun{0};
+    pool.Run(count, [&](int) {
+      ++begun;
+      while (begun < count) std::this_thread::yield();
+    });
+    EXPECT_EQ(begun.load(), count);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <new>
 
 #include "core/base/thread_pool.h"
 #include "tests/kernel_inputs.h"
@@ -149,6 +150,42 @@ TEST(ThresholdSelection, RefusesWhatIsNotFiniteBeforeItWritesInPlace) {
     EXPECT_TRUE(result.status.code() == StatusCode::kNonFinite);
     EXPECT_TRUE(!in_place || result.residual == residual);
   }
+}
+
+// Large enough for a log of what is written over.
+TEST(ThresholdSelection, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
+  constexpr std::size_t n = (std::size_t{32} << 20) / 4 + 5;
+  std::vector<float> delta(n), residual(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    delta[i] = static_cast<float>(i % 1009) / 7;
+    residual[i] = static_cast<float>(i % 13) / 3 - 1e-7f;
+  }
+  ThreadPool three(3);
+  const Result good = Select(delta, residual, 140.0f, true, three);
+  const Result elsewhere = Select(delta, residual, 140.0f, false, three);
+  EXPECT_TRUE(good.status.ok());
+  EXPECT_TRUE(good.values == elsewhere.values);
+  EXPECT_TRUE(good.indices == elsewhere.indices);
+  EXPECT_TRUE(good.residual == elsewhere.residual);
+
+  const auto give_up = [](std::int64_t) { throw std::bad_alloc(); };
+  auto left = residual;
+  ThresholdSelection<float> selection;
+  std::int64_t non_finite;
+  bool gave_up = false;
+  try {
+    static_cast<void>(selection.Run(delta.data(), left.data(), left.data(), n,
+                                    140.0f, three, &non_finite, give_up));
+  } catch (const std::bad_alloc&) {
+    gave_up = true;
+  }
+  EXPECT_TRUE(gave_up);
+  EXPECT_TRUE(left == residual);
+
+  delta[n - 2] = std::numeric_limits<float>::infinity();
+  const Result bad = Select(delta, residual, 140.0f, true, three);
+  EXPECT_TRUE(bad.status.code() == StatusCode::kNonFinite);
+  EXPECT_TRUE(bad.residual == residual);
 }
 
 TEST(ThresholdSelection, RefusesThresholdsThatAreNoMagnitudes) {

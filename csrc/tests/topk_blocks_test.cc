@@ -100,7 +100,10 @@ void ExpectPartitionsAlike() {
           std::vector<T> values(delta.size() + kSlack);
           std::vector<std::int32_t> indices(values.size());
           std::vector<FloatBitsOf<T>> keys(values.size());
+          std::vector<std::uint16_t> distances(delta.size());
+          std::vector<T> residuals(delta.size());
           PartitionCursor<T> cursor{values.data(), indices.data(), keys.data()};
+          cursor.notes = {distances.data(), residuals.data()};
           // In place across two lines of the cache, elsewhere from one line on.
           Buffer<T> before(residual, 1);
           alignas(64) std::array<T, topk::kBlock> after;
@@ -124,6 +127,8 @@ void ExpectPartitionsAlike() {
       EXPECT_EQ(partition(kernels.partition_sparse, in_place), expected);
       EXPECT_EQ(partition(kernels.partition_dense, in_place), expected);
     }
+    EXPECT_EQ(partition(kernels.partition_noting_sparse, true), expected);
+    EXPECT_EQ(partition(kernels.partition_noting_dense, true), expected);
     EXPECT_EQ(partition(kernels.partition_streaming, false), expected);
   });
 }
@@ -170,6 +175,51 @@ TEST(TopKBlocks, EveryLevelPartitionsAlike) {
   ExpectPartitionsAlike<double>();
   ExpectPartitionsAlike<Half>();
   ExpectPartitionsAlike<BFloat16>();
+}
+
+// In place, once with notes that begin with a cache line and once with others.
+template <typename T>
+void ExpectNotesToRecallEveryResidual() {
+  ForEachBlock<T>([](SimdLevel level, const std::vector<T>& delta,
+                     const std::vector<T>& residual,
+                     const PivotRange<T>& range) {
+    const auto n = static_cast<std::int64_t>(delta.size());
+    const BlockKernels<T> kernels = BlockKernelsFor<T>(level);
+    for (auto* const partition_block :
+         {kernels.partition_noting_sparse, kernels.partition_noting_dense}) {
+      for (const std::int64_t shift : {0, 1}) {
+        alignas(64) std::array<std::uint16_t, topk::kBlock + 1> distances;
+        std::array<T, topk::kBlock + 1> residuals;
+        std::vector<T> values(delta.size() + kSlack);
+        std::vector<std::int32_t> indices(values.size());
+        std::vector<FloatBitsOf<T>> keys(values.size());
+        PartitionCursor<T> cursor{values.data(), indices.data(), keys.data()};
+        cursor.notes = {distances.data() + shift, residuals.data() + shift};
+        const topk::UndoNotes<T> notes = cursor.notes;
+        auto left = residual;
+        partition_block(delta.data(), left.data(), left.data(), n, 0, range,
+                        &cursor);
+        topk::FenceStreamedStores();
+        for (std::int64_t j = 0; j < cursor.count; ++j) {
+          left[static_cast<std::size_t>(cursor.indices[j])] = cursor.values[j];
+        }
+        for (std::int64_t i = 0; i < n; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          // The sums that are not finite need not be there any more.
+          const T a = IsFinite(left[at]) ? left[at] : T{};
+          left[at] = notes.Recall(i, a, delta[at]);
+        }
+        EXPECT_EQ(BitsOf(left), BitsOf(residual));
+      }
+    }
+  });
+}
+
+TEST(TopKBlocks, NotesRecallEveryResidualToTheBit) {
+  ExpectNotesToRecallEveryResidual<float>();
+  ExpectNotesToRecallEveryResidual<double>();
+  ExpectNotesToRecallEveryResidual<Half>();
+  ExpectNotesToRecallEveryResidual<BFloat16>();
 }
 
 TEST(TopKBlocks, EveryLevelCompactsAlike) {

@@ -228,6 +228,73 @@ TEST(GroupedTopKResidual, OneBadTensorLeavesAllOfThemAsTheyWere) {
   }
 }
 
+// Large enough together for logs of what is written over: tensors that are
+// written at once, that are looked at first (many zeros, a large k) and a bad
+// one, one after the other.
+TEST(GroupedTopKResidual, OneBadTensorLeavesLargeOnesAsTheyWere) {
+  constexpr std::size_t n = (std::size_t{32} << 20) / sizeof(float) / 3;
+  Random random(6);
+  const auto some = RandomVector<float>(10007, Fill::kNormal, random);
+  std::vector<std::vector<float>> deltas(4, std::vector<float>(n + 1));
+  deltas[3].resize(5000);
+  auto residuals = deltas;
+  for (std::size_t t = 0; t < deltas.size(); ++t) {
+    for (std::size_t i = 0; i < deltas[t].size(); ++i) {
+      if (t == 1 && i % 50 != 0) continue;
+      deltas[t][i] = some[(i + t) % some.size()];
+      residuals[t][i] = some[(3 * i + t) % 9973];
+    }
+  }
+  ThreadPool two(2);
+  for (const bool each : {true, false}) {
+    for (const bool good : {true, false}) {
+      auto bad = deltas;
+      if (!good) bad[3][4990] = NAN;
+      auto left = residuals;
+      std::vector<TensorUpdate<float>> updates;
+      std::vector<std::int64_t> ks;
+      for (std::size_t t = 0; t < bad.size(); ++t) {
+        const auto size = static_cast<std::int64_t>(bad[t].size());
+        updates.push_back(
+            {bad[t].data(), left[t].data(), left[t].data(), size});
+        ks.push_back(t == 1 ? size / 10 : t == 2 ? size / 3 : size / 100);
+      }
+      std::vector<float> values(n);
+      std::vector<std::int32_t> indices(n);
+      std::vector<std::int64_t> row_splits(ks.size() + 1);
+      std::int64_t non_finite = -1;
+      const auto run = [&](NonFinitePolicy policy) {
+        return each ? GroupedTopKResidual(updates, ks, policy, two,
+                                          values.data(), indices.data(),
+                                          row_splits.data(), &non_finite)
+                    : GroupedTopKResidual(updates, 50000, policy, two,
+                                          values.data(), indices.data(),
+                                          row_splits.data(), &non_finite);
+      };
+      const Status status = run(NonFinitePolicy::kError);
+      EXPECT_EQ(status.ok(), good);
+      if (!good) {
+        EXPECT_EQ(non_finite, 1);
+        for (std::size_t t = 0; t < left.size(); ++t) {
+          EXPECT_TRUE(SameBits(left[t], residuals[t]));
+        }
+        continue;
+      }
+      const auto values_before = values;
+      const auto indices_before = indices;
+      const auto left_before = left;
+      for (std::size_t t = 0; t < left.size(); ++t) {
+        std::copy(residuals[t].begin(), residuals[t].end(), left[t].begin());
+      }
+      EXPECT_TRUE(run(NonFinitePolicy::kDrop).ok());
+      EXPECT_TRUE(values == values_before && indices == indices_before);
+      for (std::size_t t = 0; t < left.size(); ++t) {
+        EXPECT_TRUE(SameBits(left[t], left_before[t]));
+      }
+    }
+  }
+}
+
 template <typename T>
 void ExpectMomentumIsThreeLoops() {
   Random random(5);

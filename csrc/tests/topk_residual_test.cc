@@ -330,6 +330,42 @@ TEST(TopKResidual, ANonFiniteSumIsAnErrorThatLeavesTheResidualAsItWas) {
   });
 }
 
+// Large enough for a log of what is written over, with a residual that is far
+// from its sum in places, NaN or not, and a bad sum where the last chunk is.
+TEST(TopKResidual, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
+  constexpr std::size_t n = (std::size_t{32} << 20) / sizeof(float) + 40000;
+  Random random(9);
+  const auto some = RandomVector<float>(10007, Fill::kNormal, random);
+  const auto odd = RandomVector<float>(997, Fill::kAnyFinite, random);
+  std::vector<float> delta(n), residual(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    delta[i] = some[i % some.size()];
+    residual[i] = i % 503 == 0 ? odd[i % odd.size()] : some[3 * i % 9973];
+  }
+  ThreadPool three(3);
+  for (const std::size_t k : {n / 100, n / 10}) {
+    const auto chosen = static_cast<std::int64_t>(k);
+    const auto good =
+        Run(delta, residual, chosen, NonFinitePolicy::kError, three);
+    const auto elsewhere = Run(delta, residual, chosen, NonFinitePolicy::kError,
+                               three, Place::kOutOfPlace);
+    EXPECT_TRUE(good.status.ok());
+    EXPECT_TRUE(good.indices == elsewhere.indices);
+    EXPECT_TRUE(SameBits(good.values, elsewhere.values));
+    EXPECT_TRUE(SameBits(good.residual, elsewhere.residual));
+
+    auto bad_delta = delta;
+    auto bad_residual = residual;
+    bad_delta[n - 7] = std::numeric_limits<float>::infinity();
+    bad_residual[n - 5] = FromBits<float>(0xffc12345);
+    const auto bad =
+        Run(bad_delta, bad_residual, chosen, NonFinitePolicy::kError, three);
+    EXPECT_TRUE(bad.status.code() == StatusCode::kNonFinite);
+    EXPECT_EQ(bad.non_finite, 2);
+    EXPECT_TRUE(SameBits(bad.residual, bad_residual));
+  }
+}
+
 TEST(TopKResidual, UnderDropANonFiniteSumCountsAsZeroAndLeavesNothingBehind) {
   Serial serial;
   const float infinity = std::numeric_limits<float>::infinity();

@@ -24,9 +24,9 @@ class Parallel {
  protected:
   friend class KeepAwake;
 
-  // Nothing to do for a pool that has its own mind about sleeping.
-  // THREADS: any
-  virtual void BeginAwake() {}
+  // Nothing to do for a pool that has its own mind about sleeping. `helpers`
+  // are woken at once, to be there when tasks come. THREADS: any
+  virtual void BeginAwake(int /*helpers*/) {}
   virtual void EndAwake() {}
 };
 
@@ -35,8 +35,8 @@ class Parallel {
 class KeepAwake {
  public:
   // REQUIRES: `threads` outlives the object
-  explicit KeepAwake(Parallel& threads) : threads_(threads) {
-    threads_.BeginAwake();
+  explicit KeepAwake(Parallel& threads, int helpers = 0) : threads_(threads) {
+    threads_.BeginAwake(helpers);
   }
   ~KeepAwake() { threads_.EndAwake(); }
   KeepAwake(const KeepAwake&) = delete;

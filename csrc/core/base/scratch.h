@@ -37,6 +37,7 @@ struct Scratch {
   ScratchBuffer indices;
   ScratchBuffer keys;
   ScratchBuffer ranked;
+  ScratchBuffer undo;
 
   std::unique_ptr<Scratch> next;  // of those that nobody has
 };

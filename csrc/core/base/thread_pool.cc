@@ -1,5 +1,6 @@
 #include "core/base/thread_pool.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -32,7 +33,6 @@ class ThreadPool::Team {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       stopping_ = true;
-      ++calls_;
     }
     called_.notify_all();
     for (std::thread& worker : workers_) worker.join();
@@ -44,25 +44,35 @@ class ThreadPool::Team {
 
   SharedWork& work() { return work_; }
 
-  void Call() {
+  // Wakes as many as are missing of so many helpers.
+  void Call(int helpers) {
+    int missing;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      ++calls_;
+      ++times_called_;
+      missing = std::min(helpers, Size() - 1) - helpers_;
+      if (missing <= 0) return;
+      calls_ += missing;
+      helpers_ += missing;
     }
-    called_.notify_all();
+    for (; missing > 0; --missing) called_.notify_one();
   }
 
  private:
   void HelpWhenCalled() {
-    std::uint64_t seen = 0;
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-      called_.wait(lock, [&] { return calls_ != seen; });
+      called_.wait(lock, [this] { return calls_ > 0 || stopping_; });
       if (stopping_) return;
-      seen = calls_;
-      lock.unlock();
-      work_.Help();
-      lock.lock();
+      --calls_;
+      std::uint64_t seen;
+      do {  // who was counted on while he left comes back
+        seen = times_called_;
+        lock.unlock();
+        work_.Help();
+        lock.lock();
+      } while (times_called_ != seen);
+      --helpers_;
     }
   }
 
@@ -72,7 +82,9 @@ class ThreadPool::Team {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable called_;
-  std::uint64_t calls_ = 0;  // to help, or to stop
+  int calls_ = 0;    // to help, that nobody has followed yet
+  int helpers_ = 0;  // that were called and have not left
+  std::uint64_t times_called_ = 0;
   bool stopping_ = false;
 
   std::vector<std::thread> workers_;
@@ -90,10 +102,14 @@ int ThreadPool::MaxThreads() const { return Here().Size(); }
 
 void ThreadPool::Run(int count, const std::function<void(int)>& task) {
   Team& team = Here();
-  team.work().Run(count, task, [&team] { team.Call(); });
+  team.work().Run(count, task, [&] { team.Call(count - 1); });
 }
 
-void ThreadPool::BeginAwake() { Here().work().BeginAwake(); }
+void ThreadPool::BeginAwake(int helpers) {
+  Team& team = Here();
+  team.work().BeginAwake();
+  if (helpers > 0) team.Call(helpers);
+}
 
 void ThreadPool::EndAwake() { Here().work().EndAwake(); }
 

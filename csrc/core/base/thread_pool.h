@@ -28,7 +28,7 @@ class ThreadPool final : public Parallel {
   void Run(int count, const std::function<void(int)>& task) override;
 
  protected:
-  void BeginAwake() override;
+  void BeginAwake(int helpers) override;
   void EndAwake() override;
 
  private:

@@ -53,6 +53,17 @@ struct Lanes32 {
         lanes, _mm256_load_si256(reinterpret_cast<const __m256i*>(
                    &kPacking<std::int32_t, kLanes, 1>[mask])));
   }
+  // REQUIRES: the lanes are below 2^16
+  FEDPLUG_OP __m128i Narrow(Register lanes) {
+    return _mm256_castsi256_si128(
+        _mm256_permute4x64_epi64(_mm256_packus_epi32(lanes, lanes), 0x08));
+  }
+  FEDPLUG_OP void StoreShorts(std::uint16_t* to, Register lanes) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), Narrow(lanes));
+  }
+  FEDPLUG_OP void StreamShorts(std::uint16_t* to, Register lanes) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to), Narrow(lanes));
+  }
   FEDPLUG_OP Indices Iota(std::int32_t first) {
     return Plus(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), first);
   }
@@ -90,6 +101,23 @@ struct Vector<float> : Lanes32 {
   FEDPLUG_OP Register Keys(Register lanes) {
     return _mm256_and_si256(lanes, Broadcast(0x7fffffff));
   }
+  // As UndoNotes::DistanceOf, for lanes a that are sums.
+  FEDPLUG_OP Register Distances(Register a, const float* delta,
+                                const float* residual) {
+    const __m256 guess =
+        _mm256_sub_ps(_mm256_castsi256_ps(a), _mm256_loadu_ps(delta));
+    return _mm256_add_epi32(
+        _mm256_sub_epi32(Load(residual), _mm256_castps_si256(guess)),
+        Broadcast(0x7fff));
+  }
+  // Distances that are too far are negative, as signed integers, or too large.
+  FEDPLUG_OP bool AreNear(Register distances, Register keys) {
+    const Register near =
+        _mm256_and_si256(_mm256_cmpgt_epi32(distances, Broadcast(~0u)),
+                         _mm256_cmpgt_epi32(Broadcast(0xffff), distances));
+    const Register finite = _mm256_cmpgt_epi32(Broadcast(0x7f800000), keys);
+    return MaskOf(_mm256_and_si256(near, finite)) == 0xff;
+  }
 };
 
 // The 16-bit types: each lane is the bits of one, widened with zeros.
@@ -101,10 +129,6 @@ struct Vector16 : Lanes32 {
     return _mm256_cvtepu16_epi32(
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
-  FEDPLUG_OP __m128i Narrow(Register lanes) {
-    return _mm256_castsi256_si128(
-        _mm256_permute4x64_epi64(_mm256_packus_epi32(lanes, lanes), 0x08));
-  }
   FEDPLUG_OP void Store(void* to, Register lanes) {
     _mm_storeu_si128(static_cast<__m128i*>(to), Narrow(lanes));
   }
@@ -113,6 +137,13 @@ struct Vector16 : Lanes32 {
   }
   FEDPLUG_OP Register Keys(Register lanes) {
     return _mm256_and_si256(lanes, Broadcast(0x7fff));
+  }
+  FEDPLUG_OP Register Distances(Register /*a*/, const T* /*delta*/,
+                                const T* residual) {
+    return Load(residual);
+  }
+  FEDPLUG_OP bool AreNear(Register /*distances*/, Register /*keys*/) {
+    return true;
   }
 };
 
@@ -170,6 +201,35 @@ struct Vector<double> {
   }
   FEDPLUG_OP Register Keys(Register lanes) {
     return _mm256_and_si256(lanes, Broadcast(0x7fffffffffffffff));
+  }
+  FEDPLUG_OP Register Distances(Register a, const double* delta,
+                                const double* residual) {
+    const __m256d guess =
+        _mm256_sub_pd(_mm256_castsi256_pd(a), _mm256_loadu_pd(delta));
+    return _mm256_add_epi64(
+        _mm256_sub_epi64(Load(residual), _mm256_castpd_si256(guess)),
+        Broadcast(0x7fff));
+  }
+  FEDPLUG_OP bool AreNear(Register distances, Register keys) {
+    const Register near =
+        _mm256_and_si256(_mm256_cmpgt_epi64(distances, Broadcast(~0ull)),
+                         _mm256_cmpgt_epi64(Broadcast(0xffff), distances));
+    const Register finite =
+        _mm256_cmpgt_epi64(Broadcast(0x7ff0000000000000), keys);
+    return MaskOf(_mm256_and_si256(near, finite)) == 0xf;
+  }
+  // REQUIRES: the lanes are below 2^16
+  FEDPLUG_OP __m128i Narrow(Register lanes) {
+    const __m128i low = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(
+        lanes, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
+    return _mm_packus_epi32(low, low);
+  }
+  FEDPLUG_OP void StoreShorts(std::uint16_t* to, Register lanes) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), Narrow(lanes));
+  }
+  FEDPLUG_OP void StreamShorts(std::uint16_t* to, Register lanes) {
+    _mm_stream_si64(reinterpret_cast<long long*>(to),
+                    _mm_cvtsi128_si64(Narrow(lanes)));
   }
   FEDPLUG_OP Bound BoundOf(std::uint64_t key) { return Broadcast(key - 1); }
   FEDPLUG_OP Mask MaskOf(Register lanes) {

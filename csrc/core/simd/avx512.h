@@ -51,6 +51,14 @@ struct Lanes32 {
   FEDPLUG_OP Register Pack(Register lanes, Mask mask) {
     return _mm512_maskz_compress_epi32(mask, lanes);
   }
+  FEDPLUG_OP void StoreShorts(std::uint16_t* to, Register lanes) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_cvtepi32_epi16(lanes));
+  }
+  FEDPLUG_OP void StreamShorts(std::uint16_t* to, Register lanes) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to),
+                        _mm512_cvtepi32_epi16(lanes));
+  }
   FEDPLUG_OP Indices Iota(std::int32_t first) {
     return _mm512_add_epi32(
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
@@ -90,6 +98,19 @@ struct Vector<float> : Lanes32 {
   FEDPLUG_OP Register Keys(Register lanes) {
     return _mm512_and_si512(lanes, Broadcast(0x7fffffff));
   }
+  // As UndoNotes::DistanceOf, for lanes a that are sums.
+  FEDPLUG_OP Register Distances(Register a, const float* delta,
+                                const float* residual) {
+    const __m512 guess =
+        _mm512_sub_ps(_mm512_castsi512_ps(a), _mm512_loadu_ps(delta));
+    return _mm512_add_epi32(
+        _mm512_sub_epi32(Load(residual), _mm512_castps_si512(guess)),
+        Broadcast(0x7fff));
+  }
+  FEDPLUG_OP bool AreNear(Register distances, Register keys) {
+    return !(AtLeast(distances, Broadcast(0xffff)) |
+             AtLeast(keys, Broadcast(0x7f800000)));
+  }
 };
 
 // The 16-bit types: each lane is the bits of one, widened with zeros.
@@ -111,6 +132,13 @@ struct Vector16 : Lanes32 {
   }
   FEDPLUG_OP Register Keys(Register lanes) {
     return _mm512_and_si512(lanes, Broadcast(0x7fff));
+  }
+  FEDPLUG_OP Register Distances(Register /*a*/, const T* /*delta*/,
+                                const T* residual) {
+    return Load(residual);
+  }
+  FEDPLUG_OP bool AreNear(Register /*distances*/, Register /*keys*/) {
+    return true;
   }
 };
 
@@ -168,6 +196,26 @@ struct Vector<double> {
   }
   FEDPLUG_OP Register Keys(Register lanes) {
     return _mm512_and_si512(lanes, Broadcast(0x7fffffffffffffff));
+  }
+  FEDPLUG_OP Register Distances(Register a, const double* delta,
+                                const double* residual) {
+    const __m512d guess =
+        _mm512_sub_pd(_mm512_castsi512_pd(a), _mm512_loadu_pd(delta));
+    return _mm512_add_epi64(
+        _mm512_sub_epi64(Load(residual), _mm512_castpd_si512(guess)),
+        Broadcast(0x7fff));
+  }
+  FEDPLUG_OP bool AreNear(Register distances, Register keys) {
+    return !(AtLeast(distances, Broadcast(0xffff)) |
+             AtLeast(keys, Broadcast(0x7ff0000000000000)));
+  }
+  FEDPLUG_OP void StoreShorts(std::uint16_t* to, Register lanes) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm512_cvtepi64_epi16(lanes));
+  }
+  FEDPLUG_OP void StreamShorts(std::uint16_t* to, Register lanes) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to),
+                     _mm512_cvtepi64_epi16(lanes));
   }
   FEDPLUG_OP Bound BoundOf(std::uint64_t key) { return Broadcast(key); }
   FEDPLUG_OP Mask AtLeast(Register keys, Bound bound) {

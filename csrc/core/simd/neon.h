@@ -46,6 +46,12 @@ struct Lanes32 {
         vqtbl1q_u8(vreinterpretq_u8_u32(lanes),
                    vld1q_u8(kPacking<std::uint8_t, kLanes, 4>[mask].data())));
   }
+  static inline void StoreShorts(std::uint16_t* to, Register lanes) {
+    vst1_u16(to, vmovn_u32(lanes));
+  }
+  static inline void StreamShorts(std::uint16_t* to, Register lanes) {
+    StoreShorts(to, lanes);
+  }
   static inline Indices Iota(std::int32_t first) {
     constexpr std::uint32_t kLane[] = {0, 1, 2, 3};
     return Plus(vld1q_u32(kLane), first);
@@ -81,6 +87,18 @@ struct Vector<float> : Lanes32 {
   static inline Register Keys(Register lanes) {
     return vandq_u32(lanes, Broadcast(0x7fffffff));
   }
+  // As UndoNotes::DistanceOf, for lanes a that are sums.
+  static inline Register Distances(Register a, const float* delta,
+                                   const float* residual) {
+    const float32x4_t guess =
+        vsubq_f32(vreinterpretq_f32_u32(a), vld1q_f32(delta));
+    return vaddq_u32(vsubq_u32(Load(residual), vreinterpretq_u32_f32(guess)),
+                     Broadcast(0x7fff));
+  }
+  static inline bool AreNear(Register distances, Register keys) {
+    return vminvq_u32(vandq_u32(vcltq_u32(distances, Broadcast(0xffff)),
+                                vcltq_u32(keys, Broadcast(0x7f800000)))) != 0;
+  }
 };
 
 // The 16-bit types: each lane is the bits of one, widened with zeros.
@@ -101,6 +119,13 @@ struct Vector16 : Lanes32 {
   static inline void Stream(T* to, Register lanes) { Store(to, lanes); }
   static inline Register Keys(Register lanes) {
     return vandq_u32(lanes, Broadcast(0x7fff));
+  }
+  static inline Register Distances(Register /*a*/, const T* /*delta*/,
+                                   const T* residual) {
+    return Load(residual);
+  }
+  static inline bool AreNear(Register /*distances*/, Register /*keys*/) {
+    return true;
   }
 };
 
@@ -152,6 +177,26 @@ struct Vector<double> {
   }
   static inline Register Keys(Register lanes) {
     return vandq_u64(lanes, Broadcast(0x7fffffffffffffff));
+  }
+  static inline Register Distances(Register a, const double* delta,
+                                   const double* residual) {
+    const float64x2_t guess =
+        vsubq_f64(vreinterpretq_f64_u64(a), vld1q_f64(delta));
+    return vaddq_u64(vsubq_u64(Load(residual), vreinterpretq_u64_f64(guess)),
+                     Broadcast(0x7fff));
+  }
+  static inline bool AreNear(Register distances, Register keys) {
+    return MaskOf(vandq_u64(vcltq_u64(distances, Broadcast(0xffff)),
+                            vcltq_u64(keys, Broadcast(0x7ff0000000000000)))) ==
+           3;
+  }
+  static inline void StoreShorts(std::uint16_t* to, Register lanes) {
+    const uint32x2_t narrow = vmovn_u64(lanes);
+    to[0] = static_cast<std::uint16_t>(vget_lane_u32(narrow, 0));
+    to[1] = static_cast<std::uint16_t>(vget_lane_u32(narrow, 1));
+  }
+  static inline void StreamShorts(std::uint16_t* to, Register lanes) {
+    StoreShorts(to, lanes);
   }
   static inline Bound BoundOf(std::uint64_t key) { return Broadcast(key); }
   static inline Mask MaskOf(Register lanes) {

@@ -141,7 +141,7 @@ FEDPLUG_TARGET inline void CollectInRange(
 
 // Ends a partition that has come to element i: the range of what was listed,
 // and then the rest of the block.
-template <typename V>
+template <typename V, bool kNoting>
 FEDPLUG_TARGET inline BitsOf<V> FinishPartition(
     const typename V::Element* delta, const typename V::Element* residual_in,
     typename V::Element* residual_out, std::int64_t i, std::int64_t n,
@@ -151,23 +151,52 @@ FEDPLUG_TARGET inline BitsOf<V> FinishPartition(
   CollectInRange<V>(range, cursor->count, &at);
   BitsOf<V> rest = 0;
   if (i < n) {
-    rest =
-        PartitionBlock(delta + i, residual_in + i, residual_out + i, n - i,
-                       first_index + static_cast<std::int32_t>(i), range, &at);
+    if constexpr (kNoting) at.notes = at.notes.From(i);
+    rest = PartitionBlock<typename V::Element, kNoting>(
+        delta + i, residual_in + i, residual_out + i, n - i,
+        first_index + static_cast<std::int32_t>(i), range, &at);
   }
   *cursor = at;
   return LargerOf<V>(rest, largest);
 }
 
+// Notes what the lanes at element i are about to be written over.
+template <typename V, bool kStreaming>
+FEDPLUG_TARGET inline void Note(typename V::Register a,
+                                typename V::Register keys, std::int64_t i,
+                                const typename V::Element* delta,
+                                const typename V::Element* residual,
+                                const UndoNotes<typename V::Element>& notes) {
+  auto distances = V::Distances(a, delta + i, residual + i);
+  if (__builtin_expect(!V::AreNear(distances, keys), 0)) {
+    __builtin_memcpy(notes.residuals + i, residual + i,
+                     V::kLanes * sizeof(typename V::Element));
+    distances = V::Broadcast(notes.kNone);
+  }
+  if constexpr (kStreaming) {
+    V::StreamShorts(notes.distances + i, distances);
+  } else {
+    V::StoreShorts(notes.distances + i, distances);
+  }
+}
+
+// How a partition writes: to the residual past the caches, or to the notes.
+enum class Writes { kPlain, kStreaming, kNoting, kNotingStreaming };
+
+template <Writes kWrites>
+inline constexpr bool kNotes =
+    kWrites == Writes::kNoting || kWrites == Writes::kNotingStreaming;
+
 // Two loops: the first adds and notes which vectors have an entry, the second
 // goes to those. A branch for every vector would be mispredicted too often.
 // What is streamed is not read again: the second loop repeats the additions.
-template <typename V, bool kStreaming>
+template <typename V, Writes kWrites>
 FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
     const typename V::Element* delta, const typename V::Element* residual_in,
     typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
     const PivotRange<typename V::Element>& range,
     PartitionCursor<typename V::Element>* cursor) {
+  constexpr bool kStreaming = kWrites == Writes::kStreaming;
   const auto lo = V::BoundOf(range.lo);
   const auto hi = V::BoundOf(range.hi);
   const auto first = V::Iota(first_index);
@@ -181,6 +210,10 @@ FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
     const auto a = V::Sum(delta + i, residual_in + i);
     const auto keys = V::Keys(a);
     largest = V::Max(largest, keys);
+    if constexpr (kNotes<kWrites>) {
+      Note<V, kWrites == Writes::kNotingStreaming>(a, keys, i, delta,
+                                                   residual_in, at.notes);
+    }
     if constexpr (kStreaming) {
       V::Stream(residual_out + i, V::KeepBelow(a, keys, hi));
     } else {
@@ -197,8 +230,9 @@ FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
     if constexpr (!kStreaming) V::Store(out, V::KeepBelow(a, keys, hi));
     List<V>(a, keys, V::Plus(first, hits[h]), lo, &at);
   }
-  return FinishPartition<V>(delta, residual_in, residual_out, i, n, first_index,
-                            range, largest, at, cursor);
+  return FinishPartition<V, kNotes<kWrites>>(delta, residual_in, residual_out,
+                                             i, n, first_index, range, largest,
+                                             at, cursor);
 }
 
 template <typename V>
@@ -210,13 +244,14 @@ FEDPLUG_TARGET BitsOf<V> PartitionStreaming(
   constexpr std::uintptr_t kVector = V::kLanes * sizeof(typename V::Element);
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(residual_out) % kVector == 0;
-  return (aligned ? PartitionInTwoLoops<V, true>
-                  : PartitionInTwoLoops<V, false>)(delta, residual_in,
-                                                   residual_out, n, first_index,
-                                                   range, cursor);
+  return (aligned ? PartitionInTwoLoops<V, Writes::kStreaming>
+                  : PartitionInTwoLoops<V, Writes::kPlain>)(delta, residual_in,
+                                                            residual_out, n,
+                                                            first_index, range,
+                                                            cursor);
 }
 
-template <typename V>
+template <typename V, Writes kWrites>
 FEDPLUG_TARGET BitsOf<V> PartitionDense(
     const typename V::Element* delta, const typename V::Element* residual_in,
     typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
@@ -233,12 +268,36 @@ FEDPLUG_TARGET BitsOf<V> PartitionDense(
     const auto a = V::Sum(delta + i, residual_in + i);
     const auto keys = V::Keys(a);
     largest = V::Max(largest, keys);
+    if constexpr (kNotes<kWrites>) {
+      Note<V, kWrites == Writes::kNotingStreaming>(a, keys, i, delta,
+                                                   residual_in, at.notes);
+    }
     V::Store(residual_out + i, V::KeepBelow(a, keys, hi));
     List<V>(a, keys, indices, lo, &at);
     indices = V::Plus(indices, V::kLanes);
   }
-  return FinishPartition<V>(delta, residual_in, residual_out, i, n, first_index,
-                            range, largest, at, cursor);
+  return FinishPartition<V, kNotes<kWrites>>(delta, residual_in, residual_out,
+                                             i, n, first_index, range, largest,
+                                             at, cursor);
+}
+
+template <typename V, bool kSparse>
+FEDPLUG_TARGET BitsOf<V> PartitionNoting(
+    const typename V::Element* delta, const typename V::Element* residual_in,
+    typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
+    const PivotRange<typename V::Element>& range,
+    PartitionCursor<typename V::Element>* cursor) {
+  constexpr Writes kPast = Writes::kNotingStreaming;
+  constexpr std::uintptr_t kShorts = V::kLanes * sizeof(std::uint16_t);
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(cursor->notes.distances) % kShorts == 0;
+  auto* const partition =
+      kSparse ? (aligned ? PartitionInTwoLoops<V, kPast>
+                         : PartitionInTwoLoops<V, Writes::kNoting>)
+              : (aligned ? PartitionDense<V, kPast>
+                         : PartitionDense<V, Writes::kNoting>);
+  return partition(delta, residual_in, residual_out, n, first_index, range,
+                   cursor);
 }
 
 template <typename V>
@@ -268,9 +327,14 @@ FEDPLUG_TARGET void Compact(const typename V::Element* values,
 
 template <typename V>
 BlockKernels<typename V::Element> KernelsOver() {
-  return {
-      SumKeys<V>,        CountPass<V>,          PartitionInTwoLoops<V, false>,
-      PartitionDense<V>, PartitionStreaming<V>, Compact<V>};
+  return {SumKeys<V>,
+          CountPass<V>,
+          PartitionInTwoLoops<V, Writes::kPlain>,
+          PartitionDense<V, Writes::kPlain>,
+          PartitionNoting<V, true>,
+          PartitionNoting<V, false>,
+          PartitionStreaming<V>,
+          Compact<V>};
 }
 
 }  // namespace

@@ -11,8 +11,9 @@ BlockKernels<T> BlockKernelsFor(SimdLevel level) {
   if (level == SimdLevel::kNeon) return NeonBlockKernels<T>();
 #endif
   static_cast<void>(level);
-  return {SumKeysOfBlock<T>, CountBlock<T>,     PartitionBlock<T>,
-          PartitionBlock<T>, PartitionBlock<T>, CompactBlock<T>};
+  return {SumKeysOfBlock<T>, CountBlock<T>,           PartitionBlock<T>,
+          PartitionBlock<T>, PartitionBlock<T, true>, PartitionBlock<T, true>,
+          PartitionBlock<T>, CompactBlock<T>};
 }
 
 template BlockKernels<float> BlockKernelsFor(SimdLevel level);

@@ -9,6 +9,7 @@
 
 #include "core/base/float_bits.h"
 #include "core/simd/level.h"
+#include "core/topk/undo_notes.h"
 
 #if FEDPLUG_SIMD_X86
 #include <xmmintrin.h>
@@ -55,6 +56,7 @@ struct PartitionCursor {
   FloatBitsOf<T>* range_keys;
   std::int64_t count = 0;
   std::int64_t in_range = 0;
+  UndoNotes<T> notes{};  // of the block that comes next
 };
 
 // What a compaction writes, from the front on: the entries that stay in the
@@ -97,6 +99,11 @@ struct BlockKernels {
                                    PartitionCursor<T>* cursor);
   Partition* partition_sparse;  // faster where few vectors have an entry
   Partition* partition_dense;   // faster where most have; with equal results
+
+  // The same two, in place: what they write over goes to the notes of the
+  // cursor, past the caches where these begin with a quarter of a line.
+  Partition* partition_noting_sparse;
+  Partition* partition_noting_dense;
 
   // As partition_sparse, but past the caches where residual_out begins with a
   // cache line: a large residual would not stay in them, and a store to a line
@@ -147,7 +154,7 @@ FloatBitsOf<T> CountBlock(const T* delta, const T* residual, std::int64_t n,
   return largest;
 }
 
-template <typename T>
+template <typename T, bool kNoting = false>
 FloatBitsOf<T> PartitionBlock(const T* delta, const T* residual_in,
                               T* residual_out, std::int64_t n,
                               std::int32_t first_index,
@@ -158,6 +165,7 @@ FloatBitsOf<T> PartitionBlock(const T* delta, const T* residual_in,
     const T a = delta[i] + residual_in[i];
     const FloatBitsOf<T> key = MagnitudeKey(a);
     largest = key > largest ? key : largest;
+    if constexpr (kNoting) cursor->notes.Note(i, a, delta[i], residual_in[i]);
     residual_out[i] = key >= range.hi ? T{} : a;
     cursor->values[cursor->count] = a;
     cursor->indices[cursor->count] = first_index + static_cast<std::int32_t>(i);

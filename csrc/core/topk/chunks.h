@@ -4,6 +4,7 @@
 #define FEDPLUG_CORE_TOPK_CHUNKS_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,9 @@ namespace fedplug::topk {
 // Below this many elements a second thread takes longer to wake than to work,
 // even if it is woken once for all the walks of a call.
 inline constexpr std::int64_t kOneThread = 1 << 19;
+
+// And every further thread is worth waking for so many more.
+inline constexpr std::int64_t kSmallestShare = 1 << 18;
 
 struct ChunkState {
   Chunk chunk;
@@ -61,23 +65,34 @@ class ChunkStates {
   }
   std::vector<ChunkState>::const_iterator end() const { return states_.end(); }
 
-  // Calls body(first, last) for runs of neighbouring chunks: a run is one task.
-  // There are more of them than threads, so that no thread waits long.
+  // How many threads are worth waking.
+  int UsefulThreads() const {
+    if (elements_ < kOneThread) return 1;
+    return TileCount(elements_, kSmallestShare, parallel_);
+  }
+
+  // Calls body(first, last) for runs of neighbouring chunks. There are more of
+  // them than threads, so that no thread waits long; but only as many tasks as
+  // threads, so that no more are woken.
   template <typename Body>
   void ForEachRun(const Body& body) {
-    constexpr int kRunsPerThread = 4;
+    constexpr int kRunsPerThread = 8;
     if (states_.empty()) return;
-    if (elements_ < kOneThread || parallel_.MaxThreads() == 1) {
+    const int threads = UsefulThreads();
+    if (threads == 1) {
       body(states_.data(), states_.data() + states_.size());
       return;
     }
     const auto all = static_cast<std::int64_t>(states_.size());
-    const auto runs = static_cast<int>(
-        std::min<std::int64_t>(all, kRunsPerThread * parallel_.MaxThreads()));
-    parallel_.Run(runs, [&](int run) {
+    const auto runs =
+        static_cast<int>(std::min<std::int64_t>(all, kRunsPerThread * threads));
+    std::atomic<int> next{0};
+    parallel_.Run(threads, [&](int /*thread*/) {
       const DefaultFloatEnvironment environment;
-      const Range mine = TileOf(all, runs, run);
-      body(states_.data() + mine.begin, states_.data() + mine.end);
+      for (int run = next++; run < runs; run = next++) {
+        const Range mine = TileOf(all, runs, run);
+        body(states_.data() + mine.begin, states_.data() + mine.end);
+      }
     });
   }
 

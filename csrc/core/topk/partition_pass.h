@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/topk/chunks.h"
+#include "core/topk/undo_log.h"
 
 namespace fedplug::topk {
 
@@ -50,6 +51,7 @@ std::int64_t PartitionChunk(const Update<T>& update,
   std::int64_t dropped = 0;
   const auto partition_block = [&](std::int64_t at, std::int64_t count) {
     const T* const delta = update.delta->Take(at, count, staging.data());
+    if (update.log != nullptr) cursor->notes = update.log->NotesFrom(at);
     const PartitionCursor<T> before = *cursor;
     if (partition(delta, update.residual_in + at, update.residual_out + at,
                   count, static_cast<std::int32_t>(at), range,

@@ -44,32 +44,43 @@ inline constexpr std::int64_t kDense = 20;
 // takes longer than to look first.
 inline constexpr std::int64_t kMany = 5;
 
+// Until when the logs of updates are kept.
+enum class Undoable {
+  kWhileItMayRefuse,
+  kAfterwards,  // the selection is one of several, each of which may refuse all
+};
+
 template <typename T>
 class Selection {
  public:
-  // REQUIRES: k >= 0; what `updates` points to outlives the object
+  // REQUIRES: k >= 0; what `updates` points to outlives the object, and so do
+  //           `parallel` and `scratch`
   Selection(std::vector<Update<T>> updates, std::int64_t k,
-            NonFinitePolicy policy, SimdLevel level, Parallel& parallel)
+            NonFinitePolicy policy, Undoable undoable, SimdLevel level,
+            Parallel& parallel, const ScratchLease& scratch)
       : updates_(std::move(updates)),
         chunks_(CutIntoChunks(updates_)),
         states_(chunks_, parallel),
         n_(states_.elements()),
         k_(std::min(k, n_)),
         policy_(policy),
+        undoable_(undoable),
         kernels_(BlockKernelsFor<T>(level)),
-        parallel_(parallel) {
+        parallel_(parallel),
+        scratch_(scratch) {
     no_deltas_.reserve(updates_.size());
   }
 
   // False when a sum is not finite and the policy is kError: every residual_in
-  // then is as it was, and a residual_out elsewhere is of no use.
+  // then is as it was, and a residual_out elsewhere is of no use. Where an
+  // update has a log, its residual is as it was once that has been undone; the
+  // same holds when it throws.
   bool Run(T* values, std::int32_t* indices) {
     const DefaultFloatEnvironment environment;
-    const KeepAwake awake(parallel_);
+    const KeepAwake awake(parallel_, states_.UsefulThreads() - 1);
     PivotRange<T> range = FirstPivotRange();
     if (MayWriteAtOnce(range)) {
-      PartitionAll(range);
-      if (dropped_ > 0 && policy_ == NonFinitePolicy::kError) return false;
+      if (!PartitionAll(range)) return false;
       if (Settle(range, values, indices)) return true;
       RestoreSums();
       range = ExactPivotRange(updates_, chunks_, k_, parallel_);
@@ -79,6 +90,9 @@ class Selection {
       if (FindThresholdIn(range)) break;
       range = ExactPivotRange(updates_, chunks_, k_, parallel_);
     } while (true);
+    if (undoable_ == Undoable::kWhileItMayRefuse) {
+      for (Update<T>& update : updates_) update.log = nullptr;
+    }
     Commit(values, indices);
     return true;
   }
@@ -126,14 +140,19 @@ class Selection {
     if (policy_ == NonFinitePolicy::kDrop) return true;
     return std::all_of(updates_.begin(), updates_.end(),
                        [](const Update<T>& update) {
-                         return update.residual_in != update.residual_out &&
-                                !update.delta->TakeWrites();
+                         return update.log != nullptr ||
+                                (update.residual_in != update.residual_out &&
+                                 !update.delta->TakeWrites());
                        });
   }
 
   typename BlockKernels<T>::Partition* PartitionKernel(
       const Update<T>& update) const {
     constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+    if (update.log != nullptr) {
+      return k_ < n_ / kDense ? kernels_.partition_noting_sparse
+                              : kernels_.partition_noting_dense;
+    }
     if (n_ >= kStreamedBytes / kBytes && k_ <= n_ / kMany &&
         update.residual_in != update.residual_out) {
       return kernels_.partition_streaming;
@@ -173,17 +192,22 @@ class Selection {
     return !refused;
   }
 
-  void PartitionAll(const PivotRange<T>& range) {
+  // False when it met a sum that is not finite under kError: everything that
+  // has left is back then.
+  bool PartitionAll(const PivotRange<T>& range) {
     const std::int64_t room = states_.room();
     listed_values_ = scratch_->values.template Reserve<T>(room);
     listed_indices_ = scratch_->indices.template Reserve<std::int32_t>(room);
     range_keys_ = scratch_->keys.template Reserve<Bits>(room);
+    const bool drop = policy_ == NonFinitePolicy::kDrop;
+    std::atomic<bool> refused{false};
     // One list per run, without gaps: a list scattered over many pages would
     // cost more to read back than to write.
     states_.ForEachRun([&](ChunkState* first, ChunkState* last) {
       std::int64_t start = first->room;
       std::int64_t range_start = start;
       for (ChunkState* state = first; state != last; ++state) {
+        if (refused.load(std::memory_order_relaxed)) return;
         PartitionCursor<T> cursor{listed_values_ + start,
                                   listed_indices_ + start,
                                   range_keys_ + range_start};
@@ -197,9 +221,15 @@ class Selection {
         state->above = cursor.count - cursor.in_range;
         start += cursor.count;
         range_start += cursor.in_range;
+        if (state->dropped > 0 && !drop) refused = true;
       }
     });
+    if (refused) {
+      for (const ChunkState& state : states_) PutBack(state);
+      return false;
+    }
     CountDropped();
+    return true;
   }
 
   // Settles the range after PartitionAll: its chosen entries leave the
@@ -247,6 +277,7 @@ class Selection {
   void RestoreSums() {
     states_.ForEach([&](const ChunkState& state) { PutBack(state); });
     for (Update<T>& update : updates_) {
+      update.log = nullptr;  // it has noted everything
       no_deltas_.emplace_back(update.delta);
       update.delta = &no_deltas_.back();
       update.residual_in = update.residual_out;
@@ -305,9 +336,10 @@ class Selection {
   const std::int64_t n_;
   const std::int64_t k_;
   const NonFinitePolicy policy_;
+  const Undoable undoable_;
   const BlockKernels<T> kernels_;
   Parallel& parallel_;
-  const ScratchLease scratch_;
+  const ScratchLease& scratch_;
 
   T* listed_values_ = nullptr;  // what PartitionAll left, by chunk
   std::int32_t* listed_indices_ = nullptr;

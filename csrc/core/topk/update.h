@@ -111,11 +111,15 @@ class NoDelta final : public DeltaSource<T> {
 };
 
 template <typename T>
+class UndoLog;
+
+template <typename T>
 struct Update {
   const DeltaSource<T>* delta;
   const T* residual_in;
   T* residual_out;
   std::int64_t n;
+  UndoLog<T>* log = nullptr;  // of what is overwritten before it is sure
 };
 
 // Elements [begin, end) of one tensor.

@@ -13,6 +13,17 @@ namespace fedplug {
 struct IntraOpPool::Team {
   SharedWork work;
   std::atomic<int> members{0};  // threads that were called and have not left
+
+  static void Call(const std::shared_ptr<Team>& team, int helpers,
+                   tensorflow::thread::ThreadPool* pool) {
+    while (team->members < helpers) {
+      ++team->members;
+      pool->Schedule([team] {
+        team->work.Help();
+        --team->members;
+      });
+    }
+  }
 };
 
 IntraOpPool::IntraOpPool(tensorflow::OpKernelContext* context)
@@ -23,18 +34,14 @@ IntraOpPool::IntraOpPool(tensorflow::OpKernelContext* context)
 
 void IntraOpPool::Run(int count, const std::function<void(int)>& task) {
   const int helpers = std::min(count, max_threads_) - 1;
-  team_->work.Run(count, task, [this, helpers] {
-    while (team_->members < helpers) {
-      ++team_->members;
-      pool_->Schedule([team = team_] {
-        team->work.Help();
-        --team->members;
-      });
-    }
-  });
+  team_->work.Run(count, task,
+                  [this, helpers] { Team::Call(team_, helpers, pool_); });
 }
 
-void IntraOpPool::BeginAwake() { team_->work.BeginAwake(); }
+void IntraOpPool::BeginAwake(int helpers) {
+  team_->work.BeginAwake();
+  Team::Call(team_, std::min(helpers, max_threads_ - 1), pool_);
+}
 void IntraOpPool::EndAwake() { team_->work.EndAwake(); }
 
 }  // namespace fedplug

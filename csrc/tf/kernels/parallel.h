@@ -24,7 +24,7 @@ class IntraOpPool final : public Parallel {
   int MaxThreads() const override { return max_threads_; }
 
  protected:
-  void BeginAwake() override;
+  void BeginAwake(int helpers) override;
   void EndAwake() override;
 
  private:

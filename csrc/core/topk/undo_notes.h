@@ -1,0 +1,64 @@
+// How a residual that became a sum is found again. Must not know why anybody
+// would want it back.
+#ifndef FEDPLUG_CORE_TOPK_UNDO_NOTES_H_
+#define FEDPLUG_CORE_TOPK_UNDO_NOTES_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "core/base/float_bits.h"
+
+namespace fedplug::topk {
+
+// For a residual r that became a = delta + r: how far the bits of r are from
+// those of a - delta. This subtraction gives the same number each time, however
+// far that is from r, so that r follows to the bit. The distance mostly fits in
+// 16 bits; r itself is noted where it does not or the sum is not finite, and,
+// with a vector, for all of its lanes. Of a 16-bit type r itself always fits.
+//
+// SHAPE: distances[elements], residuals[elements] of a block
+template <typename T>
+struct UndoNotes {
+  using Bits = FloatBitsOf<T>;
+
+  static constexpr bool kFits = sizeof(T) == 2;
+  static constexpr Bits kMiddle = kFits ? 0 : 0x7fff;  // the distance 0
+  static constexpr std::uint16_t kNone = 0xffff;       // r itself was noted
+
+  std::uint16_t* distances;
+  T* residuals;
+
+  UndoNotes From(std::int64_t i) const {
+    return {distances + i, residuals + i};
+  }
+
+  // The distance, plus kMiddle: it fits where it is below kNone.
+  static Bits DistanceOf(T a, T delta, T residual) {
+    if constexpr (kFits) {
+      return ToBits(residual);
+    } else {
+      return ToBits(residual) - ToBits<T>(a - delta) + kMiddle;
+    }
+  }
+
+  void Note(std::int64_t i, T a, T delta, T residual) const {
+    const Bits distance = DistanceOf(a, delta, residual);
+    const bool fits = kFits || (distance < kNone && IsFinite(a));
+    distances[i] = fits ? static_cast<std::uint16_t>(distance) : kNone;
+    if (!fits) residuals[i] = residual;
+  }
+
+  // What the residual was.
+  T Recall(std::int64_t i, T a, T delta) const {
+    if (!kFits && distances[i] == kNone) return residuals[i];
+    const auto bits =
+        static_cast<Bits>(distances[i] - DistanceOf(a, delta, T{}));
+    T residual;
+    std::memcpy(&residual, &bits, sizeof(residual));
+    return residual;
+  }
+};
+
+}  // namespace fedplug::topk
+
+#endif  // FEDPLUG_CORE_TOPK_UNDO_NOTES_H_
