@@ -116,6 +116,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="bounded",
+            target="fedplug.encoders.quantizers.bounded:Bounded",
+            summary="every element within a share of the tensor's range",
+            examples=("bounded(0.01) | rans", "topk(0.3) | bounded(0.001) | rans | rice"),
+            wire_id="bounded/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="float16",
             target="fedplug.encoders.quantizers.cast:Float16",
             summary="two bytes an element: IEEE half precision",

@@ -66,6 +66,17 @@ class TestCodebook(FamilySuite):
     expression = "codebook(3)"
 
 
+class TestBounded(FamilySuite):
+    shapes = ((), (0,), (1,), (3, 5), (600,))
+    dtypes = EncoderSuite.dtypes
+    expression = "bounded(0.01)"
+
+
+class TestBoundedRans(FamilySuite):
+    expression = "bounded(0.001, error_feedback=True) | rans"
+    check_tff = True
+
+
 class TestSparseLoCo(FamilySuite):
     expression = "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans"
     decay = 0.95
