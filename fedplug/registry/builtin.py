@@ -186,6 +186,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="gaps",
+            target="fedplug.encoders.coders.index:Gaps",
+            summary="indices as gaps in an adaptive code, the last stage of a pipeline",
+            examples=("topk(0.3) | gaps",),
+            wire_id="gaps/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="seeded",
             target="fedplug.encoders.sparsifiers.randomk:Seeded",
             summary="the seed of randomk's entries in place of indices, the last stage of its pipelines",

@@ -126,6 +126,11 @@ class PipelineSuite(FamilySuite):
     dtypes = ("float32",)
 
 
+class TestTopKGaps(PipelineSuite):
+    conservation_tolerance = 0.0
+    expression = "topk(0.3) | gaps"
+
+
 class TestTopKQSGDRice(PipelineSuite):
     expression = "topk(0.3) | qsgd(8, block_size=16) | rice"
     check_tff = True
