@@ -55,8 +55,8 @@ _MADE = """# Payloads and the entropy of what they carry
 Made by `python -m benchmarks.entropy` on {date}.
 
 Updates of {clients} clients in {rounds} rounds of federated averaging on scikit-learn's digits (one pass over
-80 images, SGD); bytes of a client's update, the mean over clients and rounds. The bound is headers as they are,
-indices at log2 C(n, k) bits, which is what sets of k of n entries take that are all equally likely, and
+80 images, SGD); bytes of a client's update, the mean over clients and rounds. The bound is headers as they
+are, indices at log2 C(n, k) bits, which is what sets of k of n entries take that are all equally likely, and
 values at the empirical entropy of their symbols, with scales as they are. What stands beyond it is what a
 code that knew all frequencies would save; below it are codes of indices that learn where entries stand.
 """
