@@ -40,6 +40,8 @@ EXPRESSIONS = (
     "sign",
     "codebook(8)",
     "codebook(2)",
+    "bounded(0.01)",
+    "bounded(0.01) | rans",
     "eden(8)",
     "eden(4)",
     "eden(2)",

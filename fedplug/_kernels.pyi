@@ -99,13 +99,19 @@ def decode_rotated(
     block_size: int,
 ) -> None: ...
 def encode_values(
-    values: NDArray[Any], form: str, bits: int, block_size: int, seed: int
+    values: NDArray[Any], form: str, bits: int, block_size: int, relative: float, seed: int
 ) -> NDArray[np.uint8]: ...
 def check_value_bytes(
-    data: NDArray[np.uint8], count: int, form: str, bits: int, block_size: int, value_bytes: int
+    data: NDArray[np.uint8],
+    count: int,
+    form: str,
+    bits: int,
+    block_size: int,
+    relative: float,
+    value_bytes: int,
 ) -> None: ...
 def decode_values(
-    data: NDArray[np.uint8], out: NDArray[Any], form: str, bits: int, block_size: int
+    data: NDArray[np.uint8], out: NDArray[Any], form: str, bits: int, block_size: int, relative: float
 ) -> None: ...
 def pack_container(
     body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], wire_id: str, dtype: str, shape: list[int]

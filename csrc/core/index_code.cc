@@ -84,8 +84,8 @@ Status CheckChoice(const std::uint8_t* code, std::int64_t bytes) {
 // REQUIRES: as CheckIndexCode, with one of kChoices and a valid count
 Status CheckLength(std::int64_t bytes, std::int64_t count, std::int64_t size,
                    IndexForm form) {
-  // An index of a Rice code takes one bit at least.
-  bool fits = count <= 8 * bytes;
+  // An index of a Rice code takes one bit at least, of kGaps 0.05.
+  bool fits = count <= (form == IndexForm::kGaps ? 256 : 8) * bytes;
   if (form == IndexForm::kBitPack) {
     fits = bytes == BytesFor(count * IndexWidth(size));
   } else if (form == IndexForm::kBitmap) {
@@ -104,7 +104,8 @@ bool FindIndexForm(const std::string& name, IndexForm* form) {
       {"rice", IndexForm::kRice},
       {"bitpack", IndexForm::kBitPack},
       {"bitmap", IndexForm::kBitmap},
-      {"shortest", IndexForm::kShortest}};
+      {"shortest", IndexForm::kShortest},
+      {"gaps", IndexForm::kGaps}};
   for (const auto& [known, meant] : names) {
     if (name == known) {
       *form = meant;
@@ -122,6 +123,10 @@ Status EncodeIndices(const std::int32_t* indices, std::int64_t count,
     return status;
   }
   code->clear();
+  if (form == IndexForm::kGaps) {
+    index_codes::EncodeGaps(indices, count, size, code);
+    return {};
+  }
   index_codes::RicePlan rice;
   if (form == IndexForm::kRice || form == IndexForm::kShortest) {
     rice = index_codes::PlanRice(indices, count);
@@ -162,6 +167,8 @@ Status DecodeIndices(const std::uint8_t* code, std::int64_t bytes,
       return index_codes::DecodeBitPack(code, bytes, count, size, indices);
     case IndexForm::kBitmap:
       return index_codes::DecodeBitmap(code, bytes, count, size, indices);
+    case IndexForm::kGaps:
+      return index_codes::DecodeGaps(code, bytes, count, size, indices);
     case IndexForm::kShortest:
       break;
   }

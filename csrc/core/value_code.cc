@@ -13,6 +13,7 @@
 #include "core/base/float_bits.h"
 #include "core/base/float_environment.h"
 #include "core/base/philox.h"
+#include "core/codes/bounded.h"
 #include "core/codes/codebook.h"
 #include "core/codes/mean_magnitude.h"
 #include "core/codes/value_cast.h"
@@ -222,6 +223,9 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
     case ValueForm::kCodebook:
       finite = EncodeCodebook(job, values, parallel, data);
       break;
+    case ValueForm::kBounded:
+      finite = EncodeBounded(job, values, parallel, data);
+      break;
     default:
       finite = EncodeScaled(job, values, seed, parallel, data);
   }
@@ -241,7 +245,8 @@ Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const DefaultFloatEnvironment environment;
   const Job<T> job(code, count, level);
-  if (code.form != ValueForm::kCodebook) {  // whose means have signs
+  // Means and extremes have signs.
+  if (code.form != ValueForm::kCodebook && code.form != ValueForm::kBounded) {
     if (Status status = CheckScales(job, data); !status.ok()) return status;
   }
   bool valid;
@@ -254,6 +259,9 @@ Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
       break;
     case ValueForm::kCodebook:
       valid = DecodeCodebook(job, data, parallel, values);
+      break;
+    case ValueForm::kBounded:
+      valid = DecodeBounded(job, data, parallel, values);
       break;
     default:
       valid = DecodeScaled(job, data, parallel, values);

@@ -1,8 +1,8 @@
 // The forms in which payloads carry values in fewer bits: the counterpart of
 // index_code.h. What leaves the encoder is ready to be sent.
 //
-// All forms but the two casts and kCodebook write a value as a level times a
-// scale:
+// All forms but the two casts, kCodebook and kBounded write a value as a level
+// times a scale:
 //   header    0 to 2 bytes that repeat the configuration
 //   scales    T, little-endian: of each block of `block_size` values, or of all
 //   levels    of every value, packed without gaps
@@ -32,6 +32,29 @@
 // n has, values times 2^(60 - w) are cut to whole numbers, and their sum over
 // their number is cut again, made a double, scaled back and rounded to T.
 //
+// kBounded writes multiples of a step, and two extremes from which the step
+// follows:
+//   header    relative, a float
+//   extremes  T, little-endian: the lowest and the highest value, 0 not as -0;
+//             +0 where there are no values
+//   low bits  of every level, those below its highest 8, packed as the levels
+//   levels    of every value, its highest 8 bits or fewer, packed as those of
+//             kQsgd
+// With R the range between the extremes, no value becomes one that is further
+// away than relative * R, and none leaves the range. Levels have the b bits
+// that the number floor(1 / relative) + 2 has. In double: p is a power of two
+// as for kCodebook, M the largest magnitude times p, and for a T with s bits in
+// its significand and the smallest number 2^d
+//   w = (highest * p - lowest * p) * (2 relative * (1 - 2^-50))
+//   e = M * (1.25 * 2^(1 - s) + 2^-49) + 2^(d + 1) * p, the power at least
+//   -1022 step = the larger of w - e and the largest power of two up to w; 0 if
+//   w is
+// A value is multiple q(x) = round(x * p * (1 / step)), 0 if step is, and has
+// the level q(x) - q(lowest); it becomes (q(lowest) + level) * step * (1 / p),
+// or the nearer extreme, rounded to T. Why that keeps the bound: e / 2 is more
+// than what T and the arithmetic round off. Multiples of a power of two are
+// numbers of T, or finer than its numbers there, which are then kept.
+//
 // "Largest" means the largest magnitude, L is 2^(bits-1) - 1, and rounding is
 // to nearest, ties to even. "At random" rounds down, or up with the probability
 // of what is cut off (kTernGrad: the sign, with probability |x| / s), by noise
@@ -60,17 +83,19 @@ enum class ValueForm {
   kQsgd,
   kTernGrad,
   kSign,
-  kCodebook
+  kCodebook,
+  kBounded
 };
 
 struct ValueCode {
   ValueForm form;
   int bits = 8;                 // kQsgd: 2 to 8; kCodebook: 1 to 8
   std::int64_t block_size = 1;  // kQsgd, kBlockwise8: a power of two <= 2^20
+  float relative = 0;           // kBounded: 2^-15 to 1/4
 };
 
-// By its name: "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign"
-// or "codebook"; false when it is none of them.
+// By its name: "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign",
+// "codebook" or "bounded"; false when it is none of them.
 bool FindValueForm(const std::string& name, ValueForm* form);
 
 // Refuses bits and block sizes that are out of range for the form, and counts
@@ -102,8 +127,8 @@ Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
 // THREADS:  uses `parallel`; the result does not depend on the number of
 //           threads, nor on the SIMD level
 // COST:     reads sizeof(T) bytes per element once; once more for the checksum
-//           (forms at random) and for a scale of all values; four times for
-//           kCodebook
+//           (forms at random) and for a scale of all values and for
+//           kBounded; four times for kCodebook
 template <typename T>
 Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
                     std::uint64_t seed, Parallel& parallel, std::uint8_t* data,
@@ -112,9 +137,10 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
 // The inverse, for bytes that nobody vouches for: refuses (kDataLoss) what
 // EncodeValues does not write with this code for so many values: another
 // length or header, scales that are negative (-0 included) or not finite,
-// levels that do not exist, unused bits that are set, casts or means that are
-// not finite. So what is decoded is finite. That scales and levels are those
-// which EncodeValues would choose is not checked. `values` then holds anything.
+// levels that do not exist, unused bits that are set, casts, means or extremes
+// that are not finite or in the wrong order. So what is decoded is finite. That
+// scales and levels are those which EncodeValues would choose is not checked.
+// `values` then holds anything.
 //
 // REQUIRES: 0 <= count < 2^31 (checked); `data` does not overlap `values`
 // SHAPE:    data[bytes], values[count]

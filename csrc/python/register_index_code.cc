@@ -13,7 +13,7 @@ IndexForm FormCalled(const std::string& name) {
   if (!FindIndexForm(name, &form)) {
     ThrowUnlessOk({StatusCode::kInvalidArgument,
                    "form is '" + name +
-                       "'; it must be rice, bitpack, bitmap or shortest"});
+                       "'; it must be rice, bitpack, bitmap, shortest or gaps"});
   }
   return form;
 }

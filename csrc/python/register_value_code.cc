@@ -9,24 +9,26 @@ namespace fedplug::python {
 namespace {
 
 ValueCode ToValueCode(const std::string& form, int bits,
-                      std::int64_t block_size) {
+                      std::int64_t block_size, float relative) {
   ValueCode code;
   if (!FindValueForm(form, &code.form)) {
     ThrowArgumentError("no value code is called '" + form +
                        "'; there are float16, bfloat16, blockwise8, qsgd, "
-                       "terngrad, sign and codebook");
+                       "terngrad, sign, codebook and bounded");
   }
   code.bits = bits;
   code.block_size = block_size;
+  code.relative = relative;
   ThrowUnlessOk(CheckValueCode(code));
   return code;
 }
 
 py::array_t<std::uint8_t> Encode(const py::object& values_object,
                                  const std::string& form, int bits,
-                                 std::int64_t block_size, std::int64_t seed) {
+                                 std::int64_t block_size, float relative,
+                                 std::int64_t seed) {
   const Flat values = FloatArray(values_object, "values");
-  const ValueCode code = ToValueCode(form, bits, block_size);
+  const ValueCode code = ToValueCode(form, bits, block_size, relative);
   ThrowUnlessOk(CheckValueCode(code, values.size));
   Parallel& threads = Threads();
   const std::int64_t value_bytes = values.array.itemsize();
@@ -47,11 +49,12 @@ py::array_t<std::uint8_t> Encode(const py::object& values_object,
 }
 
 void Decode(const py::object& data_object, const py::object& out,
-            const std::string& form, int bits, std::int64_t block_size) {
+            const std::string& form, int bits, std::int64_t block_size,
+            float relative) {
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
   Flat values = FloatArray(out, "out", Access::kWrite);
   RequireDisjoint(data, "data", values, "out");
-  const ValueCode code = ToValueCode(form, bits, block_size);
+  const ValueCode code = ToValueCode(form, bits, block_size, relative);
   Parallel& threads = Threads();
   Status status;
   WithFloatType(values.dtype, [&](auto zero) {
@@ -65,10 +68,10 @@ void Decode(const py::object& data_object, const py::object& out,
 
 void CheckBytes(const py::object& data_object, std::int64_t count,
                 const std::string& form, int bits, std::int64_t block_size,
-                std::int64_t value_bytes) {
+                float relative, std::int64_t value_bytes) {
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
   ThrowUnlessOk(CheckValueBytes(data.Read<std::uint8_t>(), data.size, count,
-                                ToValueCode(form, bits, block_size),
+                                ToValueCode(form, bits, block_size, relative),
                                 value_bytes));
 }
 
@@ -76,12 +79,15 @@ void CheckBytes(const py::object& data_object, std::int64_t count,
 
 void RegisterValueCode(py::module_& module) {
   module.def("encode_values", &Encode, py::arg("values"), py::arg("form"),
-             py::arg("bits"), py::arg("block_size"), py::arg("seed"));
+             py::arg("bits"), py::arg("block_size"), py::arg("relative"),
+             py::arg("seed"));
   module.def("decode_values", &Decode, py::arg("data"), py::arg("out"),
-             py::arg("form"), py::arg("bits"), py::arg("block_size"));
+             py::arg("form"), py::arg("bits"), py::arg("block_size"),
+             py::arg("relative"));
   module.def("check_value_bytes", &CheckBytes, py::arg("data"),
              py::arg("count"), py::arg("form"), py::arg("bits"),
-             py::arg("block_size"), py::arg("value_bytes"));
+             py::arg("block_size"), py::arg("relative"),
+             py::arg("value_bytes"));
 }
 
 }  // namespace fedplug::python

@@ -14,7 +14,8 @@ using Code = std::vector<std::uint8_t>;
 using Indices = std::vector<std::int32_t>;
 
 constexpr std::array kForms = {IndexForm::kRice, IndexForm::kBitPack,
-                               IndexForm::kBitmap, IndexForm::kShortest};
+                               IndexForm::kBitmap, IndexForm::kShortest,
+                               IndexForm::kGaps};
 
 Code Encode(const Indices& indices, std::int64_t size,
             IndexForm form = IndexForm::kRice) {
@@ -250,7 +251,7 @@ TEST(IndexForms, HaveTheLayoutsOfTheHeader) {
 TEST(IndexForms, AnyBytesAreRefusedOrTheOneCodeOfTheirIndices) {
   Random random(7);
   for (int round = 0; round < 20000; ++round) {
-    const IndexForm form = kForms[static_cast<std::size_t>(Below(random, 4))];
+    const IndexForm form = kForms[static_cast<std::size_t>(Below(random, 5))];
     Code code(static_cast<std::size_t>(Below(random, 7)));
     for (std::uint8_t& byte : code) {
       byte = static_cast<std::uint8_t>(random() & random());

@@ -9,14 +9,24 @@ namespace fedplug::testing {
 namespace {
 
 const ValueCode kCodes[] = {
-    {ValueForm::kFloat16},          {ValueForm::kBFloat16},
-    {ValueForm::kTernGrad},         {ValueForm::kSign},
-    {ValueForm::kBlockwise8, 8, 1}, {ValueForm::kBlockwise8, 8, 256},
-    {ValueForm::kQsgd, 2, 16},      {ValueForm::kQsgd, 3, 1},
-    {ValueForm::kQsgd, 5, 512},     {ValueForm::kQsgd, 7, 2048},
-    {ValueForm::kQsgd, 8, 4},       {ValueForm::kCodebook, 1},
-    {ValueForm::kCodebook, 2},      {ValueForm::kCodebook, 5},
+    {ValueForm::kFloat16},
+    {ValueForm::kBFloat16},
+    {ValueForm::kTernGrad},
+    {ValueForm::kSign},
+    {ValueForm::kBlockwise8, 8, 1},
+    {ValueForm::kBlockwise8, 8, 256},
+    {ValueForm::kQsgd, 2, 16},
+    {ValueForm::kQsgd, 3, 1},
+    {ValueForm::kQsgd, 5, 512},
+    {ValueForm::kQsgd, 7, 2048},
+    {ValueForm::kQsgd, 8, 4},
+    {ValueForm::kCodebook, 1},
+    {ValueForm::kCodebook, 2},
+    {ValueForm::kCodebook, 5},
     {ValueForm::kCodebook, 8},
+    {ValueForm::kBounded, 8, 1, 0.01f},
+    {ValueForm::kBounded, 8, 1, 0.25f},
+    {ValueForm::kBounded, 8, 1, 0x1p-15f},
 };
 
 constexpr Fill kFiniteFills[] = {Fill::kNormal,   Fill::kFewLevels,
@@ -165,8 +175,14 @@ TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
   infinite[4] = 0xff;
   EXPECT_FALSE(Decode(infinite, {ValueForm::kCodebook, 2}, serial, &back).ok());
   EXPECT_TRUE(refused({ValueForm::kCodebook, 2}, 17, 0xc0));  // one bin more
-  EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));       // infinity
-  EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));      // NaN
+  const ValueCode bounded = {ValueForm::kBounded, 8, 1, 0.01f};
+  EXPECT_TRUE(refused(bounded, 0, 0));      // another bound
+  EXPECT_TRUE(refused(bounded, 7, 0x40));   // extremes in the wrong order
+  EXPECT_TRUE(refused(bounded, 11, 0x7f));  // one that is not finite
+  EXPECT_TRUE(refused(bounded, 12, 0xff));  // a level above the last
+  EXPECT_TRUE(refused(bounded, 14, 0x80));  // a bit after the last level
+  EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));   // infinity
+  EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));  // NaN
 }
 
 TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
@@ -174,13 +190,14 @@ TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
   std::vector<float> back(3);
   for (const ValueCode& code : kCodes) {
     if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16 ||
-        code.form == ValueForm::kCodebook) {  // no scales
+        code.form == ValueForm::kCodebook) {  // no scales, or with signs
       continue;
     }
     auto bytes = Encoded(std::vector<float>(3), code, 0, serial);
     EXPECT_TRUE(Decode(bytes, code, serial, &back).ok());
     const std::size_t header = code.form == ValueForm::kQsgd         ? 2
                                : code.form == ValueForm::kBlockwise8 ? 1
+                               : code.form == ValueForm::kBounded    ? 4
                                                                      : 0;
     bytes[header + 3] = 0x80;
     EXPECT_TRUE(Decode(bytes, code, serial, &back).code() ==
@@ -197,6 +214,9 @@ TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
   EXPECT_FALSE(CheckValueCode({ValueForm::kBlockwise8, 8, 1 << 21}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, -1).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, std::int64_t{1} << 31).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kBounded, 8, 1, 0.26f}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kBounded, 8, 1, 0x1p-16f}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kBounded, 8, 1, NAN}).ok());
   EXPECT_TRUE(CheckValueCode({ValueForm::kSign, 99, 3}, 5).ok());
 }
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_indices", "encode_indices"]
 
-IndexForm: TypeAlias = Literal["rice", "bitpack", "bitmap", "shortest"]
+IndexForm: TypeAlias = Literal["rice", "bitpack", "bitmap", "shortest", "gaps"]
 
 
 def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
@@ -25,8 +25,8 @@ def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "
         indices: ``[count]`` int32, strictly ascending, in ``[0, size)``.
         size: How many positions there are; below 2**31.
         form: ``"rice"``, gaps in the shortest Rice code; ``"bitpack"``, each in the bits that the largest
-            needs; ``"bitmap"``, a bit for every position; or ``"shortest"``, whichever of these is, and a
-            byte that says so.
+            needs; ``"bitmap"``, a bit for every position; ``"shortest"``, whichever of these is, and a byte
+            that says so; or ``"gaps"``, gaps in an adaptive code.
 
     Returns:
         ``[bytes]`` uint8.

@@ -14,11 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
-ValueForm: TypeAlias = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook"]
+ValueForm: TypeAlias = Literal[
+    "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded"
+]
 
 
 def encode_values(
-    values: NDArray[Any], form: ValueForm, *, bits: int = 8, block_size: int = 256, seed: int = 0
+    values: NDArray[Any],
+    form: ValueForm,
+    *,
+    bits: int = 8,
+    block_size: int = 256,
+    relative: float = 0.01,
+    seed: int = 0,
 ) -> NDArray[np.uint8]:
     """Quantizes and packs values: the bytes that travel.
 
@@ -27,11 +35,13 @@ def encode_values(
 
     Args:
         values: Any shape, n elements, a floating dtype; finite.
-        form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"``, ``"sign"`` or
-            ``"codebook"``.
+        form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"``, ``"sign"``,
+            ``"codebook"`` or ``"bounded"``.
         bits: Of each level: 2 to 8 for ``"qsgd"``, 1 to 8 for ``"codebook"``; others do not look at it.
         block_size: How many values share a scale, a power of two up to 2**20; ``"qsgd"`` and
             ``"blockwise8"`` only.
+        relative: The largest error of a value, as a share of the range of all of them, 2**-15 to 1/4; rounded
+            to float32. ``"bounded"`` only.
         seed: Of the noise by which ``"qsgd"`` and ``"terngrad"`` round, in ``[-2**63, 2**63)``. The noise
             also depends on the values.
 
@@ -42,7 +52,7 @@ def encode_values(
         ArgumentError: ``values`` cannot be used as an array, or another argument is out of range.
         NonFiniteError: A value is NaN or infinite; its ``count`` says how many are.
     """
-    return _kernels.encode_values(values, form, bits, block_size, seed)
+    return _kernels.encode_values(values, form, bits, block_size, relative, seed)
 
 
 def decode_values(
@@ -53,6 +63,7 @@ def decode_values(
     dtype: DTypeLike = np.float32,
     bits: int = 8,
     block_size: int = 256,
+    relative: float = 0.01,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """Unpacks what :func:`encode_values` packed. Every byte is treated as hostile.
@@ -60,10 +71,11 @@ def decode_values(
     Args:
         data: ``[bytes]`` uint8.
         count: How many values there must be.
-        form: As they were encoded, and so ``bits`` and ``block_size``.
+        form: As they were encoded, and so ``bits``, ``block_size`` and ``relative``.
         dtype: The dtype of the values that were encoded.
         bits: See ``form``.
         block_size: See ``form``.
+        relative: See ``form``.
         out: ``[count]`` of that dtype, to be written over; after an error it holds anything.
 
     Returns:
@@ -75,11 +87,11 @@ def decode_values(
             right.
     """
     wanted = np.dtype(dtype)
-    _kernels.check_value_bytes(data, count, form, bits, block_size, wanted.itemsize)
+    _kernels.check_value_bytes(data, count, form, bits, block_size, relative, wanted.itemsize)
     values = np.empty(count, wanted) if out is None else out
     if values.dtype != wanted or values.size != count:
         raise ArgumentError(
             f"out has {values.size} elements of {values.dtype}; it must have {count} of {wanted}"
         )
-    _kernels.decode_values(data, values, form, bits, block_size)
+    _kernels.decode_values(data, values, form, bits, block_size, relative)
     return values

@@ -11,7 +11,7 @@ from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["IndexForm", "decode_indices", "encode_indices"]
 
-IndexForm = Literal["rice", "bitpack", "bitmap", "shortest"]
+IndexForm = Literal["rice", "bitpack", "bitmap", "shortest", "gaps"]
 
 
 @also_on_tensors
@@ -26,7 +26,8 @@ def encode_indices(
         indices: Strictly ascending, in ``[0, size)``; shape ``[c]``, int32.
         size: The number of elements the indices point into, below 2^31; integer scalar.
         form: "rice", gaps in the shortest Rice code; "bitpack", each in the bits that the largest needs;
-            "bitmap", a bit for every element; or "shortest", whichever of these is, and a byte that says so.
+            "bitmap", a bit for every element; "shortest", whichever of these is, and a byte that says so;
+            or "gaps", gaps in an adaptive code.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Returns:

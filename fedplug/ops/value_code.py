@@ -12,7 +12,7 @@ from fedplug.ops.donation import take_result
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
-ValueForm = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook"]
+ValueForm = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded"]
 
 
 @also_on_tensors
@@ -22,6 +22,7 @@ def encode_values(
     *,
     bits: Any = 8,
     block_size: int = 256,
+    relative: float = 0.01,
     seed: Any = 0,
     lowering: str | None = None,
 ) -> Array:
@@ -32,11 +33,13 @@ def encode_values(
         form: The layout.
         bits: Of each level, integer scalar: 2 to 8 for "qsgd", 1 to 8 for "codebook"; others do not look.
         block_size: How many values share a scale, a power of two up to 2^20; "qsgd" and "blockwise8" only.
+        relative: The largest error of a value, as a share of the range of all of them, 2^-15 to 1/4;
+            a number, rounded to float32. "bounded" only.
         seed: For the forms that round at random, "qsgd" and "terngrad": see `dither`; int64 scalar.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Returns:
-        The bytes that travel; uint8 vector, whose length follows from n, dtype, form, bits and block size.
+        The bytes that travel; uint8 vector, whose length follows from n, dtype and the other arguments.
 
     Raises:
         TypeError, ValueError: The dtype is not floating, or a static rank is wrong.
@@ -44,7 +47,9 @@ def encode_values(
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: a value is NaN or infinite, or an option is out of range.
     """
-    return kernels.encode_values(values, form, bits=int(bits), block_size=block_size, seed=int(seed))
+    return kernels.encode_values(
+        values, form, bits=int(bits), block_size=block_size, relative=relative, seed=int(seed)
+    )
 
 
 @also_on_tensors
@@ -56,6 +61,7 @@ def decode_values(
     dtype: Any,
     bits: Any = 8,
     block_size: int = 256,
+    relative: float = 0.01,
     lowering: str | None = None,
 ) -> Array:
     """The inverse of `encode_values`, for untrusted bytes.
@@ -63,10 +69,11 @@ def decode_values(
     Args:
         code: uint8 vector.
         count: How many values there must be, below 2^31; integer scalar.
-        form: As for `encode_values`, and so ``bits`` and ``block_size``.
+        form: As for `encode_values`, and so ``bits``, ``block_size`` and ``relative``.
         dtype: That of the values that were encoded.
         bits: See ``form``.
         block_size: See ``form``.
+        relative: See ``form``.
         lowering: As for `encode_values`.
 
     Returns:
@@ -86,5 +93,6 @@ def decode_values(
         dtype=dtype,
         bits=int(bits),
         block_size=block_size,
+        relative=relative,
         out=take_result(int(count), np.dtype(dtype)),
     )

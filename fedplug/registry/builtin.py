@@ -123,6 +123,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="bounded",
+            target="fedplug.encoders.quantizers.bounded:Bounded",
+            summary="every element within a share of the tensor's range",
+            examples=("bounded(0.01) | rans", "topk(0.3) | bounded(0.001) | rans | rice"),
+            wire_id="bounded/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="float16",
             target="fedplug.encoders.quantizers.cast:Float16",
             summary="two bytes an element: IEEE half precision",
@@ -182,6 +190,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             summary="the shortest of rice, bitpack and bitmap, the last stage of a pipeline",
             examples=("topk(0.3) | shortest",),
             wire_id="shortest/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
+            name="gaps",
+            target="fedplug.encoders.coders.index:Gaps",
+            summary="indices as gaps in an adaptive code, the last stage of a pipeline",
+            examples=("topk(0.3) | gaps",),
+            wire_id="gaps/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(

@@ -62,6 +62,9 @@ class Capabilities:
             For an aggregator: no update, however large, moves the result by more than a fixed bound.
         sends_every_entry: Every entry of ``x`` is represented in the payload, perhaps coarsely: entries of
             one magnitude are decoded with their signs. For an aggregator nobody asks.
+        relative_error_bound: With the state that it begins with, no entry of what is decoded is further from
+            that of ``x`` than this share of ``max(x) - min(x)``. None: no such bound. For an aggregator
+            nobody asks.
         dtypes: Of the tensors it takes.
         executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
             whose graphs run later. What is written against `fedplug.ops` takes both; what is written in
@@ -76,6 +79,7 @@ class Capabilities:
     secure_aggregation_safe: bool = False
     bounded_sensitivity: bool = False
     sends_every_entry: bool = False
+    relative_error_bound: float | None = None
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)
 
@@ -91,6 +95,11 @@ class Capabilities:
         if self.secure_aggregation_safe and not self.commutes_with_sum:
             raise PluginError(
                 "capabilities: what is secure_aggregation_safe must declare commutes_with_sum, too"
+            )
+        bound = self.relative_error_bound
+        if bound is not None and not (isinstance(bound, int | float) and bound >= 0):
+            raise PluginError(
+                f"capabilities: relative_error_bound is {bound!r}; it must be a share of the range, or None"
             )
         if not isinstance(self.dtypes, tuple) or not set(self.dtypes) <= set(FLOATS) or not self.dtypes:
             raise PluginError(f"capabilities: dtypes is {self.dtypes!r}; it must be some of {FLOATS!r}")

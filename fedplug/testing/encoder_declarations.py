@@ -1,4 +1,4 @@
-"""Checks of what an encoder declares for those it is stacked with: seeds, secure sums, sensitivity, dtypes.
+"""Checks of what an encoder declares for others: seeds, secure sums, sensitivity, error bounds, dtypes.
 
 Must not know wire forms.
 """
@@ -86,6 +86,27 @@ class DeclarationChecks(EncoderSubject):
                 not lost,
                 f"{lost} of {x.size} entries of {tensors.name_of(spec)}, all 1 or -1, are decoded as "
                 "zero or with the other sign",
+            )
+
+    @on_each_execution
+    def test_no_entry_is_further_off_than_its_error_bound(self) -> None:
+        encoder = self.make_encoder()
+        bound = encoder.capabilities.relative_error_bound
+        if bound is None:
+            raise NotApplicable("it does not declare relative_error_bound")
+        for step in self.first_steps():
+            # Halves, as the range of huge numbers may be beyond the largest one.
+            x = self.on.numpy(step.case.x).astype(np.float64) / 2
+            decoded = self.on.numpy(encoder.decode(step.payload, step.case.spec)).astype(np.float64) / 2
+            error = float(np.abs(decoded - x).max(initial=0))
+            allowed = bound * float(np.ptp(x)) if x.size else 0.0
+            rounding = 2 * np.finfo(np.float64).eps * allowed
+            # Denormal numbers may become zeros in TensorFlow's own arithmetic.
+            flushed = expect.tiny(tensors.numpy_dtype(step.case.spec))
+            expect.that(
+                error <= allowed + rounding + flushed,
+                f"an entry of {step.case.what} is off by {2 * error:.6g}, and relative_error_bound="
+                f"{bound:g} allows {2 * allowed:.6g}",
             )
 
     @on_each_execution

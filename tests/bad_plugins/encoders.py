@@ -287,6 +287,14 @@ class LeavesEntriesOut(Whole):
         return {"values": values}, {"residual": tf.reshape(a, x.shape) - values}
 
 
+class MissesItsBound(Whole):
+    """Rounds by up to a half, and claims a thousandth of the range."""
+
+    @property
+    def capabilities(self):
+        return Capabilities(needs_client_state=True, relative_error_bound=1e-3)
+
+
 class UndeclaredSeed(Grid):
     @property
     def capabilities(self):
@@ -673,6 +681,7 @@ BAD = [
     ("test_safe_for_secure_aggregation_means_that_only_sums_tell_of_the_data", TellsWhetherThereIsAny),
     ("test_sending_every_entry_means_that_equal_magnitudes_keep_their_signs", LeavesEntriesOut),
     ("test_bounded_sensitivity_means_that_no_norm_grows", RoundsUp),
+    ("test_no_entry_is_further_off_than_its_error_bound", MissesItsBound),
     ("test_every_dtype_it_declares_goes_there_and_back", ClaimsADtype),
     ("test_its_wire_id_names_a_frozen_layout", LongWireId),
     ("test_its_wire_id_names_a_frozen_layout", UnnumberedWireId),

@@ -77,6 +77,17 @@ class TestCodebook(FamilySuite):
     expression = "codebook(3)"
 
 
+class TestBounded(FamilySuite):
+    shapes = ((), (0,), (1,), (3, 5), (600,))
+    dtypes = EncoderSuite.dtypes
+    expression = "bounded(0.01)"
+
+
+class TestBoundedRans(FamilySuite):
+    expression = "bounded(0.001, error_feedback=True) | rans"
+    check_tff = True
+
+
 class TestSparseLoCo(FamilySuite):
     expression = "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans"
     decay = 0.95
@@ -124,6 +135,11 @@ class PipelineSuite(FamilySuite):
 
     shapes = ((70,),)
     dtypes = ("float32",)
+
+
+class TestTopKGaps(PipelineSuite):
+    conservation_tolerance = 0.0
+    expression = "topk(0.3) | gaps"
 
 
 class TestTopKQSGDRice(PipelineSuite):

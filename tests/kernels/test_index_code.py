@@ -19,7 +19,7 @@ def index_sets(draw):
     return np.array(sorted(indices), np.int32), size
 
 
-FORMS = ("rice", "bitpack", "bitmap", "shortest")
+FORMS = ("rice", "bitpack", "bitmap", "shortest", "gaps")
 
 
 def bit_string(code):

@@ -19,6 +19,7 @@ FORMS = [
     {"form": "terngrad"},
     {"form": "sign"},
     {"form": "codebook", "bits": 2},
+    {"form": "bounded", "relative": 0.01},
 ]
 forms = pytest.mark.parametrize("options", FORMS, ids=lambda options: options["form"])
 
@@ -63,6 +64,13 @@ def test_a_codebook_is_laid_out_as_documented():
     assert code[0] == 2
     assert code[1:17].view(np.float32).tolist() == [0, -3, 0, 3]
     assert list(code[17:]) == [0b01_11_10_10, 0b11]
+
+
+def test_bounded_values_are_laid_out_as_documented():
+    # A fifth of the range is 1, so multiples are of almost 2: 1, -2, 0 and 1. There may be 7 levels.
+    code = kernels.encode_values(np.float32([2, -3, 0, 1.5]), "bounded", relative=0.2)
+    assert code[:12].view(np.float32).tolist() == [np.float32(0.2), -3, 2]
+    assert list(code[12:]) == [0b10_000_011, 0b011_0]
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_one_others():

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `gap_oracle`
 
 DTYPES = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
 

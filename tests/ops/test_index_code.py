@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gap_oracle
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,7 +14,7 @@ from fedplug.errors import UnknownNameError
 
 MAX_SIZE = 2**31 - 1
 SIZES = st.one_of(st.integers(0, 300), st.integers(0, MAX_SIZE))
-FORMS = ("rice", "bitpack", "bitmap", "shortest")
+FORMS = ("rice", "bitpack", "bitmap", "shortest", "gaps")
 
 
 @pytest.fixture(scope="session", params=FORMS)
@@ -40,6 +41,8 @@ def slow_code(indices, size, form):
         return packed([int(index) >> place & 1 for index in indices for place in range(width)])
     if form == "bitmap":
         return packed([int(element in indices) for element in range(size)])
+    if form == "gaps":
+        return gap_oracle.encode(indices, size)
     if form == "shortest":
         rice, bitpack = slow_code(indices, size, "rice"), slow_code(indices, size, "bitpack")
         bitmap = slow_code(indices, size, "bitmap") if size // 8 <= len(rice) else None

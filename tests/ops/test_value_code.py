@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from fedplug import ops
 
 DTYPES = st.sampled_from([tf.float32, tf.float64, tf.float16, tf.bfloat16])
-FORMS = ("float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook")
+FORMS = ("float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded")
 SCALES_AT = {"qsgd": 2, "blockwise8": 1, "terngrad": 0, "sign": 0}
 # No denormals, also not as quotients: TensorFlow's arithmetic takes them for zero, the kernels' does not.
 NUMBERS = st.one_of(
@@ -21,7 +21,13 @@ NUMBERS = st.one_of(
     st.floats(-(2**15), -(2**-10), width=16),
 )
 VECTORS = hnp.arrays(np.float32, st.integers(0, 90), elements=NUMBERS)
-OPTIONS = st.fixed_dictionaries({"bits": st.integers(2, 8), "block_size": st.sampled_from([1, 4, 32, 512])})
+OPTIONS = st.fixed_dictionaries(
+    {
+        "bits": st.integers(2, 8),
+        "block_size": st.sampled_from([1, 4, 32, 512]),
+        "relative": st.floats(2**-15, 0.25, width=32),
+    }
+)
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 
 
@@ -58,7 +64,10 @@ def test_op_and_reference_refuse_the_same_bytes_and_agree_on_the_rest(agree, for
         code[data.draw(st.integers(0, len(code) - 1))] ^= data.draw(st.sampled_from([1, 2, 8, 32, 128]))
     code += data.draw(st.sampled_from([b"", b"", b"", b"\0"]))
     count = len(x) + data.draw(st.sampled_from([0, 0, 0, 1, -1]))
-    read = {**options, **data.draw(st.sampled_from([{}, {}, {"bits": 3}, {"block_size": 4}]))}
+    read = {
+        **options,
+        **data.draw(st.sampled_from([{}, {}, {"bits": 3}, {"block_size": 4}, {"relative": 0.2}])),
+    }
     agree(ops.decode_values, as_tensor(code), count, form, **read, dtype=dtype)
 
 
@@ -125,6 +134,7 @@ def test_bits_out_of_range_are_refused(lowering, bits):
         ({"form": "qsgd", "bits": 9}, r"bits = 9 is not in \[2, 8\]"),
         ({"form": "qsgd", "bits": 2**32 + 4}, "bits = 4294967300 is not in"),
         ({"form": "blockwise8", "block_size": 3}, "block_size = 3 is not a power of two"),
+        ({"form": "bounded", "relative": 0.5}, r"relative = 0.5(0*) is not in \[2\^-15, 1/4\]"),
     ],
 )
 def test_the_op_says_which_option_is_out_of_range(options, message):

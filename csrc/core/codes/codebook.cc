@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/codes/codebook_loops.h"
+#include "core/codes/power_of_two.h"
 #include "core/codes/value_packing.h"
 
 namespace fedplug {
@@ -23,21 +24,6 @@ using value_loops::kChunk;
 using value_loops::WideOf;
 
 constexpr double kRangeInSigmas = 6;
-
-// 2^power, for the powers of normal numbers.
-double PowerOfTwo(int power) {
-  const std::uint64_t bits = static_cast<std::uint64_t>(power + 1023) << 52;
-  double value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// What brings a magnitude to [1, 2): the largest ones only to [2, 4), as the
-// inverse is to be a normal number too, and denormal ones below 1.
-double ScaleOf(double largest) {
-  const auto exponent = static_cast<int>(ToBits(largest) >> 52) - 1023;
-  return PowerOfTwo(-std::min(1022, std::max(-1022, exponent)));
-}
 
 // The sums of whole chunks of terms; what is missing from the last is +0.
 // `terms_of(first, n, terms)` writes n of them.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 
@@ -35,6 +36,10 @@ void EncodeBitPack(const std::int32_t* indices, std::int64_t count,
 void EncodeBitmap(const std::int32_t* indices, std::int64_t count,
                   std::uint8_t* code);
 
+// As the others, with a code that grows; what `code` holds stays.
+void EncodeGaps(const std::int32_t* indices, std::int64_t count,
+                std::int64_t size, std::vector<std::uint8_t>* code);
+
 // REQUIRES: 0 <= count <= size < 2^31; the length was found possible by
 //           CheckIndexCode
 // SHAPE:    code[bytes], indices[count]
@@ -46,6 +51,8 @@ Status DecodeBitPack(const std::uint8_t* code, std::int64_t bytes,
 Status DecodeBitmap(const std::uint8_t* code, std::int64_t bytes,
                     std::int64_t count, std::int64_t size,
                     std::int32_t* indices);
+Status DecodeGaps(const std::uint8_t* code, std::int64_t bytes,
+                  std::int64_t count, std::int64_t size, std::int32_t* indices);
 
 }  // namespace fedplug::index_codes
 

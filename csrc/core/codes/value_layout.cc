@@ -1,12 +1,15 @@
 #include "core/codes/value_layout.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 namespace fedplug {
 namespace {
 
 constexpr std::int64_t kLargestBlock = 1 << 20;
+constexpr float kLeastRelative = 0x1p-15f;
+constexpr float kMostRelative = 0x1p-2f;
 
 // The fewest bits of a level; none for forms that do not look at them.
 int LeastBits(ValueForm form) {
@@ -24,6 +27,14 @@ std::uint8_t Log2(std::int64_t power) {
   return log;
 }
 
+// Of a level of kBounded: those that floor(1 / relative) + 2 has.
+int BitsOfLevels(float relative) {
+  auto last = static_cast<std::uint32_t>(1 / static_cast<double>(relative)) + 2;
+  int bits = 0;
+  for (; last > 0; last >>= 1) ++bits;
+  return bits;
+}
+
 struct NamedForm {
   const char* name;
   ValueForm form;
@@ -33,7 +44,7 @@ constexpr NamedForm kForms[] = {
     {"float16", ValueForm::kFloat16},       {"bfloat16", ValueForm::kBFloat16},
     {"blockwise8", ValueForm::kBlockwise8}, {"qsgd", ValueForm::kQsgd},
     {"terngrad", ValueForm::kTernGrad},     {"sign", ValueForm::kSign},
-    {"codebook", ValueForm::kCodebook}};
+    {"codebook", ValueForm::kCodebook},     {"bounded", ValueForm::kBounded}};
 
 }  // namespace
 
@@ -63,6 +74,12 @@ Status CheckValueCode(const ValueCode& code, std::int64_t count) {
     return {StatusCode::kInvalidArgument,
             "block_size = " + std::to_string(block) +
                 " is not a power of two from 1 to 2^20"};
+  }
+  if (code.form == ValueForm::kBounded &&
+      !(code.relative >= kLeastRelative && code.relative <= kMostRelative)) {
+    return {StatusCode::kInvalidArgument,
+            "relative = " + std::to_string(code.relative) +
+                " is not in [2^-15, 1/4]"};
   }
   return {};
 }
@@ -102,6 +119,14 @@ ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
       layout.top = 1 << (code.bits - 1);
       layout.group_bytes = code.bits;
       break;
+    case ValueForm::kBounded: {
+      std::memcpy(layout.header.data(), &code.relative, sizeof(float));
+      layout.header_bytes = sizeof(float);
+      const int bits = BitsOfLevels(code.relative);
+      layout.low_bits = std::max(0, bits - 8);
+      layout.group_bytes = bits - layout.low_bits;
+      break;
+    }
   }
   layout.per_block = HasBlocks(code.form);
   layout.block =
@@ -109,7 +134,9 @@ ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
   layout.scales =
       layout.per_block ? (count + layout.block - 1) / layout.block : 1;
   if (code.form == ValueForm::kCodebook) layout.scales = 2 * layout.top;
-  layout.levels_at = layout.header_bytes + layout.scales * value_bytes;
+  if (code.form == ValueForm::kBounded) layout.scales = 2;
+  layout.low_at = layout.header_bytes + layout.scales * value_bytes;
+  layout.levels_at = layout.low_at + (count * layout.low_bits + 7) / 8;
   return layout;
 }
 
@@ -131,9 +158,13 @@ Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
     const std::string block =
         HasBlocks(code.form) ? "block_size=" + std::to_string(code.block_size)
                              : "";
+    const std::string relative =
+        code.form == ValueForm::kBounded
+            ? "relative=" + std::to_string(code.relative)
+            : "";
     const char* const both = bits.empty() || block.empty() ? "" : " and ";
-    return {StatusCode::kDataLoss,
-            "value code: it was not made with " + bits + both + block};
+    return {StatusCode::kDataLoss, "value code: it was not made with " + bits +
+                                       both + block + relative};
   }
   const std::int64_t wanted = layout.levels_at + layout.LevelBytes(count);
   if (bytes == wanted) return {};

@@ -12,19 +12,24 @@
 namespace fedplug {
 
 struct ValueLayout {
-  std::array<std::uint8_t, 2> header{};
+  std::array<std::uint8_t, 4> header{};
   std::int64_t header_bytes = 0;
 
   // `block` values share a scale; all of them where it is not per_block. Casts
-  // have none. The scales of kCodebook are the means of its bins.
+  // have none. The scales of kCodebook are the means of its bins, those
+  // of kBounded its extremes.
   bool per_block = false;
   std::int64_t block = 1;
   std::int64_t scales = 0;
   std::int64_t levels_at = 0;
 
+  // Of kBounded: so many bits of every level lie here, before the others.
+  int low_bits = 0;
+  std::int64_t low_at = 0;
+
   // Levels are 0 to 2 * top, and top stands for zero (of kCodebook for the bin
-  // of the mean, and the last is 2 * top - 1). They are packed in groups
-  // of whole bytes; a chunk has whole groups.
+  // of the mean, and the last is 2 * top - 1; of kBounded it has no meaning).
+  // They are packed in groups of whole bytes; a chunk has whole groups.
   int top = 1;
   bool at_random = false;
   std::int64_t group = 8;

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   using fedplug::IndexForm;
   using fedplug::testing::Require;
   fedplug::testing::FuzzInput input(data, size);
-  const auto form = static_cast<IndexForm>(input.Take<std::uint8_t>() % 4);
+  const auto form = static_cast<IndexForm>(input.Take<std::uint8_t>() % 5);
   const std::int64_t count = input.Take<std::uint16_t>() % 2048;
   const int shift = input.Take<std::uint8_t>() % 32;
   const std::int64_t limit = input.Take<std::int32_t>() >> shift;
@@ -19,7 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   const auto bytes = static_cast<std::int64_t>(code.size());
   const bool plausible =
       fedplug::CheckIndexCode(code.data(), bytes, count, limit, form).ok();
-  Require(!plausible || count <= 8 * bytes + 1, "so many indices are likely");
+  Require(
+      !plausible || count <= (form == IndexForm::kGaps ? 256 : 8) * bytes + 1,
+      "so many indices are likely");
 
   std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
   const bool accepted = fedplug::DecodeIndices(code.data(), bytes, count, limit,

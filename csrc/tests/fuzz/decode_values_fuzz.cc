@@ -52,9 +52,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   fedplug::testing::FuzzInput input(data, size);
   ValueCode code;
-  code.form = static_cast<fedplug::ValueForm>(input.Take<std::uint8_t>() % 7);
+  code.form = static_cast<fedplug::ValueForm>(input.Take<std::uint8_t>() % 8);
   code.bits = input.Take<std::uint8_t>() % 10;
   code.block_size = std::int64_t{1} << (input.Take<std::uint8_t>() % 22);
+  code.relative =
+      1.0f / static_cast<float>(2 + input.Take<std::uint16_t>() % 32768);
   const int dtype = input.Take<std::uint8_t>() % 4;
   // Up to a few of the chunks the kernel works in.
   const std::size_t count = input.Take<std::uint16_t>() % 4096;

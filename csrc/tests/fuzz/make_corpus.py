@@ -21,9 +21,9 @@ from fedplug import kernels
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[2] / "tests" / "golden"
 # In the order of ValueForm.
-FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook"]
+FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded"]
 DTYPES = ["float32", "float64", "float16", "bfloat16"]  # in the order of the targets
-INDEX_FORMS = ["rice", "bitpack", "bitmap", "shortest"]  # in the order of IndexForm
+INDEX_FORMS = ["rice", "bitpack", "bitmap", "shortest", "gaps"]  # in the order of IndexForm
 INDICES = {"none": [], "dense": range(40), "sparse": [3, 70, 71, 300, 399]}
 
 
@@ -44,10 +44,13 @@ def values():
             block = int(config.get("block_size", 1)).bit_length() - 1
             body = kernels.unpack_container(path.with_suffix(".payload").read_bytes())[-1]
             dtype, count = DTYPES.index(golden["dtype"]), int(np.prod(golden["shape"]))
-            head = struct.pack("<4BHB", FORMS.index(form), config.get("bits", 8), block, dtype, count, 0)
+            one_in = round(1 / config.get("rel", 0.01)) - 2
+            head = struct.pack(
+                "<3BHBHB", FORMS.index(form), config.get("bits", 8), block, one_in, dtype, count, 0
+            )
             yield f"{form}-{path.stem}", head + bytes(body)
     for form in ["terngrad", "sign"]:
-        zeros = struct.pack("<4BHB", FORMS.index(form), 8, 0, DTYPES.index("float32"), 1, 0)
+        zeros = struct.pack("<3BHBHB", FORMS.index(form), 8, 0, 98, DTYPES.index("float32"), 1, 0)
         yield f"{form}-minus-zero", zeros + struct.pack("<fB", -0.0, {"terngrad": 121, "sign": 1}[form])
 
 

@@ -98,21 +98,6 @@ Quantized<T> Quantize(const std::vector<T>& values, const ValueCode& code,
   return q;
 }
 
-void PackBits(const std::vector<int>& levels, int bits,
-              std::vector<std::uint8_t>* bytes) {
-  const std::size_t begin = bytes->size();
-  bytes->resize(begin +
-                (levels.size() * static_cast<std::size_t>(bits) + 7) / 8);
-  std::size_t position = 0;
-  for (const int level : levels) {
-    for (int bit = 0; bit < bits; ++bit, ++position) {
-      std::uint8_t& byte = (*bytes)[begin + position / 8];
-      byte = static_cast<std::uint8_t>(
-          byte | (((level >> bit) & 1) << (position % 8)));
-    }
-  }
-}
-
 void PackTrits(std::vector<int> levels, std::vector<std::uint8_t>* bytes) {
   while (levels.size() % 5 != 0) levels.push_back(0);
   for (std::size_t i = 0; i < levels.size(); i += 5) {
@@ -212,6 +197,7 @@ std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
     }
     return bytes;
   }
+  if (code.form == ValueForm::kBounded) return EncodeBounded(values, code);
   if (code.form == ValueForm::kCodebook) {
     const Codebook<T> book = MakeCodebook(values, code);
     bytes = Header(code);
@@ -247,6 +233,9 @@ std::vector<T> QuantizedValues(const std::vector<T>& values,
       rounded.push_back(Narrow<T>(static_cast<double>(cast)));
     }
     return rounded;
+  }
+  if (code.form == ValueForm::kBounded) {
+    return *DecodeBounded<T>(EncodeBounded(values, code), values.size(), code);
   }
   if (code.form == ValueForm::kCodebook) {
     const Codebook<T> book = MakeCodebook(values, code);

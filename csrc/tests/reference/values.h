@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -92,8 +93,53 @@ inline std::vector<std::uint8_t> Header(const ValueCode& code) {
   if (code.form == ValueForm::kCodebook) {
     return {static_cast<std::uint8_t>(code.bits)};
   }
+  if (code.form == ValueForm::kBounded) {
+    std::vector<std::uint8_t> bytes(sizeof(float));
+    std::memcpy(bytes.data(), &code.relative, sizeof(float));
+    return bytes;
+  }
   return {};
 }
+
+// Appends the levels, `bits` bits each.
+inline void PackBits(const std::vector<int>& levels, int bits,
+                     std::vector<std::uint8_t>* bytes) {
+  const std::size_t begin = bytes->size();
+  bytes->resize(begin +
+                (levels.size() * static_cast<std::size_t>(bits) + 7) / 8);
+  std::size_t position = 0;
+  for (const int level : levels) {
+    for (int bit = 0; bit < bits; ++bit, ++position) {
+      std::uint8_t& byte = (*bytes)[begin + position / 8];
+      byte = static_cast<std::uint8_t>(
+          byte | (((level >> bit) & 1) << (position % 8)));
+    }
+  }
+}
+
+// Levels as they are written, not negative; those after the last one, too.
+inline std::vector<int> UnpackBits(const std::vector<std::uint8_t>& bytes,
+                                   std::size_t begin, int bits) {
+  std::vector<int> levels;
+  const std::size_t end = 8 * bytes.size();
+  for (std::size_t position = 8 * begin; position < end;) {
+    int level = 0;
+    for (int bit = 0; bit < bits && position < end; ++bit, ++position) {
+      level |= ((bytes[position / 8] >> (position % 8)) & 1) << bit;
+    }
+    levels.push_back(level);
+  }
+  return levels;
+}
+
+// The form kBounded; its decoder takes bytes of the right length and header.
+template <typename T>
+std::vector<std::uint8_t> EncodeBounded(const std::vector<T>& values,
+                                        const ValueCode& code);
+template <typename T>
+std::optional<std::vector<T>> DecodeBounded(
+    const std::vector<std::uint8_t>& bytes, std::size_t count,
+    const ValueCode& code);
 
 }  // namespace fedplug::reference
 

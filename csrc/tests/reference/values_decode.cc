@@ -11,21 +11,6 @@
 namespace fedplug::reference {
 namespace {
 
-// Levels as they are written, not negative; those after the last one, too.
-std::vector<int> UnpackBits(const std::vector<std::uint8_t>& bytes,
-                            std::size_t begin, int bits) {
-  std::vector<int> levels;
-  const std::size_t end = 8 * bytes.size();
-  for (std::size_t position = 8 * begin; position < end;) {
-    int level = 0;
-    for (int bit = 0; bit < bits && position < end; ++bit, ++position) {
-      level |= ((bytes[position / 8] >> (position % 8)) & 1) << bit;
-    }
-    levels.push_back(level);
-  }
-  return levels;
-}
-
 std::vector<int> UnpackTrits(const std::vector<std::uint8_t>& bytes,
                              std::size_t begin) {
   std::vector<int> levels;
@@ -100,6 +85,9 @@ std::optional<std::vector<T>> DecodeValues(
   const auto header = Header(code);
   if (!std::equal(header.begin(), header.end(), bytes.begin())) {
     return std::nullopt;
+  }
+  if (code.form == ValueForm::kBounded) {
+    return DecodeBounded<T>(bytes, count, code);
   }
   if (code.form == ValueForm::kCodebook) {
     return DecodeCodebook<T>(bytes, count, code.bits);

@@ -31,6 +31,8 @@ class ValueCodeOp : public OpKernel {
     tensorflow::int64 block_size;
     OP_REQUIRES_OK(context, context->GetAttr("block_size", &block_size));
     of_attributes_.block_size = block_size;
+    OP_REQUIRES_OK(context,
+                   context->GetAttr("relative", &of_attributes_.relative));
     OP_REQUIRES(context, FindValueForm(form, &of_attributes_.form),
                 InvalidArgument("no value code is called ", form));
   }

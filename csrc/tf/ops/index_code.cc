@@ -33,7 +33,7 @@ REGISTER_OP("Fedplug>EncodeIndices")
     .Input("indices: int32")
     .Input("size: int64")
     .Output("code: uint8")
-    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest'} = 'rice'")
+    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest', 'gaps'} = 'rice'")
     .SetShapeFn(EncodeIndicesShape)
     .Doc(R"doc(
 Writes strictly ascending indices as bytes.
@@ -51,7 +51,7 @@ REGISTER_OP("Fedplug>DecodeIndices")
     .Input("count: int64")
     .Input("size: int64")
     .Output("indices: int32")
-    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest'} = 'rice'")
+    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest', 'gaps'} = 'rice'")
     .SetShapeFn(DecodeIndicesShape)
     .Doc(R"doc(
 The inverse of Fedplug>EncodeIndices with the same form, for bytes that nobody vouches for.

@@ -38,13 +38,14 @@ REGISTER_OP("Fedplug>EncodeValues")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign', 'codebook'}")
+        "'sign', 'codebook', 'bounded'}")
     .Attr("block_size: int = 1")
+    .Attr("relative: float = 0.01")
     .SetShapeFn(EncodeValuesShape)
     .Doc(R"doc(
 Quantizes and packs a vector: the bytes that travel.
 
-Errors (InvalidArgument): a value is NaN or infinite; `bits` or `block_size` are out of range for the form.
+Errors (InvalidArgument): a value is NaN or infinite; `bits`, `block_size` or `relative` are out of range for the form.
 
 values: Shape [n].
 seed: For forms that round at random: the first of the two seeds of the noise. The other one is the checksum of the
@@ -53,6 +54,7 @@ bits: Of each level, for 'qsgd' and 'codebook'; other forms do not look at it. S
 code: Shape [b]; b follows from n, T, `bits` and the attributes.
 form: The layout, see core/value_code.h.
 block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
+relative: The largest error as a share of the range, for 'bounded'.
 )doc");
 
 REGISTER_OP("Fedplug>DecodeValues")
@@ -63,8 +65,9 @@ REGISTER_OP("Fedplug>DecodeValues")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign', 'codebook'}")
+        "'sign', 'codebook', 'bounded'}")
     .Attr("block_size: int = 1")
+    .Attr("relative: float = 0.01")
     .SetShapeFn(DecodeValuesShape)
     .Doc(R"doc(
 The inverse of Fedplug>EncodeValues with the same `bits` and attributes, for untrusted bytes.
@@ -80,6 +83,7 @@ bits: Of each level, for 'qsgd' and 'codebook'; other forms do not look at it. S
 values: Finite. Shape [count].
 form: The layout, see core/value_code.h.
 block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
+relative: The largest error as a share of the range, for 'bounded'.
 )doc");
 
 }  // namespace

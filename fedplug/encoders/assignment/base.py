@@ -52,6 +52,7 @@ class EncoderAssignment(Component):
 def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
     """What encoders of different tensors promise together: no more than each of them does."""
     each = list(capabilities)
+    bounds = [c.relative_error_bound for c in each if c.relative_error_bound is not None]
     return Capabilities(
         unbiased=all(c.unbiased for c in each),
         commutes_with_sum=all(c.commutes_with_sum for c in each),
@@ -61,6 +62,7 @@ def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
         secure_aggregation_safe=all(c.secure_aggregation_safe for c in each),
         bounded_sensitivity=all(c.bounded_sensitivity for c in each),
         sends_every_entry=all(c.sends_every_entry for c in each),
+        relative_error_bound=max(bounds) if bounds and len(bounds) == len(each) else None,
         dtypes=tuple(dtype for dtype in FLOATS if any(dtype in c.dtypes for c in each)),
         executes_on=tuple(kind for kind in EXECUTIONS if all(kind in c.executes_on for c in each)),
     )

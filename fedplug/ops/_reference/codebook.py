@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
+from fedplug.ops._reference.powers_of_two import largest_magnitude, power_below, power_of_two
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import pack, unpack
@@ -15,22 +14,20 @@ __all__ = ["decode", "encode"]
 
 _RANGE_IN_SIGMAS = 6.0
 _TERMS = 1024
-_EXPONENT_AT = 52
-_EXPONENT_BIAS = 1023
 
 
 def encode(values: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     """The bytes of finite values; ``bits`` is an int64 scalar from 1 to 8."""
-    power = _power_below_largest(values)
-    scaled = tf.cast(values, tf.float64) * _power_of_two(-power)
+    power = power_below(largest_magnitude(values))
+    scaled = tf.cast(values, tf.float64) * power_of_two(-power)
     symbols = _bins(scaled, bits)
 
     bins = tf.cast(tf.bitwise.left_shift(tf.ones_like(bits), bits), tf.int32)
     fraction = 60 - _bit_width(tf.size(values))
-    whole = tf.cast(scaled * _power_of_two(fraction), tf.int64)
+    whole = tf.cast(scaled * power_of_two(fraction), tf.int64)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(whole), symbols, bins)
     cut = tf.truncatediv(tf.math.unsorted_segment_sum(whole, symbols, bins), tf.maximum(counts, 1))
-    means = tf.cast(cut, tf.float64) * _power_of_two(-fraction) * _power_of_two(power)
+    means = tf.cast(cut, tf.float64) * power_of_two(-fraction) * power_of_two(power)
     # By way of float32, as 16-bit numbers are rounded everywhere.
     means = tf.cast(tf.cast(means, widened(values).dtype), values.dtype)
 
@@ -86,19 +83,6 @@ def _sum(terms: tf.Tensor) -> tf.Tensor:
         lambda terms: tf.size(terms) > 1, of_chunks, (terms,), shape_invariants=(tf.TensorShape([None]),)
     )
     return tf.reduce_sum(terms)  # of one, or of none
-
-
-def _power_below_largest(values: tf.Tensor) -> tf.Tensor:
-    """P with 2^p <= the largest magnitude < 2^(p + 1), within [-1022, 1022]; int64 scalar."""
-    largest = tf.reduce_max(tf.abs(tf.cast(values, tf.float64)))
-    largest = tf.where(tf.size(values) > 0, largest, tf.zeros_like(largest))  # of none it is -infinity
-    exponent = tf.bitwise.right_shift(tf.bitcast(largest, tf.int64), _EXPONENT_AT) - _EXPONENT_BIAS
-    return tf.clip_by_value(exponent, 1 - _EXPONENT_BIAS, _EXPONENT_BIAS - 1)
-
-
-def _power_of_two(power: Any) -> tf.Tensor:
-    bits = tf.bitwise.left_shift(tf.cast(power, tf.int64) + _EXPONENT_BIAS, _EXPONENT_AT)
-    return tf.bitcast(bits, tf.float64)
 
 
 def _bit_width(count: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import codebook
+from fedplug.ops._reference import bounded, codebook
 from fedplug.ops._tensorflow import block_scaling as blocks
 from fedplug.ops._tensorflow.checks import of_length, require
 from fedplug.ops._tensorflow.floats import widened
@@ -27,7 +27,7 @@ _TRIT_PLACES = (1, 3, 9, 27, 81)
 _FORMATS = {"float16": tf.float16, "bfloat16": tf.bfloat16}
 
 
-def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int) -> tf.Tensor:
+def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relative: float) -> tf.Tensor:
     finite = tf.reduce_all(tf.math.is_finite(values))
     with require(finite, f"{form} got values that are NaN or infinite"):
         values = tf.identity(values)
@@ -39,10 +39,14 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int) -> tf.
         return _encode_qsgd(values, seed, _checked(bits, _LEAST_BITS), block_size)
     if form == "codebook":
         return codebook.encode(values, _checked(bits, 1))
+    if form == "bounded":
+        return bounded.encode(values, relative)
     return _encode_terngrad(values, seed) if form == "terngrad" else _encode_sign(values)
 
 
-def decode(code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_size: int) -> tf.Tensor:
+def decode(
+    code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_size: int, relative: float
+) -> tf.Tensor:
     with require((count >= 0) & (count < 2**31), "count must be in [0, 2^31)"):
         count = tf.identity(count)
     if form in _FORMATS:
@@ -53,6 +57,8 @@ def decode(code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_s
         return _decode_qsgd(code, count, _checked(bits, _LEAST_BITS), dtype, block_size)
     if form == "codebook":
         return codebook.decode(code, count, _checked(bits, 1), dtype)
+    if form == "bounded":
+        return bounded.decode(code, count, relative, dtype)
     decode_signs = _decode_terngrad if form == "terngrad" else _decode_sign
     return decode_signs(code, count, dtype)
 

@@ -25,6 +25,7 @@ def encode_values(
     *,
     bits: Any = 8,
     block_size: int = 256,
+    relative: float = 0.01,
     seed: Any = 0,
     lowering: str | None = None,
 ) -> tf.Tensor:
@@ -33,8 +34,10 @@ def encode_values(
     require_vectors(values=values)
     seed, bits = as_int64(seed), as_int64(bits)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_encode_values(values, seed, bits, form=form, block_size=block_size)
-    return reference.encode(values, seed, bits, form, block_size)
+        return loader.library().fedplug_encode_values(
+            values, seed, bits, form=form, block_size=block_size, relative=relative
+        )
+    return reference.encode(values, seed, bits, form, block_size, relative)
 
 
 def decode_values(
@@ -45,6 +48,7 @@ def decode_values(
     dtype: Any,
     bits: Any = 8,
     block_size: int = 256,
+    relative: float = 0.01,
     lowering: str | None = None,
 ) -> tf.Tensor:
     code = tf.convert_to_tensor(code, tf.uint8)
@@ -52,6 +56,6 @@ def decode_values(
     count, bits = as_int64(count), as_int64(bits)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_values(
-            code, count, bits, T=dtype, form=form, block_size=block_size
+            code, count, bits, T=dtype, form=form, block_size=block_size, relative=relative
         )
-    return reference.decode(code, count, bits, form, tf.as_dtype(dtype), block_size)
+    return reference.decode(code, count, bits, form, tf.as_dtype(dtype), block_size, relative)

@@ -1,0 +1,104 @@
+"""Error-bounded quantization: every element arrives within a share of the tensor's range."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fedplug import ops
+from fedplug.encoders.arguments import check_error_feedback, check_number
+from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
+from fedplug.encoders.stages import PackedSymbols
+from fedplug.errors import PayloadError
+from fedplug.ops import Array, DType
+from fedplug.registry.specs import Capabilities
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["Bounded"]
+
+_LEAST, _MOST = 2.0**-15, 0.25
+_HEADER_BYTES = 4
+_MOST_SYMBOL_BITS = 8
+
+
+class Bounded(ValueFormQuantizer):
+    """Rounds to multiples of a step so wide that no element is off by more than ``rel * (max - min)``.
+
+    Range and bound are of the values encoded: of the whole tensor, or of what a sparsifier chose of it. The
+    bound holds for every element, whatever the dtype: the step is ``2 * rel * (max - min)``, less what dtype
+    and arithmetic round off; where values have so few digits that this leaves nothing, it is a power of two
+    from which nothing is rounded off. Zeros stay zeros, equal values stay as they are, and nothing leaves the
+    range. Of updates most multiples are near zero, so an entropy coder belongs behind it: ``bounded(0.01) |
+    rans``.
+
+    Source: Tao, Di, Chen, Cappello, "Significantly Improving Lossy Compression for Scientific Data Sets Based
+    on Multidimensional Prediction and Error-Controlled Quantization", IPDPS 2017 (SZ), its quantization,
+    without prediction (neighbours in an update say nothing of each other, see
+    benchmarks/results/bounded.md); Wilkins et al., "FedSZ: Leveraging Error-Bounded Lossy Compression for
+    Federated Learning Communications", ICDCS 2024 (arXiv 2312.13461), for updates and the bound of 1e-2.
+
+    Wire form "bounded/1": float32 rel; the lowest and the highest value in the tensor's dtype; the level of
+    every element in the bits that the number ``floor(1 / rel) + 2`` has, as csrc/core/value_code.h says: 7
+    for 0.01. Bits beyond 8 are written apart, before those that an entropy coder sees.
+
+    Takes float16, bfloat16, float32 and float64.
+    """
+
+    name: ClassVar[str] = "bounded"
+    wire_id: ClassVar[str] = "bounded/1"
+
+    def __init__(self, rel: float = 1e-2, *, error_feedback: bool = False) -> None:
+        """Makes the encoder.
+
+        Args:
+            rel: The largest error of an element as a share of the range, 2^-15 (about 3.1e-5) to 1/4.
+            error_feedback: Keep the error in the client's state and add it the next time. Without effect
+                after a sparsifier, which keeps it.
+
+        Raises:
+            ConfigError: The bound is out of range, or error_feedback is no boolean.
+        """
+        check_number("bounded rel", rel, lambda share: _LEAST <= share <= _MOST, "from 2^-15 to 1/4")
+        check_error_feedback("bounded", error_feedback)
+        self._rel = rel
+        self.error_feedback = error_feedback
+
+    @classmethod
+    def from_payload(cls, code: Array) -> Self:
+        """With the bound that the code begins with."""
+        if code.size < _HEADER_BYTES:
+            raise PayloadError("a bounded payload is too short to hold its bound")
+        rel = float(np.ascontiguousarray(code[:_HEADER_BYTES]).view("<f4")[0])
+        if not _LEAST <= rel <= _MOST:
+            raise PayloadError(f"the bound of a bounded payload is {rel}; it must be from 2^-15 to 1/4")
+        return cls(rel)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Within the bound."""
+        return dataclasses.replace(super().capabilities, relative_error_bound=self._rel)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"rel": self._rel, "error_feedback": self.error_feedback}
+
+    @property
+    def value_form(self) -> Mapping[str, Any]:
+        return {"form": "bounded", "relative": _rounded_down(self._rel)}
+
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
+        """The highest bits of the levels; those below, where there are any, are as good as random."""
+        bits = (int(1 / _rounded_down(self._rel)) + 2).bit_length()
+        low_bits = max(0, bits - _MOST_SYMBOL_BITS)
+        start = _HEADER_BYTES + 2 * ops.itemsize(dtype) + ops.packed_size(count, low_bits)
+        return PackedSymbols(start, count, bits - low_bits)
+
+
+def _rounded_down(rel: float) -> float:
+    """To float32, in which it travels."""
+    nearest = np.float32(rel)
+    return float(nearest if float(nearest) <= rel else np.nextafter(nearest, np.float32(0)))
