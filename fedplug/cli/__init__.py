@@ -21,6 +21,7 @@ from fedplug.cli import (
     plugins_show,
     report,
     run,
+    store_rewind,
     store_show,
     store_verify,
     watch,
@@ -93,10 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     plugins_show.add_parser(actions, common)
     plugins_check.add_parser(actions, common)
     plugins_new.add_parser(actions, common)
-    store = commands.add_parser("store", help="inspect a client-state store", parents=[common])
+    store = commands.add_parser("store", help="inspect, copy and mend a client-state store", parents=[common])
     actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
     store_show.add_parser(actions, common)
     store_verify.add_parser(actions, common)
+    store_rewind.add_parser(actions, common)
     bench.add_parser(commands, common)
     doctor.add_parser(commands, common)
     return parser

@@ -41,7 +41,7 @@ def assert_whole(folder, last_said):
             assert set(state["w"]) == {max(n for n in range(number + 1) if n % 6 in (i, (i - 1) % 6))}
         assert len(clients) == min(6, number + 2)
         assert process.metadata == {"cohort": [f"client {number % 6}", f"client {(number + 1) % 6}"]}
-        referred = store._index.segments()
+        referred = {row.segment for row in store._index.segments()}
     assert {int(file.stem) for file in (folder / "segments").iterdir()} == referred
 
 
