@@ -21,6 +21,7 @@ from fedplug.cli import (
     plugins_show,
     report,
     run,
+    store_copy,
     store_rewind,
     store_show,
     store_verify,
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
     store_show.add_parser(actions, common)
     store_verify.add_parser(actions, common)
+    store_copy.add_parser(actions, common)
     store_rewind.add_parser(actions, common)
     bench.add_parser(commands, common)
     doctor.add_parser(commands, common)

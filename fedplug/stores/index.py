@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
 from fedplug.stores import schema
 from fedplug.stores.forks import Connection
 from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
@@ -286,7 +286,7 @@ class Index:
                 message = (
                     f"{self._path} is open elsewhere; a store has one user at a time, so close it there first"
                 )
-                raise StoreError(message) from error
+                raise StoreInUseError(message) from error
             if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
                 message = f"{self._path} is corrupt or no fedplug index: {_one_line(error)}; {_RESTORE}"
                 raise CorruptStoreError(message) from error
