@@ -22,6 +22,7 @@ from fedplug.cli import (
     report,
     run,
     store_copy,
+    store_repair,
     store_rewind,
     store_show,
     store_verify,
@@ -99,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
     store_show.add_parser(actions, common)
     store_verify.add_parser(actions, common)
+    store_repair.add_parser(actions, common)
     store_copy.add_parser(actions, common)
     store_rewind.add_parser(actions, common)
     bench.add_parser(commands, common)

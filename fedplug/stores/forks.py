@@ -51,12 +51,9 @@ class Connection(sqlite3.Connection):
     @staticmethod
     def opened_here(path: Path) -> Connection | None:
         """The connection that this process has to a file, if it has one."""
-        for connection in _open:
-            if not connection._is_of_parent() and os.path.realpath(connection._path) == os.path.realpath(
-                path
-            ):
-                return connection
-        return None
+        same = os.path.realpath(path)
+        mine = (connection for connection in _open if not connection._is_of_parent())
+        return next((each for each in mine if os.path.realpath(each._path) == same), None)
 
     def _is_of_parent(self) -> bool:
         return os.getpid() != self._process

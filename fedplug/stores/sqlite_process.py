@@ -167,6 +167,19 @@ class SqliteProcess(ProcessState):
             except StoreError as error:
                 yield entry, str(error)
 
+    def drop_client(self, client_id: str) -> None:
+        """Forgets all kept states of a client, damaged or not; it begins anew.
+
+        Raises:
+            StoreError: The disk refuses.
+        """
+        with self._lock:
+            versions = self._index.versions(self._process_id, client_owner(client_id))
+            with self._index.transaction():
+                for entry in versions:
+                    self._index.remove(entry)
+            self._collector.collect({entry.extent.segment for entry in versions})
+
     def _let_go_of_rounds_before(self, oldest: int) -> set[int]:
         """Removes what only rounds before ``oldest`` need; returns the segments in which it lies."""
         touched = set()

@@ -1,4 +1,4 @@
-"""What the tests of the stores share: equality of states, a small round to commit, and what committer.py left."""
+"""What the tests of the stores share: equality of states, a round to commit, what committer.py leaves."""
 
 import numpy as np
 import pytest
