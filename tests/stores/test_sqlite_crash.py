@@ -1,5 +1,9 @@
-"""A process that is killed at any moment leaves the last round, or the one before it, whole."""
+"""A process that is killed at any moment leaves the last round, or the one before it, whole.
 
+`FEDPLUG_KILLS` is the number of kills at random moments, 25 unless it is set.
+"""
+
+import os
 import pathlib
 import random
 import subprocess
@@ -10,6 +14,7 @@ import pytest
 
 from fedplug.stores.sqlite import SqliteStore
 
+KILLS = int(os.environ.get("FEDPLUG_KILLS", "25"))
 COMMITTER = pathlib.Path(__file__).with_name("committer.py")
 
 
@@ -28,7 +33,7 @@ def run(folder, *death, seconds=None):
 
 def test_a_store_killed_again_and_again_is_whole_every_time(tmp_path, assert_whole):
     delays = random.Random(0)
-    for _ in range(12):
+    for _ in range(KILLS):
         rounds = run(tmp_path / "s", seconds=delays.uniform(0, 0.05))
         assert_whole(tmp_path / "s", rounds[-1])
 
