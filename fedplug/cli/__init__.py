@@ -41,8 +41,9 @@ EXIT_BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code.
 
-    0: done. 1: `doctor`, `plugins check` or `store verify` found a failure. 2: an error, one line on standard
-    error (a traceback with ``--debug``). 130: interrupted. 141: whoever read the output left.
+    0: done. 1: `doctor`, `plugins check`, `store verify` or `store repair` found a failure. 2: an error, one
+    line on standard error (a traceback with ``--debug``). 130: interrupted. 141: whoever read the output
+    left.
     """
     arguments = _parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted"))
     # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions stay.
