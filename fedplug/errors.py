@@ -25,6 +25,7 @@ __all__ = [
     "StaleBuildError",
     "StateError",
     "StoreError",
+    "StoreInUseError",
     "StoreMismatchError",
     "UnknownNameError",
     "WorkerError",
@@ -168,6 +169,10 @@ class StoreError(FedplugError):
 
 class StoreMismatchError(StoreError):
     """A store holds the state of another model or process."""
+
+
+class StoreInUseError(StoreError):
+    """A store is open elsewhere, and has one user at a time."""
 
 
 class CorruptStoreError(StoreError):

@@ -21,6 +21,9 @@ from fedplug.cli import (
     plugins_show,
     report,
     run,
+    store_copy,
+    store_repair,
+    store_rewind,
     store_show,
     store_verify,
     watch,
@@ -38,8 +41,9 @@ EXIT_BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code.
 
-    0: done. 1: `doctor`, `plugins check` or `store verify` found a failure. 2: an error, one line on standard
-    error (a traceback with ``--debug``). 130: interrupted. 141: whoever read the output left.
+    0: done. 1: `doctor`, `plugins check`, `store verify` or `store repair` found a failure. 2: an error, one
+    line on standard error (a traceback with ``--debug``). 130: interrupted. 141: whoever read the output
+    left.
     """
     arguments = _parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted"))
     # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions stay.
@@ -93,10 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     plugins_show.add_parser(actions, common)
     plugins_check.add_parser(actions, common)
     plugins_new.add_parser(actions, common)
-    store = commands.add_parser("store", help="inspect a client-state store", parents=[common])
+    store = commands.add_parser("store", help="inspect, copy and mend a client-state store", parents=[common])
     actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
     store_show.add_parser(actions, common)
     store_verify.add_parser(actions, common)
+    store_repair.add_parser(actions, common)
+    store_copy.add_parser(actions, common)
+    store_rewind.add_parser(actions, common)
     bench.add_parser(commands, common)
     doctor.add_parser(commands, common)
     return parser

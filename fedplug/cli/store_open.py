@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedplug.errors import StoreError
+from fedplug.errors import StoreError, StoreInUseError
 
 if TYPE_CHECKING:
     from fedplug.stores import StateStore
 
-__all__ = ["add_store", "open_existing"]
+__all__ = ["FOLDER", "add_store", "look_into", "open_existing"]
 
-_FOLDER = "sqlite:///"
+FOLDER = "sqlite:///"
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument."""
+def add_store(parser: argparse.ArgumentParser, use: str = "it must not be in use") -> None:
+    """Adds the argument; ``use`` says whether it may be open elsewhere."""
     parser.add_argument(
         "store",
         metavar="STORE",
-        help="its folder, for instance runs/digits/state, or its URL; it must not be in use",
+        help=f"its folder, for instance runs/digits/state, or its URL; {use}",
     )
 
 
@@ -34,11 +36,30 @@ def open_existing(where: str) -> StateStore:
     """
     from fedplug.stores import open_store
 
-    name = where.removeprefix(_FOLDER)
+    name = where.removeprefix(FOLDER)
     if "://" in name:
         return open_store(where)
     folder = Path(name)
     # Opening would make one: a mistyped folder is not to become a store.
     if not folder.is_dir() or not any(folder.iterdir()):
         raise StoreError(f"there is no store in {folder}; name its folder, for instance runs/digits/state")
-    return open_store(f"{_FOLDER}{folder}")
+    return open_store(f"{FOLDER}{folder}")
+
+
+@contextmanager
+def look_into(where: str) -> Iterator[StateStore]:
+    """The store, to see who has state and how far each process is; also while it is open elsewhere.
+
+    Raises:
+        StoreError: As `open_existing`.
+    """
+    from fedplug.stores.copying import snapshot
+
+    try:
+        opened = open_existing(where)
+    except StoreInUseError:
+        with snapshot(where.removeprefix(FOLDER)) as store:
+            yield store
+    else:
+        with opened:
+            yield opened

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from fedplug.cli import table
-from fedplug.cli.store_open import add_store, open_existing
+from fedplug.cli.store_open import add_store, look_into
 
 __all__ = ["add_parser"]
 
@@ -16,13 +16,13 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "show", help="list its processes, each with its last round", parents=[common]
     )
-    add_store(parser)
+    add_store(parser, "it may be in use")
     parser.add_argument("--json", action="store_true", help="print a JSON list, with metadata and signatures")
     parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with open_existing(arguments.store) as store:
+    with look_into(arguments.store) as store:
         found = [_facts(name, store.open_process(name)) for name in store.processes()]
     if arguments.json:
         import json

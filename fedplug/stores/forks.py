@@ -10,6 +10,7 @@ import ctypes
 import os
 import sqlite3
 import weakref
+from pathlib import Path
 from typing import Any
 
 from fedplug.errors import StoreError
@@ -45,6 +46,14 @@ class Connection(sqlite3.Connection):
         """As SQLite's; in a forked child it does nothing."""
         if not self._is_of_parent():
             super().close()
+            _open.discard(self)
+
+    @staticmethod
+    def opened_here(path: Path) -> Connection | None:
+        """The connection that this process has to a file, if it has one."""
+        same = os.path.realpath(path)
+        mine = (connection for connection in _open if not connection._is_of_parent())
+        return next((each for each in mine if os.path.realpath(each._path) == same), None)
 
     def _is_of_parent(self) -> bool:
         return os.getpid() != self._process

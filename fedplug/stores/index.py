@@ -1,78 +1,37 @@
 """The index of a store on disk: an SQLite file whose commit is the commit of a round.
 
-It says which processes there are, which round each holds, and where in which segment every blob lies. Each
-row carries a checksum of itself, so that a damaged row is an error and never a wrong client or a client
-without state.
+It says which processes there are, which rounds each holds, where in which segment every blob lies, and how
+much of each segment is alive. Each row carries a checksum of itself, so that a damaged row is an error and
+never a wrong client. Owners are found in two trees that must agree, so that none looks new because its row
+was lost. The rows of processes, rounds and segments are checked at opening, those of blobs when they are
+used: there may be a million.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
+from fedplug.stores import schema
 from fedplug.stores.forks import Connection
+from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
 from fedplug.stores.segment import Extent, occupied
 
-__all__ = ["SERVER", "Entry", "Index", "ProcessRow", "client_owner"]
-
-SERVER = "server"
-"""The owner of the server state; owners of client states start with ``client:``, so none can collide."""
+__all__ = ["Index"]
 
 _APPLICATION = 0xFED9106  # in the file's header: marks an SQLite file as the index of a store
-_VERSION = 1
 _RESTORE = "restore the store from a copy, or start a new one"
 
-_SCHEMA = """
-CREATE TABLE processes (
-    process TEXT PRIMARY KEY, signature TEXT NOT NULL, round INTEGER, metadata TEXT NOT NULL,
-    seal INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE blobs (
-    process TEXT NOT NULL, owner TEXT NOT NULL, round INTEGER NOT NULL,
-    segment INTEGER NOT NULL, position INTEGER NOT NULL, size INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    seal INTEGER NOT NULL,
-    PRIMARY KEY (process, owner)
-) WITHOUT ROWID;
-CREATE INDEX blobs_by_segment ON blobs (segment);
-"""
 _ENTRY = "SELECT process, owner, round, segment, position, size, checksum, seal FROM blobs"
-
-
-class ProcessRow(NamedTuple):
-    """What is known of a process; ``signature`` and ``metadata`` are JSON texts."""
-
-    process: str
-    signature: str
-    round: int | None
-    metadata: str
-
-
-class Entry(NamedTuple):
-    """Whose blob of which round lies where."""
-
-    process: str
-    owner: str
-    round: int
-    extent: Extent
-
-    def __str__(self) -> str:
-        whose = "server state" if self.owner == SERVER else f"client {self.client!r}"
-        return f"process {self.process!r}, {whose}, round {self.round}"
-
-    @property
-    def client(self) -> str:
-        """The client id; only for entries of clients."""
-        return self.owner.removeprefix("client:")
-
-
-def client_owner(client_id: str) -> str:
-    """The owner of a client's state."""
-    return "client:" + client_id
+_PROCESS = "SELECT process, signature, round, metadata, seal FROM processes"
+_ROUND = "SELECT process, round, metadata, owners, seal FROM rounds"
+_SEGMENT = "SELECT segment, live, note, doomed, seal FROM segments"
+_SMALL_TABLES = ("processes", "rounds", "segments")
 
 
 class Index:
@@ -83,9 +42,10 @@ class Index:
 
         Raises:
             StoreError: It is in use, is not an index, cannot be written, or was made by a newer release.
-            CorruptStoreError: Its structure or one of its rows is damaged.
+            CorruptStoreError: The row of a process, of a round or of a segment is damaged, or their tables.
         """
         self._path = path
+        self._growth: Counter[int] = Counter()  # of the bytes alive in segments, by the open transaction
         with self._translated():
             # Without a time limit of zero, a second opening would wait five seconds to say that it may not.
             self._db = sqlite3.connect(
@@ -94,7 +54,7 @@ class Index:
         try:
             with self._translated():
                 self._lock_and_identify(create)
-                self._check()
+                self._check_small_tables()
         except BaseException:
             self._db.close()
             raise
@@ -107,10 +67,12 @@ class Index:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """What is written within is on the disk when the block ends, or undone when it raises."""
+        self._growth.clear()
         with self._translated():
             try:
                 self._db.execute("BEGIN IMMEDIATE")  # within: an interrupt may come when it has begun
                 yield
+                self._count_what_lives()
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
@@ -124,50 +86,119 @@ class Index:
 
     def process(self, process_id: str) -> ProcessRow | None:
         """The row of one process."""
-        with self._translated():
-            query = "SELECT process, signature, round, metadata, seal FROM processes WHERE process = ?"
-            row = self._db.execute(query, (process_id,)).fetchone()
-            return None if row is None else ProcessRow(*self._unsealed(row))
+        row = self._one(f"{_PROCESS} WHERE process = ?", process_id)
+        return None if row is None else ProcessRow(*row)
 
     def put_process(self, row: ProcessRow) -> None:
         """Writes or replaces a process's row."""
-        self._db.execute("INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?, ?)", _sealed(row))
+        self._put("processes", row)
+
+    def rounds(self, process_id: str) -> list[RoundRow]:
+        """The rounds that are kept of a process, oldest first."""
+        rows = self._all(f"{_ROUND} WHERE process = ? ORDER BY round", process_id)
+        return [RoundRow(*row) for row in rows]
+
+    def put_round(self, row: RoundRow) -> None:
+        """Writes or replaces a kept round's row."""
+        self._put("rounds", row)
+
+    def remove_round(self, row: RoundRow) -> None:
+        """Forgets that a round is kept; its blobs are removed by `remove`."""
+        self._db.execute("DELETE FROM rounds WHERE process = ? AND round = ?", (row.process, row.round))
 
     def entry(self, process_id: str, owner: str) -> Entry | None:
-        """Where an owner's blob lies, if it has one."""
-        with self._translated():
-            row = self._db.execute(
-                f"{_ENTRY} WHERE process = ? AND owner = ?", (process_id, owner)
-            ).fetchone()
-            return None if row is None else self._entry(row)
+        """Where an owner's newest blob lies, if it has one.
 
-    def entries(self, process_id: str) -> list[Entry]:
-        """All blobs of a process, in the order in which they lie on the disk."""
+        Raises:
+            CorruptStoreError: Its row is damaged, or missing in one of the two trees.
+        """
+        query = f"{_ENTRY} WHERE process = ? AND owner = ? ORDER BY round DESC LIMIT 1"
+        row = self._one(query, process_id, owner)
         with self._translated():
-            rows = self._db.execute(f"{_ENTRY} WHERE process = ? ORDER BY segment, position", (process_id,))
-            return [self._entry(row) for row in rows]
+            query = "SELECT MAX(round) FROM blobs INDEXED BY blobs_by_owner WHERE owner = ? AND process = ?"
+            (witness,) = self._db.execute(query, (owner, process_id)).fetchone()
+        if witness != (None if row is None else row[2]):
+            raise CorruptStoreError(
+                f"{self._path} is corrupt: its two trees disagree on process {process_id!r}, {owner!r}; "
+                f"{_RESTORE}"
+            )
+        return None if row is None else _entry(row)
+
+    def versions(self, process_id: str, owner: str) -> list[Entry]:
+        """All blobs kept for an owner, oldest first."""
+        rows = self._all(f"{_ENTRY} WHERE process = ? AND owner = ? ORDER BY round", process_id, owner)
+        return [_entry(row) for row in rows]
+
+    def entries(self, process_id: str) -> Iterator[Entry]:
+        """All blobs of a process, in the order in which they lie on the disk."""
+        query = f"{_ENTRY} INDEXED BY blobs_by_segment WHERE process = ? ORDER BY segment, position"
+        rows = self._all(query, process_id)
+        return (_entry(row) for row in rows)
+
+    def owners(self, process_id: str) -> set[str]:
+        """The owners that have a blob.
+
+        Raises:
+            CorruptStoreError: A row is damaged, or missing in one of the two trees.
+        """
+        owners = {row[1] for row in self._all(f"{_ENTRY} WHERE process = ?", process_id)}
+        with self._translated():
+            query = "SELECT owner FROM blobs INDEXED BY blobs_by_owner WHERE process = ?"
+            witness = {owner for (owner,) in self._db.execute(query, (process_id,))}
+        if owners != witness:
+            raise CorruptStoreError(
+                f"{self._path} is corrupt: its two trees disagree on the clients of process {process_id!r}; "
+                f"{_RESTORE}"
+            )
+        return owners
 
     def entries_in(self, segment: int) -> list[Entry]:
         """All blobs that live in a segment, in the order in which they lie there."""
-        with self._translated():
-            rows = self._db.execute(f"{_ENTRY} WHERE segment = ? ORDER BY position", (segment,))
-            return [self._entry(row) for row in rows]
+        return [_entry(row) for row in self._all(f"{_ENTRY} WHERE segment = ? ORDER BY position", segment)]
 
     def put(self, entry: Entry) -> None:
-        """Writes or replaces where the owner's blob lies."""
-        row = (entry.process, entry.owner, entry.round, *entry.extent)
-        self._db.execute("INSERT OR REPLACE INTO blobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _sealed(row))
+        """Writes where the owner's blob of a round lies."""
+        self._put("blobs", (entry.process, entry.owner, entry.round, *entry.extent))
+        self._growth[entry.extent.segment] += occupied(entry.extent.size)
 
-    def segments(self) -> set[int]:
+    def remove(self, entry: Entry) -> None:
+        """Lets go of a blob."""
+        key = (entry.process, entry.owner, entry.round)
+        self._db.execute("DELETE FROM blobs WHERE process = ? AND owner = ? AND round = ?", key)
+        self._growth[entry.extent.segment] -= occupied(entry.extent.size)
+
+    def segments(self) -> list[SegmentRow]:
         """The segments that hold at least one blob."""
-        with self._translated():
-            return {segment for (segment,) in self._db.execute("SELECT DISTINCT segment FROM blobs")}
+        return [SegmentRow(*row) for row in self._all(_SEGMENT)]
 
-    def live_bytes(self, segment: int) -> int:
-        """Bytes that the blobs alive in a segment occupy."""
+    def segment(self, segment: int) -> SegmentRow | None:
+        """The row of a segment; None when nothing in it is alive."""
+        row = self._one(f"{_SEGMENT} WHERE segment = ?", segment)
+        return None if row is None else SegmentRow(*row)
+
+    def put_segment(self, row: SegmentRow) -> None:
+        """Writes or replaces a segment's row; what `put` and `remove` do to ``live`` is added at the end."""
+        self._put("segments", row)
+
+    def check(self) -> None:
+        """Reads the whole file and checks it.
+
+        Raises:
+            CorruptStoreError: Names the first damage found.
+        """
         with self._translated():
-            sizes = self._db.execute("SELECT size FROM blobs WHERE segment = ?", (segment,))
-            return sum(occupied(size) for (size,) in sizes)
+            self._check_structure("integrity_check(1)")
+        for query in (_PROCESS, _ROUND, _SEGMENT, _ENTRY):
+            for _ in self._all(query):
+                pass
+
+    def _count_what_lives(self) -> None:
+        for segment, growth in self._growth.items():
+            row = self.segment(segment) or SegmentRow(segment, 0, 0, 0)
+            if row.live + growth:
+                self.put_segment(row._replace(live=row.live + growth))
+            else:
+                self._db.execute("DELETE FROM segments WHERE segment = ?", (segment,))
 
     def _lock_and_identify(self, create: bool) -> None:
         # Exclusive mode keeps the lock from the first access to the end, and needs no shared memory file.
@@ -181,39 +212,60 @@ class Index:
             raise StoreError(
                 f"{self._path} is not the index of a fedplug store; name a new folder for the store"
             )
-        if not fresh and self._pragma("user_version") != _VERSION:
+        version = 0 if fresh else self._pragma("user_version")
+        if not fresh and version not in range(1, schema.VERSION + 1):
             raise StoreError(
-                f"{self._path} has format version {self._pragma('user_version')}, and this release of "
-                f"fedplug reads version {_VERSION}; use the release that wrote it, or a newer one"
+                f"{self._path} has format version {version}, and this release of fedplug reads versions 1 to "
+                f"{schema.VERSION}; use the release that wrote it, or a newer one"
             )
         self._pragma("journal_mode = WAL")
         self._db.execute("BEGIN EXCLUSIVE")
         if fresh:
-            for statement in _SCHEMA.split(";"):
-                self._db.execute(statement)
+            schema.create(self._db)
             self._pragma(f"application_id = {_APPLICATION}")
-            self._pragma(f"user_version = {_VERSION}")
+        elif version == 1:
+            self._check_structure("integrity_check(1)")
+            for query in (_PROCESS, _ENTRY):
+                for row in self._db.execute(query):
+                    self._unsealed(row)
+            schema.upgrade(self._db)
+        if version != schema.VERSION:
+            self._pragma(f"user_version = {schema.VERSION}")
         self._db.execute("COMMIT")
 
-    def _check(self) -> None:
-        verdict = self._pragma("integrity_check(1)")
+    def _check_small_tables(self) -> None:
+        for table in _SMALL_TABLES:
+            self._check_structure(f"integrity_check({table})")
+        for query in (_PROCESS, _ROUND, _SEGMENT):
+            for row in self._db.execute(query):
+                self._unsealed(row)
+
+    def _check_structure(self, check: str) -> None:
+        verdict = self._pragma(check)
         if verdict != "ok":
             raise CorruptStoreError(f"{self._path} is corrupt: {_one_line(verdict)}; {_RESTORE}")
-        for row in self._db.execute("SELECT process, signature, round, metadata, seal FROM processes"):
-            self._unsealed(row)
-        for row in self._db.execute(_ENTRY):
-            self._unsealed(row)
+
+    def _put(self, table: str, row: tuple[Any, ...]) -> None:
+        values = schema.sealed(row)
+        marks = ", ".join("?" * len(values))
+        self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", values)
+
+    def _one(self, query: str, *parameters: Any) -> tuple[Any, ...] | None:
+        with self._translated():
+            row = self._db.execute(query, parameters).fetchone()
+        return None if row is None else self._unsealed(row)
+
+    def _all(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
+        with self._translated():
+            for row in self._db.execute(query, parameters):
+                yield self._unsealed(row)
 
     def _pragma(self, text: str) -> Any:
         row = self._db.execute(f"PRAGMA {text}").fetchone()
         return None if row is None else row[0]
 
-    def _entry(self, row: tuple[Any, ...]) -> Entry:
-        process, owner, round_num, *extent = self._unsealed(row)
-        return Entry(process, owner, round_num, Extent(*extent))
-
     def _unsealed(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        if row != _sealed(row[:-1]):
+        if row != schema.sealed(row[:-1]):
             raise CorruptStoreError(
                 f"{self._path} is corrupt: the row {row[:-1]!r} fails its checksum; {_RESTORE}"
             )
@@ -234,16 +286,16 @@ class Index:
                 message = (
                     f"{self._path} is open elsewhere; a store has one user at a time, so close it there first"
                 )
-                raise StoreError(message) from error
+                raise StoreInUseError(message) from error
             if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
                 message = f"{self._path} is corrupt or no fedplug index: {_one_line(error)}; {_RESTORE}"
                 raise CorruptStoreError(message) from error
             raise StoreError(f"{self._path} cannot be used: {_one_line(error)}") from error
 
 
-def _sealed(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row with its checksum appended."""
-    return (*row, zlib.crc32(ascii(tuple(row)).encode()))
+def _entry(row: tuple[Any, ...]) -> Entry:
+    process, owner, round_num, *extent = row
+    return Entry(process, owner, round_num, Extent(*extent))
 
 
 def _one_line(message: object) -> str:

@@ -1,8 +1,9 @@
 """Segment files: immutable files of checksummed blobs, one file per commit.
 
 A segment is a 64-byte header, then the blobs one after the other, each padded with zeros to a multiple of 64
-bytes. Where a blob lies and what its checksum is, is recorded elsewhere; this file knows no index, process or
-client. A segment is complete and on the disk before `SegmentFolder.write` returns, and never changes after.
+bytes, then what its writer has to say of them (`fedplug.stores.note`). Where a blob lies and what its
+checksum is, is recorded elsewhere; this file knows no index, process or client. A segment is complete and on
+the disk before `SegmentFolder.write` returns, and never changes after.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError
 
-__all__ = ["Extent", "SegmentFolder", "occupied", "sync_folder"]
+__all__ = ["ALIGNMENT", "Extent", "SegmentFolder", "occupied", "sync_folder"]
 
-_ALIGNMENT = 64
-_HEADER = b"fedplug segment 1\n".ljust(_ALIGNMENT, b"\0")
+ALIGNMENT = 64
+_HEADER = b"fedplug segment 1\n".ljust(ALIGNMENT, b"\0")
 _NAME = re.compile(r"(\d{10,})\.segment")
 
 
@@ -56,15 +57,24 @@ class SegmentFolder:
         names = (_NAME.fullmatch(name) for name in os.listdir(self._folder))
         return sorted(int(name[1]) for name in names if name)
 
-    def write(self, blobs: Iterable[bytes]) -> list[Extent]:
+    def write(
+        self, blobs: Iterable[bytes], note: Callable[[list[Extent]], bytes]
+    ) -> tuple[list[Extent], int]:
         """Writes a new segment with the blobs, which may be made one by one as they are written.
+
+        Args:
+            blobs: In the order in which they are to lie.
+            note: Makes what is written after them.
+
+        Returns:
+            Where each lies, and the size of the note.
 
         Raises:
             StoreError: The disk is full, or refuses for another reason. Nothing is left behind, neither then
                 nor when making a blob raises.
         """
         segment, self._next = self._next, self._next + 1
-        path = self._path(segment)
+        path = self.path(segment)
         try:
             file = path.open("xb")  # one that is there already is not removed: it is another's
         except OSError as error:
@@ -72,6 +82,8 @@ class SegmentFolder:
         try:
             with file:
                 extents = list(_append(file, segment, blobs))
+                said = note(extents)
+                file.write(said)
                 file.flush()
                 os.fsync(file.fileno())
             sync_folder(self._folder)
@@ -81,7 +93,7 @@ class SegmentFolder:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        return extents
+        return extents, len(said)
 
     def read(self, extent: Extent, owner: str) -> bytes:
         """The bytes of a blob, checked.
@@ -93,10 +105,10 @@ class SegmentFolder:
             CorruptStoreError: They are not what was written; the message starts with ``owner``.
             StoreError: The file cannot be read.
         """
-        path = self._path(extent.segment)
+        path = self.path(extent.segment)
         try:
             with path.open("rb") as file:
-                header = file.read(_ALIGNMENT)
+                header = file.read(ALIGNMENT)
                 file.seek(extent.position)
                 blob = file.read(extent.size)
                 padding = file.read(_padding(extent.size))
@@ -117,20 +129,21 @@ class SegmentFolder:
         return blob
 
     def size(self, segment: int) -> int:
-        """Bytes the blobs of a segment occupy, alive or not; 0 when the file is missing."""
+        """Bytes of a segment without its header; 0 when the file is missing."""
         try:
-            return max(0, self._path(segment).stat().st_size - len(_HEADER))
+            return max(0, self.path(segment).stat().st_size - len(_HEADER))
         except FileNotFoundError:
             return 0
 
     def remove(self, segment: int) -> None:
         """Deletes a segment; legal when it is gone already."""
         try:
-            self._path(segment).unlink(missing_ok=True)
+            self.path(segment).unlink(missing_ok=True)
         except OSError as error:
-            raise StoreError(f"{self._path(segment)} cannot be removed: {error.strerror}") from error
+            raise StoreError(f"{self.path(segment)} cannot be removed: {error.strerror}") from error
 
-    def _path(self, segment: int) -> Path:
+    def path(self, segment: int) -> Path:
+        """The file of a segment."""
         return self._folder / f"{segment:010d}.segment"
 
 
@@ -159,7 +172,7 @@ def _append(file: BinaryIO, segment: int, blobs: Iterable[bytes]) -> Iterator[Ex
 
 
 def _padding(size: int) -> int:
-    return -size % _ALIGNMENT
+    return -size % ALIGNMENT
 
 
 def _corrupt(owner: str, path: Path, offset: int, what: str) -> CorruptStoreError:

@@ -67,5 +67,29 @@ def test_a_mistyped_folder_is_told_and_does_not_become_a_store(command, prefix, 
 
 def test_a_store_in_use_is_left_alone(folder, capsys):
     with open_store(f"sqlite:///{folder}"):
-        assert main(["store", "show", str(folder)]) == 2
+        assert main(["store", "verify", str(folder)]) == 2
     assert "is open elsewhere" in capsys.readouterr().err
+
+
+def test_a_store_in_use_can_be_shown_and_copied(folder, tmp_path, capsys):
+    with open_store(f"sqlite:///{folder}"):
+        assert main(["store", "show", str(folder)]) == 0
+        assert "sparse      7           2" in capsys.readouterr().out
+        assert main(["store", "copy", f"sqlite:///{folder}", str(tmp_path / "copy")]) == 0
+    assert main(["store", "verify", str(tmp_path / "copy")]) == 0
+
+
+def test_rewind_sets_the_process_that_is_named_back(tmp_path, capsys):
+    where = str(tmp_path / "s")
+    with open_store(f"sqlite:///{where}?keep_rounds=2") as store:
+        for name in ("p", "q"):
+            for number in range(3):
+                store.open_process(name, {}).commit(number, client_states={}, server_state=STATE)
+    assert main(["store", "rewind", where, "1"]) == 2
+    assert "has 2 processes; name one with --process" in capsys.readouterr().err
+    assert main(["store", "rewind", where, "1", "--process", "q"]) == 0
+    assert capsys.readouterr().out == "process 'q' is back from round 2 to round 1\n"
+    assert main(["store", "rewind", where, "0", "--process", "q"]) == 2
+    assert "round 0 of process 'q' is not kept; kept are: 1" in capsys.readouterr().err
+    with open_store(f"sqlite:///{where}") as store:
+        assert [store.open_process(name).last_round for name in ("p", "q")] == [2, 1]

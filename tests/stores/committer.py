@@ -26,23 +26,22 @@ def die_at(call, count):
     setattr(os, call, counted)
 
 
-def main(folder, *death):
-    store = SqliteStore(folder)
-    process = store.open_process("p", {})
+def commit_next(process, size):
     number = 0 if process.last_round is None else process.last_round + 1
+    state = {"w": np.full(size, number, np.int64)}
+    cohort = [CLIENTS[number % 6], CLIENTS[(number + 1) % 6]]
+    process.commit(
+        number, client_states=dict.fromkeys(cohort, state), server_state=state, metadata={"cohort": cohort}
+    )
+    print(number, flush=True)
+
+
+def main(folder, *death):
+    process = SqliteStore(folder).open_process("p", {})
     if death:
         die_at(death[0], int(death[1]))
     while True:
-        state = {"w": np.full(50_000, number, np.int64)}
-        cohort = [CLIENTS[number % 6], CLIENTS[(number + 1) % 6]]
-        process.commit(
-            number,
-            client_states=dict.fromkeys(cohort, state),
-            server_state=state,
-            metadata={"cohort": cohort},
-        )
-        print(number, flush=True)
-        number += 1
+        commit_next(process, 50_000)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
-"""A process that is killed at any moment leaves the last round, or the one before it, whole."""
+"""A process that is killed at any moment leaves the last round, or the one before it, whole.
 
+`FEDPLUG_KILLS` is the number of kills at random moments, 25 unless it is set.
+"""
+
+import os
 import pathlib
 import random
 import subprocess
@@ -10,6 +14,7 @@ import pytest
 
 from fedplug.stores.sqlite import SqliteStore
 
+KILLS = int(os.environ.get("FEDPLUG_KILLS", "25"))
 COMMITTER = pathlib.Path(__file__).with_name("committer.py")
 
 
@@ -26,28 +31,9 @@ def run(folder, *death, seconds=None):
     return rounds
 
 
-def assert_whole(folder, last_said):
-    """The store holds all of the round that was said to be committed, or all of the next one."""
-    with SqliteStore(folder) as store:
-        process = store.open_process("p", {})
-        number = process.last_round
-        assert number in (last_said, last_said + 1)
-        process.verify()
-        assert set(process.read_server()["w"]) == {number}
-        clients = process.read_clients(process.client_ids())
-        # Client i takes part in the rounds i and i - 1 modulo 6, so its state tells the last of them.
-        for client, state in clients.items():
-            i = int(client.split()[1])
-            assert set(state["w"]) == {max(n for n in range(number + 1) if n % 6 in (i, (i - 1) % 6))}
-        assert len(clients) == min(6, number + 2)
-        assert process.metadata == {"cohort": [f"client {number % 6}", f"client {(number + 1) % 6}"]}
-        referred = store._index.segments()
-    assert {int(file.stem) for file in (folder / "segments").iterdir()} == referred
-
-
-def test_a_store_killed_again_and_again_is_whole_every_time(tmp_path):
+def test_a_store_killed_again_and_again_is_whole_every_time(tmp_path, assert_whole):
     delays = random.Random(0)
-    for _ in range(12):
+    for _ in range(KILLS):
         rounds = run(tmp_path / "s", seconds=delays.uniform(0, 0.05))
         assert_whole(tmp_path / "s", rounds[-1])
 
@@ -61,7 +47,9 @@ def test_a_store_killed_again_and_again_is_whole_every_time(tmp_path):
         ("unlink", 1, 1),  # a later round is committed; what it replaced is still there
     ],
 )
-def test_a_crash_at_each_step_of_a_commit_leaves_the_last_finished_round(tmp_path, call, count, committed):
+def test_a_crash_at_each_step_of_a_commit_leaves_the_last_finished_round(
+    tmp_path, assert_whole, call, count, committed
+):
     folder = tmp_path / "s"
     rounds = run(folder, call, count)
     if committed:
@@ -72,7 +60,7 @@ def test_a_crash_at_each_step_of_a_commit_leaves_the_last_finished_round(tmp_pat
         assert list((folder / "segments").iterdir()) == []
 
 
-def test_a_store_goes_on_after_a_crash(tmp_path):
+def test_a_store_goes_on_after_a_crash(tmp_path, assert_whole):
     first = run(tmp_path / "s", "fsync", 6)
     second = run(tmp_path / "s", "fsync", 6)
     assert second[0] in (first[-1] + 1, first[-1] + 2)  # the round it died in may have been permanent

@@ -1,5 +1,6 @@
 """Damaged files are named, and what was in them is neither returned nor replaced."""
 
+import contextlib
 import random
 import re
 import sqlite3
@@ -56,7 +57,8 @@ def test_a_flipped_bit_anywhere_in_a_segment_is_noticed_and_named(folder, segmen
     pristine = segment.read_bytes()
     with SqliteStore(folder) as store:
         process = open_process(store)
-        starts = [64 + i * (len(pristine) - 64) // 4 for i in range(4)]
+        starts = [entry.extent.position for entry in store._index.entries("p")]
+        end = 2 * starts[3] - starts[2]  # where the note begins
         owners = ["client 'a'", "client 'b'", "client 'c'", "server state"]
         for bit in range(0, 8 * len(pristine), 5):
             flip(segment, bit)
@@ -66,8 +68,10 @@ def test_a_flipped_bit_anywhere_in_a_segment_is_noticed_and_named(folder, segmen
                 messages = damaged_owners(process)
                 if bit < 8 * 64:
                     assert set(messages) == set(owners)
+                elif bit >= 8 * end:
+                    assert messages == {}
                 else:
-                    hit = (bit // 8 - 64) * 4 // (len(pristine) - 64)
+                    hit = sum(bit >= 8 * start for start in starts) - 1
                     place = (
                         f"process 'p', {owners[hit]}, round 3: {segment} is corrupt at offset {starts[hit]}"
                     )
@@ -77,7 +81,7 @@ def test_a_flipped_bit_anywhere_in_a_segment_is_noticed_and_named(folder, segmen
         process.verify()
 
 
-@pytest.mark.parametrize("kept", [0, 10, 63, 64, 65, 700, -64, -1])
+@pytest.mark.parametrize("kept", [0, 10, 63, 64, 65, 700, 1200])
 def test_a_truncated_segment_is_noticed_and_named(folder, segment, kept):
     segment.write_bytes(segment.read_bytes()[:kept])
     with SqliteStore(folder) as store:
@@ -87,6 +91,16 @@ def test_a_truncated_segment_is_noticed_and_named(folder, segment, kept):
         messages = damaged_owners(process)
         assert "server state" in messages  # it lies last
         assert all("\n" not in message for message in messages.values())
+
+
+@pytest.mark.parametrize("kept", [-64, -1])
+def test_a_truncated_note_is_noticed_and_costs_no_state(folder, segment, kept):
+    segment.write_bytes(segment.read_bytes()[:kept])
+    with SqliteStore(folder) as store:
+        process = open_process(store)
+        with pytest.raises(CorruptStoreError, match=re.escape(str(segment))):
+            process.verify()
+        assert damaged_owners(process) == {}
 
 
 def test_a_missing_segment_is_noticed_and_named(folder, segment):
@@ -132,7 +146,7 @@ def test_a_flipped_bit_anywhere_in_the_index_is_noticed_or_changes_nothing(folde
                 assert process.last_round == 3
                 assert process.metadata == {"round": 3}
                 assert process.client_ids() == CLIENTS
-                assert damaged_owners(process) == {}
+                errors += damaged_owners(process).values()
         except StoreError as error:
             errors.append(str(error))
     assert len(errors) > 100
@@ -151,14 +165,35 @@ def test_an_index_that_is_no_sqlite_file_is_an_error_and_is_left_alone(folder, c
     assert len(list((folder / "segments").iterdir())) == 1
 
 
-def test_a_damaged_row_is_noticed_before_a_segment_that_it_named_is_taken_for_garbage(folder, segment):
+@pytest.mark.parametrize("table", ["blobs", "segments"])
+def test_a_segment_that_a_damaged_row_named_is_not_taken_for_garbage(folder, segment, table):
     database = sqlite3.connect(folder / "index.sqlite3")
-    database.execute("UPDATE blobs SET segment = 7")
+    database.execute(f"UPDATE {table} SET segment = 7")
     database.commit()
     database.close()
-    with pytest.raises(CorruptStoreError, match="fails its checksum"):
-        SqliteStore(folder)
+    with pytest.raises(CorruptStoreError, match="fails its checksum"), SqliteStore(folder) as store:
+        open_process(store).read_clients(["a"])
     assert segment.exists()
+
+
+def test_a_client_that_one_of_the_two_trees_has_lost_is_not_taken_for_new(folder):
+    index, hidden = folder / "index.sqlite3", "FROM sqlite_schema WHERE name = 'blobs_by_owner'"
+    with contextlib.closing(sqlite3.connect(index)) as database:
+        database.execute("PRAGMA writable_schema = ON")
+        (tree,) = database.execute(f"SELECT * {hidden}").fetchall()
+        database.execute(f"DELETE {hidden}")
+        database.commit()
+    with contextlib.closing(sqlite3.connect(index)) as database:
+        database.execute("DELETE FROM blobs WHERE owner = 'client:a'")
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", tree)
+        database.commit()
+    with SqliteStore(folder) as store:
+        process = open_process(store)
+        assert process.read_clients(["b", "new"]).keys() == {"b"}
+        for look in (lambda: process.read_clients(["a"]), process.client_ids, process.verify):
+            with pytest.raises(CorruptStoreError, match=re.escape(str(index))):
+                look()
 
 
 def test_an_index_that_was_emptied_does_not_make_the_segments_garbage(folder, segment):
@@ -174,7 +209,8 @@ def test_blobs_larger_than_a_page_are_checked_to_the_last_byte(tmp_path):
         process.commit(0, client_states={}, server_state={"w": np.ones(300_001, np.uint8)})
         (segment,) = (tmp_path / "s" / "segments").iterdir()
         content = bytearray(segment.read_bytes())
-        content[content.rindex(1)] = 0
+        last = content.index(bytes([1] * 300_001)) + 300_000
+        content[last] = 0
         segment.write_bytes(content)
         with pytest.raises(CorruptStoreError):
             process.read_server()

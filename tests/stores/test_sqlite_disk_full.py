@@ -83,7 +83,9 @@ def test_a_round_that_cannot_be_collected_is_committed_all_the_same(tmp_path, st
     process.commit(0, **round_of(0, ["a", "b", "c", "d"]))
     with monkeypatch.context() as patch:
         patch.setattr(
-            store, "_move", lambda entries: store._segments.read(entries[0].extent._replace(segment=99), "")
+            store._collector,
+            "_move",
+            lambda entries: store._segments.read(entries[0].extent._replace(segment=99), ""),
         )
         process.commit(1, **round_of(1, ["b", "c", "d"]))
     assert process.last_round == 1

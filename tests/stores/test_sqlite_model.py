@@ -1,14 +1,17 @@
-"""Any sequence of commits, openings and processes agrees with a dictionary that does the same."""
+"""Any sequence of commits, openings, processes and ways back agrees with a dictionary that does the same."""
 
+import copy
 import pathlib
 import tempfile
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from fedplug.errors import StoreError
 from fedplug.stores.sqlite import SqliteStore
 
 NAMES = st.text(max_size=8)
@@ -29,10 +32,12 @@ class StoreMachine(RuleBasedStateMachine):
     def start(self):
         self.folder = tempfile.TemporaryDirectory()
         self.expected = {}
+        self.kept = {}  # copies of self.expected[name], by name, oldest first
+        self.keep_rounds = 2
         self.open()
 
     def open(self):
-        self.store = SqliteStore(pathlib.Path(self.folder.name) / "s")
+        self.store = SqliteStore(pathlib.Path(self.folder.name) / "s", keep_rounds=self.keep_rounds)
         self.processes = {name: self.store.open_process(name, {}) for name in self.expected}
 
     def teardown(self):
@@ -54,10 +59,28 @@ class StoreMachine(RuleBasedStateMachine):
         self.processes[name].commit(
             record["round"], client_states=clients, server_state=server, metadata=metadata
         )
+        kept = self.kept.setdefault(name, [])
+        kept.append(copy.deepcopy(record))
+        del kept[: -self.keep_rounds]
 
-    @rule()
-    def open_again(self):
+    @rule(name=st.sampled_from(["p", "q"]), steps=st.integers(0, 3))
+    def go_back(self, name, steps):
+        kept = self.kept.get(name, [])
+        if not kept:
+            return
+        to = kept[-1]["round"] - steps
+        if steps >= len(kept):
+            with pytest.raises(StoreError, match=f"round {to} of process '{name}' is not kept"):
+                self.processes[name].rewind(to)
+            return
+        del kept[len(kept) - steps :]
+        self.processes[name].rewind(to)
+        self.expected[name] = copy.deepcopy(kept[-1])
+
+    @rule(keep_rounds=st.integers(1, 4))
+    def open_again(self, keep_rounds):
         self.store.close()
+        self.keep_rounds = keep_rounds
         self.open()
 
     @invariant()
@@ -66,6 +89,7 @@ class StoreMachine(RuleBasedStateMachine):
         for name, record in self.expected.items():
             process = self.processes[name]
             process.verify()
+            assert process.kept_rounds() == [each["round"] for each in self.kept[name]]
             assert process.last_round == record["round"]
             assert process.metadata == record["metadata"]
             assert process.client_ids() == sorted(record["clients"])

@@ -1,0 +1,209 @@
+"""Measures the embedded store over the number of clients, and with large states.
+
+``python -m benchmarks.stores FOLDER`` writes benchmarks/results/stores.md. FOLDER is where the stores are
+made, on the disk to measure. ``--clients``, ``--large`` and ``--state-mb`` scale it. With ``--fill`` the
+stores are made and not measured; without it, those that are there are measured and then deleted.
+
+Of each store: opening it, a round of (at most) 1,000 clients read and committed, the space it takes as a
+multiple of the current states, and how much more memory a process holds after the rounds than
+after opening. Every store is measured in a fresh process. Next to it, in turn, the disk: the same bytes
+written to one new file and waited for, and read again, from the system's cache as the store does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedplug.diagnostics.environment import processor
+
+RESULTS = Path(__file__).parent / "results" / "stores.md"
+COHORT = 1000
+SMALL = 256  # float32 values: 1 kB
+
+
+class Clients(Mapping[str, dict[str, np.ndarray[Any, Any]]]):
+    """States that are made when they are asked for, so that a round needs the memory of one."""
+
+    def __init__(self, numbers: list[int], values: int, fill: int) -> None:
+        self._names = {name(number): None for number in numbers}
+        self._state = {"residual": np.full(values, fill, np.float32)}
+
+    def __getitem__(self, client: str) -> dict[str, np.ndarray[Any, Any]]:
+        return self._state
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def name(number: int) -> str:
+    return f"client {number:07d}"
+
+
+def seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def resident_mib() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def fill(folder: Path, clients: int, values: int, cohort: int) -> None:
+    from fedplug.stores.sqlite import SqliteStore
+
+    server = {"weights": np.zeros(1000, np.float32)}
+    with SqliteStore(folder) as store:
+        process = store.open_process("p", {})
+        for number, begin in enumerate(range(0, clients, cohort)):
+            part = Clients(list(range(begin, min(clients, begin + cohort))), values, 0)
+            process.commit(number, client_states=part, server_state=server)
+
+
+def write_file(path: Path, megabytes: int) -> None:
+    block = np.random.default_rng(0).bytes(1 << 20)
+    with path.open("wb") as file:
+        for _ in range(megabytes):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_file(path: Path) -> None:
+    with path.open("rb") as file:
+        while file.read(1 << 20):
+            pass
+
+
+def measure(folder: Path, clients: int, values: int, cohort: int, rounds: int) -> dict[str, float]:
+    """What one store costs; medians over the rounds."""
+    from fedplug.stores.sqlite import SqliteStore
+
+    chosen = random.Random(0)
+    opening = statistics.median(seconds(lambda: SqliteStore(folder).close()) for _ in range(3))
+    times: dict[str, list[float]] = {what: [] for what in ("read", "commit", "write file", "read file")}
+    server = {"weights": np.zeros(1000, np.float32)}
+    megabytes = max(1, cohort * values * 4 >> 20)
+    with SqliteStore(folder) as store:
+        process = store.open_process("p")
+        before = resident_mib()
+        for _ in range(rounds):
+            numbers = chosen.sample(range(clients), cohort)
+            times["read"].append(
+                seconds(lambda: [process.read_clients([name(number)]) for number in numbers])  # noqa: B023
+            )
+            last = process.last_round
+            assert last is not None
+            states = Clients(numbers, values, last)
+            times["commit"].append(
+                seconds(lambda: process.commit(last + 1, client_states=states, server_state=server))  # noqa: B023
+            )
+            file = folder.with_name("file")
+            times["write file"].append(seconds(lambda: write_file(file, megabytes)))  # noqa: B023
+            times["read file"].append(seconds(lambda: read_file(file)))  # noqa: B023
+            file.unlink()
+        after = resident_mib()
+    used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    found = {what: statistics.median(taken) for what, taken in times.items()}
+    return {
+        **found,
+        "open": opening,
+        "space": used / (clients * values * 4),
+        "memory": after - before,
+        "index": sum(path.stat().st_size for path in folder.glob("index*")) / 2**20,
+        "MB": cohort * values * 4 / 1e6,
+    }
+
+
+def in_a_process(action: Callable[..., Any], *arguments: Any) -> Any:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(action, arguments)
+
+
+class Case(NamedTuple):
+    """A store to measure: how many clients, values in a state, and clients in a round."""
+
+    clients: int
+    values: int
+    cohort: int
+
+    def fill(self, folder: Path) -> Path:
+        """Where the store is, which is made unless it is there."""
+        place = folder / f"{self.clients} of {self.values}"
+        if not place.exists():
+            in_a_process(fill, place, self.clients, self.values, max(self.cohort, self.clients // 100))
+        return place
+
+    def row(self, folder: Path, rounds: int) -> str:
+        """Its row of the table."""
+        place = self.fill(folder)
+        try:
+            found = in_a_process(measure, place, *self, rounds)
+        finally:
+            shutil.rmtree(place)
+        ratio = (found["write file"] + found["read file"]) / (found["read"] + found["commit"])
+        cells = (
+            f"{self.clients:,}",
+            f"{self.values * 4 / 1e6:g}",
+            f"{self.cohort:,}",
+            f"{found['open'] * 1e3:.0f} ms",
+            f"{found['read'] * 1e3:,.0f} ms",
+            f"{found['commit'] * 1e3:,.0f} ms",
+            f"{2 * found['MB'] / (found['read'] + found['commit']):,.0f} MB/s",
+            f"{100 * ratio:.0f} %",
+            f"{found['space']:.2f}",
+            f"{found['index']:,.1f} MiB",
+            f"{found['memory']:+.0f} MiB",
+        )
+        line = f"| {' | '.join(cells)} |"
+        print(line, flush=True)
+        return line
+
+
+HEAD = (
+    "| clients | MB a state | in a round | open | read | commit | read and commit | of the disk's speed "
+    "| space / states | index | memory |\n|" + " ---: |" * 11
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--clients", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--large", type=int, default=1000, help="clients with a large state")
+    parser.add_argument("--state-mb", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--fill", action="store_true", help="make the stores and measure nothing")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    cases = [Case(clients, SMALL, min(COHORT, clients)) for clients in arguments.clients]
+    if arguments.large:
+        cases.append(Case(arguments.large, arguments.state_mb * 250_000, max(1, arguments.large // 10)))
+    if arguments.fill:
+        for case in cases:
+            case.fill(arguments.folder)
+        return
+    print(HEAD)
+    lines = [case.row(arguments.folder, arguments.rounds) for case in cases]
+    about = f"on {date.today()}: {processor()}, one thread, medians of {arguments.rounds} rounds."
+    head = f"# Client-state stores\n\nWritten by `python -m benchmarks.stores` {about}\n\n{HEAD}\n"
+    RESULTS.write_text(head + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""``fedplug store repair STORE``: brings back what can be of a damaged store, and lists what cannot."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fedplug.cli.store_open import FOLDER, add_store
+
+__all__ = ["add_parser"]
+
+EXIT_FAILED = 1
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "repair", help="make a damaged index anew, and list what is lost", parents=[common]
+    )
+    add_store(parser)
+    parser.add_argument(
+        "--drop-damaged", action="store_true", help="let clients begin anew whose state is damaged"
+    )
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.stores.repair import repair_store
+
+    report = repair_store(arguments.store.removeprefix(FOLDER), drop_damaged=arguments.drop_damaged)
+    for line in report.done:
+        print(f"done  {line}")
+    for line in report.lost:
+        print(f"lost  {line}")
+    if not report.done and not report.lost:
+        print("ok    nothing is damaged")
+    return EXIT_FAILED if report.lost else 0

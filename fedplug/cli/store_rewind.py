@@ -1,0 +1,39 @@
+"""``fedplug store rewind STORE ROUND``: sets a process back to an earlier round that is kept."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fedplug.cli.store_open import add_store, open_existing
+from fedplug.errors import StoreError
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "rewind", help="go back to an earlier round, of those that keep_rounds= keeps", parents=[common]
+    )
+    add_store(parser)
+    parser.add_argument("round", metavar="ROUND", type=int, help="the round that is to be the last one")
+    parser.add_argument("--process", metavar="ID", help="which process; not needed where there is one")
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.stores.sqlite import SqliteStore
+
+    with open_existing(arguments.store) as store:
+        if not isinstance(store, SqliteStore):
+            raise StoreError(f"{arguments.store}: only a store in a folder can go back")
+        known = store.processes()
+        if arguments.process is None and len(known) != 1:
+            raise StoreError(f"{arguments.store} has {len(known)} processes; name one with --process")
+        name = known[0] if arguments.process is None else arguments.process
+        process = store.open_process(name)
+        before = process.last_round
+        process.rewind(arguments.round)
+    print(f"process {name!r} is back from round {before} to round {arguments.round}")
+    return 0

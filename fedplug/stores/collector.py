@@ -1,0 +1,90 @@
+"""Frees the space of segments that a store on disk no longer needs, or not all of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from fedplug.errors import StoreError
+from fedplug.stores import note
+from fedplug.stores.index import Index
+from fedplug.stores.rows import Entry, SegmentRow
+from fedplug.stores.segment import Extent, SegmentFolder
+
+__all__ = ["Collector"]
+
+
+class Collector:
+    """Deletes and rewrites segments, by what the index counts as alive in them.
+
+    A segment without living blobs is deleted; one of which less than half is alive has its living blobs moved
+    to a new segment. So the segments never take more than twice what is alive, and every byte freed costs at
+    most one byte copied.
+
+    Nothing is lost when this fails, so it does so in silence: a full disk leaves the garbage to a later
+    opening, and damaged blobs stay where they are, for a read or `verify` to name.
+    """
+
+    def __init__(self, index: Index, segments: SegmentFolder) -> None:
+        self._index = index
+        self._segments = segments
+
+    def open(self) -> None:
+        """What opening a store begins with: deletes what a crash left behind, and collects all segments.
+
+        Raises:
+            StoreError: A segment cannot be deleted.
+        """
+        rows = self._index.segments()
+        for orphan in set(self._segments.ids()) - {row.segment for row in rows}:
+            self._segments.remove(orphan)
+        with suppress(StoreError):
+            self._move_sparse(rows)
+
+    def collect(self, segments: Iterable[int]) -> None:
+        """Frees what it can of these segments."""
+        with suppress(StoreError):
+            rows = []
+            for segment in segments:
+                row = self._index.segment(segment)
+                if row is None:
+                    self._segments.remove(segment)
+                else:
+                    rows.append(row)
+            self._move_sparse(rows)
+
+    def _move_sparse(self, rows: Iterable[SegmentRow]) -> None:
+        sparse = [row.segment for row in rows if self._is_sparse(row)]
+        if sparse:
+            self._move([entry for segment in sparse for entry in self._index.entries_in(segment)])
+            for segment in sparse:
+                self._segments.remove(segment)
+
+    def _is_sparse(self, row: SegmentRow) -> bool:
+        return bool(row.doomed) or 2 * row.live < self._segments.size(row.segment) - row.note
+
+    def _move(self, entries: list[Entry]) -> None:
+        extents, size = self._segments.write(
+            (self._segments.read(entry.extent, str(entry)) for entry in entries),
+            lambda extents: note.encode(self._note(_at(entries, extents))),
+        )
+        with self._index.transaction():
+            self._index.put_segment(SegmentRow(extents[0].segment, 0, size, 0))
+            for entry in entries:
+                self._index.remove(entry)
+            for entry in _at(entries, extents):
+                self._index.put(entry)
+
+    def _note(self, entries: list[Entry]) -> note.Note:
+        finished = {}
+        for process in {entry.process for entry in entries if entry.is_server}:
+            row = self._index.process(process)
+            assert row is not None, "an entry has a process"
+            for kept in self._index.rounds(process):
+                finished[process, kept.round] = note.Finished(row.signature, kept.metadata)
+        held = {(entry.process, entry.round) for entry in entries if entry.is_server}
+        return note.Note(False, entries, {key: value for key, value in finished.items() if key in held})
+
+
+def _at(entries: list[Entry], extents: list[Extent]) -> list[Entry]:
+    return [entry._replace(extent=extent) for entry, extent in zip(entries, extents, strict=True)]

@@ -1,0 +1,172 @@
+"""Copies a store on disk while another process has it open and goes on committing.
+
+Segments never change, so most are copied while nobody waits. Then, holding the lock that a commit needs for
+its transaction, the index is copied as a crash would leave it, and the few segments that came meanwhile are
+opened: what is open can be read to its end after its name is gone. So the store's user waits for the copy of
+the index alone. Opening the copy does what opening after a crash does, and takes it to the last committed
+round.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from fedplug.errors import StoreError
+from fedplug.stores.forks import Connection
+from fedplug.stores.index import Index
+from fedplug.stores.lock import LOCK_FILE, FolderLock
+from fedplug.stores.segment import SegmentFolder, sync_folder
+from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
+
+__all__ = ["copy_store", "snapshot"]
+
+_LOG = INDEX + "-wal"
+_FEW = 100  # segments that may be open at once, where systems allow 1024 files
+_Identity = tuple[int, int, int]
+
+
+def copy_store(source: str | Path, target: str | Path) -> None:
+    """Copies the last committed round, and the kept ones before it, to a new folder on any disk.
+
+    The folder ``target`` appears when the copy is complete and on the disk; until then it is called
+    ``target.part``, which a later copy replaces.
+
+    Args:
+        source: The folder of a store, open or not, in this process or another.
+        target: A folder that does not exist.
+
+    Raises:
+        StoreError: There is no store in ``source``, or it was last used by an older release; ``target`` is
+            there already; a disk refuses.
+        CorruptStoreError: The index is damaged. Damaged segments are copied as they are: `fedplug store
+            verify` names them in the copy, too.
+    """
+    source, target = Path(source), Path(target)
+    part = target.with_name(target.name + ".part")
+    _require_store(source)
+    if target.exists():
+        raise StoreError(f"{target} is there already; name a new folder for the copy")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        (part / SEGMENTS).mkdir(parents=True)
+        copied: dict[str, _Identity] = {}
+        while _copy_segments(source, part, copied) > _FEW:
+            pass
+        with ExitStack() as files:
+            with _quiet(source):
+                _copy_index(source, part)
+                late = {name: files.enter_context(file) for name, file in _open_late(source, copied)}
+            needed = _segments_of(part / INDEX)
+            for name, file in late.items():
+                if name in needed:
+                    _write(file, part / SEGMENTS / name)
+        sync_folder(part / SEGMENTS)
+        SqliteStore(part).close()  # takes it to the last round, and deletes what no round needs
+        part.rename(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise StoreError(f"{source} cannot be copied to {target}: {error}") from error
+
+
+@contextmanager
+def snapshot(source: str | Path) -> Iterator[SqliteStore]:
+    """A store that may be open elsewhere, as of its last round, without the states: who has some, how far.
+
+    Raises:
+        StoreError: As `copy_store`.
+    """
+    with tempfile.TemporaryDirectory(prefix="fedplug-") as name:
+        _require_store(Path(source))
+        with _quiet(Path(source)):
+            _copy_index(Path(source), Path(name))
+        (Path(name) / SEGMENTS).mkdir()
+        with SqliteStore(name) as store:
+            yield store
+
+
+@contextmanager
+def _quiet(source: Path) -> Iterator[None]:
+    """Within, nobody changes the index or deletes segments."""
+    lock = FolderLock(source)
+    try:
+        with lock:
+            yield
+    finally:
+        lock.close()
+
+
+def _require_store(source: Path) -> None:
+    if not (source / INDEX).is_file():
+        raise StoreError(f"there is no store in {source}; name its folder, for instance runs/digits/state")
+    if not (source / LOCK_FILE).exists():  # whoever has it open does not know of the lock
+        raise StoreError(f"{source} was last used by an older release; open it with this one first")
+
+
+def _copy_segments(source: Path, target: Path, copied: dict[str, _Identity]) -> int:
+    """Copies the segments that are not yet among ``copied``, and adds them; returns how many."""
+    before = len(copied)
+    folder = SegmentFolder(source / SEGMENTS)
+    for segment in folder.ids():
+        path = folder.path(segment)
+        if path.name in copied:
+            continue
+        try:
+            with path.open("rb") as file:
+                copied[path.name] = _identity(file)
+                _write(file, target / SEGMENTS / path.name)
+        except FileNotFoundError:
+            continue  # deleted meanwhile, so no round needs it
+    return len(copied) - before
+
+
+def _open_late(source: Path, copied: dict[str, _Identity]) -> Iterator[tuple[str, BinaryIO]]:
+    """The segments that came or changed since they were copied, open."""
+    folder = SegmentFolder(source / SEGMENTS)
+    for segment in folder.ids():
+        path = folder.path(segment)
+        file = path.open("rb")
+        if copied.get(path.name) == _identity(file):
+            file.close()
+        else:
+            yield path.name, file
+
+
+def _identity(file: BinaryIO) -> _Identity:
+    """Tells a file from another of its name, or from itself half-written: numbers return after a crash."""
+    status = os.fstat(file.fileno())
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _copy_index(source: Path, target: Path) -> None:
+    connection = Connection.opened_here(source / INDEX)
+    if connection is not None:
+        # Reading the file would cost this process its lock on it: POSIX locks end at any close.
+        with closing(sqlite3.connect(target / INDEX)) as copy:
+            connection.backup(copy)
+        return
+    for name in (INDEX, _LOG):
+        if (source / name).exists():
+            with (source / name).open("rb") as file:
+                _write(file, target / name)
+
+
+def _segments_of(index_path: Path) -> set[str]:
+    index = Index(index_path, create=False)
+    try:
+        return {f"{row.segment:010d}.segment" for row in index.segments()}
+    finally:
+        index.close()
+
+
+def _write(source: BinaryIO, target: Path) -> None:
+    with target.open("wb") as file:
+        shutil.copyfileobj(source, file, 1 << 20)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,94 @@
+"""The note at the end of a segment: whose blobs it holds, so that a lost index can be made anew from it.
+
+A store does not read notes but in `verify`; `fedplug.stores.repair` does. A note is a JSON object, compressed
+by zlib and padded to 64 bytes, and after it the last 64 bytes of the file say where it lies and what its
+checksum is.
+Segments of release 0.1 have none.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedplug.stores.rows import Entry
+from fedplug.stores.segment import ALIGNMENT, Extent, occupied
+
+__all__ = ["Finished", "Note", "encode", "read"]
+
+_MAGIC = b"fedplug note 1\n\0"
+_TRAILER = struct.Struct("<16sQQI28x")
+_LARGEST = 1 << 30  # bytes of a note once it is decompressed
+
+
+class Finished(NamedTuple):
+    """What a server blob says of its round; both texts are JSON."""
+
+    signature: str
+    metadata: str
+
+
+class Note(NamedTuple):
+    """What a segment says of itself.
+
+    Attributes:
+        commit: Whether the segment is a whole round, and no blobs moved together.
+        entries: All its blobs.
+        finished: For each of those that are server state, by process and round, what else the round left.
+    """
+
+    commit: bool
+    entries: Sequence[Entry]
+    finished: dict[tuple[str, int], Finished]
+
+
+def encode(note: Note) -> bytes:
+    """The bytes to append to a segment's blobs; all of the entries lie in that segment."""
+    position = max((e.extent.position + occupied(e.extent.size) for e in note.entries), default=ALIGNMENT)
+    value = {
+        "commit": note.commit,
+        "blobs": [[e.process, e.owner, e.round, *e.extent[1:]] for e in note.entries],
+        "finished": [[*key, *value] for key, value in note.finished.items()],
+    }
+    document = zlib.compress(json.dumps(value).encode(), 1)
+    trailer = _TRAILER.pack(_MAGIC, position, len(document), zlib.crc32(document))
+    return document.ljust(occupied(len(document)), b"\0") + trailer
+
+
+def read(path: Path) -> Note | None:
+    """The note of a segment file; None when it has none, or a damaged one.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        file.seek(max(0, end - _TRAILER.size))
+        trailer = file.read()
+        if len(trailer) != _TRAILER.size:
+            return None
+        _, position, size, checksum = _TRAILER.unpack(trailer)
+        if trailer != _TRAILER.pack(_MAGIC, position, size, checksum):
+            return None
+        if position + occupied(size) + _TRAILER.size != end:
+            return None
+        file.seek(position)
+        document, padding = file.read(size), file.read(occupied(size) - size)
+    if zlib.crc32(document) != checksum or any(padding):
+        return None
+    inflate = zlib.decompressobj()
+    text = inflate.decompress(document, _LARGEST)
+    if not inflate.eof:
+        return None
+    value = json.loads(text)
+    segment = int(path.stem)
+    entries = [
+        Entry(process, owner, number, Extent(segment, *place))
+        for process, owner, number, *place in value["blobs"]
+    ]
+    finished = {(process, number): Finished(*rest) for process, number, *rest in value["finished"]}
+    return Note(value["commit"], entries, finished)

@@ -1,0 +1,233 @@
+"""What a store on disk keeps of one training process: reading it, adding a round, going back some rounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores import blob, note, rules
+from fedplug.stores.base import ProcessState, Tensors
+from fedplug.stores.collector import Collector
+from fedplug.stores.index import Index
+from fedplug.stores.lock import FolderLock
+from fedplug.stores.rows import SERVER, Entry, ProcessRow, RoundRow, SegmentRow, client_owner
+from fedplug.stores.segment import Extent, SegmentFolder
+
+__all__ = ["SqliteProcess"]
+
+
+class SqliteProcess(ProcessState):
+    """Of a `fedplug.stores.sqlite.SqliteStore`, which makes it."""
+
+    def __init__(
+        self,
+        process_id: str,
+        index: Index,
+        segments: SegmentFolder,
+        lock: FolderLock,
+        collector: Collector,
+        keep_rounds: int,
+    ) -> None:
+        self._process_id = process_id
+        self._index = index
+        self._segments = segments
+        self._lock = lock
+        self._collector = collector
+        self._keep_rounds = keep_rounds
+
+    @property
+    def signature(self) -> Any:
+        """As in `ProcessState`."""
+        return json.loads(self._row().signature)
+
+    @property
+    def last_round(self) -> int | None:
+        """As in `ProcessState`."""
+        return self._row().round
+
+    @property
+    def metadata(self) -> Any:
+        """As in `ProcessState`."""
+        return json.loads(self._row().metadata)
+
+    def kept_rounds(self) -> list[int]:
+        """The rounds that `rewind` can go to, oldest first; the last one is the current."""
+        return [row.round for row in self._index.rounds(self._process_id)]
+
+    def client_ids(self) -> list[str]:
+        """As in `ProcessState`."""
+        owners = self._index.owners(self._process_id)
+        return sorted(owner.removeprefix(_CLIENT) for owner in owners if owner != SERVER)
+
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """As in `ProcessState`."""
+        found = {}
+        for client in client_ids:
+            state = self._read(client_owner(rules.check_text("client id", client)))
+            if state is not None:
+                found[client] = state
+        return found
+
+    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        """As in `ProcessState`."""
+        return self._read(SERVER)
+
+    def commit(
+        self,
+        round_num: int,
+        *,
+        client_states: Mapping[str, Tensors],
+        server_state: Tensors,
+        metadata: Any = None,
+    ) -> None:
+        """As in `ProcessState`; of a mapping that makes states when asked, one is in memory at a time."""
+        row = self._row()
+        number = rules.check_round(self._process_id, row.round, round_num)
+        text = rules.to_json("metadata", metadata)
+        rules.check_mapping("client_states", "client ids to states", client_states)
+        owners = [client_owner(rules.check_text("client id", client)) for client in client_states]
+        owners.append(SERVER)
+        new = row._replace(round=number, metadata=text)
+        try:
+            extents, size = self._segments.write(
+                _encoded(client_states, server_state),
+                lambda extents: note.encode(self._note(new, owners, extents)),
+            )
+            # Should this transaction fail, the segment stays until the next opening: when the disk fails
+            # between writing and confirming, SQLite may yet find the transaction complete after a crash.
+            with self._lock:
+                with self._index.transaction():
+                    self._index.put_segment(SegmentRow(extents[0].segment, 0, size, 0))
+                    for owner, extent in zip(owners, extents, strict=True):
+                        self._index.put(Entry(self._process_id, owner, number, extent))
+                    self._index.put_process(new)
+                    self._index.put_round(RoundRow(self._process_id, number, text, json.dumps(owners)))
+                    replaced = self._let_go_of_rounds_before(number - self._keep_rounds + 1)
+                self._collector.collect(replaced)
+        except StoreError as error:
+            held = "no round" if row.round is None else f"round {row.round}"
+            raise StoreError(
+                f"round {number} of process {self._process_id!r} was not committed: {error}; {held} is intact"
+            ) from error
+
+    def rewind(self, round_num: int) -> None:
+        """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
+
+        All of it happens or, when this raises or the machine stops, nothing of it.
+
+        Raises:
+            StoreError: The round is not kept, or the disk refuses.
+            CorruptStoreError: A row of the index is damaged.
+        """
+        rounds = {row.round: row for row in self._index.rounds(self._process_id)}
+        if round_num not in rounds:
+            kept = ", ".join(map(str, rounds)) or "none"
+            raise StoreError(
+                f"round {round_num} of process {self._process_id!r} is not kept; kept are: {kept}"
+            )
+        undone = [row for row in rounds.values() if row.round > round_num]
+        owners = {owner for row in undone for owner in json.loads(row.owners)}
+        touched = set()
+        with self._lock:
+            with self._index.transaction():
+                for owner in owners:
+                    for entry in self._index.versions(self._process_id, owner):
+                        if entry.round > round_num:
+                            self._index.remove(entry)
+                            touched.add(entry.extent.segment)
+                for row in undone:
+                    self._index.remove_round(row)
+                # What was undone must not be in a segment any more: `repair` would take it for the newest.
+                for segment in touched:
+                    if (kept_in := self._index.segment(segment)) is not None:
+                        self._index.put_segment(kept_in._replace(doomed=1))
+                last = rounds[round_num]
+                self._index.put_process(self._row()._replace(round=last.round, metadata=last.metadata))
+            self._collector.collect(touched)
+
+    def verify(self) -> None:
+        """As in `ProcessState`."""
+        self._index.check()
+        segments = set()
+        for entry in self._index.entries(self._process_id):
+            self._segments.read(entry.extent, str(entry))
+            segments.add(entry.extent.segment)
+        for segment in sorted(segments):
+            self._check_note(segment)
+
+    def damaged(self) -> Iterator[tuple[Entry, str]]:
+        """The blobs of all kept rounds that cannot be read, each with what is wrong with it."""
+        for entry in self._index.entries(self._process_id):
+            try:
+                self._segments.read(entry.extent, str(entry))
+            except StoreError as error:
+                yield entry, str(error)
+
+    def drop_client(self, client_id: str) -> None:
+        """Forgets all kept states of a client, damaged or not; it begins anew.
+
+        Raises:
+            StoreError: The disk refuses.
+        """
+        with self._lock:
+            versions = self._index.versions(self._process_id, client_owner(client_id))
+            with self._index.transaction():
+                for entry in versions:
+                    self._index.remove(entry)
+            self._collector.collect({entry.extent.segment for entry in versions})
+
+    def _let_go_of_rounds_before(self, oldest: int) -> set[int]:
+        """Removes what only rounds before ``oldest`` need; returns the segments in which it lies."""
+        touched = set()
+        for row in self._index.rounds(self._process_id):
+            if row.round > oldest:
+                break
+            for owner in json.loads(row.owners):
+                for entry in self._index.versions(self._process_id, owner):
+                    if entry.round < row.round:
+                        self._index.remove(entry)
+                        touched.add(entry.extent.segment)
+            if row.round < oldest:
+                self._index.remove_round(row)
+            else:
+                self._index.put_round(row._replace(owners="[]"))
+        return touched
+
+    def _note(self, row: ProcessRow, owners: list[str], extents: list[Extent]) -> note.Note:
+        assert row.round is not None
+        entries = [
+            Entry(self._process_id, owner, row.round, extent)
+            for owner, extent in zip(owners, extents, strict=True)
+        ]
+        finished = {(self._process_id, row.round): note.Finished(row.signature, row.metadata)}
+        return note.Note(True, entries, finished)
+
+    def _check_note(self, segment: int) -> None:
+        row, path = self._index.segment(segment), self._segments.path(segment)
+        if row is not None and row.note and note.read(path) is None:
+            raise CorruptStoreError(
+                f"process {self._process_id!r}: {path} is corrupt in its last {row.note} bytes: the note for "
+                "`fedplug store repair`; the states in it are whole, and the next rounds write a new one"
+            )
+
+    def _row(self) -> ProcessRow:
+        row = self._index.process(self._process_id)
+        assert row is not None, "open_process made it, and nothing deletes it"
+        return row
+
+    def _read(self, owner: str) -> dict[str, np.ndarray[Any, Any]] | None:
+        entry = self._index.entry(self._process_id, owner)
+        return None if entry is None else blob.decode(self._segments.read(entry.extent, str(entry)))
+
+
+_CLIENT = client_owner("")
+
+
+def _encoded(client_states: Mapping[str, Tensors], server_state: Tensors) -> Iterator[bytes]:
+    for client, state in client_states.items():
+        yield blob.encode(state, client_owner(client))
+    yield blob.encode(server_state, SERVER)

@@ -1,0 +1,131 @@
+"""A copy taken while rounds are committed is a store of one of these rounds, whole."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fedplug.errors import StoreError
+from fedplug.stores import copying
+from fedplug.stores.copying import copy_store, snapshot
+from fedplug.stores.sqlite import SqliteStore
+
+COMMITTER = pathlib.Path(__file__).with_name("committer.py")
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A store that another process commits to all the time; yields how to read a line of what it says."""
+    command = [sys.executable, str(COMMITTER), str(tmp_path / "s")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        yield lambda: int(child.stdout.readline())
+        assert child.poll() is None  # nothing that was done kept it from going on
+        child.kill()
+
+
+def last_round(folder):
+    with SqliteStore(folder) as store:
+        return store.open_process("p").last_round
+
+
+def test_copies_of_a_running_store_are_whole_and_of_the_round_of_their_time(tmp_path, running, assert_whole):
+    for number in range(5):
+        before = running()
+        copy_store(tmp_path / "s", tmp_path / f"copy {number}")
+        copied = last_round(tmp_path / f"copy {number}")
+        assert copied >= before
+        assert_whole(tmp_path / f"copy {number}", copied)
+    assert {path.name for path in tmp_path.iterdir()} == {"s", *(f"copy {n}" for n in range(5))}
+
+
+def test_a_store_that_is_committed_to_while_it_is_copied_is_whole(tmp_path, round_of, monkeypatch):
+    """Rounds come, and segments go, between any two files of a copy."""
+    with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
+        process = store.open_process("p", {})
+        process.commit(0, **round_of(0, "abcdefgh"))
+        process.commit(1, **round_of(1, "abc"))
+        write = copying._write
+
+        def interleaved(file, path):
+            write(file, path)
+            number = process.last_round + 1
+            process.commit(number, **round_of(number, "abcdefgh"[number % 8]))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(copying, "_write", interleaved)
+            copy_store(tmp_path / "s", tmp_path / "copy")
+        assert process.last_round > 3
+    with SqliteStore(tmp_path / "copy") as store:
+        process = store.open_process("p")
+        process.verify()
+        assert process.read_server()["w"][0] == process.last_round
+        assert len(process.kept_rounds()) == 2
+
+
+def test_a_store_is_copied_by_the_process_that_has_it_open_and_remains_its_own(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        process.commit(0, **round_of(0, ["a"]))
+        copy_store(tmp_path / "s", tmp_path / "copy")
+        assert last_round(tmp_path / "copy") == 0
+        other = "import sys; from fedplug.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
+        done = subprocess.run(
+            [sys.executable, "-c", other, tmp_path / "s"], capture_output=True, text=True, check=False
+        )
+        assert "StoreInUseError" in done.stderr
+        process.commit(1, **round_of(1, ["a"]))
+
+
+def test_a_copy_shares_nothing_with_its_source(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
+    copy_store(tmp_path / "s", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "s")
+    with SqliteStore(tmp_path / "copy") as store:
+        store.open_process("p").verify()
+
+
+def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_one_goes_through(
+    tmp_path, round_of
+):
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
+    program = (
+        "import sys, committer; from fedplug.stores.copying import copy_store\n"
+        "committer.die_at('fsync', 3); copy_store(*sys.argv[1:])"
+    )
+    folders = [tmp_path / "s", tmp_path / "copy"]
+    paths = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", program, *folders], env=paths, check=False)
+    assert done.returncode == -9
+    assert not (tmp_path / "copy").exists()
+    copy_store(*folders)
+    assert last_round(tmp_path / "copy") == 0
+    assert not (tmp_path / "copy.part").exists()
+
+
+def test_a_running_store_can_be_looked_into(tmp_path, running):
+    before = running()
+    with snapshot(tmp_path / "s") as store:
+        process = store.open_process("p")
+        assert process.last_round >= before
+        assert process.metadata["cohort"][0] == f"client {process.last_round % 6}"
+        assert "client 0" in process.client_ids()
+
+
+def test_what_is_no_store_or_there_already_is_refused(tmp_path, round_of):
+    with pytest.raises(StoreError, match="there is no store in"):
+        copy_store(tmp_path / "s", tmp_path / "copy")
+    assert list(tmp_path.iterdir()) == []
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(StoreError, match="is there already"):
+        copy_store(tmp_path / "s", tmp_path / "copy")
+    (tmp_path / "s" / "lock").unlink()
+    with pytest.raises(StoreError, match="older release"):
+        copy_store(tmp_path / "s", tmp_path / "new")

@@ -1,0 +1,202 @@
+"""Repair brings a store back as it was wherever the files still say how, and names all that they do not."""
+
+import pathlib
+import random
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
+from fedplug.stores.repair import repair_store
+from fedplug.stores.sqlite import SqliteStore
+
+VERSION_1 = pathlib.Path(__file__).with_name("golden") / "version_1"
+
+
+def contents(folder):
+    """All that a store holds of its newest rounds."""
+    found = {}
+    with SqliteStore(folder) as store:
+        for name in store.processes():
+            process = store.open_process(name)
+            process.verify()
+            clients = process.read_clients(process.client_ids())
+            states = {client: state["w"].tolist() for client, state in clients.items()}
+            server = process.read_server()
+            found[name] = (process.last_round, process.metadata, process.signature, states, server["w"][0])
+    return found
+
+
+def flip(path, byte):
+    content = bytearray(path.read_bytes())
+    content[byte] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def folder(tmp_path, round_of):
+    """Two processes, replaced and moved states, a round gone back from and committed again."""
+    with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
+        p, q = (store.open_process(name, {"of": name}) for name in "pq")
+        for number, clients in enumerate(["abcdefgh", "ab", "cd", "efg"]):
+            p.commit(number, **round_of(number, clients))
+            q.commit(number + 10, **round_of(number + 10, clients[::-1]))
+        p.rewind(2)
+        p.commit(3, **round_of(33, "h"))
+    return tmp_path / "s"
+
+
+def test_a_lost_index_is_made_anew_from_the_segments(folder):
+    before = contents(folder)
+    assert before["p"][3]["e"][0] == 0  # not 3, which was gone back from
+    (folder / "index.sqlite3").unlink()
+    report = repair_store(folder)
+    assert sorted(report.done) == [
+        "process 'p' is back at round 3, with 8 clients",
+        "process 'q' is back at round 13, with 8 clients",
+    ]
+    assert report.lost == []
+    assert contents(folder) == before
+
+
+def test_after_going_back_repair_does_not_bring_the_later_rounds_back(folder, round_of):
+    with SqliteStore(folder, keep_rounds=2) as store:
+        process = store.open_process("q")
+        process.rewind(12)
+    before = contents(folder)
+    (folder / "index.sqlite3").unlink()
+    repair_store(folder)
+    assert contents(folder) == before
+
+
+def test_a_damaged_index_anywhere_is_repaired_and_set_aside(folder):
+    before = contents(folder)
+    index = folder / "index.sqlite3"
+    pristine = index.read_bytes()
+    used = [place for place, byte in enumerate(pristine) if byte]
+    repaired = 0
+    for place in random.Random(0).sample(used, 60):
+        shutil.copytree(folder, folder.with_name("damaged"))
+        damaged = folder.with_name("damaged")
+        flip(damaged / "index.sqlite3", place)
+        content = (damaged / "index.sqlite3").read_bytes()
+        try:
+            report = repair_store(damaged)
+        except StoreError:
+            if place >= 100:  # in the header, a bit makes it another program's file, or a newer release's
+                raise
+        else:
+            assert report.lost == []
+            assert contents(damaged) == before
+            if report.done:
+                repaired += 1
+                assert len((damaged / "index.sqlite3.damaged").read_bytes()) == len(content)
+        shutil.rmtree(damaged)
+    assert repaired > 20
+
+
+def test_what_is_whole_is_left_as_it_is(folder):
+    before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert repair_store(folder) == ([], [])
+    assert {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_damaged_clients_are_listed_and_only_on_request_dropped(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {}).commit(3, **round_of(3, "abc"))
+    (segment,) = (tmp_path / "s" / "segments").iterdir()
+    flip(segment, 64 + 200)
+    report = repair_store(tmp_path / "s")
+    assert report.done == []
+    assert [message.partition(":")[0] for message in report.lost] == ["process 'p', client 'a', round 3"]
+    report = repair_store(tmp_path / "s", drop_damaged=True)
+    assert report == (["dropped, begins anew: process 'p', client 'a', round 3"], [])
+    assert contents(tmp_path / "s")["p"][3].keys() == {"b", "c"}
+
+
+def test_a_damaged_server_state_is_listed_and_never_dropped(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        store.open_process("p", {}).commit(3, client_states={}, server_state={"w": np.ones(9)})
+    (segment,) = (tmp_path / "s" / "segments").iterdir()
+    flip(segment, 64 + 40)
+    for _ in range(2):
+        report = repair_store(tmp_path / "s", drop_damaged=True)
+        assert report.done == []
+        assert "server state, round 3" in report.lost[0]
+
+
+def test_without_index_and_notes_every_segment_is_named_and_none_deleted(tmp_path):
+    shutil.copytree(VERSION_1, tmp_path / "s")
+    (tmp_path / "s" / "index.sqlite3").write_bytes(b"")
+    before = sorted(path.name for path in (tmp_path / "s" / "segments").iterdir())
+    report = repair_store(tmp_path / "s")
+    assert report.done == []
+    assert len(report.lost) == 3
+    after = sorted(path.name for path in (tmp_path / "s" / "segments").iterdir())
+    assert after == [f"{name}.damaged" for name in before]
+
+
+def test_rows_that_are_left_of_a_store_of_release_0_1_are_used(tmp_path):
+    shutil.copytree(VERSION_1, tmp_path / "s")
+    before = VERSION_1 / "segments"
+    database = sqlite3.connect(tmp_path / "s" / "index.sqlite3")
+    database.execute("UPDATE blobs SET round = 9 WHERE owner = 'client:b'")
+    database.commit()
+    database.close()
+    report = repair_store(tmp_path / "s")
+    assert report.done == [
+        "process 'new' is back at round None, with 0 clients",
+        "process 'p' is back at round 5, with 3 clients",
+    ]
+    assert len(report.lost) == len(list(before.iterdir()))
+    with SqliteStore(tmp_path / "s") as store:
+        assert store.open_process("p").client_ids() == ["a", "c", "d"]
+
+
+def test_a_server_state_that_is_nowhere_is_an_error_that_changes_nothing(tmp_path, round_of):
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        process.commit(0, **round_of(0, "abcd"))
+        process.commit(1, **round_of(1, "a"))
+    newest = max((tmp_path / "s" / "segments").iterdir())
+    flip(newest, newest.stat().st_size - 1)
+    database = sqlite3.connect(tmp_path / "s" / "index.sqlite3")
+    database.execute("UPDATE blobs SET size = 1 WHERE owner = 'server'")
+    database.commit()
+    database.close()
+    before = {path: path.read_bytes() for path in (tmp_path / "s").rglob("*") if path.is_file()}
+    with pytest.raises(CorruptStoreError, match="process 'p', round 1, is in no readable segment"):
+        repair_store(tmp_path / "s")
+    assert {path: path.read_bytes() for path in (tmp_path / "s").rglob("*") if path.is_file()} == before
+
+
+def test_a_store_in_use_or_none_at_all_is_refused(tmp_path, folder):
+    with SqliteStore(folder), pytest.raises(StoreInUseError):
+        repair_store(folder)
+    with pytest.raises(StoreError, match="there is no store in"):
+        repair_store(tmp_path / "none")
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rounds=st.lists(st.tuples(st.sampled_from("pq"), st.sets(st.sampled_from("abcdef")), st.integers(0, 2)))
+)
+def test_any_store_comes_back_from_its_segments_alone(tmp_path_factory, round_of, rounds):
+    """Commits of two processes, and ways back of 0 to 2 rounds before them."""
+    folder = tmp_path_factory.mktemp("any") / "s"
+    with SqliteStore(folder, keep_rounds=3) as store:
+        for count, (name, clients, back) in enumerate(rounds):
+            process = store.open_process(name, {"of": name})
+            kept = process.kept_rounds()
+            if kept:
+                process.rewind(kept[max(0, len(kept) - 1 - back)])
+            number = 0 if process.last_round is None else process.last_round + 1
+            process.commit(number, **round_of(count, sorted(clients), size=1 + 20 * (count % 3)))
+    before = contents(folder)
+    (folder / "index.sqlite3").unlink()
+    repair_store(folder)
+    assert contents(folder) == before

@@ -1,0 +1,131 @@
+"""Going back a number of rounds, and stores of the release before that could not."""
+
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from fedplug.errors import ConfigError, CorruptStoreError, StoreError
+from fedplug.stores import open_store
+from fedplug.stores.sqlite import SqliteStore
+
+VERSION_1 = pathlib.Path(__file__).with_name("golden") / "version_1"
+
+
+def values(process):
+    return {client: state["w"][0] for client, state in process.read_clients(process.client_ids()).items()}
+
+
+@pytest.fixture
+def folder(tmp_path, round_of):
+    """Rounds 0 to 4, of which the last 3 are kept; client 'late' joins in round 4."""
+    with SqliteStore(tmp_path / "s", keep_rounds=3) as store:
+        process = store.open_process("p", {})
+        for number, clients in enumerate(["ab", "b", "a", "ab", ["a", "late"]]):
+            process.commit(number, **round_of(number, list(clients)))
+    return tmp_path / "s"
+
+
+def test_going_back_restores_replaced_states_and_removes_clients_that_came_later(folder):
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        assert process.kept_rounds() == [2, 3, 4]
+        assert values(process) == {"a": 4, "b": 3, "late": 4}
+        process.rewind(2)
+        assert (process.last_round, process.metadata) == (2, {"round": 2})
+        assert values(process) == {"a": 2, "b": 1}
+        assert process.read_server()["w"][0] == 2
+        with pytest.raises(StoreError, match="round 4 of process 'p' is not kept; kept are: 2"):
+            process.rewind(4)
+    with SqliteStore(folder) as store:  # permanent
+        assert values(store.open_process("p")) == {"a": 2, "b": 1}
+
+
+def test_training_goes_on_from_the_round_that_was_gone_back_to(folder, round_of):
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        process.rewind(3)
+        process.commit(4, **round_of(40, ["b"]))
+        assert values(process) == {"a": 3, "b": 40}
+        assert process.kept_rounds() == [2, 3, 4]
+        process.verify()
+
+
+def test_rounds_are_let_go_of_and_their_space_is_freed(folder, round_of):
+    with SqliteStore(folder, keep_rounds=1) as store:
+        process = store.open_process("p")
+        process.commit(5, **round_of(5, ["a", "b", "late"]))
+        assert process.kept_rounds() == [5]
+    assert len(list((folder / "segments").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("call", "count"), [("fsync", 1), ("fsync", 2), ("unlink", 1)])
+def test_going_back_and_dying_leaves_the_one_round_or_the_other(folder, call, count):
+    program = (
+        "import sys, committer; from fedplug.stores.sqlite import SqliteStore\n"
+        "process = SqliteStore(sys.argv[1], keep_rounds=3).open_process('p')\n"
+        "committer.die_at(sys.argv[2], int(sys.argv[3]))\n"
+        "process.rewind(2); print('went through')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, folder, call, str(count)],
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) in ((-9, "", ""), (0, "went through\n", ""))
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        process.verify()
+        expected = {2: {"a": 2, "b": 1}, 4: {"a": 4, "b": 3, "late": 4}}
+        assert values(process) == expected[process.last_round]
+
+
+def test_the_option_is_part_of_the_url_and_of_the_config(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/s?keep_rounds=5") as store:
+        assert store.get_config() == {"path": f"{tmp_path}/s", "keep_rounds": 5}
+    with open_store(f"sqlite:///{tmp_path}/what?") as store:
+        assert store.get_config() == {"path": f"{tmp_path}/what?", "keep_rounds": 1}
+
+
+@pytest.mark.parametrize("count", ["", "0", "-1", "x", "1.5", "5&x=1"])
+def test_a_number_of_rounds_that_is_none_is_refused(tmp_path, count):
+    with pytest.raises(ConfigError, match="keep_rounds"):
+        open_store(f"sqlite:///{tmp_path}/s?keep_rounds={count}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_of_release_0_1_opens_and_goes_on(tmp_path, round_of):
+    shutil.copytree(VERSION_1, tmp_path / "s")
+    with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
+        assert store.processes() == ["new", "p"]
+        process = store.open_process("p", {"fraction": 0.01})
+        assert (process.last_round, process.metadata) == (5, {"round": 5})
+        assert values(process) == {"a": 5, "b": 4, "c": 3, "d": 4}
+        process.verify()
+        process.commit(6, **round_of(6, ["a", "c"]))
+    with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
+        process = store.open_process("p")
+        assert values(process) == {"a": 6, "b": 4, "c": 6, "d": 4}
+        process.rewind(5)
+        assert values(process) == {"a": 5, "b": 4, "c": 3, "d": 4}
+        process.verify()
+
+
+def test_a_damaged_store_of_release_0_1_is_not_changed(tmp_path):
+    shutil.copytree(VERSION_1, tmp_path / "s")
+    index = tmp_path / "s" / "index.sqlite3"
+    database = sqlite3.connect(index)
+    database.execute("UPDATE blobs SET round = 9 WHERE owner = 'client:b'")
+    database.commit()
+    database.close()
+    with pytest.raises(CorruptStoreError, match="fails its checksum"):
+        SqliteStore(tmp_path / "s")
+    database = sqlite3.connect(index)
+    assert database.execute("PRAGMA user_version").fetchone() == (1,)
+    database.close()
