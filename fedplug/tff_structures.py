@@ -99,7 +99,7 @@ def members(value: Any) -> Sequence[Any]:
     Raises:
         TypeError: It is no container; the text is TFF's.
     """
-    kind = type(value)
+    kind: Any = type(value)
     if kind is tuple or kind is list:
         return value  # type: ignore[no-any-return]
     if kind is collections.OrderedDict or kind is dict:
@@ -147,7 +147,7 @@ _OF_NAMED = (None, dict, collections.OrderedDict)
 
 
 @functools.lru_cache(_KEPT)
-def _takes_keywords(container: type | None) -> bool:
+def _takes_keywords(container: Any) -> bool:
     """Whether it is a named tuple or a class of attrs, as most of TFF's own containers are."""
     return container is not None and (
         (issubclass(container, tuple) and hasattr(container, "_fields"))

@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 from fedplug import tff_structures
 from fedplug.runtime.tff_internals import make_data_set_from_elements
 
-__all__ = ["ingest_sequence"]
+__all__ = ["ingest_sequence", "unchanged"]
 
 # The variants of data sets that are handed in round after round; neither changes. With the type they fit.
 _taken_in: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[tff.SequenceType, tf.Tensor]]
@@ -67,18 +67,26 @@ def _flattens_alike(spec: Any) -> bool:
 def _variant(dataset: tf.data.Dataset) -> tf.Tensor:
     """The variant of a data set, with the options that its caller left open."""
     chosen = dataset.options()
-    options = _options(
-        chosen.experimental_optimization.apply_default_optimizations is None,
-        chosen.autotune.enabled is None,
-    )
-    return tf.data.experimental.to_variant(dataset.with_options(options))
+    optimizations = chosen.experimental_optimization.apply_default_optimizations is None
+    autotune = chosen.autotune.enabled is None
+    if optimizations or autotune:
+        dataset = dataset.with_options(unchanged(optimizations=optimizations, autotune=autotune))
+    return tf.data.experimental.to_variant(dataset)
 
 
 @functools.cache
-def _options(without_optimizations: bool, without_autotune: bool) -> tf.data.Options:
+def unchanged(*, optimizations: bool = True, autotune: bool = True) -> tf.data.Options:
+    """Options by which TensorFlow leaves a data set's graph as it is.
+
+    A data set that brings them need not be given them here.
+
+    Args:
+        optimizations: Whether to switch the optimizations of the graph off.
+        autotune: Whether to switch the tuning of buffers off.
+    """
     options = tf.data.Options()
-    if without_optimizations:
+    if optimizations:
         options.experimental_optimization.apply_default_optimizations = False
-    if without_autotune:
+    if autotune:
         options.autotune.enabled = False
     return options
