@@ -1,9 +1,10 @@
-"""What a round of federated averaging costs, beside a loop written by hand and TFF's stock runtime.
+"""What a round of federated averaging costs, beside a loop written by hand, TFF's stock runtime, and others.
 
-``python -m benchmarks.rounds --torch-python INTERPRETER`` writes benchmarks/results/rounds.md; that one needs
-PyTorch. Each way runs in a process of its own, all of them in turn several times, and ends with the same
-model but for rounding, which is checked. Figures are medians of processor time, that of worker processes
-included.
+``python -m benchmarks.rounds --torch-python PYTHON --flower-python PYTHON --pfl-python PYTHON`` writes
+benchmarks/results/rounds.md; the interpreters have PyTorch, and Flower's simulation (``flwr[simulation]``) or
+pfl-research (``pfl[pytorch]``) besides. Without the last two, their columns are left out. Each way runs in a
+process of its own, all of them in turn several times, and ends with the same model but for rounding, which is
+checked. Figures are medians; processor time includes that of worker processes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import rounds_task
+from benchmarks.processor_time import Stopwatch
 
 RESULT = Path(__file__).with_name("results") / "rounds.md"
 REPEATS = 2
@@ -32,23 +33,13 @@ WAYS = {
     "topk": "fedplug, `topk(0.01)`",
     "tff": "TFF's own process in fedplug's runtime",
     "stock": "TFF's own process in its stock runtime",
+    "pfl": "pfl-research, one thread",
+    "flower": "Flower's simulation",
 }
-CHECKED = ("dense", "tff", "stock")
+CHECKED = ("dense", "tff", "stock", "pfl", "flower")
 """Those that make the model which the loop by hand makes."""
-
-
-def processor_seconds() -> float:
-    """Of this process and its children, running or ended."""
-    ended = os.times()
-    total = time.process_time() + ended.children_user + ended.children_system
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
-            continue
-        if int(fields[1]) == os.getpid():
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return total
+PEERS = ("torch", "pfl", "flower")
+"""Those in environments of their own; `benchmarks.rounds_torch` and so on."""
 
 
 def build(way: str, width: int) -> tuple[Callable[[], None], Callable[[], list[Any]]]:
@@ -109,57 +100,73 @@ def measure(way: str, width: int, rounds: int) -> None:
     import numpy as np
 
     next_round, weights = build(way, width)
-    seconds = []
+    watch = Stopwatch()
     for _ in range(rounds):
-        began = processor_seconds()
         next_round()
-        seconds.append(processor_seconds() - began)
+        watch.end()
     norm = float(np.sqrt(sum(np.sum(np.square(np.asarray(w, np.float64))) for w in weights())))
-    print(json.dumps({"seconds": seconds, "norm": norm}))
+    print(json.dumps({"rounds": watch.rounds, "norm": norm}))
 
 
-def run_all(torch_python: str, sizes: list[int]) -> dict[tuple[int, str], float]:
-    """Median seconds a round, by number of parameters and way."""
-    found: dict[tuple[int, str], list[float]] = collections.defaultdict(list)
+Figures = dict[tuple[int, str], tuple[float, float]]
+"""By number of parameters and way: median seconds a round, of the processors and of the clock."""
+
+
+def run_all(interpreters: dict[str, str], sizes: list[int]) -> Figures:
+    """Runs every way, those of PyTorch by an interpreter of their own."""
+    found: dict[tuple[int, str], list[tuple[float, float]]] = collections.defaultdict(list)
+    ways = [way for way in WAYS if way not in PEERS or way in interpreters]
     for size in sizes:
         for _ in range(REPEATS):
             norms = {}
-            for way in WAYS:
+            for way in ways:
                 width, rounds = str(rounds_task.WIDTHS[size]), str(ROUNDS[size])
                 command = (
-                    [torch_python, "-m", "benchmarks.rounds_torch", width, rounds]
-                    if way == "torch"
+                    [interpreters[way], "-m", f"benchmarks.rounds_{way}", width, rounds]
+                    if way in PEERS
                     else [sys.executable, "-m", "benchmarks.rounds", "--measure", way, width, rounds]
                 )
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                result = json.loads(done.stdout.splitlines()[-1])
-                found[size, way] += result["seconds"][WARM_UP if ROUNDS[size] > 2 * WARM_UP else 1 :]
+                result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+                found[size, way] += result["rounds"][WARM_UP if ROUNDS[size] > 2 * WARM_UP else 1 :]
                 norms[way] = result["norm"]
-            for way in CHECKED:
+            for way in norms.keys() & set(CHECKED):
                 assert abs(norms[way] / norms["torch"] - 1) < 1e-5, (size, norms)
-    return {key: statistics.median(seconds) for key, seconds in found.items()}
+    return {
+        key: (statistics.median(one for one, _ in rounds), statistics.median(one for _, one in rounds))
+        for key, rounds in found.items()
+    }
 
 
-def table(found: dict[tuple[int, str], float], sizes: list[int]) -> str:
-    """Milliseconds a round, and how many times those of the loop by hand."""
-    lines = [
-        "| parameters | " + " | ".join(WAYS.values()) + " |",
-        "| --- |" + " --- |" * len(WAYS),
-    ]
-    for size in sizes:
-        by_hand = found[size, "torch"]
-        cells = [
-            f"{1e3 * found[size, way]:,.0f}"
-            + ("" if way == "torch" else f" ({found[size, way] / by_hand:.1f}x)")
-            for way in WAYS
-        ]
-        lines.append(f"| {size:,} | " + " | ".join(cells) + " |")
+def table(found: Figures, sizes: list[int], cell: Callable[[int, str], str]) -> str:
+    """One row a size, one column a way."""
+    ways = [way for way in WAYS if (sizes[0], way) in found]
+    lines = ["| parameters | " + " | ".join(WAYS[way] for way in ways) + " |"]
+    lines.append("| --- |" + " --- |" * len(ways))
+    lines += [f"| {size:,} | " + " | ".join(cell(size, way) for way in ways) + " |" for size in sizes]
     return "\n".join(lines)
+
+
+def tables(found: Figures, sizes: list[int]) -> str:
+    """Milliseconds of processor time and how many times those of the loop by hand; clients a second."""
+
+    def milliseconds(size: int, way: str) -> str:
+        processor, by_hand = found[size, way][0], found[size, "torch"][0]
+        return f"{1e3 * processor:,.0f}" + ("" if way == "torch" else f" ({processor / by_hand:.1f}x)")
+
+    def clients_a_second(size: int, way: str) -> str:
+        return f"{rounds_task.CLIENTS / found[size, way][1]:,.0f}"
+
+    return (
+        f"{table(found, sizes, milliseconds)}\n\n"
+        f"Clients a second, by the clock:\n\n{table(found, sizes, clients_a_second)}"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--torch-python", help="an interpreter that has PyTorch")
+    for peer in PEERS:
+        parser.add_argument(f"--{peer}-python", help=f"an interpreter for the way {WAYS[peer]!r}")
     parser.add_argument("--sizes", type=int, nargs="*", default=list(ROUNDS), choices=list(ROUNDS))
     parser.add_argument("--measure", nargs=3, metavar=("WAY", "WIDTH", "ROUNDS"), help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -172,7 +179,8 @@ def main() -> None:
     from fedplug.diagnostics.environment import environment
 
     began = time.strftime("%Y-%m-%d")
-    found = run_all(given.torch_python, given.sizes)
+    interpreters = {peer: getattr(given, f"{peer}_python") for peer in PEERS}
+    found = run_all({peer: python for peer, python in interpreters.items() if python}, given.sizes)
     machine = environment()
     RESULT.write_text(
         "# A round of federated averaging\n\n"
@@ -181,7 +189,7 @@ def main() -> None:
         "three dense layers; states in memory. Made by `python -m benchmarks.rounds`; every way but "
         "`topk(0.01)` ends with the same model but for rounding.\n\n"
         f"{began}, {machine['processor']}, {machine['cores']} cores, {machine['simd']}, TensorFlow "
-        f"{machine['tensorflow']}, TFF {machine['tensorflow-federated']}.\n\n{table(found, given.sizes)}\n",
+        f"{machine['tensorflow']}, TFF {machine['tensorflow-federated']}.\n\n{tables(found, given.sizes)}\n",
         encoding="utf-8",
     )
     print(RESULT.read_text(encoding="utf-8"))

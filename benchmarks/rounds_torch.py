@@ -1,40 +1,62 @@
 """Federated averaging as one writes it by hand in PyTorch, on one thread: the peer of `benchmarks.rounds`.
 
-``python -m benchmarks.rounds_torch WIDTH ROUNDS`` prints seconds of processor time for each round, and the
-norm of the model at the end, as JSON. Needs PyTorch and NumPy alone.
+``python -m benchmarks.rounds_torch WIDTH ROUNDS`` prints what its rounds took and the norm of the model at
+the end, as JSON. Needs PyTorch and NumPy alone. The other peers on PyTorch take model and data from here.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from benchmarks import rounds_task
+from benchmarks.processor_time import Stopwatch
+
+__all__ = ["client_batches", "layers", "report"]
+
+Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-def main(width: int, rounds: int) -> None:
-    torch.set_num_threads(1)
-    layers = [
+def layers(width: int) -> list[torch.nn.Module]:
+    """The model's, with the weights of the first round."""
+    found = [
         torch.nn.Linear(rounds_task.FEATURES, width),
         torch.nn.ReLU(),
         torch.nn.Linear(width, width),
         torch.nn.ReLU(),
         torch.nn.Linear(width, rounds_task.CLASSES),
     ]
-    model = torch.nn.Sequential(*layers)
+    parameters = [parameter for layer in found for parameter in layer.parameters()]
+    with torch.no_grad():
+        for parameter, array in zip(parameters, rounds_task.initial_weights(width), strict=True):
+            parameter.copy_(torch.from_numpy(array.T.copy()))
+    return found
+
+
+def client_batches(client: int) -> list[Batch]:
+    """What a client trains on, in order."""
+    return [(torch.from_numpy(x), torch.from_numpy(y).long()) for x, y in rounds_task.batches(client)]
+
+
+def report(watch: Stopwatch, weights: Sequence[Any]) -> None:
+    """Prints what `benchmarks.rounds` reads."""
+    norm = sum(float(torch.as_tensor(weight).double().square().sum()) for weight in weights) ** 0.5
+    print(json.dumps({"rounds": watch.rounds, "norm": norm}))
+
+
+def main(width: int, rounds: int) -> None:
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(*layers(width))
     loss_fn = torch.nn.CrossEntropyLoss()
-    weights = [torch.from_numpy(array.T.copy()) for array in rounds_task.initial_weights(width)]
-    data = [
-        [(torch.from_numpy(x), torch.from_numpy(y).long()) for x, y in rounds_task.batches(client)]
-        for client in range(rounds_task.CLIENTS)
-    ]
+    data = [client_batches(client) for client in range(rounds_task.CLIENTS)]
     parameters = list(model.parameters())
-    seconds = []
+    weights = [parameter.detach().clone() for parameter in parameters]
+    watch = Stopwatch()
     for _ in range(rounds):
-        began = time.process_time()
         total = [torch.zeros_like(weight) for weight in weights]
         examples = 0
         for client in data:
@@ -53,9 +75,8 @@ def main(width: int, rounds: int) -> None:
                     one.add_(parameter - weight, alpha=count)
             examples += count
         weights = [weight + one / examples for weight, one in zip(weights, total, strict=True)]
-        seconds.append(time.process_time() - began)
-    norm = float(torch.sqrt(sum(weight.double().square().sum() for weight in weights)))
-    print(json.dumps({"seconds": seconds, "norm": norm}))
+        watch.end()
+    report(watch, weights)
 
 
 if __name__ == "__main__":

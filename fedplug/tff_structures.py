@@ -2,20 +2,35 @@
 
 `tf.nest` sorts mappings by key and TFF does not, so neither may be mixed with the other. TFF's conversions
 ask of every container whether it has the methods of a named tuple, once the larger part of what a round of a
-small model cost in Python; the containers that most values come in need no such question.
+small model cost in Python. Here such questions are asked once for a type, whose answers are kept: TFF has one
+object for equal types.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
 
-__all__ = ["contain", "flatten", "members", "paths", "tensor_types", "unflatten"]
+__all__ = [
+    "contain",
+    "element_type",
+    "flatten",
+    "member_types",
+    "members",
+    "paths",
+    "tensor_types",
+    "unflatten",
+]
+
+_KEPT = 4096
+"""Types whose answers are kept; a training has some hundred."""
 
 
 def _leaves(type_spec: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -30,18 +45,29 @@ def _leaves(type_spec: Any, path: str) -> Iterator[tuple[str, Any]]:
         )
 
 
+@functools.lru_cache(_KEPT)
+def _named_leaves(type_spec: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple(_leaves(type_spec, ""))
+
+
 def tensor_types(type_spec: Any) -> list[Any]:
     """The tensor types of a tensor or (nested) structure type, in order.
 
     Raises:
         ConfigError: There is something else in it, for instance a sequence.
     """
-    return [member for _, member in _leaves(type_spec, "")]
+    return [member for _, member in _named_leaves(type_spec)]
 
 
 def paths(type_spec: Any) -> list[str]:
     """A name for each tensor of `tensor_types`: its field names or positions, joined by ``/``."""
-    return [path for path, _ in _leaves(type_spec, "")]
+    return [path for path, _ in _named_leaves(type_spec)]
+
+
+@functools.lru_cache(_KEPT)
+def member_types(type_spec: Any) -> tuple[Any, ...]:
+    """The types of the members of a structure type, in order."""
+    return tuple(member for _, member in tff.structure.iter_elements(type_spec))
 
 
 def flatten(value: Any, type_spec: Any) -> list[Any]:
@@ -50,9 +76,7 @@ def flatten(value: Any, type_spec: Any) -> list[Any]:
         return [value]
     return [
         leaf
-        for member, (_, member_type) in zip(
-            members(value), tff.structure.iter_elements(type_spec), strict=True
-        )
+        for member, member_type in zip(members(value), member_types(type_spec), strict=True)
         for leaf in flatten(member, member_type)
     ]
 
@@ -64,7 +88,7 @@ def unflatten(leaves: Sequence[Any], type_spec: Any) -> Any:
     def build(member_type: Any) -> Any:
         if isinstance(member_type, tff.TensorType):
             return next(remaining)
-        return contain([build(inner) for _, inner in tff.structure.iter_elements(member_type)], member_type)
+        return contain([build(inner) for inner in member_types(member_type)], member_type)
 
     return build(type_spec)
 
@@ -75,11 +99,13 @@ def members(value: Any) -> Sequence[Any]:
     Raises:
         TypeError: It is no container; the text is TFF's.
     """
-    kind = type(value)
+    kind: Any = type(value)
     if kind is tuple or kind is list:
         return value  # type: ignore[no-any-return]
     if kind is collections.OrderedDict or kind is dict:
         return list(value.values())
+    if _takes_keywords(kind):
+        return [getattr(value, name) for name in _keywords(kind)]
     return [member for _, member in tff.structure.iter_elements(tff.structure.from_container(value))]
 
 
@@ -93,15 +119,75 @@ def contain(members: Sequence[Any], type_spec: Any) -> Any:
     Raises:
         ValueError: The type has members with and without names; the text is TFF's.
     """
+    return _maker(type_spec)(members)
+
+
+@functools.lru_cache(_KEPT)
+def _maker(type_spec: Any) -> Callable[[Sequence[Any]], Any]:
+    """What makes the container of a structure type from its members."""
     names = [name for name, _ in tff.structure.iter_elements(type_spec)]
     container = type_spec.python_container
     if container in _OF_UNNAMED and not any(names):
-        return (container or tuple)(members)
-    if container in _OF_NAMED and all(names) and names:
-        return (container or collections.OrderedDict)(zip(names, members, strict=True))
-    struct = tff.structure.Struct(list(zip(names, members, strict=True)))
-    return tff.types.type_to_py_container(struct, type_spec)
+        return container or tuple
+    if container in _OF_NAMED and all(names):
+        return lambda members: (container or collections.OrderedDict)(zip(names, members, strict=True))
+    if _takes_keywords(container) and all(names):
+        return lambda members: container(**dict(zip(names, members, strict=True)))
+
+    def by_tff(members: Sequence[Any]) -> Any:
+        return tff.types.type_to_py_container(
+            tff.structure.Struct(list(zip(names, members, strict=True))), type_spec
+        )
+
+    return by_tff
 
 
 _OF_UNNAMED = (None, tuple, list)
 _OF_NAMED = (None, dict, collections.OrderedDict)
+
+
+@functools.lru_cache(_KEPT)
+def _takes_keywords(container: Any) -> bool:
+    """Whether it is a named tuple or a class of attrs, as most of TFF's own containers are."""
+    return container is not None and (
+        (issubclass(container, tuple) and hasattr(container, "_fields"))
+        or "__attrs_attrs__" in vars(container)
+    )
+
+
+@functools.lru_cache(_KEPT)
+def _keywords(container: Any) -> list[str]:
+    """The names of its members, in order."""
+    if issubclass(container, tuple):
+        return list(container._fields)
+    return [attribute.name for attribute in container.__attrs_attrs__]
+
+
+def element_type(spec: Any) -> Any:
+    """The type of a dataset's elements, as `tff.types.tensorflow_to_type` has it.
+
+    Args:
+        spec: The dataset's ``element_spec``.
+    """
+    return _element_type(_Spec(_hashable(spec), spec))
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """An element spec that can be looked up; a mapping in it is another one in another order."""
+
+    key: Hashable
+    spec: Any = field(compare=False)
+
+
+@functools.lru_cache(_KEPT)
+def _element_type(found: _Spec) -> Any:
+    return tff.types.tensorflow_to_type(found.spec)
+
+
+def _hashable(spec: Any) -> Hashable:
+    if isinstance(spec, dict):
+        return type(spec), tuple((name, _hashable(part)) for name, part in spec.items())
+    if isinstance(spec, tuple | list):
+        return type(spec), tuple(map(_hashable, spec))
+    return spec  # type: ignore[no-any-return]

@@ -244,7 +244,7 @@ class Trainer:
 
     def _check_elements(self, client_data: Sequence[ClientDataset]) -> None:
         for client_id, dataset in client_data:
-            found = tff.types.tensorflow_to_type(dataset.element_spec)
+            found = tff_structures.element_type(dataset.element_spec)
             if not self._element_type.is_assignable_from(found):
                 raise ConfigError(
                     f"the data of client {client_id!r} has elements of type {found}; the process takes "

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
@@ -87,3 +88,11 @@ def test_a_single_tensor_is_its_own_leaf() -> None:
 def test_anything_but_tensors_is_refused_with_its_place() -> None:
     with pytest.raises(ConfigError, match="at data/1"):
         tff_structures.paths(tff.to_type(collections.OrderedDict(data=(F, tff.SequenceType(np.float32)))))
+
+
+def test_the_type_of_elements_is_that_of_tff_and_tells_orders_of_names_apart() -> None:
+    x, y = tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None], tf.int32)
+    for spec in ((x, y), {"x": x, "y": y}, {"y": y, "x": x}, collections.OrderedDict(y=y, x=x), [x, (y,)], x):
+        wanted = tff.types.tensorflow_to_type(spec)
+        found = [tff_structures.element_type(spec) for _ in range(2)]
+        assert [repr(each) for each in found] == [repr(wanted)] * 2

@@ -12,6 +12,7 @@ import tensorflow as tf
 from fedplug.errors import ConfigError
 from fedplug.experiment.config import DataConfig
 from fedplug.experiment.data.federated import Examples, as_examples
+from fedplug.runtime.inprocess.sequences import unchanged
 
 __all__ = ["client_datasets"]
 
@@ -48,4 +49,24 @@ def _dataset(
         x, y = as_examples(x, y, f"client {client_id!r}")
     generator = np.random.default_rng([*seed, round_num])
     order = np.concatenate([generator.permutation(len(y)) for _ in range(config.epochs)])
-    return tf.data.Dataset.from_tensor_slices((x[order], y[order])).batch(config.batch_size)
+    return _batches(x[order], y[order], config.batch_size)
+
+
+def _batches(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], size: int) -> tf.data.Dataset:
+    """``tf.data.Dataset.from_tensor_slices((x, y)).batch(size)``, by a function that is traced once.
+
+    Called for each client and round, the two cost Python as much as the training of a small model.
+    """
+    specs = tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in (x, y))
+    return tf.data.experimental.from_variant(_to_batches(specs, size)(x, y), specs)
+
+
+@functools.lru_cache(64)
+def _to_batches(specs: tuple[tf.TensorSpec, ...], size: int) -> Callable[..., tf.Tensor]:
+    def to_batches(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(size)
+        return tf.data.experimental.to_variant(batches.with_options(unchanged()))
+
+    traced: Callable[..., tf.Tensor]
+    traced = tf.function(to_batches, input_signature=specs, autograph=False).get_concrete_function()
+    return traced

@@ -31,7 +31,7 @@ import tensorflow_federated as tff
 
 from fedplug import tff_structures
 from fedplug.runtime.graphs.tensorflow_graphs import fits
-from fedplug.runtime.tff_internals import make_data_set_from_elements
+from fedplug.runtime.inprocess.sequences import ingest_sequence
 
 __all__ = [
     "Clients",
@@ -65,7 +65,7 @@ def flatten(value: Any) -> list[tf.Tensor]:
 def unflatten(type_spec: tff.Type, leaves: Iterator[tf.Tensor]) -> Any:
     """Builds the value of `type_spec` from its leaves."""
     if isinstance(type_spec, tff.StructType):
-        return tuple(unflatten(element, leaves) for _, element in tff.structure.iter_elements(type_spec))
+        return tuple([unflatten(element, leaves) for element in tff_structures.member_types(type_spec)])
     return next(leaves)
 
 
@@ -107,12 +107,12 @@ def ingest(value: Any, type_spec: tff.Type) -> Any:
     if isinstance(type_spec, tff.TensorType):
         return _ingest_tensor(value, type_spec)
     if isinstance(type_spec, tff.SequenceType):
-        return _ingest_sequence(value, type_spec)
+        return ingest_sequence(value, type_spec)
     if isinstance(type_spec, tff.StructType):
         elements = tff_structures.members(value)
         if len(elements) != len(type_spec):
             tff.framework.serialize_value(value, type_spec)  # raises
-        types = [element for _, element in tff.structure.iter_elements(type_spec)]
+        types = tff_structures.member_types(type_spec)
         return tuple(ingest(element, t) for element, t in zip(elements, types, strict=True))
     if isinstance(type_spec, tff.FederatedType):
         if type_spec.all_equal:
@@ -148,41 +148,6 @@ def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
     return tf.convert_to_tensor(value)
 
 
-def _ingest_sequence(value: Any, type_spec: tff.SequenceType) -> tf.Tensor:
-    if isinstance(value, list):
-        value = make_data_set_from_elements(None, value, type_spec.element)
-    if not isinstance(value, tf.data.Dataset) or not _flattens_alike(value.element_spec):
-        proto, _ = tff.framework.serialize_value(value, type_spec)
-        value, _ = tff.framework.deserialize_value(proto, type_spec)
-    elif not type_spec.is_assignable_from(tff.SequenceType(tff.types.tensorflow_to_type(value.element_spec))):
-        tff.framework.serialize_value(value, type_spec)  # raises
-    return tf.data.experimental.to_variant(_without_rewriting(value))
-
-
-def _without_rewriting(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Leaves out what TensorFlow does to a dataset's graph whenever something begins to iterate over it.
-
-    Optimizing the graph and tuning its buffers pay off over thousands of elements. A client has few, its
-    dataset is begun anew in every round, and clients run side by side already. What the caller chose stays.
-    """
-    chosen = dataset.options()
-    options = tf.data.Options()
-    if chosen.experimental_optimization.apply_default_optimizations is None:
-        options.experimental_optimization.apply_default_optimizations = False
-    if chosen.autotune.enabled is None:
-        options.autotune.enabled = False
-    return dataset.with_options(options)
-
-
-def _flattens_alike(spec: Any) -> bool:
-    """Whether TensorFlow flattens such elements as it does those of the types TFF makes of them."""
-    if isinstance(spec, dict):
-        return all(map(_flattens_alike, spec.values()))
-    if type(spec) in (list, tuple):
-        return all(map(_flattens_alike, spec))
-    return isinstance(spec, tf.TypeSpec)
-
-
 def materialize(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
     """Hands a value out as TFF's stock runtime does: arrays, structs, data sets, lists per client."""
     if isinstance(type_spec, tff.TensorType):
@@ -190,8 +155,8 @@ def materialize(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
     if isinstance(type_spec, tff.SequenceType):
         return dataset_from_variant(value, type_spec.element)
     if isinstance(type_spec, tff.StructType):
-        types = tff.structure.iter_elements(type_spec)
-        members = [materialize(element, t, num_clients) for element, (_, t) in zip(value, types, strict=True)]
+        types = tff_structures.member_types(type_spec)
+        members = [materialize(element, t, num_clients) for element, t in zip(value, types, strict=True)]
         return tff_structures.contain(members, type_spec)
     if isinstance(type_spec, tff.FederatedType):
         if type_spec.all_equal:
