@@ -215,6 +215,11 @@ class Pipeline(Encoder):
         sparsifier = self._stages.sparsifier
         return super().kept_residual(state) if sparsifier is None else sparsifier.kept_residual(state)
 
+    def fade(self, state: State, share: Array) -> State:
+        """The sparsifier's; without one that of the quantizer."""
+        sparsifier = self._stages.sparsifier
+        return super().fade(state, share) if sparsifier is None else sparsifier.fade(state, share)
+
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
         """Index code and values; the bound is of all sets of as many entries, and of the values' symbols.
 

@@ -62,6 +62,9 @@ class Capabilities:
             For an aggregator: no update, however large, moves the result by more than a fixed bound.
         sends_every_entry: Every entry of ``x`` is represented in the payload, perhaps coarsely: entries of
             one magnitude are decoded with their signs. For an aggregator nobody asks.
+        memory_rate: Of an encoder: what is decoded is no ``x``, but its difference from a memory of the
+            client, which both sides move by this share of it. Of an aggregator: it keeps the mean of such
+            memories. None: there is no memory.
         dtypes: Of the tensors it takes.
         executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
             whose graphs run later. What is written against `fedplug.ops` takes both; what is written in
@@ -76,6 +79,7 @@ class Capabilities:
     secure_aggregation_safe: bool = False
     bounded_sensitivity: bool = False
     sends_every_entry: bool = False
+    memory_rate: float | None = None
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)
 
