@@ -80,7 +80,8 @@ class Trainer:
         if process.clients not in (None, len(self._datasets)):
             raise ConfigError(
                 f"the process was built for {process.clients} clients, whose memories its aggregator adds "
-                f"up, and client_data has {len(self._datasets)}; build it with memory_mean({len(self._datasets)})"
+                f"up, and client_data has {len(self._datasets)}; build it with "
+                f"memory_mean({len(self._datasets)})"
             )
         if not (_is_whole(self._clients_per_round) and 1 <= self._clients_per_round <= len(self._datasets)):
             raise ConfigError(
