@@ -12,6 +12,7 @@ regression. Needs no TensorFlow.
 from __future__ import annotations
 
 import datetime
+import itertools
 import statistics
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -109,7 +110,7 @@ def first_model(task: Task, seed: int) -> Model:
     widths = [task.test[0].shape[1], *([task.hidden] if task.hidden else []), CLASSES]
     generator = np.random.default_rng(seed)
     model: Model = {}
-    for place, (rows, columns) in enumerate(zip(widths, widths[1:], strict=False)):
+    for place, (rows, columns) in enumerate(itertools.pairwise(widths)):
         limit = np.sqrt(6 / (rows + columns))
         model[f"kernel{place}"] = generator.uniform(-limit, limit, (rows, columns)).astype(np.float32)
         model[f"bias{place}"] = np.zeros(columns, np.float32)
@@ -203,11 +204,13 @@ def page(found: dict[tuple[str, str, float], list[tuple[float, float]]]) -> str:
     lines = [
         "# Feedback where few take part",
         "",
-        f"Made by `python -m benchmarks.feedback` on {datetime.date.today()}, {environment()['processor']} with {environment()['simd']}.",
+        f"Made by `python -m benchmarks.feedback` on {datetime.date.today()}:",
+        f"{environment()['processor']}, {environment()['simd']}.",
         "",
-        f"Accuracy in percent of the models of the last {LAST} of {ROUNDS} rounds, mean and standard deviation of",
-        f"{len(SEEDS)} seeds; digits: 40 clients, Dirichlet 0.3; Synthetic(1, 1): 30 clients. The percentage is the",
-        "share of clients that take part in a round. All ways but those of `qsgd` send 1 % of the model's entries.",
+        f"Accuracy in percent of the models of the last {LAST} of {ROUNDS} rounds, mean and standard deviation",
+        f"of {len(SEEDS)} seeds. Digits: 40 clients, Dirichlet 0.3, a hidden layer of 128; Synthetic(1, 1): 30",
+        "clients, logistic regression. The percentage is the share of clients that take part in a round.",
+        "All ways but the first and those of `qsgd` send 1 % of the model's entries.",
         "",
         f"| | {' | '.join(heads)} | bytes an update, digits |",
         f"| --- |{' ---: |' * (len(columns) + 1)}",

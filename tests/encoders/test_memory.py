@@ -136,6 +136,13 @@ def test_arguments_out_of_range_are_refused(expression):
         fedplug.encoder(expression)
 
 
+def test_a_receiver_that_keeps_no_memory_can_refuse_it():
+    with pytest.raises(CapabilityError, match="sends differences from a memory"):
+        fedplug.codec("ef21('topk(0.1)')").require_updates()
+    codec = fedplug.codec("topk(0.1)")
+    assert codec.require_updates() is codec
+
+
 def test_a_number_that_is_not_finite_leaves_the_memory_alone():
     codec = fedplug.codec("ef21('identity')")
     _, state = codec.encode(updates(1)[0])

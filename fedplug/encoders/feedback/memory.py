@@ -102,8 +102,9 @@ class EF21(Differences):
     The aggregator is ``memory_mean(clients)``. With C contractive (``E ||C(x) - x||^2 <= (1 - a) ||x||^2``,
     as topk and sign are), one local step a round and a step that is small enough, the gradient's squared norm
     falls as 1 / rounds, like without compression, whatever the clients' data; error feedback promises that
-    to the power 2/3, and only where gradients are bounded. With momentum it holds for stochastic gradients,
-    too, with any number of samples. With several local steps these are updates, of which nothing is proved.
+    to the power 2/3, and only where gradients are bounded. With momentum gradients may be stochastic, of any
+    number of samples: it falls as 1 / sqrt(clients * rounds) in the long run, like without compression. With
+    several local steps these are updates, of which nothing is proved.
 
     Sources: Richtárik, Sokolov, Fatkhullin, "EF21: A New, Simpler, Theoretically Better, and Practically
     Faster Error Feedback", NeurIPS 2021 (arXiv 2106.05203), algorithm 2; Fatkhullin et al., "EF21 with Bells
