@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.aggregators.mean import Mean
+from fedplug.aggregators.memory_mean import MemoryMean
 from fedplug.aggregators.sum import Sum
 
-__all__ = ["Aggregator", "Mean", "Sum", "Update"]
+__all__ = ["Aggregator", "Mean", "MemoryMean", "Sum", "Update"]

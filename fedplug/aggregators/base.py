@@ -50,6 +50,11 @@ class Aggregator(Component):
         """Whether a client's weight is its number of examples (else every client weighs 1)."""
         return True
 
+    @property
+    def clients(self) -> int | None:
+        """How many clients there must be in all, where the result depends on it. Default: None, any."""
+        return None
+
     def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """The server state before the first round. Default: none, an empty tuple."""
         del specs
@@ -69,4 +74,7 @@ class Aggregator(Component):
 
     @abc.abstractmethod
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """The update, one tensor per spec, and the next state; without any client the update is zero."""
+        """The update, one tensor per spec, and the next state.
+
+        Without any client the update is zero, or what the state remembers of earlier rounds.
+        """

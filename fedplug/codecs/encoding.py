@@ -181,6 +181,19 @@ class Codec:
         payloads = {name: buffer.tobytes() for name, buffer in zip(arrays, buffers, strict=True)}
         return payloads, model.form.tagged(next_state)
 
+    def require_updates(self) -> Codec:
+        """Itself; for receivers who take what they decode for the update and keep nothing between rounds.
+
+        Raises:
+            CapabilityError: What is decoded are differences from a memory that the receiver has to keep.
+        """
+        if self.encoder.capabilities.memory_rate is not None:
+            raise CapabilityError(
+                f"{self.encoder!r} sends differences from a memory that this receiver does not keep, and "
+                "would take for updates; use topk(0.01), or a TFF process with the aggregator memory_mean"
+            )
+        return self
+
     def __repr__(self) -> str:
         return f"codec({str(self.encoder)!r})"
 

@@ -15,7 +15,7 @@ from fedplug.registry.specs import Capabilities
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Adjustable", "BodyParts", "Encoder", "Payload", "State"]
+__all__ = ["Adjustable", "BodyParts", "Encoder", "Payload", "State", "faded"]
 
 Payload = Mapping[str, Array]
 """What leaves a client for one tensor, as named arrays; `Encoder.to_wire` turns it into bytes."""
@@ -52,6 +52,10 @@ class Encoder(Component):
     encoder's state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for
     bit where the arithmetic is exact (top-k), and to rounding elsewhere; a residual that decays by a share
     which the configuration says is ``share * residual`` there.
+
+    An encoder of differences (`Capabilities.memory_rate`) keeps in its state, under ``"memory"``, what the
+    receiver knows of this tensor, zeros at first. It sends what it would send of ``x - memory`` with a new
+    state, and ``memory' == memory + memory_rate * decode(payload)``.
 
     The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to
     the layout is a new ``wire_id``.
@@ -156,9 +160,28 @@ class Encoder(Component):
         """What rate control uses in this encoder's place. Default: None, nothing can be adjusted."""
         return None
 
+    def around(self, encoder: Encoder) -> Encoder:
+        """What is used for a tensor that is sent through ``encoder`` instead, as it is small: just that.
+
+        An encoder of differences needs their memory for those, too.
+        """
+        return encoder
+
     def kept_residual(self, state: State) -> Array | None:
         """What of a state is still to be sent, for metrics. Default: its ``"residual"``; None without one."""
         return state.get("residual")
+
+    def fade(self, state: State, share: Array) -> State:
+        """A state whose residual is worth only a share, as what is in it has become old.
+
+        Default: ``share * residual``, each product rounded once; all else stays. An encoder that keeps what
+        it has not sent elsewhere overrides it.
+
+        Args:
+            state: Of this encoder.
+            share: float32 scalar, 0 to 1.
+        """
+        return faded(state, share, ("residual",))
 
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
         """What the bytes of `to_wire` are spent on, for metrics. Default: all on values, without a bound.
@@ -169,6 +192,14 @@ class Encoder(Component):
         """
         del spec
         return BodyParts(index_bytes=0, value_bytes=ops.size(body), entropy_bytes=math.nan)
+
+
+def faded(state: State, share: Array, keys: Sequence[str]) -> State:
+    """The state with a share of what is under these keys, those of them that it has."""
+    return {
+        key: ops.multiply(value, ops.astype(share, value.dtype)) if key in keys else value
+        for key, value in state.items()
+    }
 
 
 class Adjustable(Protocol):

@@ -24,6 +24,8 @@ __all__ = ["DEFAULT_MIN_SIZE", "ModelEncoder"]
 
 DEFAULT_MIN_SIZE = 64
 
+_AS_IT_IS = Identity()
+
 Buffers = tuple[Array, ...]
 States = tuple[State, ...]
 
@@ -73,9 +75,8 @@ class ModelEncoder:
         self.min_size = min_size
         self.specs = tuple(specs)
         assigned = encoder.assign(specs) if isinstance(encoder, EncoderAssignment) else [encoder] * len(specs)
-        as_it_is = Identity()
         self.encoders = tuple(
-            chosen if self._is_encoded(spec) else as_it_is
+            chosen if self._is_encoded(spec) else _uncompressed(chosen, spec)
             for chosen, spec in zip(assigned, specs, strict=True)
         )
         self.rate_control: RateControl | None = None
@@ -174,6 +175,11 @@ class ModelEncoder:
             encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
             for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
         ]
+
+
+def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
+    """What is used in the place of ``encoder`` for a tensor that is too small for it, or not of floats."""
+    return encoder.around(_AS_IT_IS) if ops.is_floating(spec.dtype) else _AS_IT_IS
 
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fedplug.encoders.base import Encoder
@@ -10,7 +11,7 @@ from fedplug.encoders.stages import Quantizer, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.registry.config import as_component
 
-__all__ = ["as_encoder", "as_tensor_encoder"]
+__all__ = ["as_encoder", "as_tensor_encoder", "without_error_feedback"]
 
 
 def as_encoder(value: Any) -> Any:
@@ -43,3 +44,15 @@ def as_tensor_encoder(value: Any, what: str) -> Encoder:
     if not isinstance(encoder, Encoder):
         raise ConfigError(f"{what} is {encoder!r}; it must be one for a tensor, such as 'topk(0.01)'")
     return encoder
+
+
+def without_error_feedback(encoder: Any) -> Any:
+    """The same encoder or assignment with every error feedback in it switched off."""
+    return encoder.from_config(_switched_off(encoder.get_config()))
+
+
+def _switched_off(config: Any) -> Any:
+    """A configuration with every ``error_feedback`` in it set to false."""
+    if isinstance(config, Mapping):
+        return {key: key != "error_feedback" and _switched_off(value) for key, value in config.items()}
+    return [_switched_off(value) for value in config] if isinstance(config, list) else config

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fedplug import ops
-from fedplug.encoders.base import Adjustable, State
+from fedplug.encoders.base import Adjustable, State, faded
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.ops import Array, DType, Spec
 from fedplug.registry.component import Component
@@ -55,8 +55,8 @@ class Sparsifier(Component):
     """Chooses the entries of a tensor that are sent.
 
     A state that is kept between rounds under the key ``"residual"``, of the tensor's shape, also takes what a
-    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state`, `update_residual` and
-    `kept_residual`.
+    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state`, `update_residual`,
+    `kept_residual` and `fade`.
     """
 
     error_feedback: bool = False
@@ -117,6 +117,10 @@ class Sparsifier(Component):
     def kept_residual(self, state: State) -> Array | None:
         """As `Encoder.kept_residual`."""
         return state.get("residual")
+
+    def fade(self, state: State, share: Array) -> State:
+        """As `Encoder.fade`."""
+        return faded(state, share, ("residual",))
 
     def at_rate(self, rate: Array) -> Self:
         """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""

@@ -133,7 +133,7 @@ def saturate_cast(x: Array, dtype: Any) -> Array:
 @also_on_tensors
 def reshape(x: Array, shape: Sequence[Any]) -> Array:
     """The elements in row-major order in another shape; -1 stands for what is left."""
-    return np.reshape(x, tuple(shape))
+    return np.reshape(np.asarray(x), tuple(shape))  # of a scalar, NumPy would make one again
 
 
 @also_on_tensors

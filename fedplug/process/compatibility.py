@@ -7,14 +7,14 @@ know any process.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from fedplug.aggregators.base import Aggregator
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.reading import without_error_feedback
 from fedplug.errors import CapabilityError, CapabilityWarning
 
 __all__ = ["RULES", "Configuration", "Conflict", "Rule", "check"]
@@ -179,17 +179,31 @@ def _bias(configuration: Configuration) -> Iterator[Conflict]:
             )
 
 
+def _memory(configuration: Configuration) -> Iterator[Conflict]:
+    """Differences are added to the memory they differ from, by the rate with which clients move it."""
+    kept = configuration.aggregator.capabilities.memory_rate
+    for encoder, _ in configuration.encoders:
+        rate = encoder.capabilities.memory_rate
+        if rate == kept:
+            continue
+        if kept is None:
+            reason = (
+                "it sends differences from a memory, and a server that does not keep it would take them for "
+                "updates; build the process with aggregator='memory_mean(CLIENTS)', or leave the memory out"
+            )
+            instead = "topk(0.01)"
+        else:
+            reason = f"that adds differences to a memory which moves at rate {kept}, and this one sends " + (
+                "updates; every tensor needs the memory" if rate is None else f"those for rate {rate}"
+            )
+            instead = "ef21('topk(0.01)')" if kept == 1 else f"artemis('qsgd(8)', rate={kept})"
+        yield Conflict(parts=(repr(encoder), repr(configuration.aggregator)), reason=reason, instead=instead)
+
+
 def _without_error_feedback(encoder: Encoder | EncoderAssignment) -> str:
     """The same encoder if it can do without state, else one that can."""
-    stateless = encoder.from_config(_switched_off(encoder.get_config()))
+    stateless = without_error_feedback(encoder)
     return "qsgd(8)" if stateless.capabilities.needs_client_state else repr(stateless)
-
-
-def _switched_off(config: Any) -> Any:
-    """A configuration with every ``error_feedback`` in it set to false."""
-    if isinstance(config, Mapping):
-        return {key: key != "error_feedback" and _switched_off(value) for key, value in config.items()}
-    return [_switched_off(value) for value in config] if isinstance(config, list) else config
 
 
 RULES = (
@@ -197,6 +211,7 @@ RULES = (
     Rule("secure sum", _secure_sum),
     Rule("sensitivity", _sensitivity),
     Rule("dtype", _dtype),
+    Rule("memory", _memory),
     Rule("bias", _bias, warns=True),
 )
 """All rules. That stages of a pipeline stand in their order is checked by `fedplug.encoders.Pipeline`."""

@@ -72,6 +72,27 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="ef21",
+            target="fedplug.encoders.feedback.memory:EF21",
+            summary="the difference from what the client said last, for the aggregator memory_mean",
+            examples=("ef21('topk(0.3)')", "ef21('topk(0.3)', momentum=0.9)"),
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
+            name="artemis",
+            target="fedplug.encoders.feedback.memory:Artemis",
+            summary="the difference from a memory, without bias, for the aggregator memory_mean",
+            examples=("artemis('qsgd(4)')",),
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
+            name="stale",
+            target="fedplug.encoders.feedback.stale:Stale",
+            summary="error feedback that forgets with the rounds a client misses",
+            examples=("stale('topk(0.3)', decay=0.9)", "stale('topk(0.3)', drop_after=3)"),
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="qsgd",
             target="fedplug.encoders.quantizers.qsgd:QSGD",
             summary="2 to 8 bits an element, rounded at random",
@@ -247,6 +268,12 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
             name="mean",
             target="fedplug.aggregators.mean:Mean",
             summary="the weighted mean of the clients' updates",
+        ),
+        AggregatorSpec(
+            name="memory_mean",
+            target="fedplug.aggregators.memory_mean:MemoryMean",
+            summary="the mean of what all clients said last, for encoders of differences",
+            examples=("memory_mean(5)", "memory_mean(5, rate=0.5, estimate='sampled')"),
         ),
     ]
 

@@ -172,6 +172,22 @@ class AggregatorSuite(Suite, abc.ABC):
         for position, (merged, one, other) in enumerate(leaves):
             expect.same_bits(f"tensor {position} of two accumulators merged", merged, one + other)
 
+    @after(_DETERMINISM, _STRUCTURE)
+    def test_a_memory_moves_at_its_rate_and_is_added_to_what_comes(self) -> None:
+        """With all clients there are; then with nobody, and again with all."""
+        aggregator = self.make_aggregator()
+        rate, clients = aggregator.capabilities.memory_rate, aggregator.clients or _CLIENTS
+        if rate is None:
+            raise NotApplicable("it does not declare a memory_rate")
+        zero = aggregator.zero(_SPECS)
+        everybody = _accumulate(aggregator, zero, range(clients))
+        first, state = aggregator.finish(everybody, aggregator.init_state(_SPECS))
+        memory, state = aggregator.finish(zero, state)
+        again, _ = aggregator.finish(everybody, state)
+        self._close(f"nobody, after a round of all {clients} clients", memory, [rate * x for x in first])
+        want = [known + x for known, x in zip(memory, first, strict=True)]
+        self._close("the same differences in a later round", again, want)
+
     @after(_DETERMINISM)
     def test_bounded_sensitivity_means_that_large_updates_do_not_give_a_large_result(self) -> None:
         aggregator = self._declaring("bounded_sensitivity")

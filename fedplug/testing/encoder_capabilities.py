@@ -23,6 +23,7 @@ __all__ = ["CapabilityChecks"]
 
 _STANDARD_ERRORS = 5.0
 _DIRECTIONS = 8
+_PATIENCE = 40
 
 _Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -35,6 +36,10 @@ class CapabilityChecks(EncoderSubject):
 
     decay: ClassVar[float] = 1.0
     """The share of a residual that the encoder adds to the next tensor, rounded to its dtype."""
+
+    after_missing: ClassVar[Mapping[int, float]] = {1: 1.0, 5: 1.0}
+    """The share of a residual that is left after so many missed rounds, times `decay`; whatever number of
+    them: all, unless the encoder's documentation says otherwise."""
 
     linear_tolerance: ClassVar[float] = 16.0
     """In units of the last place of the largest magnitude."""
@@ -94,6 +99,57 @@ class CapabilityChecks(EncoderSubject):
             raise NotApplicable("it keeps no residual")
         for step in steps:
             self.expect_conserved(encoder, step)
+
+    @after(
+        "test_a_round_done_again_later_has_the_same_result",
+        "test_what_is_sent_and_what_is_left_behind_add_up",
+    )
+    @on_each_execution
+    def test_a_residual_is_worth_after_missed_rounds_what_it_should_be(self) -> None:
+        encoder = self.make_encoder()
+        kept = [step for step in self.long_history(encoder) if "residual" in step.state]
+        if not kept:
+            raise NotApplicable("it keeps no residual")
+        state, last = kept[-1].next_state, len(kept) - 1
+        for missed, share in self.after_missing.items():
+            case = kept[-1].case._replace(what=f"a tensor after {missed} missed rounds")
+            encoded = encoder.encode(case.x, state, self.on.round_num(last + missed + 1))
+            left = ops.multiply(ops.asarray(share, like=case.x), state["residual"])
+            self.expect_conserved(encoder, Step(case, {**state, "residual": left}, *encoded))
+
+    @on_each_execution
+    def test_a_memory_is_what_was_sent_of_the_differences_from_it(self) -> None:
+        encoder = self.make_encoder()
+        rate = encoder.capabilities.memory_rate
+        if rate is None:
+            raise NotApplicable("it does not declare a memory_rate")
+        for spec in self.specs():
+            known = self.on.numpy(self.on.array(np.zeros(tuple(spec.shape), tensors.numpy_dtype(spec))))
+            for step in self.history(encoder, spec, rounds=6):
+                sent = encoder.decode(step.payload, spec)
+                moved = ops.multiply(ops.asarray(rate, like=step.case.x), sent)
+                known = self.on.numpy(self.on.array(known) + moved)
+                what = f"the memory after encoding {step.case.what}"
+                expect.same_bits(what, step.next_state["memory"] + 0, known + 0)
+
+    @after("test_a_memory_is_what_was_sent_of_the_differences_from_it")
+    @on_each_execution
+    def test_a_memory_comes_near_to_a_tensor_that_stays(self) -> None:
+        encoder = self.make_encoder()
+        if encoder.capabilities.memory_rate is None:
+            raise NotApplicable("it does not declare a memory_rate")
+        for spec in self.few_specs():
+            x, state = self.on.tensor("normal", spec), encoder.init_state(spec)
+            for number in range(_PATIENCE):
+                _, state = encoder.encode(x, state, self.on.round_num(number))
+            exact = self.on.numpy(x).astype(np.float64)
+            left = np.linalg.norm(exact - self.on.numpy(state["memory"]).astype(np.float64))
+            expect.that(
+                left <= np.linalg.norm(exact) / 2,
+                f"after {_PATIENCE} rounds with the same {tensors.name_of(spec)} the memory differs from it "
+                f"by {left:.3g}, and zeros would by {np.linalg.norm(exact):.3g}; what is encoded must be the "
+                "difference, and what is lost of it less than all",
+            )
 
     @on_each_execution
     def test_lossless_means_bit_for_bit(self) -> None:

@@ -77,6 +77,12 @@ class Trainer:
         self._clients_per_round = len(self._datasets) if clients_per_round is None else clients_per_round
         if not self._datasets:
             raise ConfigError("there are no clients to train with: client_data is empty")
+        if process.clients not in (None, len(self._datasets)):
+            raise ConfigError(
+                f"the process was built for {process.clients} clients, whose memories its aggregator adds "
+                f"up, and client_data has {len(self._datasets)}; build it with "
+                f"memory_mean({len(self._datasets)})"
+            )
         if not (_is_whole(self._clients_per_round) and 1 <= self._clients_per_round <= len(self._datasets)):
             raise ConfigError(
                 f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of "

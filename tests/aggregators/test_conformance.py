@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedplug.aggregators import Mean, Sum
+from fedplug.aggregators import Mean, MemoryMean, Sum
 from fedplug.testing import AggregatorSuite
 
 
@@ -21,3 +21,13 @@ class TestSum(AggregatorSuite):
 
     def make_aggregator(self):
         return Sum()
+
+
+class TestMemoryMean(AggregatorSuite):
+    def make_aggregator(self):
+        return MemoryMean(5)
+
+
+class TestMemoryMeanOfThoseSampled(AggregatorSuite):
+    def make_aggregator(self):
+        return MemoryMean(5, rate=0.25, estimate="sampled")

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from fedplug.aggregators import Mean
+from fedplug.aggregators import Mean, MemoryMean
 from fedplug.registry.specs import Capabilities
 
 
@@ -168,7 +168,29 @@ class ClaimsToBound(Mean):
         return Capabilities(bounded_sensitivity=True)
 
 
-GOOD = [Mean, Clipped, ClippedFarOut]
+class Remembers(MemoryMean):
+    """Without a flaw."""
+
+    def __init__(self, clients=5, **config):
+        super().__init__(clients, **config)
+
+
+class ForgetsWhatWasSaid(Remembers):
+    """Adds differences up for a round only."""
+
+    def finish(self, accumulator, state):
+        return super().finish(accumulator, state)[0], state
+
+
+class RemembersTooMuch(Remembers):
+    """Moves at another rate than clients do."""
+
+    @property
+    def capabilities(self):
+        return Capabilities(commutes_with_sum=True, memory_rate=0.5)
+
+
+GOOD = [Mean, Clipped, ClippedFarOut, Remembers]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
@@ -190,5 +212,7 @@ BAD = [
         "test_bounded_sensitivity_means_that_large_updates_do_not_give_a_large_result",
         ClaimsToBound,
     ),
+    ("test_a_memory_moves_at_its_rate_and_is_added_to_what_comes", ForgetsWhatWasSaid),
+    ("test_a_memory_moves_at_its_rate_and_is_added_to_what_comes", RemembersTooMuch),
     ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
 ]

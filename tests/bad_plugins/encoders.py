@@ -621,7 +621,52 @@ class TogetherOnlyEagerly(Loudest):
         return [self.encode(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
 
-GOOD = [Whole, Grid, Loudest, Everywhere, OnNumPy]
+class Forgets(Whole):
+    """What waits on a client that missed a round is thrown away."""
+
+    def init_state(self, spec):
+        return {**super().init_state(spec), "last": tf.zeros([], tf.int32)}
+
+    def encode(self, x, state, round_num):
+        missed = round_num > state["last"] + 1
+        left = {"residual": tf.where(missed, tf.zeros_like(x), state["residual"])}
+        payload, kept = super().encode(x, left, round_num)
+        return payload, {**kept, "last": tf.convert_to_tensor(round_num, tf.int32)}
+
+
+class Follows(Grid):
+    """Sends rounded differences from a memory that follows. Without a flaw."""
+
+    name: ClassVar[str] = "follows"
+
+    @property
+    def capabilities(self):
+        return Capabilities(needs_client_state=True, needs_seed=True, memory_rate=1.0)
+
+    def init_state(self, spec):
+        return {"memory": tf.zeros(spec.shape, spec.dtype)}
+
+    def encode(self, x, state, round_num):
+        payload, _ = super().encode(x - state["memory"], {}, round_num)
+        return payload, {"memory": state["memory"] + payload["values"]}
+
+
+class RemembersWhatItDidNotSend(Follows):
+    """Its memory is the tensor, which the server does not know."""
+
+    def encode(self, x, state, round_num):
+        return super().encode(x, state, round_num)[0], {"memory": x}
+
+
+class AddsWholeTensors(Follows):
+    """Encodes the tensor, and not its difference from what is known."""
+
+    def encode(self, x, state, round_num):
+        payload, _ = Grid.encode(self, x, {}, round_num)
+        return payload, {"memory": state["memory"] + payload["values"]}
+
+
+GOOD = [Whole, Grid, Loudest, Everywhere, OnNumPy, Follows]
 
 
 class Differences(Blockwise8):
@@ -674,6 +719,9 @@ BAD = [
     ("test_its_state_is_written_and_read", StateNeverRead),
     ("test_what_is_sent_and_what_is_left_behind_add_up", LosesSome),
     ("test_nothing_gets_lost_in_later_rounds", LosesSomeLater),
+    ("test_a_residual_is_worth_after_missed_rounds_what_it_should_be", Forgets),
+    ("test_a_memory_is_what_was_sent_of_the_differences_from_it", RemembersWhatItDidNotSend),
+    ("test_a_memory_comes_near_to_a_tensor_that_stays", AddsWholeTensors),
     ("test_lossless_means_bit_for_bit", NotLossless),
     ("test_commuting_with_a_sum_means_that_payloads_may_be_summed", DoesNotCommute),
     ("test_unbiased_means_that_the_mean_over_rounds_is_the_input", Biased),

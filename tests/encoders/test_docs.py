@@ -13,10 +13,13 @@ from fedplug.registry import resolve
 
 ROOT = Path(__file__).parents[2]
 WHOLE_MODELS = ["auto", "rules", "budget"]
+AROUND_OTHERS = ["ef21", "artemis", "stale"]  # whose wire id is that of what they are around
 WRITTEN_WITH_BARS = ["pipeline"]
 # topk(0.01), randomk(0.01), qsgd under a budget; gaps in entropy.md, as its reference takes minutes
 MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps"]
-NAMES = [n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS]
+NAMES = [
+    n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS + AROUND_OTHERS
+]
 EXAMPLES = {"threshold": [1], **{n: [0.1] for n in ("topk", "randomk", "approx_topk", "stc", "dgc")}}
 
 
@@ -37,8 +40,8 @@ def test_the_page_has_the_wire_id_and_the_arguments_of_every_encoder(name):
     assert re.findall(r"[(,] *(\w+)", signature) == list(inspect.signature(made).parameters)
 
 
-@pytest.mark.parametrize("name", WHOLE_MODELS)
-def test_the_page_has_the_arguments_of_what_encodes_a_whole_model(name):
+@pytest.mark.parametrize("name", WHOLE_MODELS + AROUND_OTHERS)
+def test_the_page_has_the_arguments_of_what_is_made_of_other_encoders(name):
     text = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
     (signature,) = re.findall(rf"^\| `({name}\([^`]*)` \|", text, flags=re.MULTILINE)
     made = resolve.resolve("encoder", name)
@@ -48,6 +51,12 @@ def test_the_page_has_the_arguments_of_what_encodes_a_whole_model(name):
 def test_the_code_on_the_page_runs():
     text = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
     exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), {})
+
+
+@pytest.mark.parametrize("name", AROUND_OTHERS)
+def test_every_encoder_around_others_is_measured(name):
+    code = (ROOT / "benchmarks" / "feedback.py").read_text(encoding="utf-8")
+    assert re.search(rf"Way\(f?[\"']{name}\(", code)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in MEASURED_WITH_OTHERS])

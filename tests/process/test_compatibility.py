@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import fedplug
-from fedplug.aggregators import Mean
+from fedplug.aggregators import Mean, MemoryMean
 from fedplug.encoders import Identity, ModelEncoder
 from fedplug.errors import CapabilityError, CapabilityWarning
 from fedplug.process import build_sum_factory
@@ -55,6 +55,13 @@ BROKEN = {
     "sensitivity": stack("topk(0.01)", private=True),
     "sensitivity, scaled up": stack("randomk(0.01)", private=True),
     "dtype": stack(OnlyDoubles()),
+    "memory": stack("ef21('topk(0.01)')"),
+    "memory, none": stack("topk(0.01)", MemoryMean(5)),
+    "memory, of small tensors": stack("identity", MemoryMean(5)),
+    "memory, another rate": stack("artemis('qsgd(8)', rate=0.5)", MemoryMean(5, rate=0.25)),
+    "memory, not of those sampled": stack("ef21('topk(0.01)')", MemoryMean(5, rate=0.25)),
+    "client state, memory": stack("ef21('topk(0.01)')", keeps_client_state=False),
+    "sensitivity, memory": stack("ef21('topk(0.01)')", private=True),
     "bias": stack("topk(0.01, error_feedback=False)"),
     "bias, no place for state": stack("threshold(0.1, error_feedback=False)", keeps_client_state=False),
 }
@@ -97,6 +104,9 @@ def test_an_aggregator_can_be_what_does_not_fit(broken, rule):
         stack("randomk(0.01)", secure_sum=True, keeps_client_state=False),
         stack("topk(0.01, error_feedback=False)", Median()),
         stack("identity", secure_sum=True, private=True),
+        stack("ef21('topk(0.01)')", MemoryMean(5)),
+        stack("artemis('randomk(0.5)', rate=0.25)", MemoryMean(5, rate=0.25), secure_sum=True),
+        stack("stale('topk(0.01)', decay=0.9)"),
     ],
     ids=lambda fine: repr(fine.encoders[0][0]),
 )

@@ -31,6 +31,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         dense_bytes: Of one uncompressed model update, without any header.
         tensors: Of an update, in order: ``{"name": str, "shape": [int], "dtype": str}`` each.
         lowering: ``"fused"`` or ``"reference"``.
+        clients: How many there must be in all, where the aggregator depends on it; None: any number.
         provenance: Its components with the distribution and version each came from, see
             `fedplug.registry.provenance`.
     """
@@ -48,6 +49,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         lowering: str,
         provenance: list[dict[str, str]],
         tensors: Sequence[Mapping[str, Any]] = (),
+        clients: int | None = None,
     ) -> None:
         super().__init__(initialize, next_fn, next_is_multi_arg=True)
         self.initialize_client = initialize_client
@@ -57,6 +59,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         self.dense_bytes = dense_bytes
         self.tensors = [dict(tensor) for tensor in tensors]
         self.lowering = lowering
+        self.clients = clients
         self.provenance = provenance
 
 
@@ -125,6 +128,7 @@ def assemble_process(
         dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
         lowering=lowering,
         provenance=records,
+        clients=aggregator.clients,
         tensors=[
             {"name": name, "shape": spec.shape.as_list(), "dtype": spec.dtype.name}
             for name, spec in zip(_different(encoder.specs), encoder.specs, strict=True)

@@ -77,6 +77,7 @@ class Compressed(Strategy):
         if decode_each is False and not isinstance(strategy, FedAvg):
             raise TypeError(f"{type(strategy).__name__} is no FedAvg: it needs the updates of each client")
         codec = fedplug.codec(encoder) if min_size is None else fedplug.codec(encoder, min_size=min_size)
+        codec.require_updates()
         self.strategy = strategy
         self._decode_each = not averages if decode_each is None else decode_each
         self._encoder = codec.encoder

@@ -51,6 +51,7 @@ class FedplugEncoder(DXOFilter):
             min_size: In elements; smaller tensors are sent uncompressed.
 
         Raises:
+            CapabilityError: What is decoded is no update, see `fedplug.Codec.require_updates`.
             ConfigError: The codec cannot be read.
             UnknownNameError: No such encoder.
         """
@@ -59,7 +60,7 @@ class FedplugEncoder(DXOFilter):
         self.codec = codec  # NVFlare reads the arguments of a component off its attributes
         self.store = store
         self.min_size = min_size
-        self._codec = fedplug.codec(codec, min_size=min_size)
+        self._codec = fedplug.codec(codec, min_size=min_size).require_updates()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Takes from a task what is needed when its result leaves; the task is gone by then."""

@@ -68,7 +68,7 @@ class FedplugState:
         self.bytes_sent = 0
         self.error: Exception | None = None
         self._warmup_steps = warmup_steps
-        self._codec = numpy_codec(encoder)
+        self._codec = numpy_codec(encoder).require_updates()
         self._group = process_group
         self._exchange = Exchange(process_group)
         self._names = {parameter: name for name, parameter in named(module).items()}

@@ -82,7 +82,7 @@ class OuterStep:
             raise ArgumentError("no parameter requires a gradient, so there is nothing to train")
         if inner_steps < 1:
             raise ArgumentError(f"inner_steps is {inner_steps}; it must be at least 1")
-        self._codec = numpy_codec(encoder)
+        self._codec = numpy_codec(encoder).require_updates()
         self.optimizer = optimizer or torch.optim.SGD(
             self._parameters.values(), lr=0.7, momentum=0.9, nesterov=True
         )
