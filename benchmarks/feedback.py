@@ -210,7 +210,7 @@ def page(found: dict[tuple[str, str, float], list[tuple[float, float]]]) -> str:
         f"Accuracy in percent of the models of the last {LAST} of {ROUNDS} rounds, mean and standard",
         f"deviation of {len(SEEDS)} seeds. Digits: 40 clients, Dirichlet 0.3, a hidden layer of 128;",
         "Synthetic(1, 1): 30 clients, logistic regression. The percentage is the share of clients that take",
-        "part in a round. All ways but the first and those of `qsgd` send 1 % of the model's entries.",
+        "part in a round. Without other words 1 % of the model's entries are sent.",
         "",
         f"| | {' | '.join(heads)} | bytes an update, digits |",
         f"| --- |{' ---: |' * (len(columns) + 1)}",
