@@ -11,9 +11,10 @@ namespace {
 IndexForm FormCalled(const std::string& name) {
   IndexForm form;
   if (!FindIndexForm(name, &form)) {
-    ThrowUnlessOk({StatusCode::kInvalidArgument,
-                   "form is '" + name +
-                       "'; it must be rice, bitpack, bitmap, shortest or gaps"});
+    ThrowUnlessOk(
+        {StatusCode::kInvalidArgument,
+         "form is '" + name +
+             "'; it must be rice, bitpack, bitmap, shortest or gaps"});
   }
   return form;
 }

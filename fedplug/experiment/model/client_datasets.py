@@ -55,7 +55,7 @@ def _dataset(
 def _batches(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], size: int) -> tf.data.Dataset:
     """``tf.data.Dataset.from_tensor_slices((x, y)).batch(size)``, by a function that is traced once.
 
-    Called for each client and round, the two cost Python as much as the training of a small model.
+    The two are several Python calls for each client and round, which a small model's rounds would feel.
     """
     specs = tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in (x, y))
     return tf.data.experimental.from_variant(_to_batches(specs, size)(x, y), specs)
