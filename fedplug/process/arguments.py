@@ -16,7 +16,14 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.errors import ConfigError
 
-__all__ = ["AnyEncoder", "as_aggregator", "as_encoder", "check_model", "check_optimizers"]
+__all__ = [
+    "AnyEncoder",
+    "as_aggregator",
+    "as_broadcast_encoder",
+    "as_encoder",
+    "check_model",
+    "check_optimizers",
+]
 
 
 AnyEncoder = Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any]
@@ -30,6 +37,16 @@ def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
         ConfigError: It is neither an encoder nor a valid expression nor valid rules.
     """
     return Identity() if encoder is None else api.encoder(encoder)
+
+
+def as_broadcast_encoder(encoder: AnyEncoder) -> Encoder | EncoderAssignment:
+    """The same of what models are sent through; see `EncoderAssignment.for_models`.
+
+    Raises:
+        ConfigError: As `as_encoder`.
+    """
+    chosen = as_encoder(encoder)
+    return chosen.for_models() if isinstance(chosen, EncoderAssignment) else chosen
 
 
 def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:

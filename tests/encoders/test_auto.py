@@ -61,6 +61,10 @@ def test_it_keeps_a_residual_unless_told_not_to():
     assert without.assign(LARGE)[0] == fedplug.encoder("qsgd(4) | rans")
 
 
+def test_models_are_sent_on_levels_that_few_entries_leave():
+    assert Auto().for_models() == fedplug.encoder("bfp(5) | rans")
+
+
 @pytest.mark.parametrize(
     "arguments", [{"error_feedback": 1}, {"participation": 0}, {"participation": 1.5}], ids=str
 )

@@ -308,6 +308,14 @@ def test_clients_train_on_the_model_as_sent(two_way, model_fn, sgd, dataset) -> 
         np.testing.assert_allclose(np.subtract(after, before), np.subtract(result, base), atol=1e-6)
 
 
+def test_auto_of_a_broadcast_is_an_encoder_of_models(model_fn, sgd) -> None:
+    auto, named = (
+        build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoder, min_size=1)
+        for encoder in ("auto", "bfp(5) | rans")
+    )
+    assert auto.signature["broadcast_encoder"] == named.signature["broadcast_encoder"]
+
+
 def test_a_broadcast_encoder_that_sends_everything_changes_nothing(model_fn, sgd, dataset) -> None:
     """The sums of differences differ from the model in the last bits only."""
     results = []

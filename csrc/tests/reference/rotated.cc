@@ -42,11 +42,10 @@ bool IsMinus(const RotatedCode& code, std::size_t element) {
   const Philox philox(static_cast<std::uint64_t>(code.first_seed),
                       static_cast<std::uint64_t>(code.second_seed));
   const std::uint64_t draw = element / 128;
-  const Philox::Words words =
-      Philox::Draw({static_cast<std::uint32_t>(draw),
-                    static_cast<std::uint32_t>(draw >> 32),
-                    philox.stream()[0], philox.stream()[1]},
-                   philox.key());
+  const Philox::Words words = Philox::Draw(
+      {static_cast<std::uint32_t>(draw), static_cast<std::uint32_t>(draw >> 32),
+       philox.stream()[0], philox.stream()[1]},
+      philox.key());
   return ((words[element / 32 % 4] >> (element % 32)) & 1) != 0;
 }
 

@@ -35,6 +35,10 @@ class EncoderAssignment(Component):
             ConfigError: It does not fit this model.
         """
 
+    def for_models(self) -> Encoder | EncoderAssignment:
+        """What stands in its place where models are sent and no updates, in a broadcast. Default: itself."""
+        return self
+
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl | None:
         """What adjusts the encoders from round to round. Default: nothing does.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_number
@@ -13,9 +13,6 @@ from fedplug.encoders.reading import without_error_feedback
 from fedplug.errors import CapabilityError
 from fedplug.ops import Array, Spec
 from fedplug.registry.specs import Capabilities
-
-if TYPE_CHECKING:
-    pass  # Python 3.11
 
 __all__ = ["EF21", "Artemis", "Differences"]
 

@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from fedplug import tff_structures
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.process.aggregation.encoded_aggregation import model_encoder
-from fedplug.process.arguments import AnyEncoder, as_encoder
+from fedplug.process.arguments import AnyEncoder, as_broadcast_encoder
 from fedplug.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
 from fedplug.process.lowering import choose_lowering
 
@@ -74,8 +74,8 @@ def build_encoded_distributor(
         ConfigError: The expression is not valid, or the type has something else than tensors of known shapes.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
-    model = model_encoder(as_encoder(encoder), value_type, min_size)
-    snapshot = None if snapshot_encoder is None else as_encoder(snapshot_encoder)
+    model = model_encoder(as_broadcast_encoder(encoder), value_type, min_size)
+    snapshot = None if snapshot_encoder is None else as_broadcast_encoder(snapshot_encoder)
     broadcast = build_encoded_broadcast(value_type, model, choose_lowering(lowering), snapshot)
     state_type = broadcast.init.type_signature.result
 

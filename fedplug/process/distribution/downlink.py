@@ -7,7 +7,7 @@ from typing import Any
 
 from fedplug.errors import ConfigError
 from fedplug.process.aggregation.encoded_aggregation import model_encoder
-from fedplug.process.arguments import AnyEncoder, as_encoder
+from fedplug.process.arguments import AnyEncoder, as_broadcast_encoder
 from fedplug.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
 from fedplug.process.distribution.distributors import build_catch_up_distributor, build_distributor
 from fedplug.process.distribution.reference import ReferenceModel
@@ -84,7 +84,7 @@ def build_downlink(
     if encoder is None:
         return Downlink(build_distributor(weights_type))
     all_names = [*names.trainable, *names.non_trainable]
-    model = model_encoder(as_encoder(encoder), weights_type, min_size, all_names)
-    snapshot = None if snapshot_encoder is None else as_encoder(snapshot_encoder)
+    model = model_encoder(as_broadcast_encoder(encoder), weights_type, min_size, all_names)
+    snapshot = None if snapshot_encoder is None else as_broadcast_encoder(snapshot_encoder)
     broadcast = build_encoded_broadcast(weights_type, model, lowering, snapshot)
     return Downlink(build_catch_up_distributor(broadcast), broadcast)
