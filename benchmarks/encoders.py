@@ -40,6 +40,8 @@ EXPRESSIONS = (
     "sign",
     "codebook(8)",
     "codebook(2)",
+    "bfp(8)",
+    "bfp(5) | rans",
     "bounded(0.01)",
     "bounded(0.01) | rans",
     "eden(8)",

@@ -188,6 +188,7 @@ def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
         name="all",
         encoder="topk(0.1)",
         broadcast_encoder="topk(0.2)",
+        snapshot_encoder="bfp(6)",
         aggregator="sum",
         min_size=3,
         proximal_strength=0.5,

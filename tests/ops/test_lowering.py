@@ -58,6 +58,13 @@ CALLS = {
     "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),
     "Fedplug>Crc32": (ops.crc32, BYTES),
     "Fedplug>TopKMomentum": (lambda d: ops.topk_momentum(d, d, d, 3, momentum=0.9), VECTOR),
+    "Fedplug>GatherSum": (lambda d, i: ops.gather_sum(d, d, i), VECTOR, INDICES),
+    "Fedplug>TakeFromSum": (lambda d, i: ops.take_from_sum(d, d, i), VECTOR, INDICES),
+    "Fedplug>EncodeRotated": (lambda v: ops.encode_rotated(v, (1, 2), [0.8], 16), VECTOR),
+    "Fedplug>DecodeRotated": (
+        lambda c: ops.decode_rotated(c, 9, (1, 2), [0.8], 16, dtype=tf.float32),
+        BYTES,
+    ),
     "Fedplug>EncodeValues": (lambda v: ops.encode_values(v, "qsgd"), VECTOR),
     "Fedplug>DecodeValues": (lambda c: ops.decode_values(c, 3, "qsgd", dtype=tf.float32), BYTES),
     "Fedplug>EncodeSymbols": (lambda p: ops.encode_symbols(p, 3, bits=8), BYTES),

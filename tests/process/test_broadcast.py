@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -306,6 +309,17 @@ def test_clients_train_on_the_model_as_sent(two_way, model_fn, sgd, dataset) -> 
         strict=True,
     ):
         np.testing.assert_allclose(np.subtract(after, before), np.subtract(result, base), atol=1e-6)
+
+
+def test_the_code_on_the_page_is_run(model_fn, sgd) -> None:
+    page = Path(__file__).parents[2] / "docs" / "broadcast.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    weights_type = tff.learning.models.weights_type_from_model(model_fn)
+    names = {"model_fn": model_fn, "sgd": sgd, "weights_type": weights_type, "tff": tff, "fedplug": fedplug}
+    for block in blocks:
+        exec(block, names)
+    assert isinstance(names["distributor"], tff.learning.templates.DistributionProcess)
+    assert isinstance(names["process"], tff.learning.templates.LearningProcess)
 
 
 def test_auto_of_a_broadcast_is_an_encoder_of_models(model_fn, sgd) -> None:

@@ -12,7 +12,7 @@ from fedplug.registry import resolve
 from fedplug.runtime import use_runtime
 
 PLUGIN = Path(__file__).parents[1] / "rate_control_plugin"
-STEP, LIMIT, LIMIT_DOWN = 0.125, 700, 500
+STEP, LIMIT, LIMIT_DOWN = 0.125, 700, 400
 
 
 @pytest.fixture

@@ -103,7 +103,10 @@ def test_show_tells_how_a_store_is_opened_without_tensorflow():
         "assert 'tensorflow' not in sys.modules"
     )
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert shown.stdout.splitlines()[-2:] == ["arguments:    (path)", "made as:      sqlite:///{folder}"]
+    assert shown.stdout.splitlines()[-2:] == [
+        "arguments:    (path, keep_rounds=1)",
+        "made as:      sqlite:///{folder}",
+    ]
 
 
 def test_show_of_an_unknown_name_names_the_nearest(capsys):

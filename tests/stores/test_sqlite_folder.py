@@ -71,7 +71,7 @@ def test_a_store_is_not_opened_twice_by_two_processes(folder):
             [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False
         )
     assert second.returncode == 1
-    assert "StoreError" in second.stderr
+    assert "StoreInUseError" in second.stderr
     assert "open elsewhere" in second.stderr
 
 
