@@ -62,7 +62,7 @@ nitpick_ignore_regex = [
     ("py:obj", r".*"),
     ("py:.*", r"(?!fedplug\.).*"),
     ("py:class", r".*\._\w+"),
-    ("py:class", r"fedplug\..*\.(CodedStage|InProcessAsyncContext)"),
+    ("py:class", r"fedplug\..*\.(CodedStage|InProcessAsyncContext|ReferenceModel|ValueCoder)"),
 ]
 
 # What a package imports on first use, autodoc should find at once.

@@ -41,6 +41,14 @@ def test_a_table_on_a_page_has_the_numbers_that_were_measured():
         assert f"{ratio} times fewer" in page or f"and {ratio} times" in page
 
 
+def test_what_compression_does_to_learning_is_told_as_it_was_measured():
+    page = (ROOT / "docs/which-encoder.md").read_text(encoding="utf-8").splitlines()
+    results = (ROOT / "benchmarks/results/learning.md").read_text(encoding="utf-8").splitlines()
+    measured = [line for line in results if line.startswith("| ") and "---" not in line]
+    assert len(measured) > 10
+    assert [line for line in measured if line not in page] == []
+
+
 def test_every_page_with_python_is_named_by_a_test():
     tests = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("plugins/*/tests/*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in tests if path != Path(__file__))
