@@ -19,9 +19,7 @@ from flwr.simulation import run_simulation
 
 from benchmarks import rounds_task
 from benchmarks.processor_time import Stopwatch
-from benchmarks.rounds_torch import client_batches, layers, report
-
-_batches = functools.cache(client_batches)
+from benchmarks.rounds_torch import Batch, client_batches, layers, report
 
 
 def _train(width: int, message: Message, context: Context) -> Message:
@@ -38,6 +36,11 @@ def _train(width: int, message: Message, context: Context) -> Message:
     arrays = ArrayRecord(model.state_dict())
     metrics = MetricRecord({"num-examples": sum(len(y) for _, y in batches)})
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+
+@functools.cache
+def _batches(client: int) -> list[Batch]:
+    return client_batches(client)
 
 
 @functools.cache
@@ -70,4 +73,7 @@ def main(width: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    # Workers look for a client's functions in a module that they can import, which this one is under its name.
+    from benchmarks import rounds_flower
+
+    rounds_flower.main(int(sys.argv[1]), int(sys.argv[2]))

@@ -16,7 +16,7 @@ import torch
 from benchmarks import rounds_task
 from benchmarks.processor_time import Stopwatch
 
-__all__ = ["client_batches", "layers", "report"]
+__all__ = ["Batch", "client_batches", "layers", "report"]
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
