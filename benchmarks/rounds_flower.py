@@ -73,7 +73,7 @@ def main(width: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    # Workers look for a client's functions in a module that they can import, which this one is under its name.
+    # Workers look for a client's functions in a module that they can import: this one, under its name.
     from benchmarks import rounds_flower
 
     rounds_flower.main(int(sys.argv[1]), int(sys.argv[2]))
