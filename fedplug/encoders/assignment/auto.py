@@ -36,8 +36,7 @@ class Auto(EncoderAssignment):
     all tensors together the largest 1 %, of a small model 500, as their signs and one magnitude for each
     tensor. Where fewer than a fifth of the clients take part in a round it is more in proportion, at most
     5 %: a client that is asked half as often sends twice as much. The first round sends five times as many,
-    which falls to these within 20 rounds: until then the model changes most, and what is left out is missed
-    most. Without error feedback it is ``qsgd(4) | rans``, unbiased, for clients that come once.
+    which falls to these within 20 rounds, while residuals are new and the model changes most. Without error feedback it is ``qsgd(4) | rans``, unbiased, for clients that come once.
 
     Of a broadcast it is ``bfp(5) | rans``, whose levels few entries leave while a model is trained.
 
