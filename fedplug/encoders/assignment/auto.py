@@ -32,11 +32,12 @@ _FIRST_FRACTIONS = 5
 class Auto(EncoderAssignment):
     """What to begin with, and often to stay with: some 250 times fewer bytes, or 8 without memory.
 
-    With error feedback, where clients come back, it is ``stc(fraction, scope="model")``: of the entries of
-    all tensors together the largest 1 %, of a small model 500, as their signs and one magnitude for each
-    tensor. Where fewer than a fifth of the clients take part in a round it is more in proportion, at most
-    5 %: a client that is asked half as often sends twice as much. The first round sends five times as many,
-    which falls to these within 20 rounds, while residuals are new and the model changes most. Without error feedback it is ``qsgd(4) | rans``, unbiased, for clients that come once.
+    With error feedback, where clients come back, it is ``stc(fraction, scope="model")``: of the entries
+    of all tensors together the largest 1 %, of a small model 500, as their signs and one magnitude for
+    each tensor. Where fewer than a fifth of the clients take part in a round it is more in proportion, at
+    most 5 %: a client that is asked half as often sends twice as much. The first round sends five times
+    as many, which falls to these within 20 rounds, while residuals are new and the model changes most.
+    Without error feedback it is ``qsgd(4) | rans``, unbiased, for clients that come once.
 
     Of a broadcast it is ``bfp(5) | rans``, whose levels few entries leave while a model is trained.
 
