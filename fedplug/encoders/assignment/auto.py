@@ -41,7 +41,7 @@ class Auto(EncoderAssignment):
 
     Of a broadcast it is ``bfp(5) | rans``, whose levels few entries leave while a model is trained.
 
-    The file benchmarks/results/learning.md has what 1 % and 5 bits do to learning. The 500 entries and what rare
+    The tables of benchmarks/results/learning.md show 1 % and 5 bits. The 500 entries and what rare
     clients send follow from trials on the digits, with one seed.
     """
 
