@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.aggregators.base import Aggregator, Update
+from fedplug.encoders.arguments import check_share
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 
@@ -52,8 +53,7 @@ class MemoryMean(Aggregator):
             raise ConfigError(
                 f"memory_mean clients is {clients!r}; it must be how many clients there are, at least 1"
             )
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 1:
-            raise ConfigError(f"memory_mean rate is {rate!r}; it must be a number above 0 and at most 1")
+        check_share("memory_mean rate", rate)
         if estimate not in _ESTIMATES:
             raise ConfigError(
                 f"memory_mean estimate is {estimate!r}; it must be one of {', '.join(_ESTIMATES)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fedplug.cli.store_open import FOLDER
+from fedplug.cli.store_open import FOLDER, add_store
 
 __all__ = ["add_parser"]
 
@@ -15,9 +15,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "copy", help="copy its last round, also while a training goes on in it", parents=[common]
     )
-    parser.add_argument(
-        "store", metavar="STORE", help="its folder, for instance runs/digits/state; it may be in use"
-    )
+    add_store(parser, "it may be in use")
     parser.add_argument("target", metavar="TARGET", help="a new folder for the copy")
     parser.set_defaults(command=_run)
 

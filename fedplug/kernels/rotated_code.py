@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedplug import _kernels
-from fedplug.errors import ArgumentError
+from fedplug.kernels.output import output_array
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -70,10 +70,6 @@ def decode_rotated(
     """
     wanted = np.dtype(dtype)
     _kernels.check_rotated_bytes(data, count, levels, block_size, wanted.itemsize)
-    values = np.empty(count, wanted) if out is None else out
-    if values.dtype != wanted or values.size != count:
-        raise ArgumentError(
-            f"out has {values.size} elements of {values.dtype}; it must have {count} of {wanted}"
-        )
+    values = output_array(out, count, wanted)
     _kernels.decode_rotated(data, values, key, levels, block_size)
     return values

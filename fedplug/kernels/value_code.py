@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from fedplug import _kernels
-from fedplug.errors import ArgumentError
+from fedplug.kernels.output import output_array
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -88,10 +88,6 @@ def decode_values(
     """
     wanted = np.dtype(dtype)
     _kernels.check_value_bytes(data, count, form, bits, block_size, relative, wanted.itemsize)
-    values = np.empty(count, wanted) if out is None else out
-    if values.dtype != wanted or values.size != count:
-        raise ArgumentError(
-            f"out has {values.size} elements of {values.dtype}; it must have {count} of {wanted}"
-        )
+    values = output_array(out, count, wanted)
     _kernels.decode_values(data, values, form, bits, block_size, relative)
     return values

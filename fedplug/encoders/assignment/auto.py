@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_error_feedback, check_number
+from fedplug.encoders.arguments import check_error_feedback, check_share
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.coders.rans import Rans
@@ -57,7 +57,7 @@ class Auto(EncoderAssignment):
         Raises:
             ConfigError: One of them is out of range.
         """
-        check_number("auto participation", participation, lambda part: 0 < part <= 1, "above 0 and at most 1")
+        check_share("auto participation", participation)
         check_error_feedback("auto", error_feedback)
         self._participation = float(participation)
         self._error_feedback = error_feedback

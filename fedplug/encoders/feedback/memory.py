@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_number
+from fedplug.encoders.arguments import check_number, check_share
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.feedback.around import Around
 from fedplug.encoders.reading import without_error_feedback
@@ -184,7 +184,7 @@ class Artemis(Differences):
             ConfigError: An argument is out of range.
         """
         super().__init__(encoder)
-        check_number("artemis rate", rate, lambda share: 0 < share <= 1, "above 0 and at most 1")
+        check_share("artemis rate", rate)
         self.rate = float(rate)
         if not self._encoder.capabilities.unbiased:
             raise CapabilityError(

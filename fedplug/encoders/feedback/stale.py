@@ -116,7 +116,7 @@ class Stale(Around):
 
     def fade(self, state: State, share: Array) -> State:
         """See `Encoder.fade`."""
-        return {**self._encoder.fade(_inner(state), share), **_outer(state)}
+        return {**state, **self._encoder.fade(_inner(state), share)}
 
     def _left(self, state: State, round_num: Array) -> State:
         if not state:
@@ -136,7 +136,3 @@ def _shares(decay: float, drop_after: int | None) -> list[float]:
 
 def _inner(state: State) -> State:
     return {key: value for key, value in state.items() if key != "last_round"}
-
-
-def _outer(state: State) -> State:
-    return {key: value for key, value in state.items() if key == "last_round"}
