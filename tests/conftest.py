@@ -40,6 +40,31 @@ class _ByFile(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return "ray" if nodeid.startswith("tests/runtime_ray/") else super()._split_scope(nodeid)
 
+    def remove_node(self, node: Any) -> str | None:
+        """The test that a process died of, if it did, which then fails; others run those it had before it.
+
+        The stock scheduler would run that test again, in the next process.
+        """
+        files = self.assigned_work.pop(node)
+        left = {name: {test: False for test, done in tests.items() if not done} for name, tests in files.items()}
+        fatal = next(((tests, test) for tests in left.values() for test in tests), None)
+        if fatal:
+            del fatal[0][fatal[1]]
+        self.workqueue.update({name: tests for name, tests in left.items() if tests})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return fatal[1] if fatal else None
+
+    def _reschedule(self, node: Any) -> None:
+        """Gives a process files until it has three tests, or tells it that there are no more.
+
+        The stock scheduler gives it one file. If that is one test, as the rest of a file may be, both wait forever:
+        a process begins a test when it knows which is next.
+        """
+        collected = node in self.registered_collections  # not yet, in place of one that died
+        while collected and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
+            super()._reschedule(node)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where processes share the tests, those in `LONGEST` come first; else they stay in their order."""
