@@ -23,7 +23,9 @@ setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled cor
 run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: setup test-cpp test-wheel test-numpy ## Run all tests: C++ (ctest), Python (pytest), without TensorFlow, the wheel
+test: test-python test-cpp test-wheel test-numpy ## Run all tests: Python (pytest), C++ (ctest), the wheel, without TensorFlow
+
+test-python: setup ## Run the Python tests
 	$(RUN) pytest --numprocesses logical --maxprocesses 4
 
 test-cpp: setup ## Run the C++ tests
@@ -115,4 +117,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-python test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean
