@@ -28,6 +28,9 @@ test: test-python test-cpp test-wheel test-numpy ## Run all tests: Python (pytes
 test-python: setup ## Run the Python tests
 	$(RUN) pytest --numprocesses logical --maxprocesses 4
 
+test-thorough: setup ## The Python tests with 200 examples of every property that has no number of its own, not 15
+	$(RUN) pytest --numprocesses logical --maxprocesses 4 --hypothesis-profile thorough
+
 test-cpp: setup ## Run the C++ tests
 	$(RUN) cmake --preset cpp-tests
 	$(RUN) cmake --build --preset cpp-tests
@@ -117,4 +120,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-python test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-python test-thorough test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean

@@ -46,7 +46,9 @@ class _ByFile(LoadFileScheduling):
         The stock scheduler would run that test again, in the next process.
         """
         files = self.assigned_work.pop(node)
-        left = {name: {test: False for test, done in tests.items() if not done} for name, tests in files.items()}
+        left = {
+            name: {test: False for test, done in tests.items() if not done} for name, tests in files.items()
+        }
         fatal = next(((tests, test) for tests in left.values() for test in tests), None)
         if fatal:
             del fatal[0][fatal[1]]
@@ -58,8 +60,8 @@ class _ByFile(LoadFileScheduling):
     def _reschedule(self, node: Any) -> None:
         """Gives a process files until it has three tests, or tells it that there are no more.
 
-        The stock scheduler gives it one file. If that is one test, as the rest of a file may be, both wait forever:
-        a process begins a test when it knows which is next.
+        The stock scheduler gives it one file. If that is one test, as the rest of a file may be, both wait
+        forever: a process begins a test when it knows which is next.
         """
         collected = node in self.registered_collections  # not yet, in place of one that died
         while collected and not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:

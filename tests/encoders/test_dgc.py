@@ -29,7 +29,7 @@ def run(encoder, rounds=12, start=0):
     return np.array(sent), state
 
 
-@settings(max_examples=20, deadline=None)
+@settings(deadline=None)
 @given(st.integers(1, 40), st.sampled_from([0.0, 0.5, 0.9]), st.integers(0, 3))
 def test_it_is_the_algorithm_of_the_paper(count, momentum, warmup_rounds):
     dgc = DGC(count / 40, momentum=momentum, warmup_rounds=warmup_rounds)

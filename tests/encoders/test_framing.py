@@ -27,21 +27,21 @@ def as_tensor(data: bytes) -> tf.Tensor:
 
 
 @given(st.binary(max_size=70))
-@settings(max_examples=20, deadline=None)
+@settings(deadline=None)
 def test_frame_gives_the_bytes_of_wire_pack(body: bytes) -> None:
     framed = framing.frame(as_tensor(body), "sparse/1", SPEC)
     assert framed.numpy().tobytes() == wire.pack(body, "sparse/1", "float32", (3, 5))
 
 
 @given(st.binary(max_size=70))
-@settings(max_examples=20, deadline=None)
+@settings(deadline=None)
 def test_unframe_returns_the_body(body: bytes) -> None:
     buffer = as_tensor(wire.pack(body, "sparse/1", "float32", (3, 5)))
     assert framing.unframe(buffer, "sparse/1", SPEC).numpy().tobytes() == body
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 def test_a_changed_or_truncated_buffer_is_refused(data: st.DataObject) -> None:
     packed = bytearray(wire.pack(b"some body", "sparse/1", "float32", (3, 5)))
     if data.draw(st.booleans()):

@@ -34,7 +34,7 @@ def named(coders):
 
 
 @named(CODERS)
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(example=sizes_and_indices)
 def test_indices_are_read_back(coder, example):
     size, indices = example
@@ -43,7 +43,7 @@ def test_indices_are_read_back(coder, example):
 
 
 @named(CODERS)
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(data=st.binary(max_size=8), count=st.integers(0, 20), size=st.integers(20, 40))
 def test_any_bytes_are_refused_or_give_that_many_ascending_indices_in_range(coder, data, count, size):
     try:
@@ -90,7 +90,7 @@ def test_signs_and_rice_coded_indices_come_within_two_percent_of_the_entropy(p):
     assert bits == pytest.approx(entropy, rel=0.02)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(0, 2**31 - 1), st.integers(0, 1000))
 def test_seeded_indices_are_one_of_each_run_and_are_drawn_again_from_eight_bytes(count, size, seed, number):
     count = min(count, size)

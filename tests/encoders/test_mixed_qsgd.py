@@ -43,7 +43,7 @@ def error_taken_away(extra, sizes, energies):
     return taken
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(
     tensors=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 1.0, 2.0, 30.0])), min_size=1),
     total=st.integers(0, 100),

@@ -45,7 +45,7 @@ def case(request):
     encoder, spec = fedplug.encoder(expression), tf.TensorSpec(shape, dtype)
 
     def in_graph(lowering):
-        @tf.function
+        @tf.function(autograph=False)
         def run(x, state, round_num):
             with ops.use_lowering(lowering):
                 return one_round(encoder, x, state, round_num, spec)

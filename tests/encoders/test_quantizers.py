@@ -44,7 +44,7 @@ def scales_of(x, block_size):
     return np.array([np.abs(x[i - i % block_size :][:block_size]).max() for i in range(len(x))], np.float32)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors, bits)
 def test_qsgd_gives_one_of_the_two_nearest_levels_of_the_block(x, bits):
     quantizer = QSGD(bits, block_size=8)
@@ -55,14 +55,14 @@ def test_qsgd_gives_one_of_the_two_nearest_levels_of_the_block(x, bits):
     np.testing.assert_allclose(levels, np.rint(levels), atol=1e-4)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors)
 def test_blockwise8_gives_the_nearest_of_255_levels_of_the_block(x):
     scales = scales_of(x, 8)
     assert (np.abs(decoded(Blockwise8(block_size=8), x) - x) <= scales / 254 * (1 + 1e-5)).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors, st.integers(2, 8))
 def test_bfp_gives_the_nearest_multiple_of_the_smallest_power_of_two_that_reaches(x, bits):
     quantizer, largest = BlockFloatingPoint(bits, block_size=8), 2 ** (bits - 1) - 1
@@ -74,7 +74,7 @@ def test_bfp_gives_the_nearest_multiple_of_the_smallest_power_of_two_that_reache
     np.testing.assert_array_equal(got, nearest)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors, st.integers(2, 8))
 def test_what_bfp_decodes_it_encodes_without_an_error_and_with_the_same_bytes(x, bits):
     quantizer = BlockFloatingPoint(bits, block_size=8)
@@ -83,7 +83,7 @@ def test_what_bfp_decodes_it_encodes_without_an_error_and_with_the_same_bytes(x,
     np.testing.assert_array_equal(again, code)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors)
 def test_terngrad_gives_the_largest_magnitude_with_the_right_sign_or_zero(x):
     got = decoded(TernGrad(), x)
@@ -91,14 +91,14 @@ def test_terngrad_gives_the_largest_magnitude_with_the_right_sign_or_zero(x):
     assert (got * x >= 0).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors)
 def test_sign_gives_the_mean_magnitude_with_the_right_sign(x):
     scale = np.float32(np.abs(x.astype(np.float64)).mean()) if len(x) else 0
     np.testing.assert_allclose(decoded(Sign(), x), np.where(x >= 0, scale, -scale), rtol=1e-6, atol=1e-37)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors)
 def test_casts_round_as_numpy_does(x):
     np.testing.assert_array_equal(decoded(Float16(), x), x.astype(np.float16).astype(np.float32))
@@ -107,7 +107,7 @@ def test_casts_round_as_numpy_does(x):
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors)
 def test_raw_loses_nothing(x):
     assert decoded(Raw(), x).tobytes() == x.tobytes()
@@ -127,7 +127,7 @@ def test_the_mean_over_rounds_is_the_input(quantizer):
     assert quantizer.capabilities.unbiased
     x, rounds = normal(64), 3000
 
-    @tf.function
+    @tf.function(autograph=False)
     def all_rounds():
         return tf.map_fn(
             lambda r: quantizer.decode(quantizer.encode(tf.constant(x), r), len(x), tf.float32),
@@ -140,7 +140,7 @@ def test_the_mean_over_rounds_is_the_input(quantizer):
     assert (np.abs(every.mean(axis=0) - x) <= 5 * standard_errors + 1e-6).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(vectors, st.integers(1, 8))
 def test_a_codebook_gives_the_mean_of_the_values_in_the_same_bin(x, bits):
     centred = x.astype(np.float64) - (x.mean(dtype=np.float64) if len(x) else 0)
@@ -263,7 +263,7 @@ QUANTIZERS = [
 
 
 @pytest.mark.parametrize("quantizer", QUANTIZERS, ids=repr)
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_any_bytes_are_refused_or_stand_for_exactly_one_payload(quantizer, data):
     encoder, spec = Pipeline([quantizer]), tf.TensorSpec([6], tf.float16)

@@ -32,7 +32,7 @@ def encode(encoder, x, round_num=ROUND, state=None):
     return encoder.encode(tf.constant(x), state, round_num)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(vectors, st.integers(1, 70), st.integers(0, 99))
 def test_randomk_sends_one_entry_of_each_run_times_the_length_of_the_run(x, count, number):
     encoder = Pipeline([RandomK(count=count)])
@@ -50,7 +50,7 @@ def test_randomk_sends_every_entry_equally_often():
     sparsifier, n, k, rounds = RandomK(count=7), 30, 7, 4000
     x = tf.zeros([n])
 
-    @tf.function
+    @tf.function(autograph=False)
     def all_indices():
         return tf.map_fn(lambda r: sparsifier.select(x, {}, r).indices, tf.range(rounds))
 
@@ -94,7 +94,7 @@ def test_a_randomk_payload_can_be_read_with_another_seed_in_the_configuration():
     np.testing.assert_array_equal(got, writer.decode(payload, spec_of(x)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(vectors, st.integers(1, 70))
 def test_randomk_with_error_feedback_sends_values_as_they_are_and_keeps_the_rest(x, count):
     encoder = Pipeline([RandomK(count=count, error_feedback=True)])
@@ -103,7 +103,7 @@ def test_randomk_with_error_feedback_sends_values_as_they_are_and_keeps_the_rest
     assert not encoder.capabilities.unbiased
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(vectors, st.integers(1, 9))
 def test_threshold_sends_what_is_large_enough_and_keeps_the_rest(x, value):
     encoder = Pipeline([Threshold(value)])
@@ -121,7 +121,7 @@ def test_what_is_below_the_threshold_is_sent_once_it_has_grown():
     assert sent == [[], [], [], [1.0], []]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(vectors, st.integers(1, 70))
 def test_stc_sends_the_mean_magnitude_of_the_kept_entries_with_their_signs(x, count):
     encoder = STC(count=count)

@@ -39,7 +39,7 @@ def spec_of(x: np.ndarray) -> tf.TensorSpec:
 
 
 @given(FLOATS, st.integers(1, 70))
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 def test_what_is_sent_and_what_is_kept_add_up_to_the_update(x: np.ndarray, count: int) -> None:
     encoder, spec = topk(count=count), spec_of(x)
     payload, state = encoder.encode(tf.constant(x), encoder.init_state(spec), ROUND)
@@ -48,7 +48,7 @@ def test_what_is_sent_and_what_is_kept_add_up_to_the_update(x: np.ndarray, count
 
 
 @given(FLOATS, st.integers(5, 20))
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 def test_everything_arrives_after_enough_rounds_of_silence(x: np.ndarray, count: int) -> None:
     encoder, spec = topk(count=count), spec_of(x)
     state = encoder.init_state(spec)
@@ -123,7 +123,7 @@ def in_graph(_lowering: None) -> object:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_a_hostile_body_is_refused_or_is_a_valid_payload(in_graph: object, data: st.DataObject) -> None:
     x = np.arange(-20, 20).astype(np.float32)
     encoder, spec = topk(count=6), spec_of(x)

@@ -33,7 +33,7 @@ def update(model, seed=0):
     return [tf.constant(rng.integers(-9, 9, spec.shape), spec.dtype) for spec in model.specs]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None)
 @given(sizes=SIZES, count=st.integers(1, 40), seed=st.integers(0, 99))
 def test_the_largest_entries_of_all_tensors_are_sent_and_the_others_kept(sizes, count, seed):
     model = model_of(TopK(count=count, scope="model"), [[size] for size in sizes])

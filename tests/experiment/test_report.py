@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 
@@ -69,6 +69,7 @@ def test_a_target_is_not_reached_by_one_lucky_round() -> None:
     assert report.reach("a", [rows_with(lucky)], 0.55).rounds == (10,)
 
 
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(st.integers(0, 10), min_size=1, max_size=15), min_size=1, max_size=3),
     st.integers(1, 10),

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.experiment.byte_units import byte_unit
@@ -41,6 +41,7 @@ def experiment_of(*runs: Run) -> Experiment:
     return Experiment("x", runs, (), "test_accuracy", True, None, (), {"target_accuracy": 0.5}, {}, [])
 
 
+@settings(max_examples=100)
 @given(accuracies)
 def test_a_running_mean_is_that_of_the_last_rounds(values) -> None:
     expected = [
@@ -50,6 +51,7 @@ def test_a_running_mean_is_that_of_the_last_rounds(values) -> None:
     assert running_mean(np.array(values)) == pytest.approx(expected)
 
 
+@settings(max_examples=100)
 @given(accuracies)
 def test_many_targets_are_reached_when_each_alone_is(values) -> None:
     rows = rows_of(values)
@@ -58,6 +60,7 @@ def test_many_targets_are_reached_when_each_alone_is(values) -> None:
     assert first_rounds(rows, targets) == [count for (count,) in itertools.takewhile(len, alone)]
 
 
+@settings(max_examples=100)
 @given(st.lists(accuracies, min_size=1, max_size=3))
 def test_time_to_accuracy_has_the_bytes_of_one_client_and_the_seconds_until_each_target(repeats) -> None:
     rows = tuple(map(rows_of, repeats))
@@ -100,6 +103,7 @@ def test_a_run_is_compared_with_the_uncompressed_one_of_its_folder_or_else_the_f
     assert times([without])["runs"][0]["against"] is None
 
 
+@settings(max_examples=100)
 @given(st.lists(st.sets(st.sampled_from("abcdef"), max_size=4), min_size=1, max_size=12))
 def test_the_age_of_a_residual_counts_the_rounds_since_its_client_took_part(sampled) -> None:
     who = participation([{"client_ids": sorted(names)} for names in sampled])
@@ -162,6 +166,7 @@ def test_rows_without_metrics_of_tensors_have_none(make_folder) -> None:
     assert tensor_numbers(experiment, experiment.runs[0]) is None
 
 
+@settings(max_examples=100)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=1, max_size=700))
 def test_a_column_of_a_heat_map_is_the_mean_of_what_is_known_of_its_rounds(values) -> None:
     row = [math.nan if value is None else float(value) for value in values]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug.experiment.report
@@ -45,6 +45,7 @@ def page(*folders: Path) -> str:
     return render(read_experiments(folders))
 
 
+@settings(max_examples=100)
 @given(st.text(), st.text())
 def test_a_text_is_read_back_as_it_was_and_nothing_else_is_read(text, value) -> None:
     read = Reader(element("p", text, title=value))
@@ -52,6 +53,7 @@ def test_a_text_is_read_back_as_it_was_and_nothing_else_is_read(text, value) -> 
     assert "".join(read.texts) == printable(text)
 
 
+@settings(max_examples=100)
 @given(st.text())
 def test_data_for_the_script_cannot_end_its_element(text) -> None:
     written = script_data("times", {"label": text})

@@ -8,7 +8,7 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug import errors, kernels
@@ -16,6 +16,7 @@ from fedplug import errors, kernels
 OF = ("topk/1", "float32", (4,))
 
 
+@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=40)), st.sampled_from([list, tuple]))
 def test_parts_become_one_body(parts, sequence):
     assert kernels.pack_container(sequence(parts), *OF) == kernels.pack_container(b"".join(parts), *OF)
@@ -47,6 +48,7 @@ def test_what_is_no_plain_memory_is_refused(body, message):
         kernels.pack_container(body, *OF)
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=100), st.sampled_from([bytes, bytearray, memoryview, np.array]))
 def test_the_body_is_a_read_only_part_of_the_buffer(body, kind):
     packed = kernels.pack_container(body, *OF)
@@ -77,6 +79,7 @@ def test_the_body_keeps_the_buffer_alive_and_in_its_place():
     resizable.append(0)
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=30), st.data())
 def test_a_changed_byte_is_noticed(body, data):
     packed = bytearray(kernels.pack_container(body, *OF))
@@ -85,6 +88,7 @@ def test_a_changed_byte_is_noticed(body, data):
         kernels.read_container(packed)
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_what_is_no_container_is_refused(buffer):
     with pytest.raises(errors.PayloadError):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedplug import ops
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     size=st.integers(0, 300),

@@ -27,7 +27,7 @@ def slow_frame(body, header):
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None)
 @given(body=BODIES, header=HEADERS)
 def test_a_container_is_laid_out_as_specified_and_its_body_comes_back(lowering, body, header):
     container = ops.frame(as_tensor(body), header, lowering=lowering)
@@ -35,7 +35,7 @@ def test_a_container_is_laid_out_as_specified_and_its_body_comes_back(lowering, 
     assert ops.unframe(container, header, lowering=lowering).numpy().tobytes() == body
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(body=BODIES, header=HEADERS, data=st.data())
 def test_op_and_reference_refuse_the_same_containers_and_agree_on_the_rest(agree, body, header, data):
     container = bytearray(slow_frame(body, header))
@@ -47,14 +47,14 @@ def test_op_and_reference_refuse_the_same_containers_and_agree_on_the_rest(agree
     agree(ops.unframe, as_tensor(container), HEADER)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_op_and_reference_agree_on_any_bytes_at_all(agree, container):
     agree(ops.unframe, as_tensor(container), HEADER)
     agree(ops.unframe, as_tensor(HEADER + container), HEADER)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(body=BODIES, bit=st.integers(0))
 def test_one_bit_that_is_changed_is_found(lowering, body, bit):
     container = bytearray(slow_frame(body, HEADER))

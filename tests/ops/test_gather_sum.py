@@ -19,7 +19,7 @@ def _arrays(seed, size):
     return random, random.standard_normal(size), random.standard_normal(size), indices
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None)
 @given(seed=SEEDS, size=SIZES)
 def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size):
     random, delta, residual, indices = _arrays(seed, size)
@@ -29,7 +29,7 @@ def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size):
     agree(ops.gather_sum, delta, None, random.permutation(indices))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None)
 @given(seed=SEEDS, size=SIZES)
 def test_arrays_and_tensors_give_the_same_bits(as_dtype, seed, size):
     _, delta, residual, indices = _arrays(seed, size)

@@ -62,7 +62,7 @@ def as_tensor(code):
     return tf.constant(np.frombuffer(bytes(code), np.uint8))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None)
 @given(data=st.data())
 def test_the_code_is_laid_out_as_specified(lowering, form, data):
     indices, size = data.draw(index_sets(form))
@@ -70,7 +70,7 @@ def test_the_code_is_laid_out_as_specified(lowering, form, data):
     assert code.numpy().tobytes() == slow_code(indices, size, form)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None)
 @given(data=st.data())
 def test_decoding_gives_the_indices_back(lowering, form, data):
     indices, size = data.draw(index_sets(form))
@@ -79,7 +79,7 @@ def test_decoding_gives_the_indices_back(lowering, form, data):
     assert got.numpy().tolist() == indices.tolist()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None)
 @given(data=st.data())
 def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, form, data):
     indices, size = data.draw(index_sets(form))
@@ -93,7 +93,7 @@ def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, for
     agree(ops.decode_indices, as_tensor(code), count, size, form=form)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None)
 @given(
     code=st.binary(max_size=8), count=st.integers(-1, 9), size=st.one_of(st.integers(-1, 70), st.just(2**31))
 )
@@ -101,7 +101,7 @@ def test_op_and_reference_agree_on_any_bytes_at_all(agree, form, code, count, si
     agree(ops.decode_indices, as_tensor(code), count, size, form=form)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None)
 @given(code=st.binary(max_size=8), count=st.integers(0, 9), size=st.integers(0, 70))
 def test_only_what_the_encoder_writes_is_accepted(lowering, form, code, count, size):
     try:

@@ -20,7 +20,7 @@ def as_integer(codes, bits):
     return number.to_bytes(-(-len(codes) * bits // 8), "little")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(bits_and_codes)
 def test_the_bytes_are_those_of_one_long_integer_and_are_read_back(example):
     bits, codes = example
@@ -30,7 +30,7 @@ def test_the_bytes_are_those_of_one_long_integer_and_are_read_back(example):
     assert unpack(packed, len(codes), bits, "codes").numpy().tolist() == codes
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.integers(1, 8), st.integers(0, 12), st.binary(max_size=12))
 def test_any_bytes_are_refused_or_stand_for_exactly_one_vector(bits, count, data):
     try:
@@ -43,7 +43,7 @@ def test_any_bytes_are_refused_or_stand_for_exactly_one_vector(bits, count, data
 
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_an_optimized_graph_refuses_a_wrong_length_too(bits):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
     def read(data):
         return tf.reshape(unpack(data, 16, bits, "the codes"), [4, 4])
 
@@ -55,7 +55,9 @@ def test_an_optimized_graph_refuses_a_wrong_length_too(bits):
 
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_the_bits_may_be_known_only_when_the_graph_runs(bits):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int64)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int64)], autograph=False
+    )
     def there_and_back(codes, bits):
         packed = pack(codes, bits)
         return packed, unpack(packed, tf.size(codes, tf.int64), bits, "codes")

@@ -14,13 +14,13 @@ from fedplug.errors import ArgumentError
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(seed=SEEDS, count=st.integers(-1, 700), size=st.one_of(st.integers(-1, 700), st.integers(0, 2**31)))
 def test_op_and_reference_draw_the_same_indices_or_refuse_alike(agree, seed, count, size):
     agree(ops.draw_indices, seed, count, size)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(
     count=st.integers(0, 700),
     size=st.integers(0, 2**31 - 1),
@@ -33,7 +33,7 @@ def test_op_and_kernel_draw_the_same_indices(lowering, count, size, seed, number
     np.testing.assert_array_equal(drawn, kernels.draw_indices(seed * 2**32 + number, count, size))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(seed=SEEDS, count=st.integers(1, 200), size=st.integers(1, 2**31 - 1))
 def test_one_index_of_each_run_is_drawn(lowering, seed, count, size):
     count = min(count, size)

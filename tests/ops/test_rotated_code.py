@@ -31,13 +31,13 @@ def as_tensor(data):
     return tf.constant(np.frombuffer(bytes(data), np.uint8))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(x=VECTORS, dtype=DTYPES, options=OPTIONS)
 def test_op_and_reference_write_the_same_bytes(agree, x, dtype, options):
     agree(ops.encode_rotated, tf.cast(x, dtype), **options)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(x=VECTORS, dtype=DTYPES, options=OPTIONS, data=st.data())
 def test_op_and_reference_refuse_the_same_bytes_and_agree_on_the_rest(agree, x, dtype, options, data):
     code = bytearray(ops.encode_rotated(tf.cast(x, dtype), **options).numpy())

@@ -35,7 +35,7 @@ def slow_sum(accumulator, values, indices, row_splits, weights):
     return total
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(case=sums())
 def test_it_is_the_slow_loop_over_payloads(as_dtype, lowering, case):
     accumulator, values, indices, row_splits, weights = case
@@ -44,7 +44,7 @@ def test_it_is_the_slow_loop_over_payloads(as_dtype, lowering, case):
     assert got.numpy().tobytes() == slow_sum(accumulator, values, indices, row_splits, weights).tobytes()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(case=sums(), data=st.data())
 def test_op_and_reference_refuse_the_same_payloads_and_agree_on_the_rest(agree, case, data):
     accumulator, values, indices, row_splits, weights = case
@@ -156,7 +156,7 @@ def test_an_accumulator_that_is_used_again_keeps_its_value(lowering):
     assert after.numpy().tolist() == [3, 2, 2]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(case=sums())
 def test_the_sum_of_payloads_is_what_adding_them_to_zeros_gives(as_dtype, lowering, case):
     accumulator, *payloads = case

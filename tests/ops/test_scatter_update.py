@@ -51,7 +51,7 @@ def test_a_payload_that_is_refused_changes_nothing(lowering):
 def test_a_function_adds_and_reads_in_the_order_it_is_written(lowering):
     accumulator = tf.Variable(tf.zeros(3))
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(values):
         ops.scatter_decode_update(accumulator, values, [0, 2], [0, 2], lowering=lowering)
         between = accumulator.read_value()

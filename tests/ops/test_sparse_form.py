@@ -66,7 +66,7 @@ def split(body: bytes, size: int, execution: dict[str, str]) -> tuple[int, bytes
     return int(count), bytes(np.asarray(index_code)), bytes(np.asarray(values))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None)
 @given(count=COUNTS, code=st.binary(max_size=200), values=st.binary(max_size=6))
 def test_a_body_has_the_bytes_of_its_layout_and_is_read_back(execution, count, code, values):
     body = bytes(np.asarray(ops.sparse_body(count, array(code), array(values), **execution)))
@@ -74,7 +74,7 @@ def test_a_body_has_the_bytes_of_its_layout_and_is_read_back(execution, count, c
     assert split(body, 2**31 - 1, execution) == (count, code, values)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None)
 @given(body=st.one_of(st.binary(max_size=12), HOSTILE), size=st.sampled_from([0, 1, 200, 2**31 - 1]))
 def test_any_bytes_are_refused_or_have_one_form(execution, body, size):
     assert split(body, size, execution) == slow_split(body, size)

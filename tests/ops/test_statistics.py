@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug import ops
@@ -24,6 +24,7 @@ def test_a_sum_of_squares_is_of_all_elements(dtype, size):
     assert found == pytest.approx(math.fsum(float(value) ** 2 for value in x), rel=1e-6)
 
 
+@settings(max_examples=100)
 @given(st.integers(0, 60), st.data())
 def test_the_bits_of_a_subset_are_the_logarithm_of_how_many_there_are(size, data):
     count = data.draw(st.integers(0, size))
@@ -34,6 +35,7 @@ def test_the_bits_of_a_subset_are_the_logarithm_of_how_many_there_are(size, data
     assert found <= size * entropy + 1e-9
 
 
+@settings(max_examples=100)
 @given(st.integers(1, 8), st.data())
 def test_the_bits_of_symbols_are_their_empirical_entropy(bits, data):
     symbols = data.draw(st.lists(st.integers(0, 2**bits - 1), max_size=60))

@@ -26,14 +26,14 @@ def cases(draw):
     return packed(symbols, bits), len(symbols), bits
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(case=cases())
 def test_op_and_reference_write_the_same_bytes(agree, case):
     data, count, bits = case
     agree(ops.encode_symbols, data, count, bits=bits)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None)
 @given(case=cases())
 def test_decoding_gives_the_symbols_back(lowering, case):
     data, count, bits = case
@@ -42,7 +42,7 @@ def test_decoding_gives_the_symbols_back(lowering, case):
     assert got.numpy().tobytes() == data.tobytes()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(case=cases(), data=st.data())
 def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, case, data):
     symbols, count, bits = case
@@ -56,7 +56,7 @@ def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, cas
     agree(ops.decode_symbols, np.frombuffer(bytes(code), np.uint8), count, bits=bits)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(code=st.binary(max_size=30), count=st.integers(-1, 9), bits=st.integers(1, 8))
 def test_op_and_reference_agree_on_any_bytes_at_all(agree, code, count, bits):
     agree(ops.decode_symbols, np.frombuffer(code, np.uint8), count, bits=bits)

@@ -45,14 +45,14 @@ def without_denormals(delta, residual):
 
 
 @pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(update=UPDATES, k=st.integers(0, 45))
 def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, on_nonfinite, update, k):
     delta, residual = without_denormals(*as_dtype(*update))
     agree(ops.topk_residual, delta, residual, k, on_nonfinite=on_nonfinite)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(update=UPDATES, k=st.integers(0, 45))
 def test_it_is_the_slow_sort_of_magnitudes(as_dtype, lowering, update, k):
     finite = (np.where(abs(a) < 1e4, a, 9) for a in update)

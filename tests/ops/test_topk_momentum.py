@@ -28,14 +28,14 @@ def steps(draw, elements):
     return [draw(hnp.arrays(np.float32, shape, elements=elements)) for _ in range(3)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(step=steps(FINITE), k=st.integers(-1, 50), momentum=MOMENTA)
 def test_op_and_reference_agree_bit_for_bit(agree, dtype, step, k, momentum):
     step = [tf.cast(part, dtype) for part in step]
     agree(ops.topk_momentum, *step, k, momentum=momentum)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(step=steps(NUMBERS), k=st.integers(0, 50), policy=st.sampled_from(["error", "drop"]))
 def test_op_and_reference_treat_what_is_not_finite_alike(agree, dtype, step, k, policy):
     step = [tf.cast(part, dtype) for part in step]

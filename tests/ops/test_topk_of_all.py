@@ -21,7 +21,7 @@ def tensors_of(as_dtype, sizes, seed):
 
 
 @pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(sizes=SIZES, k=st.integers(0, 50), seed=st.integers(0, 99), bad=st.booleans())
 def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, on_nonfinite, sizes, k, seed, bad):
     tensors = tensors_of(as_dtype, sizes, seed)
@@ -31,7 +31,7 @@ def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, on_nonfinite, sizes
     agree(ops.grouped_topk_residual, deltas, residuals, k, on_nonfinite=on_nonfinite)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(sizes=SIZES, k=st.integers(0, 50), seed=st.integers(0, 99))
 def test_it_is_the_selection_from_the_tensors_laid_end_to_end(as_dtype, lowering, sizes, k, seed):
     deltas, residuals = zip(*tensors_of(as_dtype, sizes, seed), strict=True)

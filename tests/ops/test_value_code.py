@@ -40,13 +40,13 @@ def as_tensor(data):
     return tf.constant(np.frombuffer(bytes(data), np.uint8))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(x=VECTORS, dtype=DTYPES, options=OPTIONS, seed=SEEDS)
 def test_op_and_reference_write_the_same_bytes(agree, form, x, dtype, options, seed):
     agree(ops.encode_values, tf.cast(x, dtype), form, **options, seed=seed)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None)
 @given(x=VECTORS, dtype=DTYPES, options=OPTIONS, seed=SEEDS)
 def test_what_is_written_is_read_as_that_many_finite_values(form, lowering, x, dtype, options, seed):
     code = ops.encode_values(tf.cast(x, dtype), form, **options, seed=seed, lowering=lowering)
@@ -55,7 +55,7 @@ def test_what_is_written_is_read_as_that_many_finite_values(form, lowering, x, d
     assert np.isfinite(values.numpy().astype(np.float64)).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(x=VECTORS, dtype=DTYPES, options=OPTIONS, data=st.data())
 def test_op_and_reference_refuse_the_same_bytes_and_agree_on_the_rest(agree, form, x, dtype, options, data):
     code = bytearray(ops.encode_values(tf.cast(x, dtype), form, **options).numpy())
@@ -71,7 +71,7 @@ def test_op_and_reference_refuse_the_same_bytes_and_agree_on_the_rest(agree, for
     agree(ops.decode_values, as_tensor(code), count, form, **read, dtype=dtype)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(code=st.binary(max_size=30), count=st.integers(-1, 9), dtype=DTYPES, bits=st.integers(1, 9))
 def test_op_and_reference_refuse_the_same_of_any_bytes_at_all(form, code, count, dtype, bits):
     def refused(lowering):
@@ -144,7 +144,7 @@ def test_the_op_says_which_option_is_out_of_range(options, message):
 
 @pytest.mark.parametrize("bits", range(2, 9))
 def test_the_bits_may_be_known_only_when_the_graph_runs(lowering, bits):
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)], autograph=False)
     def there_and_back(bits):
         code = ops.encode_values(x, "qsgd", bits=bits, lowering=lowering)
         return code, ops.decode_values(code, 300, "qsgd", bits=bits, dtype=tf.float32, lowering=lowering)
@@ -156,7 +156,9 @@ def test_the_bits_may_be_known_only_when_the_graph_runs(lowering, bits):
 
 
 def test_it_works_in_an_optimized_graph_with_shapes_known_only_when_run(form, lowering):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int32)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int32)], autograph=False
+    )
     def decode(code, count):
         return ops.decode_values(code, count, form, dtype=tf.float32, lowering=lowering)
 

@@ -64,6 +64,12 @@ def docs(uv: str) -> Iterator[str]:
     yield from _run("make", "--no-print-directory", "docs")
 
 
+def thorough(uv: str) -> Iterator[str]:
+    """The Python tests with more examples than on every commit, in half an hour."""
+    del uv
+    yield from _run("make", "--no-print-directory", "test-thorough")
+
+
 def compiled(uv: str) -> Iterator[str]:
     """Wheels of fedplug and its ops, for every Python here; each tried in fresh environments, in minutes."""
     yield from _run(sys.executable, "tests/packaging/wheels.py", uv)
@@ -117,6 +123,7 @@ STEPS: dict[str, Callable[[str], Iterator[str]]] = {
     "metadata": lambda _: release_rules.metadata(ROOT),
     "citation": citation,
     "docs": docs,
+    "thorough": thorough,
     "compiled": compiled,
     "sources": sources,
     "artifacts": artifacts,

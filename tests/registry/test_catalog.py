@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.registry import hookspecs, resolve
@@ -21,6 +21,7 @@ entries = st.builds(
 )
 
 
+@settings(max_examples=100)
 @given(st.lists(entries, max_size=6), st.randoms(use_true_random=False))
 def test_who_gets_a_name_does_not_depend_on_the_order_of_installation(found, random):
     shuffled = list(found)
@@ -33,6 +34,7 @@ def test_who_gets_a_name_does_not_depend_on_the_order_of_installation(found, ran
     assert winners(found) == winners(shuffled)
 
 
+@settings(max_examples=100)
 @given(st.lists(entries, max_size=6))
 def test_no_two_plugins_share_a_usable_name(found):
     usable = [entry for entry in settle_clashes(found) if entry.status == "ok" and not entry.builtin]

@@ -6,7 +6,7 @@ import contextlib
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.errors import ConfigError
@@ -34,6 +34,7 @@ def written(stage):
     return f"{stage.name}({', '.join(arguments)})" if arguments else stage.name
 
 
+@settings(max_examples=100)
 @given(st.lists(stages, min_size=1, max_size=3))
 def test_what_is_written_is_read_back(pipeline):
     assert list(parse(" | ".join(map(written, pipeline)))) == pipeline
@@ -97,6 +98,7 @@ def test_anything_else_is_refused_and_nothing_is_evaluated(text):
         parse(text)
 
 
+@settings(max_examples=100)
 @given(st.text(max_size=20))
 def test_any_text_at_all_is_read_or_refused(text):
     with contextlib.suppress(ConfigError):

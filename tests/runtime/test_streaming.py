@@ -36,7 +36,7 @@ class Result:
 
 
 class TestPool:
-    @settings(max_examples=30, deadline=None)
+    @settings(deadline=None)
     @given(
         width=st.integers(1, 5),
         delays=st.lists(st.sampled_from([0.0, 0.0005, 0.002]), max_size=30),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -23,6 +23,7 @@ def mostly_zeros(dtype):
     return raw.map(lambda array: array.view(dtype))
 
 
+@settings(max_examples=100)
 @given(st.sampled_from(KINDS).flatmap(mostly_zeros))
 def test_an_array_comes_back_bit_for_bit_and_never_larger(array):
     sent = serialization.shrink((array, (b"text", 3)))

@@ -43,7 +43,7 @@ def test_the_values_are_those_of_the_formula(text, values):
     np.testing.assert_allclose([schedule.at(r) for r in range(len(values))], values, rtol=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(schedules)
 def test_a_graph_has_the_same_values_rounded_to_float32(schedule):
     value = tf.function(schedule.value, input_signature=[tf.TensorSpec([], tf.int32)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug import wire
@@ -19,6 +19,7 @@ DTYPES = st.sampled_from(sorted(wire.DTYPE_CODES))
 SHAPES = st.lists(st.integers(0, 2**32 - 1), max_size=32).map(tuple)
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=100), WIRE_IDS, DTYPES, SHAPES)
 def test_unpack_returns_what_was_packed(
     body: bytes, wire_id: str, dtype: str, shape: tuple[int, ...]
@@ -38,6 +39,7 @@ def test_the_bytes_of_version_1_are_frozen() -> None:
     assert wire.pack(b"hi", "topk/1", "float32", (3, 256)) == expected
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=30), st.data())
 def test_every_flipped_bit_is_noticed(body: bytes, data: st.DataObject) -> None:
     packed = bytearray(wire.pack(body, "topk/1", "float32", (4,)))
@@ -47,6 +49,7 @@ def test_every_flipped_bit_is_noticed(body: bytes, data: st.DataObject) -> None:
         wire.unpack(bytes(packed))
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=30), st.data())
 def test_every_truncation_and_every_extra_byte_is_noticed(body: bytes, data: st.DataObject) -> None:
     packed = wire.pack(body, "topk/1", "float32", (4,))
@@ -56,6 +59,7 @@ def test_every_truncation_and_every_extra_byte_is_noticed(body: bytes, data: st.
         wire.unpack(packed + b"\0")
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused(buffer: bytes) -> None:
     with pytest.raises(PayloadError):
@@ -77,6 +81,7 @@ def read_as_documented(buffer: bytes) -> wire.Container:
     return wire.Container(wire_id, dtypes[buffer[5]], tuple(shape), buffer[body_at : body_at + length])
 
 
+@settings(max_examples=100)
 @given(st.binary(max_size=300), WIRE_IDS, DTYPES, SHAPES)
 def test_another_program_can_read_it(body: bytes, wire_id: str, dtype: str, shape: tuple[int, ...]) -> None:
     packed = wire.pack(body, wire_id, dtype, shape)

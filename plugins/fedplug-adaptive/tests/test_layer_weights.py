@@ -50,7 +50,7 @@ def aggregate(aggregator, updates, reports, weights, adaptive=True, groups=()):
     return np.concatenate([np.ravel(x) for x in model]), np.asarray(report)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(deadline=None)
 @given(weights_of_a_model, weights_of_a_model)
 def test_the_divergence_of_a_layer_is_that_of_the_softmaxes_of_all_its_weights(client, server):
     want = [divergence(client[:7], server[:7]), divergence(client[7:], server[7:])]
@@ -75,7 +75,7 @@ clients = st.integers(1, 5).flatmap(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(deadline=None)
 @given(clients, st.sampled_from([(), (1,), (1, 2, 3)]))
 def test_the_streamed_softmax_is_the_softmax_of_all_clients(given_clients, groups):
     updates, reports, weights = given_clients

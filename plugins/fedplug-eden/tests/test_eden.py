@@ -40,7 +40,7 @@ def spec_of(x):
 def round_trip(encoder, x, round_num=ROUND):
     """The bytes on the wire and what they are decoded to."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(x):
         body = encoder.to_wire(encoder.encode(x, {}, round_num)[0], spec_of(x))
         return body, encoder.decode(encoder.from_wire(body, spec_of(x)), spec_of(x))
@@ -81,7 +81,7 @@ def test_every_level_is_the_mean_of_the_normal_numbers_nearest_to_it(bits):
         assert level == pytest.approx((density[0] - density[1]) / (mass[0] - mass[1]), rel=1e-7)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(st.integers(0, 2**31 - 2**20))
 def test_blocks_are_powers_of_two_and_add_few_elements(count):
     size = int(blocks.block_size(count))
@@ -107,7 +107,8 @@ def test_the_errors_of_many_rounds_average_out():
             lambda r: eden.decode(eden.encode(tf.constant(x), r), tf.size(tf.constant(x)), tf.float32),
             tf.range(rounds),
             fn_output_signature=tf.float32,
-        )
+        ),
+        autograph=False,
     )()
     assert nmse(x, np.mean(decoded, axis=0)) == pytest.approx(VNMSE[2] / rounds, rel=0.15)
 
@@ -134,7 +135,7 @@ def test_a_pipeline_can_quantize_the_values_it_keeps():
     np.testing.assert_allclose(decoded + state["residual"], x, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_any_bytes_are_refused_or_stand_for_finite_values(data):
     encoder, dtype = Eden(3), tf.float32

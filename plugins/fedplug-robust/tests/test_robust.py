@@ -54,14 +54,14 @@ def krum(updates, byzantine, selected):
     return updates[sorted(best)].astype(np.float64).mean(axis=0).astype(np.float32)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(rounds)
 def test_the_median_is_that_of_numpy(updates):
     want = np.median(updates.astype(np.float64), axis=0).astype(np.float32)
     np.testing.assert_array_equal(aggregate(Median(max_clients=9), updates), want)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(rounds, st.sampled_from(["0.0", "0.1", "0.25", "0.49"]))
 def test_the_trimmed_mean_leaves_out_the_same_number_at_either_end(updates, fraction):
     got = aggregate(TrimmedMean(float(fraction), max_clients=9), updates)
@@ -77,7 +77,7 @@ def test_the_share_left_out_is_meant_in_decimals():
     np.testing.assert_allclose(aggregate(TrimmedMean(0.07, max_clients=100), updates), want, rtol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(0, 3), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_krum_averages_the_updates_nearest_to_the_others(count, byzantine, selected, seed):
     updates = np.random.default_rng(seed).normal(size=(count, 7)).astype(np.float32)
