@@ -36,7 +36,17 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-LONGEST = ("tests/runtime_ray/", "tests/examples/", "tests/process/", "tests/encoders/", "tests/runtime/")
+LONGEST = (
+    "tests/runtime_ray/",
+    "tests/examples/",
+    "tests/process/",
+    "tests/encoders/",
+    "tests/testing/",
+    "tests/training/",
+    "tests/runtime/",
+    "tests/experiment/",
+    "tests/ops/",
+)
 """Begun first, so that in the end no process waits for another that has just begun with a long file."""
 
 
