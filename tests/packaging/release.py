@@ -65,7 +65,7 @@ def docs(uv: str) -> Iterator[str]:
 
 
 def thorough(uv: str) -> Iterator[str]:
-    """The Python tests with more examples than on every commit, in half an hour."""
+    """The Python tests with more examples than on every commit."""
     del uv
     yield from _run("make", "--no-print-directory", "test-thorough")
 
