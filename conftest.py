@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # As the command line does; before a conftest.py imports TensorFlow, which sets 1, also for what tests start.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Of properties that have no number of their own: those of TensorFlow, where an example takes milliseconds and
 # most are tried for every dtype and lowering. `make test-thorough` tries more.
-settings.register_profile("quick", max_examples=15, deadline=None)
-settings.register_profile("thorough", max_examples=200, deadline=None)
+# No clock decides: machines are shared.
+settings.register_profile(
+    "quick", max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("quick"), max_examples=200)
 settings.load_profile("quick")
 
 OPTIONAL = (
