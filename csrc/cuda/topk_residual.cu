@@ -35,17 +35,26 @@ __global__ void __launch_bounds__(kThreads)
                bool backwards) {
   __shared__ typename Step::Shared shared;
   const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const int i = group.TensorOf(number);
-  const Job<T>& job = group.jobs[i];
-  const topk::Tile tile =
-      topk::TileAt(number - group.first_tile[i], job.tensor.n);
-  step(DeviceBlock{}, job, tile, shared);
+  group.WithTile(number, [&](const Job<T>& job, const topk::Tile& tile) {
+    step(DeviceBlock{}, job, tile, shared);
+  });
+}
+
+template <typename T, int kMost, typename Step>
+__global__ void __launch_bounds__(kThreads)
+    ChunkKernel(const __grid_constant__ Group<T, kMost> group, const Step step,
+                bool backwards) {
+  __shared__ typename Step::Shared shared;
+  const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  group.WithChunk(number, [&](const Job<T>& job, const topk::Chunk& chunk) {
+    step(DeviceBlock{}, job, chunk, shared);
+  });
 }
 
 // A step of all groups is queued before the next step of the first:
 // PartitionPass must know whether any tensor of the whole list was non-finite.
-// Each step walks the tiles the other way than the one before it, and so begins
-// with what that one has left in the second-level cache.
+// Each step walks the tensors the other way than the one before it, and so
+// begins with what that one has left in the second-level cache.
 template <typename T, int kMost>
 class StreamLauncher {
  public:
@@ -58,11 +67,24 @@ class StreamLauncher {
       queue_->Launch(TileKernel<T, kMost, Step>, group.Tiles(), kThreads, group,
                      step, backwards_);
     }
+    TurnRound();
+  }
+
+  template <typename Step>
+  void EachChunk(const Step& step) {
+    for (const Group<T, kMost>& group : groups_) {
+      queue_->Launch(ChunkKernel<T, kMost, Step>, group.Chunks(), kThreads,
+                     group, step, backwards_);
+    }
+    TurnRound();
+  }
+
+ private:
+  void TurnRound() {
     std::reverse(groups_.begin(), groups_.end());
     backwards_ = !backwards_;
   }
 
- private:
   std::vector<Group<T, kMost>> groups_;
   bool backwards_ = false;
   LaunchQueue* queue_;

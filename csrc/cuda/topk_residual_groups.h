@@ -39,31 +39,56 @@ struct Request {
 
 // As many tensors as fit: kernel arguments may hold 4 KB, or, at a little more
 // to launch and where the toolkit and its driver can, 32 KB.
-inline constexpr int kFew = 28;
-inline constexpr int kMany = 230;
+inline constexpr int kFew = 24;
+inline constexpr int kMany = 200;
 
-// Up to kMost tensors, whose tiles are numbered through.
-template <typename T, int kMost>
-struct Group {
-  int tensors;
-  std::uint32_t first_tile[kMost + 1];
-  Job<T> jobs[kMost];
+// Which of up to kMost tensors a block works on, where their parts, tiles or
+// chunks, are numbered through.
+template <int kMost>
+struct Numbering {
+  std::uint32_t first[kMost + 1];  // of each tensor, and their number
 
-  std::uint32_t Tiles() const { return first_tile[tensors]; }
-
-  // The tensor a tile belongs to. COST: O(log(kMost))
-  FEDPLUG_HOST_DEVICE int TensorOf(std::uint32_t tile) const {
+  // COST: O(log(tensors))
+  FEDPLUG_HOST_DEVICE int TensorOf(std::uint32_t part, int tensors) const {
     int low = 0;
     int high = tensors - 1;
     while (low < high) {
       const int middle = (low + high + 1) / 2;
-      if (first_tile[middle] <= tile) {
+      if (first[middle] <= part) {
         low = middle;
       } else {
         high = middle - 1;
       }
     }
     return low;
+  }
+};
+
+// The tensors of one launch.
+template <typename T, int kMost>
+struct Group {
+  int tensors;
+  Numbering<kMost> tiles;
+  Numbering<kMost> chunks;
+  Job<T> jobs[kMost];
+
+  std::uint32_t Tiles() const { return tiles.first[tensors]; }
+  std::uint32_t Chunks() const { return chunks.first[tensors]; }
+
+  // body(job, tile), of the tile with this number in the group.
+  template <typename Body>
+  FEDPLUG_HOST_DEVICE void WithTile(std::uint32_t number,
+                                    const Body& body) const {
+    const int i = tiles.TensorOf(number, tensors);
+    body(jobs[i], TileAt(number - tiles.first[i], jobs[i].tensor.n));
+  }
+
+  // body(job, chunk), of the chunk with this number in the group.
+  template <typename Body>
+  FEDPLUG_HOST_DEVICE void WithChunk(std::uint32_t number,
+                                     const Body& body) const {
+    const int i = chunks.TensorOf(number, tensors);
+    body(jobs[i], ChunkAt(number - chunks.first[i], jobs[i].tensor.n));
   }
 };
 static_assert(sizeof(Group<double, kFew>) <= 4000);
@@ -100,50 +125,63 @@ struct Workspace {
   std::uint32_t* any_non_finite;  // [1]
   TensorState* states;            // [tensors]
   ScopeState* scopes;             // [scopes]
-  TileState* tiles;               // [tiles]
+  ChunkState* chunks;             // [chunks]
+  std::uint32_t* shortlisted;     // [tiles]
   std::uint16_t* shortlist;       // [elements]
   std::size_t zeroed_bytes;
   std::size_t bytes;
 };
 
-template <typename T>
-Workspace LayOut(const Request<T>& request, void* memory) {
+// Of some tensors together.
+struct Sizes {
+  std::int64_t chunks = 0;
   std::int64_t tiles = 0;
   std::int64_t elements = 0;
-  for (std::int64_t i = 0; i < request.count; ++i) {
-    tiles += TilesOf(request.tensors[i].n);
-    elements += request.tensors[i].n;
+};
+
+template <typename T>
+Sizes SizesOf(const Request<T>& request, std::int64_t begin, std::int64_t end) {
+  Sizes sizes;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t n = request.tensors[i].n;
+    sizes.chunks += ChunksOf(n);
+    sizes.tiles += TilesOf(n);
+    sizes.elements += n;
   }
+  return sizes;
+}
+
+template <typename T>
+Workspace LayOut(const Request<T>& request, void* memory) {
+  const Sizes sizes = SizesOf(request, 0, request.count);
   Cutter cutter(memory);
   Workspace workspace;
   workspace.any_non_finite = cutter.Take<std::uint32_t>(1);
   workspace.states = cutter.Take<TensorState>(request.count);
   workspace.scopes = cutter.Take<ScopeState>(request.Scopes());
   workspace.zeroed_bytes = cutter.bytes();
-  workspace.tiles = cutter.Take<TileState>(tiles);
-  workspace.shortlist = cutter.Take<std::uint16_t>(elements);
+  workspace.chunks = cutter.Take<ChunkState>(sizes.chunks);
+  workspace.shortlisted = cutter.Take<std::uint32_t>(sizes.tiles);
+  workspace.shortlist = cutter.Take<std::uint16_t>(sizes.elements);
   workspace.bytes = cutter.bytes();
   return workspace;
 }
 
 // The scope whose first tensor is number i.
 //
-// REQUIRES: workspace.tiles is where the tiles of that tensor begin
+// REQUIRES: workspace.chunks is where the chunks of that tensor begin
 template <typename T>
 Scope ScopeFrom(const Request<T>& request, std::int64_t i,
                 const Workspace& workspace) {
   const bool shared = request.sharing == Sharing::kOneForAll;
   const std::int64_t k = request.tensors[i].k;
   const std::int64_t end = shared ? request.count : i + 1;
-  std::int64_t tiles = 0;
-  std::int64_t elements = 0;
-  for (std::int64_t t = i; t < end; ++t) {
-    tiles += TilesOf(request.tensors[t].n);
-    elements += request.tensors[t].n;
-  }
-  return {workspace.scopes + (shared ? 0 : i), workspace.tiles,
-          static_cast<std::uint32_t>(tiles),
-          static_cast<std::uint32_t>(std::min(k, elements)),
+  const Sizes sizes = SizesOf(request, i, end);
+  return {workspace.scopes + (shared ? 0 : i),
+          workspace.chunks,
+          static_cast<std::uint32_t>(sizes.chunks),
+          static_cast<std::uint32_t>(sizes.tiles),
+          static_cast<std::uint32_t>(std::min(k, sizes.elements)),
           shared ? request.row_splits + request.count : nullptr};
 }
 
@@ -163,17 +201,21 @@ std::vector<Group<T, kMost>> MakeGroups(const Request<T>& request,
     group.jobs[group.tensors] = {tensor,
                                  scope,
                                  workspace.states + i,
-                                 workspace.tiles,
+                                 workspace.chunks,
+                                 workspace.shortlisted,
                                  workspace.shortlist,
                                  workspace.any_non_finite,
                                  reports + i,
                                  shared ? request.row_splits + i : nullptr};
-    const std::int64_t tiles = TilesOf(tensor.n);
-    group.first_tile[group.tensors + 1] =
-        group.first_tile[group.tensors] + static_cast<std::uint32_t>(tiles);
+    const Sizes sizes = SizesOf(request, i, i + 1);
+    group.tiles.first[group.tensors + 1] =
+        group.Tiles() + static_cast<std::uint32_t>(sizes.tiles);
+    group.chunks.first[group.tensors + 1] =
+        group.Chunks() + static_cast<std::uint32_t>(sizes.chunks);
     ++group.tensors;
-    workspace.tiles += tiles;
-    workspace.shortlist += tensor.n;
+    workspace.chunks += sizes.chunks;
+    workspace.shortlisted += sizes.tiles;
+    workspace.shortlist += sizes.elements;
   }
   return groups;
 }

@@ -1,6 +1,6 @@
 // What the steps of the selection work on: a tensor with its part of the
-// workspace, cut into tiles; the tensors that share one k; and keys cut into
-// digits. Must not know the steps.
+// workspace, cut into tiles, and these put together in chunks; the tensors that
+// share one k; and keys cut into digits. Must not know the steps.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_JOB_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_JOB_H_
 
@@ -9,6 +9,13 @@
 #include "core/base/float_bits.h"
 #include "core/base/host_device.h"
 #include "cuda/topk_residual.h"
+
+// How many blocks of kThreads run at a time where this is to be fast: 4 on each
+// of 132 multiprocessors. Tests compile with fewer, for long chunks of short
+// tensors.
+#ifndef FEDPLUG_CUDA_BLOCKS_AT_A_TIME
+#define FEDPLUG_CUDA_BLOCKS_AT_A_TIME 528
+#endif
 
 namespace fedplug::cuda::topk {
 
@@ -74,23 +81,23 @@ struct TensorState {
 struct ScopeState {
   Threshold thresholds[kMostRounds];  // one per round
   std::uint32_t histogram[kBins];
-  std::uint32_t arrived;  // tiles with which this launch is through
+  std::uint32_t arrived;  // blocks with which this launch is through
 };
 
-struct TileState {
-  std::uint32_t shortlisted;
-  // The entries above the k-th key and those equal to it: in this tile, and
-  // once ScanTiles has run in all tiles of the scope before it.
+// The entries above the k-th key and those equal to it: in this chunk, and once
+// ScanChunks has run in all chunks of the scope before it.
+struct ChunkState {
   std::uint32_t above;
   std::uint32_t ties;
 };
 
 // The tensors among which one k is shared out: a single one, or all of a call.
-// Their tiles lie one behind the other, so that entries are numbered through a
+// Their chunks lie one behind the other, so that entries are numbered through a
 // list as through one tensor.
 struct Scope {
   ScopeState* state;
-  TileState* tiles;              // [tile_count]
+  ChunkState* chunks;            // [chunk_count]
+  std::uint32_t chunk_count;     // 1 or more
   std::uint32_t tile_count;      // 1 or more
   std::uint32_t chosen;          // min(k, elements)
   std::int64_t* row_splits_end;  // the last of row_splits, or null
@@ -102,17 +109,23 @@ struct Job {
   TopKTensor<T> tensor;  // values and indices are those of the scope
   Scope scope;
   TensorState* state;
-  TileState* tiles;          // [TilesOf(n)], of those of the scope
-  std::uint16_t* shortlist;  // [n]: places within the tile, from its start on
+  ChunkState* chunks;          // [ChunksOf(n)], of those of the scope
+  std::uint32_t* shortlisted;  // [TilesOf(n)]: how many entries of each
+  std::uint16_t* shortlist;    // [n]: places within the tile, from its start on
   std::uint32_t* any_non_finite;  // shared by all tensors of the call
   TopKReport* report;
   std::int64_t* row_split;  // takes the rank of its first entry; or null
 };
 
+// What a block works on in the passes over all sums.
 struct Tile {
   std::int64_t number;
   std::int64_t begin;
   int size;
+
+  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
+    return scope.tile_count;
+  }
 };
 
 // At least one: the first tile of a tensor also does what is done once for it.
@@ -124,6 +137,38 @@ FEDPLUG_HOST_DEVICE inline Tile TileAt(std::int64_t number, std::int64_t n) {
   const std::int64_t begin = number * kTile;
   const std::int64_t left = n - begin;
   return {number, begin, static_cast<int>(left < kTile ? left : kTile)};
+}
+
+// What a block works on in the walks over the shortlist, of which a tile of a
+// sparse selection has a hundred entries: some tiles, one behind the other.
+struct Chunk {
+  std::int64_t number;
+  std::int64_t first_tile;
+  int tiles;
+
+  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
+    return scope.chunk_count;
+  }
+};
+
+inline constexpr int kMostTilesOfChunk = 16;
+
+// As many tiles as keep all blocks busy once, so that a tensor of few tiles is
+// spread over all of them.
+FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOfChunk(std::int64_t n) {
+  const std::int64_t tiles = TilesOf(n) / FEDPLUG_CUDA_BLOCKS_AT_A_TIME;
+  return tiles < 1 ? 1 : tiles > kMostTilesOfChunk ? kMostTilesOfChunk : tiles;
+}
+
+FEDPLUG_HOST_DEVICE constexpr std::int64_t ChunksOf(std::int64_t n) {
+  return (TilesOf(n) + TilesOfChunk(n) - 1) / TilesOfChunk(n);
+}
+
+FEDPLUG_HOST_DEVICE inline Chunk ChunkAt(std::int64_t number, std::int64_t n) {
+  const std::int64_t first = number * TilesOfChunk(n);
+  const std::int64_t left = TilesOf(n) - first;
+  return {number, first,
+          static_cast<int>(left < TilesOfChunk(n) ? left : TilesOfChunk(n))};
 }
 
 }  // namespace fedplug::cuda::topk

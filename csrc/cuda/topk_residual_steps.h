@@ -17,10 +17,10 @@
 //                tensors and their indices, and move it out of the residual
 // What follows from the counts of a whole scope, the tensors that share a k, is
 // the work of the block that is the last of them to have counted: FindThreshold
-// after every round, ScanTiles after CountChosen. The tensors of a scope share
+// after every round, ScanChunks after CountChosen. The tensors of a scope share
 // its histogram, its thresholds and the numbering of its entries; what is done
-// once for a tensor, its report and its row split, its first tile does. No step
-// depends on the order in which blocks or threads run: the only atomic
+// once for a tensor, its report and its row split, its first block does. No
+// step depends on the order in which blocks or threads run: the only atomic
 // operations are integer additions and maxima and the count of arrivals, and
 // every place is computed, not drawn. No block waits for another. COST, per
 // element: reads delta and residual_in and writes residual_out, and reads again
@@ -41,43 +41,44 @@
 
 namespace fedplug::cuda::topk {
 
-// A step on a tile, and another on its scope, in the block that is the last of
-// the scope to be through with its tile.
-template <typename OfTile, typename OfScope>
+// A step on a tile or a chunk, and another on its scope, in the block that is
+// the last of the scope to be through with its own.
+template <typename OfBlock, typename OfScope>
 struct Then {
-  OfTile of_tile;
+  OfBlock of_block;
   OfScope of_scope;
 
   union Shared {
-    typename OfTile::Shared of_tile;
+    typename OfBlock::Shared of_block;
     typename OfScope::Shared of_scope;
   };
 
-  template <typename Block, typename T>
+  template <typename Block, typename T, typename Part>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Tile& tile, Shared& shared) const {
-    of_tile(block, job, tile, shared.of_tile);
+                                      const Part& part, Shared& shared) const {
+    of_block(block, job, part, shared.of_block);
     const Scope& scope = job.scope;
     const bool last = block.Agree([&] {
-      return IsLastToArrive(&scope.state->arrived, scope.tile_count);
+      return IsLastToArrive(&scope.state->arrived, Part::CountIn(scope));
     });
     if (last) of_scope(block, scope, shared.of_scope);
   }
 };
-template <typename OfTile, typename OfScope>
-Then(OfTile, OfScope) -> Then<OfTile, OfScope>;
+template <typename OfBlock, typename OfScope>
+Then(OfBlock, OfScope) -> Then<OfBlock, OfScope>;
 
-// The order of the steps. Launcher has EachTile(step), which runs a step on
-// every tile of the call, after all that was asked for before.
+// The order of the steps. Launcher has EachTile(step) and EachChunk(step),
+// which run a step on every tile or chunk of the call, after all that was asked
+// for before.
 template <typename T, typename Launcher>
 void RunSteps(NonFinitePolicy policy, Launcher& launcher) {
   launcher.EachTile(Then{CountPass<T>{policy}, FindThreshold<T>{0}});
   launcher.EachTile(Then{PartitionPass<T>{policy}, FindThreshold<T>{1}});
   for (int round = 2; round < kRounds<T>; ++round) {
-    launcher.EachTile(Then{Refine<T>{round}, FindThreshold<T>{round}});
+    launcher.EachChunk(Then{Refine<T>{round}, FindThreshold<T>{round}});
   }
-  launcher.EachTile(Then{CountChosen<T>{}, ScanTiles{}});
-  launcher.EachTile(Emit<T>{});
+  launcher.EachChunk(Then{CountChosen<T>{}, ScanChunks{}});
+  launcher.EachChunk(Emit<T>{});
 }
 
 }  // namespace fedplug::cuda::topk

@@ -173,7 +173,7 @@ struct PartitionPass {
         }
       }
       if (thread == 0) {
-        job.tiles[tile.number].shortlisted = shared.shortlisted.Total();
+        job.shortlisted[tile.number] = shared.shortlisted.Total();
       }
     });
     AddHistogram(block, shared.histogram, job.scope.state->histogram);
@@ -196,7 +196,7 @@ struct PartitionPass {
   FEDPLUG_HOST_DEVICE void Refuse(const Block& block, const Job<T>& job,
                                   const Tile& tile) const {
     block.Each([&](int thread) {
-      if (thread == 0) job.tiles[tile.number].shortlisted = 0;
+      if (thread == 0) job.shortlisted[tile.number] = 0;
       if (job.tensor.residual_out == job.tensor.residual_in) return;
       for (int place = thread; place < tile.size; place += kThreads) {
         const std::int64_t i = tile.begin + place;

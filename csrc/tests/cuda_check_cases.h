@@ -199,7 +199,7 @@ void TopKTakesTensorsOfOneValue(Machine& machine) {
   }
 }
 
-// So many tiles that ScanTiles gives several to a thread.
+// So many chunks that ScanChunks gives several to a thread.
 template <typename Machine>
 void TopKTakesALongTensor(Machine& machine) {
   Random random(5);

@@ -115,7 +115,7 @@ void GroupedTopKEqualsTheCore(Machine& machine) {
   }
 }
 
-// More tensors than several launches take, and than ScanTiles has threads.
+// More tensors than several launches take, and than ScanChunks has threads.
 template <typename T, typename Machine>
 void GroupedTopKTakesALongListOfTensors(Machine& machine) {
   Random random(11);
