@@ -187,7 +187,8 @@ class Cluster:
                 f"{invocation.name} needs {candidates.needed} clients, and only {first_of.taken} of "
                 f"{invocation.num_clients} are done; the workers of the others died or took too long"
             )
-        self._do_again_what_died(units, invocation)
+        if stage.keeps:
+            self._do_again_what_died(units, invocation)
 
         lost = set[int]().union(*(unit.lost for unit in units))
         if len(lost) == len(slices):
@@ -250,13 +251,11 @@ class Cluster:
         return Task(label(stage, clients), submit, needs, size=len(slices), may_be_lost=stage.may_be_lost)
 
     def _do_again_what_died(self, units: list[_Unit], invocation: Invocation) -> None:
-        """Does again what coordinators did that died since, and held the clients' values of."""
+        """Does again what coordinators did that died since, as they held the clients' values."""
         while again := [unit.task for unit in units if not unit.task.lost and self._died_with(unit.task)]:
             for task in again:
                 task.done = False
             self.workers.run(again, _check(invocation))
-            for task in again:
-                task.result = None
 
     def _died_with(self, task: Task) -> bool:
         return self._coordinated and not self.workers.has(task.others[0].actor)
