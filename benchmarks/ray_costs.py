@@ -35,7 +35,7 @@ class Costs:
         merge: Of one merge of accumulators, likewise; a sample.
         driver_round: The driver's processor time for a round, whatever its size.
         driver_slice: And for every slice that it hands out itself.
-        block_slice: And for every slice of a block that it hands to a coordinator.
+        block_slice: And for every slice that it hands to a coordinator in blocks of 8 and of 64.
         coordinator_slice: The coordinator's processor time for every slice.
         values_client: The driver's time for a client before the first and after the last block.
         round_bytes: What the driver sends and receives once a round.
@@ -46,7 +46,7 @@ class Costs:
     merge: list[float] = field(default_factory=list)
     driver_round: float = 0.0
     driver_slice: float = 0.0
-    block_slice: float = 0.0
+    block_slice: dict[int, float] = field(default_factory=dict)
     coordinator_slice: float = 0.0
     values_client: float = 0.0
     round_bytes: float = 0.0
@@ -248,9 +248,10 @@ def measure_costs(clients: int, rounds: int) -> Costs:
     costs = Costs()
     options: dict[str, Any] = {"clients_per_slice": SLICE, "client_results": "handles"}
     with fedplug.use_runtime("ray", workers=2, coordinators=2, **options):
-        times = times_per_client(2_400, 7_200, rounds)
+        costs.block_slice[8] = times_per_client(2_400, 7_200, rounds).handing_out * SLICE
+        times = times_per_client(34_000, 68_000, rounds)
+        costs.block_slice[64] = times.handing_out * SLICE
         costs.values_client = times.values
-        costs.block_slice = times.handing_out * SLICE
         costs.coordinator_slice = times.coordinators * SLICE
     with fedplug.use_runtime("ray", workers=1, **options):
         times = times_per_client(400, 2_000, rounds)

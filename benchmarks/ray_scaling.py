@@ -23,7 +23,7 @@ from benchmarks.ray_costs import SLICE, Costs, measure, measure_costs
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 CLIENTS = (10_000, 100_000, 1_000_000)
 WORKERS = (10, 30, 100, 300, 1_000)
-FAN_IN, SHARE, ALONE = 8, 32, 64  # as in fedplug/runtime/ray
+FAN_IN, SHARE, ALONE, MANY = 8, 32, 64, 4096  # as in fedplug/runtime/ray
 
 
 class Round(NamedTuple):
@@ -53,8 +53,8 @@ def simulate(costs: Costs, clients: int, workers: int, coordinators: int = 0) ->
     """Simulates a round.
 
     Tasks are slices with the times of clients drawn from those measured, and one merge after every eighth
-    slice; a worker begins one when it has been handed out. A coordinator is given a block of eight slices
-    when fewer slices of it than its capacity are under way.
+    slice; a worker begins one when it has been handed out. A coordinator is given a block of slices when
+    fewer than its capacity are under way.
     """
     rng = np.random.default_rng([clients, workers])
     slices = -(-clients // SLICE)
@@ -66,8 +66,15 @@ def simulate(costs: Costs, clients: int, workers: int, coordinators: int = 0) ->
         [*seconds[first : first + FAN_IN], merges[first // FAN_IN]] for first in range(0, slices, FAN_IN)
     ]
     if coordinators:
-        end, driver = _through_coordinators(costs, blocks, workers, coordinators, before)
-        step = 8 * costs.block_slice + costs.coordinator_slice
+        size = 64 if slices > MANY else 8
+        together = size // FAN_IN
+        blocks = [
+            [task for block in blocks[i : i + together] for task in block]
+            for i in range(0, len(blocks), together)
+        ]
+        cost = size * costs.block_slice[size]
+        end, driver = _through_coordinators(costs, blocks, workers, coordinators, before, cost)
+        step = cost + costs.coordinator_slice
     else:
         hands = _Hands(workers, costs.driver_slice)
         hands.at = before
@@ -80,22 +87,21 @@ def simulate(costs: Costs, clients: int, workers: int, coordinators: int = 0) ->
 
 
 def _through_coordinators(
-    costs: Costs, blocks: list[list[float]], workers: int, coordinators: int, at: float
+    costs: Costs, blocks: list[list[float]], workers: int, coordinators: int, at: float, cost: float
 ) -> tuple[float, float]:
     """Returns when the last block is done, and how long the driver was busy until then."""
     hands = [
         _Hands(len(range(i, workers, coordinators)), costs.coordinator_slice) for i in range(coordinators)
     ]
     under_way: list[list[float]] = [[] for _ in hands]
-    busy, end = at, 0.0
-    cost = FAN_IN * costs.block_slice
+    busy, end, size = at, 0.0, len(blocks[0])
     for number, block in enumerate(blocks):
         # Every eighth block there is a merge of what eight blocks came to.
         tasks = block if number % FAN_IN else [*block, block[-1]]
         cost_here = cost * (1 if number % FAN_IN else 2)
 
         def accepts(i: int) -> tuple[float, int]:
-            full = FAN_IN * len(under_way[i]) >= len(hands[i].free) + FAN_IN
+            full = len(under_way[i]) * size >= len(hands[i].free) + 64
             return under_way[i][0] if full else 0.0, len(under_way[i])
 
         chosen = min(range(coordinators), key=accepts)
@@ -150,10 +156,13 @@ def page(costs: Costs, measured: dict[tuple[int, int], float], simulated: dict[A
                 ["a merge of up to eight accumulators (mean)", f"{number(merge * 1e3)} ms"],
                 ["driver, per round", f"{number(costs.driver_round * 1e3)} ms"],
                 ["driver without coordinators, per client", f"{number(costs.driver_slice / SLICE * 1e6)} us"],
-                [
-                    "driver with coordinators, per client, while they work",
-                    f"{number(costs.block_slice / SLICE * 1e6)} us",
-                ],
+                *(
+                    [
+                        f"driver with coordinators, per client in blocks of {size} slices, while they work",
+                        f"{number(cost / SLICE * 1e6)} us",
+                    ]
+                    for size, cost in costs.block_slice.items()
+                ),
                 ["and before and after that", f"{number(costs.values_client * 1e6)} us"],
                 ["coordinator, per client", f"{number(costs.coordinator_slice / SLICE * 1e6)} us"],
                 ["through the driver, per round", f"{number(costs.round_bytes / 1e3)} kB"],

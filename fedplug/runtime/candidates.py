@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Candidates"]
+__all__ = ["Candidate", "Candidates", "Request"]
+
+
+@dataclass
+class Request:
+    """What is asked of a round: how many clients it needs, which first, and then which took part."""
+
+    needed: int
+    first: str
+    took_part: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One client's argument."""
+
+    value: Any
+    request: Request
 
 
 class Candidates(list[Any]):
     """One argument per client, given to a computation like any list: more clients than it needs.
 
-    A runtime that can (`takes_candidates` of its context) ends the computation when enough clients are done;
-    to the computation, and in its results with one value per client, the others did not take part. Other
-    runtimes take them all.
+    For runtimes that can end a computation when enough clients are done (`takes_candidates` of the context).
+    To the computation, and in its results with one value per client, the others did not take part.
 
     Args:
         values: One per client, in order of preference.
@@ -21,13 +38,17 @@ class Candidates(list[Any]):
         first: `"order"`: the first `needed` in their order, but for those whose workers died or took too
             long; in their place come the following. The result depends on who failed, not on timing.
             `"done"`: those that are done first. The result depends on timing.
-
-    Attributes:
-        took_part: After the computation, the positions of the clients that took part; None: all.
     """
 
-    def __init__(self, values: Iterable[Any], needed: int, first: str = "order") -> None:
-        super().__init__(values)
-        self.needed = needed
-        self.first = first
-        self.took_part: list[int] | None = None
+    def __init__(self, values: Iterable[Any], needed: int | None = None, first: str = "order") -> None:
+        if needed is None:  # TFF makes the lists of an argument anew, of their elements alone
+            super().__init__(values)
+            self.request: Request = self[0].request
+        else:
+            self.request = Request(needed, first)
+            super().__init__(Candidate(value, self.request) for value in values)
+
+    @property
+    def took_part(self) -> list[int] | None:
+        """After the computation, the positions of the clients that took part; before, None."""
+        return self.request.took_part

@@ -21,8 +21,8 @@ def leaving_out(monkeypatch):
 
         def next_fn(state, data, states):
             assert isinstance(data, Candidates)
-            data.took_part = list(range(1, data.needed + 1))
-            return run(state, [data[i] for i in data.took_part], [states[i] for i in data.took_part])
+            data.request.took_part = list(range(1, data.request.needed + 1))
+            return run(state, [data[i].value for i in data.took_part], [states[i] for i in data.took_part])
 
         monkeypatch.setattr(context, "takes_candidates", True, raising=False)
         monkeypatch.setattr(process, "_next_fn", next_fn)

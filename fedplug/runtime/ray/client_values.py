@@ -13,7 +13,7 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
-from fedplug.runtime.candidates import Candidates
+from fedplug.runtime.candidates import Candidate, Request
 from fedplug.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.runtime.ray.building_blocks import varies
 from fedplug.runtime.ray.serialization import deserialize, serialize
@@ -102,10 +102,10 @@ class ClientValues(list[Any]):
     """One `Given`, `OnWorker` or `ClientHandle` per client, in client order.
 
     Attributes:
-        candidates: What the caller gave, where more clients than are needed.
+        request: What the caller asks, where these are candidates.
     """
 
-    candidates: Candidates | None = None
+    request: Request | None = None
 
 
 def here(value: Any, type_spec: tff.Type) -> Any:
@@ -176,18 +176,24 @@ def take_in(value: Any, type_spec: tff.Type) -> Any:
             return ingest(value, type_spec)  # raises
         return tuple(take_in(part, kind) for part, kind in zip(parts, kinds, strict=True))
     if varies(type_spec) and isinstance(value, list | tuple):
-        values = ClientValues(_take_in_one(member, type_spec.member) for member in value)
-        values.candidates = value if isinstance(value, Candidates) else None
+        request = value[0].request if value and isinstance(value[0], Candidate) else None
+        members = value if request is None else [candidate.value for candidate in value]
+        known: set[int] = set()
+        values = ClientValues(_take_in_one(member, type_spec.member, known) for member in members)
+        values.request = request
         return values
     return ingest(value, type_spec)
 
 
-def _take_in_one(value: Any, kind: tff.Type) -> Any:
+def _take_in_one(value: Any, kind: tff.Type, known: set[int]) -> Any:
+    """Takes in one client's value; `known` are ids of types that were found to be of this kind."""
     if isinstance(value, ClientHandle):
         if value.lost:
             value.read()  # raises
-        if not kind.is_assignable_from(value.type_signature):
-            raise TypeError(f"the handle is of type {value.type_signature}, expected {kind}")
+        if id(value.type_signature) not in known:
+            if not kind.is_assignable_from(value.type_signature):
+                raise TypeError(f"the handle is of type {value.type_signature}, expected {kind}")
+            known.add(id(value.type_signature))
         return value
     if isinstance(value, OnWorker):
         return value

@@ -35,8 +35,7 @@ from fedplug.runtime.ray.worker import Worker
 
 __all__ = ["RayContext", "create_ray_execution_context", "start_coordinators", "start_worker"]
 
-# One driver keeps about 80 workers busy whose clients take 17 ms, one coordinator as many: see
-# benchmarks/results/scaling.md.
+# One driver keeps about 80 workers busy whose clients take 17 ms, a coordinator some 50: see docs/scaling.md.
 _ALONE = 64
 _SHARE = 32
 
@@ -125,7 +124,7 @@ def start_coordinators(starts: Sequence[Callable[[], Any]], coordinators: int, l
         silence=limits.start_timeout,
     )
     # So many slices that a worker has another one when it is done.
-    capacity = len(shares[0]) + FAN_IN
+    capacity = len(shares[0]) + FAN_IN**2
     actor = ray.remote(Coordinator).options(num_cpus=0, max_restarts=0, max_concurrency=capacity + 4)
     return Workers([functools.partial(actor.remote, share, limits) for share in shares], own, capacity)
 

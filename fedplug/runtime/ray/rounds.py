@@ -16,7 +16,7 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
-from fedplug.runtime.candidates import Candidates
+from fedplug.runtime.candidates import Request
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
 from fedplug.runtime.ray.coordinator import Block
@@ -31,10 +31,9 @@ from fedplug.runtime.ray.worker import Shared
 
 __all__ = ["Cluster"]
 
-# Coordinators are given so many slices at a time, a subtree of the tree of merges; where there are few, one
-# by one, so that each coordinator has as much to do.
-_SLICES_PER_BLOCK = FAN_IN
-_FEW_SLICES = 256
+# Coordinators are given blocks of so many slices where a stage has more than so many: subtrees of the tree of
+# merges. Large ones are cheap to hand out, small ones give each coordinator as much to do.
+_BLOCKS = ((4096, FAN_IN**2), (256, FAN_IN))
 
 
 @dataclass(eq=False, slots=True)
@@ -122,30 +121,30 @@ class Cluster:
 
     def _run(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> Any:
         names = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
-        candidates = _candidates(names.values())
-        everyone = self._slices(invocation.num_clients, candidates)
+        request = _request(names.values())
+        everyone = self._slices(invocation.num_clients, request)
         slices = {number: clients for number, clients in enumerate(everyone) if number not in lost}
         before: dict[int, Task] = {}
         for step in staged.steps:
             if isinstance(step, DriverStep):
                 names[step.name] = step.plan.run(names, invocation)
             else:
-                before = self._stage(step, names, slices, before, invocation, candidates)
+                before = self._stage(step, names, slices, before, invocation, request)
         took_part = None
-        if candidates is not None:
-            took_part = candidates.took_part = [client for part in slices.values() for client in part]
+        if request is not None:
+            took_part = request.took_part = [client for part in slices.values() for client in part]
         for name, value in names.items():
             if isinstance(value, ClientValues):
                 column = value if took_part is None else [value[client] for client in took_part]
                 names[name] = ClientValues(v.handle() if isinstance(v, _Kept) else v for v in column)
         return staged.result.run(names, invocation)
 
-    def _slices(self, count: int, candidates: Candidates | None) -> list[range]:
+    def _slices(self, count: int, request: Request | None) -> list[range]:
         """Returns the clients of every slice; those that are needed have slices of their own.
 
         So a round that takes just these has the slices of a round that asks no others.
         """
-        size, needed = self._clients_per_slice, count if candidates is None else candidates.needed
+        size, needed = self._clients_per_slice, count if request is None else request.needed
         # Without clients there is one slice, which is empty: aggregations have a result all the same.
         firsts = [*range(0, max(needed, 1), size), *range(needed, count, size)]
         return [range(first, min(first + size, needed if first < needed else count)) for first in firsts]
@@ -157,7 +156,7 @@ class Cluster:
         slices: dict[int, range],
         before: dict[int, Task],
         invocation: Invocation,
-        candidates: Candidates | None,
+        request: Request | None,
     ) -> dict[int, Task]:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
         programs = self._shared(stage)
@@ -169,22 +168,23 @@ class Cluster:
             adds_up=bool(stage.accumulators),
             computation=invocation.name,
             clients=invocation.num_clients,
-            may_be_lost=self._skip_lost or candidates is not None,
+            may_be_lost=self._skip_lost or request is not None,
         )
-        one_by_one = candidates is not None or len(slices) <= _FEW_SLICES or not self._coordinated
-        size = 1 if one_by_one else _SLICES_PER_BLOCK
+        # A block is taken or left out as one, so candidates' slices are handed out one by one.
+        in_blocks = self._coordinated and request is None
+        size = next((size for least, size in _BLOCKS if in_blocks and len(slices) > least), 1)
         units = self._units(of_round, [names[name] for name, _ in stage.clients], slices, before, size)
         tasks = [unit.task for unit in units]
         merges = merge_tasks(of_round, tasks)
         first_of = None
-        if candidates is not None and not before:
+        if request is not None and not before:
             counts = [len(unit.clients) for unit in units]
-            first_of = FirstOf(tasks, counts, candidates.needed, candidates.first)
+            first_of = FirstOf(tasks, counts, request.needed, request.first)
         choose = None if first_of is None else first_of.ended
         self.workers.run(in_order(tasks, merges), _check(invocation), choose)
-        if candidates is not None and first_of is not None and first_of.taken < candidates.needed:
+        if request is not None and first_of is not None and first_of.taken < request.needed:
             raise WorkerError(
-                f"{invocation.name} needs {candidates.needed} clients, and only {first_of.taken} of "
+                f"{invocation.name} needs {request.needed} clients, and only {first_of.taken} of "
                 f"{invocation.num_clients} are done; the workers of the others died or took too long"
             )
         if stage.keeps:
@@ -296,8 +296,8 @@ def _at(argument: Any, path: tuple[int, ...]) -> Any:
     return argument
 
 
-def _candidates(values: Iterable[Any]) -> Candidates | None:
-    given = [value.candidates for value in values if isinstance(value, ClientValues) and value.candidates]
+def _request(values: Iterable[Any]) -> Request | None:
+    given = [value.request for value in values if isinstance(value, ClientValues) and value.request]
     return given[0] if given else None
 
 
