@@ -7,12 +7,15 @@ worker has a slice. Used by `benchmarks.ray_scaling`.
 from __future__ import annotations
 
 import collections
+import contextlib
+import os
 import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -31,7 +34,10 @@ class Costs:
         client: Of one client in its slice, as the driver sees it, transfer included; a sample.
         merge: Of one merge of accumulators, likewise; a sample.
         driver_round: The driver's processor time for a round, whatever its size.
-        driver_slice: And for every slice.
+        driver_slice: And for every slice that it hands out itself.
+        block_slice: And for every slice that it hands to a coordinator in blocks of 8 and of 64.
+        coordinator_slice: The coordinator's processor time for every slice.
+        values_client: The driver's time for a client before the first and after the last block.
         round_bytes: What the driver sends and receives once a round.
         slice_bytes: What it sends with every slice.
     """
@@ -40,6 +46,9 @@ class Costs:
     merge: list[float] = field(default_factory=list)
     driver_round: float = 0.0
     driver_slice: float = 0.0
+    block_slice: dict[int, float] = field(default_factory=dict)
+    coordinator_slice: float = 0.0
+    values_client: float = 0.0
     round_bytes: float = 0.0
     slice_bytes: float = 0.0
 
@@ -74,10 +83,10 @@ def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
     """Counts the bytes that the driver hands to Ray and gets from it, and times slices and merges."""
     import ray
 
-    from fedplug.runtime.ray import dispatch, rounds
+    from fedplug.runtime.ray import dispatch, slices
 
     sizes: collections.Counter[str] = collections.Counter()
-    put, get, part, wait = ray.put, ray.get, rounds.Slice, dispatch.Workers.wait
+    put, get, part, wait = ray.put, ray.get, slices.Slice, dispatch.Workers.wait
     began: dict[Any, float] = {}
     give = dispatch.Workers.give
 
@@ -115,7 +124,7 @@ def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
     with (
         mock.patch.object(ray, "put", counting_put),
         mock.patch.object(ray, "get", counting_get),
-        mock.patch.object(rounds, "Slice", counting_slice),
+        mock.patch.object(slices, "Slice", counting_slice),
         mock.patch.object(dispatch.Workers, "give", timed_give),
         mock.patch.object(dispatch.Workers, "wait", timed_wait),
     ):
@@ -175,32 +184,78 @@ class Bookkeeping:
         self._data = [on_worker(np.int32, 1) for _ in range(clients)]
         self._states: list[Any] = [0.0] * clients
 
-    def round(self) -> float:
-        """Runs a round; returns the processor seconds of the driver."""
-        processor = time.process_time()
-        total, self._states = self._next(self._data, self._states)
+    def round(self) -> ProcessorTimes:
+        """Runs a round; returns what it took of processors."""
+        before, coordinators = [time.process_time()], _coordinators_time()
+        with _marks_of_handing_out(before):
+            total, self._states = self._next(self._data, self._states)
         assert total == len(self._data)
-        return time.process_time() - processor
+        began, first, last, end = (*before, time.process_time())
+        return ProcessorTimes(first - began + end - last, last - first, _coordinators_time() - coordinators)
 
 
-def driver_seconds_per_slice(few: int, many: int, rounds: int) -> float:
-    """Returns the driver's processor time for a slice: what rounds of many clients take more than of few."""
+class ProcessorTimes(NamedTuple):
+    """Seconds of a round: the driver's before and after handing out, while it does, and the coordinators'."""
+
+    values: float
+    handing_out: float
+    coordinators: float
+
+
+@contextmanager
+def _marks_of_handing_out(marks: list[float]) -> Iterator[None]:
+    """Notes the driver's processor time at the beginning and the end of handing out."""
+    from fedplug.runtime.ray import dispatch
+
+    run = dispatch.Workers.run
+
+    def marked(*arguments: Any) -> None:
+        marks.append(time.process_time())
+        run(*arguments)
+        marks.append(time.process_time())
+
+    with mock.patch.object(dispatch.Workers, "run", marked):
+        yield
+
+
+def _coordinators_time() -> float:
+    """The processor seconds that the coordinators of this machine have used."""
+    ticks = 0
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if cmdline.read_text().startswith("ray::Coordinator"):
+                after_name = (cmdline.parent / "stat").read_text().rpartition(")")[2].split()
+                ticks += int(after_name[11]) + int(after_name[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def times_per_client(few: int, many: int, rounds: int) -> ProcessorTimes:
+    """Returns what a client takes of processors: what rounds of many take more than rounds of few."""
     medians = []
     for clients in (few, many):
         bookkeeping = Bookkeeping(clients)
         bookkeeping.round()
         bookkeeping.round()
-        medians.append(statistics.median(bookkeeping.round() for _ in range(rounds)))
-    return (medians[1] - medians[0]) / ((many - few) / SLICE)
+        times = [bookkeeping.round() for _ in range(rounds)]
+        medians.append([statistics.median(column) for column in zip(*times, strict=True)])
+    return ProcessorTimes(*((y - x) / (many - few) for x, y in zip(*medians, strict=True)))
 
 
 def measure_costs(clients: int, rounds: int) -> Costs:
-    """Returns the costs of rounds on one worker."""
+    """Returns the costs of rounds on one worker, and of handing out by two coordinators."""
     import fedplug
 
     costs = Costs()
-    with fedplug.use_runtime("ray", workers=1, clients_per_slice=SLICE, client_results="handles"):
-        costs.driver_slice = driver_seconds_per_slice(400, 4_000, rounds)
+    options: dict[str, Any] = {"clients_per_slice": SLICE, "client_results": "handles"}
+    with fedplug.use_runtime("ray", workers=2, coordinators=2, **options):
+        costs.block_slice[8] = times_per_client(2_400, 7_200, rounds).handing_out * SLICE
+        times = times_per_client(34_000, 68_000, rounds)
+        costs.block_slice[64] = times.handing_out * SLICE
+        costs.values_client = times.values
+        costs.coordinator_slice = times.coordinators * SLICE
+    with fedplug.use_runtime("ray", workers=1, **options):
+        times = times_per_client(400, 2_000, rounds)
+        costs.driver_slice = (times.values + times.handing_out) * SLICE
         training = Training(clients)
         training.round()
         training.round()

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.ray_scaling`` writes benchmarks/results/scaling.md and scaling.svg, in about five
 minutes. The simulation knows costs only, not the runtime: the driver hands out one slice after the other, as
-workers become free.
+workers become free, or blocks of slices to coordinators, which do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import platform
 import statistics
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,37 +23,96 @@ from benchmarks.ray_costs import SLICE, Costs, measure, measure_costs
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 CLIENTS = (10_000, 100_000, 1_000_000)
 WORKERS = (10, 30, 100, 300, 1_000)
-FAN_IN = 8
+FAN_IN, SHARE, ALONE, MANY = 8, 32, 64, 4096  # as in fedplug/runtime/ray
 
 
-def simulate(costs: Costs, clients: int, workers: int) -> tuple[float, float]:
-    """Returns the seconds of a round, and the share of them that the driver is busy.
+class Round(NamedTuple):
+    """A simulated round: its seconds, and the shares of them that the driver and the workers are busy."""
+
+    seconds: float
+    driver: float
+    workers: float
+
+
+class _Hands:
+    """Workers, and who hands out to them: one thing at a time, to the worker that was free first."""
+
+    def __init__(self, workers: int, cost: float) -> None:
+        self.free = [0.0] * workers
+        self.at = 0.0
+        self._cost = cost
+
+    def give(self, duration: float, known: float = 0.0) -> float:
+        """Hands out a task that is known of from some time on; returns when it is done."""
+        self.at = max(self.at, known, heapq.heappop(self.free)) + self._cost
+        heapq.heappush(self.free, self.at + duration)
+        return self.at + duration
+
+
+def simulate(costs: Costs, clients: int, workers: int, coordinators: int = 0) -> Round:
+    """Simulates a round.
 
     Tasks are slices with the times of clients drawn from those measured, and one merge after every eighth
-    slice; a worker begins one when the driver, which does one thing at a time, has handed it out.
+    slice; a worker begins one when it has been handed out. A coordinator is given a block of slices when
+    fewer than its capacity are under way.
     """
     rng = np.random.default_rng([clients, workers])
     slices = -(-clients // SLICE)
     seconds = rng.choice(costs.client, (slices, SLICE)).sum(axis=1)
-    merges = iter(rng.choice(costs.merge, slices))
-    driver = costs.driver_round
-    free = [0.0] * workers
-
-    def hand_out(duration: float) -> None:
-        nonlocal driver
-        driver = max(driver, heapq.heappop(free)) + costs.driver_slice
-        heapq.heappush(free, driver + duration)
-
-    tasks = slices
-    for number in range(slices):
-        hand_out(seconds[number])
-        if number % FAN_IN == FAN_IN - 1:
-            hand_out(next(merges))
-            tasks += 1
-    # The last merges wait for one another: one for every level of the tree.
+    merges = rng.choice(costs.merge, slices)
     levels = int(np.ceil(np.log(max(slices, 2)) / np.log(FAN_IN)))
-    total = max(free) + levels * (statistics.mean(costs.merge) + costs.driver_slice)
-    return total, (costs.driver_round + tasks * costs.driver_slice) / total
+    before = costs.driver_round + clients * costs.values_client * (coordinators > 0)
+    blocks = [
+        [*seconds[first : first + FAN_IN], merges[first // FAN_IN]] for first in range(0, slices, FAN_IN)
+    ]
+    if coordinators:
+        size = 64 if slices > MANY else 8
+        together = size // FAN_IN
+        blocks = [
+            [task for block in blocks[i : i + together] for task in block]
+            for i in range(0, len(blocks), together)
+        ]
+        cost = size * costs.block_slice[size]
+        end, driver = _through_coordinators(costs, blocks, workers, coordinators, before, cost)
+        step = cost + costs.coordinator_slice
+    else:
+        hands = _Hands(workers, costs.driver_slice)
+        hands.at = before
+        end = max(hands.give(task) for block in blocks for task in block)
+        driver = before + sum(map(len, blocks)) * costs.driver_slice
+        step = costs.driver_slice
+    # The last merges wait for one another: one for every level of the tree.
+    total = end + levels * (statistics.mean(costs.merge) + step)
+    return Round(total, driver / total, sum(map(sum, blocks)) / workers / total)
+
+
+def _through_coordinators(
+    costs: Costs, blocks: list[list[float]], workers: int, coordinators: int, at: float, cost: float
+) -> tuple[float, float]:
+    """Returns when the last block is done, and how long the driver was busy until then."""
+    hands = [
+        _Hands(len(range(i, workers, coordinators)), costs.coordinator_slice) for i in range(coordinators)
+    ]
+    under_way: list[list[float]] = [[] for _ in hands]
+    busy, end, size = at, 0.0, len(blocks[0])
+    for number, block in enumerate(blocks):
+        # Every eighth block there is a merge of what eight blocks came to.
+        tasks = block if number % FAN_IN else [*block, block[-1]]
+        cost_here = cost * (1 if number % FAN_IN else 2)
+
+        def accepts(i: int) -> tuple[float, int]:
+            full = len(under_way[i]) * size >= len(hands[i].free) + 64
+            return under_way[i][0] if full else 0.0, len(under_way[i])
+
+        chosen = min(range(coordinators), key=accepts)
+        at = max(at, accepts(chosen)[0]) + cost_here
+        busy += cost_here
+        while under_way[chosen] and under_way[chosen][0] <= at:
+            heapq.heappop(under_way[chosen])
+        done = max([hands[chosen].give(task, at) for task in tasks])
+        heapq.heappush(under_way[chosen], done)
+        end = max(end, done)
+    return end, busy
 
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:
@@ -96,12 +155,22 @@ def page(costs: Costs, measured: dict[tuple[int, int], float], simulated: dict[A
                 ["a client on a worker, transfer included (mean)", f"{number(client * 1e3)} ms"],
                 ["a merge of up to eight accumulators (mean)", f"{number(merge * 1e3)} ms"],
                 ["driver, per round", f"{number(costs.driver_round * 1e3)} ms"],
-                ["driver, per client", f"{number(costs.driver_slice / SLICE * 1e6)} us"],
+                ["driver without coordinators, per client", f"{number(costs.driver_slice / SLICE * 1e6)} us"],
+                *(
+                    [
+                        f"driver with coordinators, per client in blocks of {size} slices, while they work",
+                        f"{number(cost / SLICE * 1e6)} us",
+                    ]
+                    for size, cost in costs.block_slice.items()
+                ),
+                ["and before and after that", f"{number(costs.values_client * 1e6)} us"],
+                ["coordinator, per client", f"{number(costs.coordinator_slice / SLICE * 1e6)} us"],
                 ["through the driver, per round", f"{number(costs.round_bytes / 1e3)} kB"],
                 ["through the driver, per client", f"{number(costs.slice_bytes / SLICE)} bytes"],
             ],
         ),
-        "The driver's are processor times of its process, Ray's threads included. Through it go, once a",
+        "Those of driver and coordinator are processor times of their processes, Ray's threads included, in",
+        "rounds whose clients have next to nothing to do. Through the driver go, once a",
         "round, the model and one accumulator, and for each client what its data is made from. Ray's own",
         "messages, about references to states for instance, are not counted.",
         "",
@@ -109,23 +178,33 @@ def page(costs: Costs, measured: dict[tuple[int, int], float], simulated: dict[A
         "",
         "![Clients per second over workers](scaling.svg)",
         "",
-        "Seconds of a round (share of them that the driver is busy):",
+        "Seconds of a round (share of them that driver and workers are busy), without coordinators:",
         "",
-        *table(
-            ["workers", *(f"{clients:,} clients" for clients in CLIENTS)],
-            [
-                [f"{w:,}", *(f"{number(s)} ({busy:.0%})" for s, busy in (simulated[c, w] for c in CLIENTS))]
-                for w in WORKERS
-            ],
-        ),
-        f"One driver hands out {number(1 / costs.driver_slice)} slices a second, "
+        *_rounds_table({key[:2]: each for key, each in simulated.items() if not key[2]}),
+        f"With a coordinator for every {SHARE} workers:",
+        "",
+        *_rounds_table({key[:2]: each for key, each in simulated.items() if key[2]}),
+        f"A driver without coordinators hands out {number(1 / costs.driver_slice)} slices a second, "
         f"{number(SLICE / costs.driver_slice)} clients.",
         f"With clients of {number(client * 1e3)} ms it is saturated by about "
         f"{client * SLICE / costs.driver_slice:.0f} workers;",
-        "with clients, or slices, that take ten times as long, by ten times as many. The simulation has no",
-        "network: bytes per second through the driver are the last two costs times what it hands out.",
+        "with clients, or slices, that take ten times as long, by ten times as many. Coordinators were two,",
+        "with one worker each. The simulation has no network: bytes per second through the",
+        "driver are the last two costs times what it hands out.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _rounds_table(simulated: dict[tuple[int, int], Round]) -> list[str]:
+    workers = sorted({workers for _, workers in simulated})
+    rows = [[simulated[clients, count] for clients in CLIENTS] for count in workers]
+    return table(
+        ["workers", *(f"{clients:,} clients" for clients in CLIENTS)],
+        [
+            [f"{count:,}", *(f"{number(r.seconds)} ({r.driver:.0%}, {r.workers:.0%})" for r in row)]
+            for count, row in zip(workers, rows, strict=True)
+        ],
+    )
 
 
 def draw(simulated: dict[Any, Any]) -> None:
@@ -136,10 +215,18 @@ def draw(simulated: dict[Any, Any]) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for clients in CLIENTS:
-        rates = [clients / simulated[clients, workers][0] for workers in WORKERS]
-        axes.plot(WORKERS, rates, marker="o", label=f"{clients:,} clients a round")
-    axes.set(xscale="log", yscale="log", xlabel="workers (simulated)", ylabel="clients per second")
+    for clients, color in zip(CLIENTS, ("C0", "C1", "C2"), strict=True):
+        for coordinated, style in ((False, "--"), (True, "-")):
+            workers = [key[1] for key in simulated if key[0] == clients and bool(key[2]) == coordinated]
+            rates = [clients / simulated[clients, n, -(-n // SHARE) * coordinated].seconds for n in workers]
+            label = f"{clients:,} clients a round" if coordinated else None
+            axes.plot(workers, rates, style, marker="o", color=color, label=label)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="workers (simulated; dashed: without coordinators)",
+        ylabel="clients per second",
+    )
     axes.grid(True, which="both", alpha=0.3)
     axes.legend()
     figure.savefig(RESULTS.with_suffix(".svg"), metadata={"Date": None})
@@ -164,7 +251,12 @@ def main() -> None:
     }
     costs = measure_costs(few, arguments.rounds)
     ray.shutdown()
-    simulated = {(c, w): simulate(costs, c, w) for c in CLIENTS for w in WORKERS}
+    simulated = {
+        (c, w, count): simulate(costs, c, w, count)
+        for c in CLIENTS
+        for w in WORKERS
+        for count in {0, -(-w // SHARE) if w > ALONE else 0}
+    }
     RESULTS.write_text(page(costs, measured, simulated, load))
     draw(simulated)
     print(RESULTS.read_text())

@@ -14,11 +14,18 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependencyError("fedplug.runtime", error.name or "") from error
 
+from fedplug.runtime.candidates import Candidates
 from fedplug.runtime.inprocess.context import create_async_execution_context, create_sync_execution_context
 from fedplug.runtime.message_depth import allow_deep_messages
 from fedplug.runtime.switch import RuntimeHandle, use_runtime
 
-__all__ = ["RuntimeHandle", "create_async_execution_context", "create_sync_execution_context", "use_runtime"]
+__all__ = [
+    "Candidates",
+    "RuntimeHandle",
+    "create_async_execution_context",
+    "create_sync_execution_context",
+    "use_runtime",
+]
 
 # Here and not where a context is made: processes are often built before.
 allow_deep_messages()

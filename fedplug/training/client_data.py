@@ -36,11 +36,13 @@ class Selection(list[ClientDataset]):
 
     Attributes:
         round_num: Of which round.
+        needed: How many of them, the first, are needed; the others are the reserve.
     """
 
-    def __init__(self, clients: Iterable[ClientDataset], round_num: int) -> None:
+    def __init__(self, clients: Iterable[ClientDataset], round_num: int, needed: int | None = None) -> None:
         super().__init__(clients)
         self.round_num = round_num
+        self.needed = len(self) if needed is None else needed
 
 
 def by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:

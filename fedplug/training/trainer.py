@@ -14,13 +14,15 @@ from fedplug import tff_structures
 from fedplug.errors import ConfigError, StoreError
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.registry import resolve
+from fedplug.runtime import Candidates
 from fedplug.stores.base import StateStore
 from fedplug.stores.memory import MemoryStore
 from fedplug.training import legacy
 from fedplug.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
+from fedplug.training.over_sampling import OverSampling, asked, with_participation
 from fedplug.training.program_state import CommittedRounds
 
-__all__ = ["ClientData", "ClientDataset", "Trainer"]
+__all__ = ["ClientData", "ClientDataset", "OverSampling", "Trainer"]
 
 
 class Trainer:
@@ -45,6 +47,7 @@ class Trainer:
         clients_per_round: int | None = None,
         seed: int = 0,
         initial_weights: Any = None,
+        over_sampling: OverSampling | None = None,
     ) -> None:
         """Opens the store for the process.
 
@@ -58,6 +61,8 @@ class Trainer:
             seed: Of the sampling; the clients of a round depend on it and the round number only.
             initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance those of a trained
                 Keras model; default: those the process makes. Not looked at when the store has a round.
+            over_sampling: Lets rounds ask more clients than `clients_per_round`, and go on without those
+                whose workers die or take long. Runtimes with no such workers ask no others.
 
         Raises:
             ConfigError: There are no clients, or more are to be sampled than there are; or an argument is
@@ -91,6 +96,9 @@ class Trainer:
         if not (_is_whole(seed) and seed >= 0):
             raise ConfigError(f"seed is {seed!r}; it must be a whole number of at least 0")
         self._seed = seed
+        if not isinstance(over_sampling, OverSampling | None):
+            raise ConfigError(f"over_sampling is {over_sampling!r}; it must be an OverSampling(...)")
+        self._over_sampling = over_sampling
         self._process_id = process_id
         self._initial_weights = initial_weights
         store = MemoryStore() if store is None else store
@@ -154,16 +162,26 @@ class Trainer:
         Raises:
             ConfigError: ``round_num`` is not a whole number of at least 0.
         """
+        return self._sample(round_num)[: self._clients_per_round]
+
+    def _sample(self, round_num: int) -> list[str]:
+        """The clients of a round, the same with a reserve and without, and those in reserve."""
         if not (_is_whole(round_num) and round_num >= 0):
             raise ConfigError(f"round_num is {round_num!r}; it must be a whole number of at least 0")
         generator = np.random.default_rng([self._seed, round_num])
         chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
-        return [self._client_ids[i] for i in sorted(chosen)]
+        if self._over_sampling is None:
+            reserve = chosen[:0]
+        else:
+            others = np.setdiff1d(np.arange(len(self._datasets)), chosen)
+            extra = min(self._over_sampling.reserve(len(chosen)), len(others))
+            reserve = generator.choice(others, extra, replace=False)
+        return [self._client_ids[i] for i in [*sorted(chosen), *reserve]]
 
     def select(self, round_num: int) -> Selection:
-        """The sampled clients of a round with their data; as `sample`."""
-        ids = self.sample(round_num)
-        return Selection([ClientDataset(name, self._datasets[name](round_num)) for name in ids], round_num)
+        """The sampled clients of a round with their data, as `sample`, and behind them those in reserve."""
+        clients = [ClientDataset(name, self._datasets[name](round_num)) for name in self._sample(round_num)]
+        return Selection(clients, round_num, self._clients_per_round)
 
     def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
         """Runs one round and commits it: the server's state and the clients' states, together or not at all.
@@ -173,7 +191,8 @@ class Trainer:
             client_data: From `select`, or any clients with their data; each client at most once.
 
         Returns:
-            A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics.
+            A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics; with
+            over-sampling these have ``participation=<asked=int32,took_part=int32>``.
 
         Raises:
             ConfigError: No client, a client twice, something else than a dataset of the process's element
@@ -186,9 +205,18 @@ class Trainer:
         self._check_elements(client_data)
         round_num = _round_of(state) + 1
         self._check_round(round_num, client_data)
+        data = [client.dataset for client in client_data]
+        if isinstance(client_data, Selection) and self._over_sampling is not None:
+            data = asked(data, client_data.needed, self._over_sampling)
+        ids = ids[: len(data)]
         states = list(self.client_states(ids).values())
-        output = self.process.next(state, [client.dataset for client in client_data], states)
-        metrics = _to_json(output["metrics"])
+        output = self.process.next(state, data, states)
+        round_metrics = output["metrics"]
+        metadata: dict[str, list[str]] = {}
+        if isinstance(data, Candidates):
+            round_metrics, metadata = with_participation(round_metrics, data, ids)
+            ids = metadata["took_part"]
+        metrics = _to_json(round_metrics)
         self._states.commit(
             round_num,
             client_states={
@@ -196,7 +224,7 @@ class Trainer:
                 for client_id, client_state in zip(ids, output["client_states"], strict=True)
             },
             server_state=_to_arrays(output["state"], self._state_type),
-            metadata={"metrics": metrics, "provenance": self.process.provenance},
+            metadata={"metrics": metrics, "provenance": self.process.provenance, **metadata},
         )
         resolve.notify(
             "fedplug_round_finished",
@@ -205,7 +233,7 @@ class Trainer:
             round_num=round_num,
             metrics=metrics,
         )
-        return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
+        return tff.learning.templates.LearningProcessOutput(output["state"], round_metrics)
 
     def run(self, rounds: int, on_round: Callable[[int, Any, Any], None] | None = None) -> Any:
         """Trains up to round ``rounds``, from the last finished one.

@@ -102,10 +102,23 @@ def shared_workers(cluster: Any) -> Iterator[list[Any]]:
         cluster.kill(worker)
 
 
+class _First:
+    """Starts a coordinator's worker: the one it is given, and when that has died, another one."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+
+    def __call__(self) -> Any:
+        from fedplug.runtime.ray.context import start_worker
+
+        worker, self._worker = self._worker, None
+        return worker or start_worker()
+
+
 @pytest.fixture
 def on_ray(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..., Any]]:
     """Returns a function that makes a context on some of the shared workers the current one."""
-    from fedplug.runtime.ray.context import RayContext, start_worker
+    from fedplug.runtime.ray.context import RayContext, start_coordinators, start_worker
     from fedplug.runtime.ray.dispatch import Limits, Workers
     from fedplug.runtime.ray.rounds import Cluster
 
@@ -122,6 +135,7 @@ def on_ray(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..., An
         client_results: str = "values",
         on_lost: str = "fail",
         retries: int = 3,
+        coordinators: int = 0,
     ) -> RayContext:
         shared_workers[:] = filter(lives, shared_workers)  # tests kill some
         spare = shared_workers[:]
@@ -132,14 +146,23 @@ def on_ray(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..., An
                 return shared_workers[-1]
             return spare.pop(0)
 
-        pool = Workers(workers, start, Limits(300, 300, retries))
-        context = RayContext(Cluster(pool, SLICE, on_lost == "skip"), client_results, 0, connected=False)
+        limits = Limits(300, 300, retries)
+        if coordinators:
+            pool = start_coordinators([_First(start()) for _ in range(workers)], coordinators, limits)
+            started.append(pool)
+        else:
+            pool = Workers([start] * workers, limits)
+        spread = Cluster(pool, SLICE, on_lost == "skip", coordinated=coordinators > 0)
+        context = RayContext(spread, client_results, 0, connected=False)
         tff.framework.set_default_context(context)
         return context
 
     before = tff.framework.get_context_stack().current
+    started: list[Workers] = []
     yield make
     tff.framework.set_default_context(before)
+    for coordinators in started:
+        coordinators.close()
 
 
 def arrays(value: Any) -> list[Any]:

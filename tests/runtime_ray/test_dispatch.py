@@ -59,7 +59,7 @@ def workers(cluster):
 
     def make(kind=Calculator, count=2, limits=LIMITS):
         actor = cluster.remote(kind).options(num_cpus=0.1, max_concurrency=2)
-        made.append(Workers(count, actor.remote, limits))
+        made.append(Workers([actor.remote] * count, limits))
         return made[-1]
 
     yield make
@@ -159,7 +159,7 @@ def test_workers_that_cannot_start_are_an_error_with_the_reason_until_they_can(
     pool = workers(NotStarting)
     with pytest.raises(WorkerError, match=r"no worker could be started.*no such package here"):
         pool.run(tasks_that_add(str(tmp_path / "log")), nothing)
-    monkeypatch.setattr(pool, "_start", workers()._start)
+    monkeypatch.setattr(pool, "_to_start", workers()._to_start)
     assert run(cluster, pool, tasks_that_add(str(tmp_path / "log"))) == 4321
 
 

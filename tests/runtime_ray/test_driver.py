@@ -29,7 +29,7 @@ class Sleeper:
 
 
 ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="error")
-workers = Workers(1, ray.remote(Sleeper).remote, Limits(60, 600, 0))
+workers = Workers([ray.remote(Sleeper).remote], Limits(60, 600, 0))
 
 
 def submit(actor, number):

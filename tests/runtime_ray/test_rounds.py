@@ -273,7 +273,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
 
 def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "scaling.md"
-    first, second = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    first, second, third = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
     class Process:
         """A process as short as can be, with the arguments and results of those the page speaks of."""
@@ -290,11 +290,15 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
         on_ray(2, client_results=client_results)
 
     monkeypatch.setattr(fedplug, "use_runtime", use_runtime)
+    monkeypatch.setattr(fedplug, "Trainer", lambda *arguments, **options: options)
     names = {
         "process": Process,
+        "client_data": {},
         "sampled": ["a", "b"],
         "load_dataset": lambda client_id: I32(ord(client_id)),
         "states": {"a": np.zeros(1000, F32), "b": np.zeros(1000, F32)},
     }
     exec(first + second, names)
     np.testing.assert_array_equal(names["states"]["b"].read(), np.full(1000, ord("b"), F32))
+    exec(third, names)
+    assert names["trainer"]["over_sampling"].reserve(100) == 30

@@ -13,9 +13,11 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
+from fedplug.runtime.candidates import Candidate, Request
 from fedplug.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.runtime.ray.building_blocks import varies
 from fedplug.runtime.ray.serialization import deserialize, serialize
+from fedplug.runtime.ray.shelves import Place, find
 
 __all__ = [
     "ClientHandle",
@@ -30,23 +32,26 @@ __all__ = [
 
 
 class ClientHandle:
-    """One client's part of a result. It stays in the cluster as long as the handle, or a copy of it, exists.
+    """One client's part of a result. It stays in the cluster as long as the handle exists in this process.
 
     Given back as an argument, it goes from worker to worker, not through this process.
 
     Attributes:
         type_signature: The TFF type of the value.
+        place: Where it is; None: there is no value.
     """
 
-    def __init__(self, reference: ray.ObjectRef[Any] | None, type_signature: tff.Type, client: int) -> None:
-        self.reference = reference
+    __slots__ = ("_client", "place", "type_signature")
+
+    def __init__(self, place: Place | None, type_signature: tff.Type, client: int) -> None:
+        self.place = place
         self.type_signature = type_signature
         self._client = client
 
     @property
     def lost(self) -> bool:
         """Whether there is no value, because the client was left out of its round (`on_lost="skip"`)."""
-        return self.reference is None
+        return self.place is None
 
     def read(self) -> Any:
         """Fetches the value.
@@ -54,12 +59,12 @@ class ClientHandle:
         Raises:
             WorkerError: The client was left out of its round, or the machine that held the value is gone.
         """
-        if self.reference is None:
+        if self.place is None:
             raise WorkerError(
                 f"client {self._client} (counted from 0) has no result; it was left out of its round, "
                 "because workers died or took too long; look at `lost` before reading"
             )
-        (fetched,) = _fetch([self.reference], f"client {self._client} (counted from 0)")
+        (fetched,) = _fetch([self.place], f"client {self._client} (counted from 0)")
         value = deserialize(fetched, self.type_signature)
         return tff.types.type_to_py_container(materialize(value, self.type_signature, 1), self.type_signature)
 
@@ -94,7 +99,13 @@ def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
 
 
 class ClientValues(list[Any]):
-    """One `Given`, `OnWorker` or `ClientHandle` per client, in client order."""
+    """One `Given`, `OnWorker` or `ClientHandle` per client, in client order.
+
+    Attributes:
+        request: What the caller asks, where these are candidates.
+    """
+
+    request: Request | None = None
 
 
 def here(value: Any, type_spec: tff.Type) -> Any:
@@ -105,8 +116,8 @@ def here(value: Any, type_spec: tff.Type) -> Any:
     """
     if isinstance(value, ClientValues):
         handles = [one for one in value if isinstance(one, ClientHandle)]
-        references = [handle.reference for handle in handles if handle.reference is not None]
-        fetched = iter(_fetch(references, f"one of {len(value)} clients"))
+        places = [handle.place for handle in handles if handle.place is not None]
+        fetched = iter(_fetch(places, f"one of {len(value)} clients"))
         return Clients(_here(one, type_spec.member, fetched) for one in value)
     if isinstance(type_spec, tff.StructType) and type(value) is tuple:
         kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
@@ -114,13 +125,14 @@ def here(value: Any, type_spec: tff.Type) -> Any:
     return value
 
 
-def _fetch(references: list[ray.ObjectRef[Any]], whose: str) -> list[Any]:
+def _fetch(places: list[Place], whose: str) -> list[Any]:
     try:
-        return list(ray.get(references))
+        return list(ray.get(find(places)))
     except ray.exceptions.ObjectLostError as error:
         raise WorkerError(
-            f"the value of {whose} is lost with the machine that held it; run the round again that made it, "
-            "and read what must survive a machine, for instance into a store, once in a while"
+            f"the value of {whose} is lost with the machine, or the coordinator, that held it; "
+            "run the round again that made it, and read what must survive a machine, for instance into a "
+            "store, once in a while"
         ) from error
 
 
@@ -164,16 +176,24 @@ def take_in(value: Any, type_spec: tff.Type) -> Any:
             return ingest(value, type_spec)  # raises
         return tuple(take_in(part, kind) for part, kind in zip(parts, kinds, strict=True))
     if varies(type_spec) and isinstance(value, list | tuple):
-        return ClientValues(_take_in_one(member, type_spec.member) for member in value)
+        request = value[0].request if value and isinstance(value[0], Candidate) else None
+        members = value if request is None else [candidate.value for candidate in value]
+        known: set[int] = set()
+        values = ClientValues(_take_in_one(member, type_spec.member, known) for member in members)
+        values.request = request
+        return values
     return ingest(value, type_spec)
 
 
-def _take_in_one(value: Any, kind: tff.Type) -> Any:
+def _take_in_one(value: Any, kind: tff.Type, known: set[int]) -> Any:
+    """Takes in one client's value; `known` are ids of types that were found to be of this kind."""
     if isinstance(value, ClientHandle):
         if value.lost:
             value.read()  # raises
-        if not kind.is_assignable_from(value.type_signature):
-            raise TypeError(f"the handle is of type {value.type_signature}, expected {kind}")
+        if id(value.type_signature) not in known:
+            if not kind.is_assignable_from(value.type_signature):
+                raise TypeError(f"the handle is of type {value.type_signature}, expected {kind}")
+            known.add(id(value.type_signature))
         return value
     if isinstance(value, OnWorker):
         return value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -26,18 +26,25 @@ from fedplug.runtime.inprocess.planner import computation_name, plan
 from fedplug.runtime.inprocess.values import materialize
 from fedplug.runtime.ray.building_blocks import Block
 from fedplug.runtime.ray.client_values import hand_out_handles, here, take_in
+from fedplug.runtime.ray.coordinator import Coordinator
 from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.rounds import Cluster
+from fedplug.runtime.ray.slices import FAN_IN
 from fedplug.runtime.ray.stages import Staged, cut
 from fedplug.runtime.ray.worker import Worker
 
-__all__ = ["RayContext", "create_ray_execution_context", "start_worker"]
+__all__ = ["RayContext", "create_ray_execution_context", "start_coordinators", "start_worker"]
+
+# One driver keeps about 80 workers busy whose clients take 17 ms, a coordinator some 50: see docs/scaling.md.
+_ALONE = 64
+_SHARE = 32
 
 
 def create_ray_execution_context(
     *,
     address: str | None = None,
     workers: int | None = None,
+    coordinators: int | None = None,
     clients_at_a_time: int = 1,
     clients_per_slice: int = 8,
     client_results: str = "values",
@@ -50,13 +57,15 @@ def create_ray_execution_context(
 ) -> RayContext:
     """Returns a context whose clients run on the workers of a Ray cluster; custom ops work.
 
-    Results depend on the clients, their order and `clients_per_slice`; not on workers, timing, or faults that
-    were recovered from. Rounds take turns: each uses all workers.
+    Results depend on the clients, their order and `clients_per_slice`; not on workers, coordinators, timing,
+    or faults that were recovered from. Rounds take turns: each uses all workers.
 
     Args:
         address: Of the cluster, as in `ray.init`. None: the one this process is connected to, or else what
             `ray.init()` finds or starts.
         workers: How many; None: as many as the cluster has processors for.
+        coordinators: How many processes there are between this one and the workers, each of which hands out
+            and adds up for its share of them; None: one for every 32 workers, where there are more than 64.
         clients_at_a_time: How many clients a worker runs at a time, each on one processor.
         clients_per_slice: How many clients a worker is given at a time, added up there into one accumulator.
         client_results: How results with one value per client are returned: `"values"`, or `"handles"`, lists
@@ -76,13 +85,18 @@ def create_ray_execution_context(
     _check_choice("on_lost", on_lost, ["fail", "skip"])
     _check_at_least(1, clients_at_a_time=clients_at_a_time, clients_per_slice=clients_per_slice)
     _check_at_least(1, workers=1 if workers is None else workers)
-    _check_at_least(0, retries=retries)
+    _check_at_least(0, retries=retries, coordinators=0 if coordinators is None else coordinators)
     connected = _connect(address)
     if workers is None:
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // clients_at_a_time)
+    if coordinators is None:
+        coordinators = -(-workers // _SHARE) if workers > _ALONE else 0
+    if coordinators > workers:
+        raise ConfigError(f"{coordinators} coordinators are too many for {workers} workers")
     limits = Limits(start_timeout=start_timeout, task_timeout=slice_timeout, retries=retries)
-    pool = Workers(workers, functools.partial(start_worker, clients_at_a_time, worker_setup), limits)
-    cluster = Cluster(pool, clients_per_slice, skip_lost=on_lost == "skip")
+    starts = [functools.partial(start_worker, clients_at_a_time, worker_setup)] * workers
+    pool = start_coordinators(starts, coordinators, limits) if coordinators else Workers(starts, limits)
+    cluster = Cluster(pool, clients_per_slice, skip_lost=on_lost == "skip", coordinated=coordinators > 0)
     return RayContext(cluster, client_results, default_num_clients, connected)
 
 
@@ -91,6 +105,28 @@ def start_worker(clients_at_a_time: int = 1, setup: Callable[[], Any] | None = N
     # Two threads, so that `stop` is received while `run` runs. Dead workers are replaced here, not by Ray.
     actor = ray.remote(Worker).options(num_cpus=clients_at_a_time, max_restarts=0, max_concurrency=2)
     return actor.remote(clients_at_a_time, setup)
+
+
+def start_coordinators(starts: Sequence[Callable[[], Any]], coordinators: int, limits: Limits) -> Workers:
+    """Returns coordinators, with as many workers each as the others, or one more.
+
+    Args:
+        starts: Each makes the actor of one worker.
+        coordinators: How many; not more than workers.
+        limits: Of the workers.
+    """
+    shares = [starts[first::coordinators] for first in range(coordinators)]
+    # Its own workers are given up after the times in `limits`; a block may wait for several of them.
+    own = Limits(
+        start_timeout=limits.start_timeout,
+        task_timeout=4 * (limits.retries + 1) * (limits.start_timeout + limits.task_timeout),
+        retries=limits.retries,
+        silence=limits.start_timeout,
+    )
+    # So many slices that a worker has another one when it is done.
+    capacity = len(shares[0]) + FAN_IN**2
+    actor = ray.remote(Coordinator).options(num_cpus=0, max_restarts=0, max_concurrency=capacity + 4)
+    return Workers([functools.partial(actor.remote, share, limits) for share in shares], own, capacity)
 
 
 class RayContext(InProcessSyncContext):
@@ -102,6 +138,8 @@ class RayContext(InProcessSyncContext):
         default_num_clients: The number of clients of a computation whose arguments do not tell.
         connected: Whether the connection to the cluster is ours to end.
     """
+
+    takes_candidates = True
 
     def __init__(
         self, cluster: Cluster, client_results: str, default_num_clients: int, connected: bool

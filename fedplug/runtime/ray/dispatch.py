@@ -1,25 +1,21 @@
-"""Gives tasks to workers: one at a time each, in order, again elsewhere when a worker dies or takes too long.
-
-A task is a pure function of other tasks' results, so it can be repeated: when a worker dies, when a machine
-takes a result with it. Results are counted by task, so nothing counts twice.
-"""
+"""Gives tasks to workers: a few at a time each, in order; replaces workers that die or take too long."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import heapq
 import itertools
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
 from fedplug.errors import WorkerError
+from fedplug.runtime.ray.tasks import Choose, Run, Task, one_line
 
 __all__ = ["Limits", "Task", "Workers"]
 
@@ -27,6 +23,7 @@ _POLL_SECONDS = 0.1
 _MAX_FAILED_STARTS = 3
 
 _numbers = itertools.count(1)  # of tasks: a worker is never given one of them twice
+_READY = 0
 
 
 @dataclass(frozen=True)
@@ -37,87 +34,77 @@ class Limits:
         start_timeout: Seconds until a worker must have started.
         task_timeout: Seconds until a task must be done, including the transfer of what it needs.
         retries: How often a task is tried again.
+        silence: Seconds until a worker must answer when asked whether it is there; None: it is not asked.
     """
 
     start_timeout: float
     task_timeout: float
     retries: int
+    silence: float | None = None
 
 
-@dataclass(eq=False)
-class Task:
-    """A piece of work.
+@dataclass(frozen=True)
+class _Given:
+    """A task that a worker was given: what its submission returned, and when."""
 
-    Attributes:
-        label: What an error calls it.
-        submit: Hands it to a worker under a number; returns references: one that tells its end, its result,
-            and whatever else it returns.
-        needs: Tasks that come first.
-        consumes: Whether the results of `needs` are used up by it, and released.
-        may_be_lost: Whether, when all tries failed, `lost` is set instead of an error raised.
-        result: The result, once it is done and until it is consumed.
-        others: What else it returned.
-        done: Whether it ended well.
-        lost: Whether it was given up.
-        tries: How often it failed.
-    """
-
-    label: str
-    submit: Callable[[Any, int], Sequence[ray.ObjectRef[Any]]]
-    needs: Sequence[Task] = ()
-    consumes: bool = False
-    may_be_lost: bool = False
-    result: ray.ObjectRef[Any] | None = None
-    others: Sequence[ray.ObjectRef[Any]] = ()
-    done: bool = False
-    lost: bool = False
-    tries: int = 0
-
-    def has_what(self, need: Task) -> bool:
-        """Whether one of the tasks it needs is there for it."""
-        return need.lost or (need.done and not (self.consumes and need.result is None))
+    task: Task
+    taken: Sequence[Any]
+    since: float
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One worker, and what it is doing; `since` when. It is starting as long as it is not ready."""
+    """One worker, and what it is doing, by number. It was asked last, at `asked`, whether it is there."""
 
+    start: Callable[[], Any]
     actor: Any
-    since: float
+    asked: float
+    answered: bool = False
     ready: bool = False
-    task: Task | None = None
-    number: int = 0
-    taken: Sequence[ray.ObjectRef[Any]] = field(default_factory=list)
+    load: int = 0
+    given: dict[int, _Given] = field(default_factory=dict)
+
+
+class _Event(NamedTuple):
+    """A worker is ready, and its number is `_READY`, or a task has ended; or there is an error."""
+
+    worker: _Worker
+    number: int
+    told: Any
+    error: BaseException | None
 
 
 class Workers:
-    """A number of workers that are replaced when they die.
+    """Workers that are replaced when they die.
 
     Args:
-        count: How many.
-        start: Makes an actor, with the methods `ready()` and `stop(number)`.
+        starts: Each makes the actor of one worker, and again when that dies; it has the methods `ready()` and
+            `stop(number)`.
         limits: How long to wait, and how often to try again.
+        capacity: A worker is given tasks until these together are of this size.
     """
 
-    def __init__(self, count: int, start: Callable[[], Any], limits: Limits) -> None:
+    def __init__(self, starts: Sequence[Callable[[], Any]], limits: Limits, capacity: int = 1) -> None:
         self.limits = limits
-        self._count = count
-        self._start = start
+        self._to_start = collections.deque(starts)
+        self._count = len(starts)
+        self._capacity = capacity
         self._turn = threading.Lock()  # every call uses all workers
-        self._events: queue.SimpleQueue[tuple[_Worker, int, BaseException | None]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._workers: set[_Worker] = set()
-        self._idle: collections.deque[_Worker] = collections.deque()
+        self._free: dict[_Worker, None] = {}  # those that may be given more, the longest idle first
         self._failed_starts = 0
         self._failure: BaseException | str = ""
         self._closed = False
         self._next_look = 0.0
 
-    def run(self, tasks: Sequence[Task], check: Callable[[], None]) -> None:
+    def run(self, tasks: Sequence[Task], check: Callable[[], None], choose: Choose | None = None) -> None:
         """Runs tasks, those given first as early as may be.
 
         Args:
             tasks: They may need one another, and tasks of earlier calls.
             check: Called several times a second; what it raises ends the call.
+            choose: As `Run` takes it.
 
         Raises:
             WorkerError: A task failed too often, or no worker can be started.
@@ -126,14 +113,32 @@ class Workers:
         while not self._turn.acquire(timeout=_POLL_SECONDS):
             check()
         try:
-            self._failed_starts = 0  # what kept workers from starting may be fixed by now
-            _Run(self, tasks).go(check)
+            self.try_starting_again()
+            run = Run(tasks, self.give, self.limits.retries, choose)
+            while run.left:
+                check()
+                self.look_after()
+                run.begin()
+                if ended := self.wait():
+                    run.take(*ended)
+                if run.left_out:
+                    self.stop(run.left_out.__contains__)
+                    run.left_out.clear()
         finally:
-            # What still runs is stopped; a worker is given nothing new before it has ended.
-            for worker in self._workers:
-                if worker.task is not None:
-                    worker.actor.stop.remote(worker.number)
+            # A worker is given nothing new before it has ended.
+            self.stop(lambda task: True)
             self._turn.release()
+
+    def try_starting_again(self) -> None:
+        """Forgets failed starts: what was the reason may be fixed by now."""
+        self._failed_starts = 0
+
+    def stop(self, which: Callable[[Task], bool]) -> None:
+        """Tells workers to end what they do of these tasks."""
+        for worker in self._workers:
+            for number, given in worker.given.items():
+                if which(given.task):
+                    worker.actor.stop.remote(number)
 
     def close(self) -> None:
         """Ends the workers."""
@@ -155,158 +160,99 @@ class Workers:
             return
         self._next_look = now + _POLL_SECONDS
         for worker in self._workers:
-            limit = self.limits.task_timeout if worker.ready else self.limits.start_timeout
-            if (worker.task is not None or not worker.ready) and now - worker.since > limit:
-                self._events.put((worker, worker.number, TimeoutError(f"it took longer than {limit} s")))
-        while len(self._workers) < self._count and self._failed_starts < _MAX_FAILED_STARTS:
-            worker = _Worker(self._start(), now)
+            for number, since, limit in self._waits_of(worker):
+                if now - since > limit:
+                    error = TimeoutError(f"it took longer than {limit} s")
+                    self._events.put(_Event(worker, number, None, error))
+            if self.limits.silence and worker.answered and now - worker.asked > self.limits.silence / 2:
+                self._ask(worker)
+        while self._to_start and self._failed_starts < _MAX_FAILED_STARTS:
+            start = self._to_start[0]
+            worker = _Worker(start, start(), now)
+            self._to_start.popleft()
             self._workers.add(worker)
-            self._watch(worker, worker.actor.ready.remote())
+            self._ask(worker)
         if not self._workers:
             raise WorkerError(
-                f"no worker could be started ({self._failed_starts} tries): {_text(self._failure)}; does the "
-                f"cluster have the processors for {self._count} workers, and the same packages installed?"
+                f"no worker could be started ({self._failed_starts} tries): {one_line(self._failure)}; "
+                f"does the cluster have the processors for {self._count} workers, and the same packages "
+                "installed?"
             )
 
     def give(self, task: Task) -> bool:
-        """Gives a task to an idle worker; returns whether there was one."""
-        if not self._idle:
+        """Gives a task to the worker that has least to do; returns whether there was one."""
+        if not self._free:
             return False
-        worker, number = self._idle[0], next(_numbers)
+        worker, number = min(self._free, key=lambda worker: worker.load), next(_numbers)
         ended, *taken = task.submit(worker.actor, number)
-        self._idle.popleft()  # not before: what cannot be pickled raises an error and keeps no worker busy
-        worker.task, worker.number, worker.taken, worker.since = task, number, taken, time.monotonic()
-        self._watch(worker, ended)
+        # Not before: what cannot be pickled raises an error and keeps no worker busy.
+        worker.given[number] = _Given(task, taken, time.monotonic())
+        worker.load += task.size
+        if worker.load >= self._capacity:
+            del self._free[worker]
+        self._watch(worker, number, ended)
         return True
 
-    def wait(self) -> tuple[Task, Sequence[ray.ObjectRef[Any]], BaseException | None] | None:
-        """Waits a little for the end of a task; returns it, the references it was given, and the error."""
+    def wait(self) -> tuple[Task, Sequence[Any], Any, BaseException | None] | None:
+        """Waits a little for the end of a task; returns it, and what `Run.take` takes besides."""
         try:
-            worker, number, error = self._events.get(timeout=_POLL_SECONDS)
+            event = self._events.get(timeout=_POLL_SECONDS)
         except queue.Empty:
             return None
-        if worker not in self._workers or worker.number != number:
-            return None  # of one that was given up
-        task, taken = worker.task, worker.taken
-        worker.task, worker.taken = None, []
-        if error is None or (worker.ready and isinstance(error, ray.exceptions.RayTaskError)):
-            if not worker.ready:
-                worker.ready, self._failed_starts = True, 0
-            self._idle.append(worker)
-        else:
-            self._give_up(worker, error)
-        return None if task is None else (task, taken, error)
+        if event is None:
+            return None
+        worker, number, told, error = event
+        given = worker.given.pop(number, None)
+        if given is None and number != _READY:
+            return None  # of one that took too long
+        if given is not None:
+            worker.load -= given.task.size
+        if worker in self._workers:
+            if error is None or (worker.ready and isinstance(error, ray.exceptions.RayTaskError)):
+                if number == _READY:
+                    worker.answered = True
+                if not worker.ready:
+                    worker.ready, self._failed_starts = True, 0
+                if worker.load < self._capacity:
+                    self._free[worker] = None
+            elif number != _READY or not worker.answered:
+                self._give_up(worker, error)
+        return None if given is None else (given.task, given.taken, told, error)
+
+    def has(self, actor: Any) -> bool:
+        """Whether this is a worker's actor, and was not given up."""
+        return any(worker.actor is actor for worker in self._workers)
+
+    def wake(self) -> None:
+        """Ends `wait`; any thread may call it."""
+        self._events.put(None)
+
+    def _waits_of(self, worker: _Worker) -> list[tuple[int, float, float]]:
+        """What is waited for from a worker: number, since when, and how many seconds at most."""
+        waits = [(number, given.since, self.limits.task_timeout) for number, given in worker.given.items()]
+        if not worker.answered:
+            limit = self.limits.silence if worker.ready else self.limits.start_timeout
+            waits.append((_READY, worker.asked, limit or self.limits.start_timeout))
+        return waits
+
+    def _ask(self, worker: _Worker) -> None:
+        worker.asked, worker.answered = time.monotonic(), False
+        self._watch(worker, _READY, worker.actor.ready.remote())
 
     def _give_up(self, worker: _Worker, error: BaseException) -> None:
         self._workers.remove(worker)
+        self._free.pop(worker, None)
+        self._to_start.append(worker.start)
         with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(worker.actor)
+            ray.kill(worker.actor)  # and so ends whatever else it was given
         if not worker.ready:
             self._failed_starts += 1
             self._failure = error
 
-    def _watch(self, worker: _Worker, reference: ray.ObjectRef[Any]) -> None:
-        number = worker.number
-        reference.future().add_done_callback(
-            lambda future: self._events.put((worker, number, future.exception()))
-        )
+    def _watch(self, worker: _Worker, number: int, reference: ray.ObjectRef[Any]) -> None:
+        def ended(future: Any) -> None:
+            error = future.exception()
+            told = None if error is not None else future.result()
+            self._events.put(_Event(worker, number, told, error))
 
-
-class _Run:
-    """One call of `Workers.run`: which tasks can begin, which are under way."""
-
-    def __init__(self, workers: Workers, tasks: Sequence[Task]) -> None:
-        self._workers = workers
-        self._order = {task: position for position, task in enumerate(tasks)}
-        self._waiting: dict[Task, list[Task]] = {}  # a task, and those that need it
-        self._left = set(tasks)
-        self._can_begin: list[tuple[int, int, Task]] = []
-        self._under_way: set[Task] = set()
-        self._pushes = itertools.count()
-
-    def go(self, check: Callable[[], None]) -> None:
-        for task in self._order:
-            self._require(task)
-        while self._left:
-            check()
-            self._workers.look_after()
-            self._begin()
-            if ended := self._workers.wait():
-                task, taken, error = ended
-                if task in self._under_way:  # and not one of a call that was broken off
-                    self._under_way.remove(task)
-                    self._ended(task, taken, error)
-
-    def _require(self, task: Task) -> None:
-        """Sees to it that a task begins as soon as what it needs is there."""
-        self._left.add(task)
-        if task.consumes and all(need.lost for need in task.needs):
-            task.lost = True
-            self._finish(task)
-            return
-        missing = [need for need in task.needs if not task.has_what(need)]
-        for need in missing:
-            self._waiting.setdefault(need, []).append(task)
-            if need not in self._left:
-                need.done = False
-                self._require(need)
-        if not missing:
-            position = self._order.get(task, -1)  # one of an earlier call holds up all others
-            heapq.heappush(self._can_begin, (position, next(self._pushes), task))
-
-    def _begin(self) -> None:
-        while self._can_begin:
-            task = self._can_begin[0][-1]
-            if task in self._left and task not in self._under_way:
-                if not self._workers.give(task):
-                    return
-                self._under_way.add(task)
-            heapq.heappop(self._can_begin)
-
-    def _ended(self, task: Task, taken: Sequence[ray.ObjectRef[Any]], error: BaseException | None) -> None:
-        if error is None:
-            task.result, *task.others = taken
-            task.done = True
-            if task.consumes:
-                for need in task.needs:
-                    need.result = None
-            self._finish(task)
-        elif isinstance(error, ray.exceptions.ObjectLostError):
-            self._count_failure(task, error)
-            if not task.lost:
-                self._redo_needs(task, error)
-        elif isinstance(error, ray.exceptions.RayTaskError):
-            raise error.cause from error
-        else:
-            self._count_failure(task, error)
-        if task in self._left and not task.done:
-            self._require(task)
-
-    def _finish(self, task: Task) -> None:
-        self._left.remove(task)
-        for other in self._waiting.pop(task, []):
-            if other in self._left and other not in self._under_way and all(map(other.has_what, other.needs)):
-                self._require(other)
-
-    def _count_failure(self, task: Task, error: BaseException) -> None:
-        task.tries += 1
-        if task.tries <= self._workers.limits.retries:
-            return
-        if not task.may_be_lost:
-            raise WorkerError(f"{task.label}: failed {task.tries} times, the last time: {_text(error)}")
-        task.lost = True
-        self._finish(task)
-
-    def _redo_needs(self, task: Task, error: BaseException) -> None:
-        """Lets those whose results a task needs run again; which result was lost is not known."""
-        if not task.needs:
-            raise WorkerError(
-                f"{task.label}: a value that it was given as a handle is lost with the machine that held it; "
-                "give it the value itself, for instance from a store"
-            ) from error
-        for need in task.needs:
-            need.done, need.result = False, None
-
-
-def _text(error: BaseException | str) -> str:
-    return " ".join(str(error).split())[:500]
+        reference.future().add_done_callback(ended)

@@ -6,7 +6,8 @@ so results do not depend on the workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import collections
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,21 +16,27 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
+from fedplug.runtime.candidates import Request
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
-from fedplug.runtime.ray.dispatch import Task, Workers
+from fedplug.runtime.ray.coordinator import Block
+from fedplug.runtime.ray.dispatch import Workers
+from fedplug.runtime.ray.first_of import FirstOf
 from fedplug.runtime.ray.serialization import deserialize, expand, serialize
+from fedplug.runtime.ray.shelves import OnShelf, Place, Shelf, find, let_go
+from fedplug.runtime.ray.slices import FAN_IN, StageOfRound, in_order, label, merge_tasks, slice_task
 from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
-from fedplug.runtime.ray.worker import Fetched, Shared, Slice
+from fedplug.runtime.ray.tasks import Task
+from fedplug.runtime.ray.worker import Shared
 
 __all__ = ["Cluster"]
 
-# Accumulators are merged in a tree in which each node takes so many neighbours, on workers: the driver gets
-# one accumulator, however many slices there are.
-_FAN_IN = 8
+# Coordinators are given blocks of so many slices where a stage has more than so many: subtrees of the tree of
+# merges. Large ones are cheap to hand out, small ones give each coordinator as much to do.
+_BLOCKS = ((4096, FAN_IN**2), (256, FAN_IN))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class _Kept:
     """A client's value that a task of this round returned, the one at `position`."""
 
@@ -38,8 +45,28 @@ class _Kept:
     type_signature: tff.Type
     client: int
 
+    @property
+    def place(self) -> Place:
+        others = self.task.others
+        shelf = others[0]
+        return OnShelf(shelf, self.position) if isinstance(shelf, Shelf) else others[self.position]
+
     def handle(self) -> ClientHandle:
-        return ClientHandle(self.task.others[self.position], self.type_signature, self.client)
+        return ClientHandle(self.place, self.type_signature, self.client)
+
+
+@dataclass(eq=False)
+class _Unit:
+    """Slices (their numbers) that are handed out together, their clients, and the task that does them."""
+
+    slices: list[int]
+    clients: list[int]
+    task: Task
+
+    @property
+    def lost(self) -> set[int]:
+        """The slices that were given up."""
+        return set(self.slices) if self.task.lost else {self.slices[index] for index in self.task.told or ()}
 
 
 class _Programs(NamedTuple):
@@ -64,12 +91,17 @@ class Cluster:
         workers: The workers.
         clients_per_slice: How many clients a worker is given at a time.
         skip_lost: Whether a round goes on without clients whose workers died too often.
+        coordinated: Whether the workers are coordinators, with workers of their own.
     """
 
-    def __init__(self, workers: Workers, clients_per_slice: int, skip_lost: bool) -> None:
+    def __init__(
+        self, workers: Workers, clients_per_slice: int, skip_lost: bool, coordinated: bool = False
+    ) -> None:
         self.workers = workers
         self._clients_per_slice = clients_per_slice
         self._skip_lost = skip_lost
+        self._coordinated = coordinated
+        self._gone: collections.deque[tuple[Any, int]] = collections.deque()
         self._programs: WeakKeyDictionary[Stage, _Programs] = WeakKeyDictionary()
 
     def run(self, staged: Staged, argument: Any, invocation: Invocation) -> Any:
@@ -79,6 +111,7 @@ class Cluster:
             ComputationError: Something in it failed.
             WorkerError: Workers died, or took too long, more often than is allowed.
         """
+        let_go(self._gone.popleft() for _ in range(len(self._gone)))
         lost: set[int] = set()
         while True:
             try:
@@ -88,23 +121,33 @@ class Cluster:
 
     def _run(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> Any:
         names = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
-        size, count = self._clients_per_slice, invocation.num_clients
-        # Without clients there is one slice, which is empty: aggregations have a result all the same.
-        slices = {
-            number: range(first, min(first + size, count))
-            for number, first in enumerate(range(0, max(count, 1), size))
-            if number not in lost
-        }
+        request = _request(names.values())
+        everyone = self._slices(invocation.num_clients, request)
+        slices = {number: clients for number, clients in enumerate(everyone) if number not in lost}
         before: dict[int, Task] = {}
         for step in staged.steps:
             if isinstance(step, DriverStep):
                 names[step.name] = step.plan.run(names, invocation)
             else:
-                before = self._stage(step, names, slices, before, invocation)
+                before = self._stage(step, names, slices, before, invocation, request)
+        took_part = None
+        if request is not None:
+            took_part = request.took_part = [client for part in slices.values() for client in part]
         for name, value in names.items():
             if isinstance(value, ClientValues):
-                names[name] = ClientValues(v.handle() if isinstance(v, _Kept) else v for v in value)
+                column = value if took_part is None else [value[client] for client in took_part]
+                names[name] = ClientValues(v.handle() if isinstance(v, _Kept) else v for v in column)
         return staged.result.run(names, invocation)
+
+    def _slices(self, count: int, request: Request | None) -> list[range]:
+        """Returns the clients of every slice; those that are needed have slices of their own.
+
+        So a round that takes just these has the slices of a round that asks no others.
+        """
+        size, needed = self._clients_per_slice, count if request is None else request.needed
+        # Without clients there is one slice, which is empty: aggregations have a result all the same.
+        firsts = [*range(0, max(needed, 1), size), *range(needed, count, size)]
+        return [range(first, min(first + size, needed if first < needed else count)) for first in firsts]
 
     def _stage(
         self,
@@ -113,99 +156,119 @@ class Cluster:
         slices: dict[int, range],
         before: dict[int, Task],
         invocation: Invocation,
+        request: Request | None,
     ) -> dict[int, Task]:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
-        given = tuple(serialize(names[name], kind) for name, kind in stage.inputs)
-        inputs = _share(given)
-        program = self._shared(stage).run
-        tasks: dict[int, Task] = {}
-        for number, clients in slices.items():
-            values = [[names[name][client] for client in clients] for name, _ in stage.clients]
-            tasks[number] = Task(
-                label=_label(clients, invocation),
-                submit=self._submit_slice(program, inputs, clients, values, len(stage.keeps), invocation),
-                needs=[before[number]] if number in before else [],
-                may_be_lost=self._skip_lost,
+        programs = self._shared(stage)
+        of_round = StageOfRound(
+            run=programs.run,
+            merge=programs.merge,
+            inputs=_share(tuple(serialize(names[name], kind) for name, kind in stage.inputs)),
+            keeps=len(stage.keeps),
+            adds_up=bool(stage.accumulators),
+            computation=invocation.name,
+            clients=invocation.num_clients,
+            may_be_lost=self._skip_lost or request is not None,
+        )
+        # A block is taken or left out as one, so candidates' slices are handed out one by one.
+        in_blocks = self._coordinated and request is None
+        size = next((size for least, size in _BLOCKS if in_blocks and len(slices) > least), 1)
+        units = self._units(of_round, [names[name] for name, _ in stage.clients], slices, before, size)
+        tasks = [unit.task for unit in units]
+        merges = merge_tasks(of_round, tasks)
+        first_of = None
+        if request is not None and not before:
+            counts = [len(unit.clients) for unit in units]
+            first_of = FirstOf(tasks, counts, request.needed, request.first)
+        choose = None if first_of is None else first_of.ended
+        self.workers.run(in_order(tasks, merges), _check(invocation), choose)
+        if request is not None and first_of is not None and first_of.taken < request.needed:
+            raise WorkerError(
+                f"{invocation.name} needs {request.needed} clients, and only {first_of.taken} of "
+                f"{invocation.num_clients} are done; the workers of the others died or took too long"
             )
-        merges = self._merges(stage, list(tasks.values()), invocation)
-        self.workers.run(_in_order(list(tasks.values()), merges), _check(invocation))
+        if stage.keeps:
+            self._do_again_what_died(units, invocation)
 
-        lost = {number for number, task in tasks.items() if task.lost}
+        lost = set[int]().union(*(unit.lost for unit in units))
         if len(lost) == len(slices):
             raise WorkerError(
                 f"all clients of {invocation.name} were lost: their workers died or took too long"
             )
         if lost and before:
             raise _ClientsLostError(lost)
+        gone = {client for number in lost for client in slices[number]}
         for number in lost:
             del slices[number]
         for position, (name, kind) in enumerate(stage.keeps):
-            column: list[ClientHandle | _Kept] = [
-                ClientHandle(None, kind.member, client) for client in range(invocation.num_clients)
-            ]
-            for number, clients in slices.items():
-                for index, client in enumerate(clients):
-                    place = position * len(clients) + index
-                    column[client] = _Kept(tasks[number], place, kind.member, client)
+            column: list[Any] = [None] * invocation.num_clients
+            for unit in units:
+                first = position * len(unit.clients)
+                for place, client in enumerate(unit.clients, first):
+                    column[client] = _Kept(unit.task, place, kind.member, client)
+            # Also those of slices that had been left out before.
+            for client in gone.union(i for i, kept in enumerate(column) if kept is None):
+                column[client] = ClientHandle(None, kind.member, client)
             names[name] = ClientValues(column)
         if stage.accumulators:
-            total = self._read(merges[-1] if merges else next(iter(tasks.values())), invocation)
+            total = self._read((merges or tasks)[-1], invocation)
             for (name, kind), value in zip(stage.accumulators, total, strict=True):
                 names[name] = deserialize(value, kind)
-        return tasks
+        return {number: unit.task for unit in units for number in unit.slices}
 
-    def _submit_slice(
+    def _units(
         self,
-        program: Shared,
-        inputs: Shared,
-        clients: range,
-        values: list[list[Any]],
-        keeps: int,
-        invocation: Invocation,
-    ) -> Callable[[Any, int], Sequence[ray.ObjectRef[Any]]]:
-        def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
-            references: list[ray.ObjectRef[Any]] = []
+        stage: StageOfRound,
+        columns: list[ClientValues],
+        slices: dict[int, range],
+        before: dict[int, Task],
+        size: int,
+    ) -> list[_Unit]:
+        """Returns what is handed out: `size` slices at a time."""
+        numbers, units = list(slices), []
+        for first in range(0, len(numbers), size):
+            together = numbers[first : first + size]
+            ranges = [slices[number] for number in together]
+            clients = [client for clients in ranges for client in clients]
+            values = [[column[client] for client in clients] for column in columns]
+            needs = list({before[number]: None for number in together if number in before})
+            make = self._block_task if self._coordinated else _task_of_one
+            units.append(_Unit(together, clients, make(stage, ranges, values, needs)))
+        return units
 
-            def serialized(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Fetched:
-                if isinstance(value, Given | OnWorker):
-                    return value
-                handle = value.handle() if isinstance(value, _Kept) else value
-                assert handle.reference is not None  # what is lost is refused, or takes part no more
-                references.append(handle.reference)
-                return Fetched(len(references) - 1)
+    def _block_task(
+        self, stage: StageOfRound, slices: list[range], columns: list[list[Any]], needs: list[Task]
+    ) -> Task:
+        def placed(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Place | None:
+            return value if isinstance(value, Given | OnWorker) else value.place
 
-            columns = tuple([serialized(value) for value in column] for column in values)
-            part = Slice(invocation.name, clients.start, len(clients), invocation.num_clients, columns)
-            options = actor.run.options(num_returns=2 + keeps * len(clients))
-            return list(options.remote(number, program, inputs, part, *references))
+        def submit(actor: Any, number: int) -> Sequence[Any]:
+            block = Block(stage, slices, [[placed(value) for value in column] for column in columns])
+            references = actor.run.options(num_returns=2).remote(number, block)
+            return [*references, Shelf(actor, number, self._gone.append)]
 
-        return submit
+        clients = [client for clients in slices for client in clients]
+        return Task(label(stage, clients), submit, needs, size=len(slices), may_be_lost=stage.may_be_lost)
 
-    def _merges(self, stage: Stage, tasks: list[Task], invocation: Invocation) -> list[Task]:
-        """Returns the tasks that merge the accumulators, the last one into one."""
-        if not stage.accumulators:
-            return []
-        program = self._shared(stage).merge
+    def _do_again_what_died(self, units: list[_Unit], invocation: Invocation) -> None:
+        """Does again what coordinators did that died since, as they held the clients' values."""
+        while again := [unit.task for unit in units if not unit.task.lost and self._died_with(unit.task)]:
+            for task in again:
+                task.done = False
+            self.workers.run(again, _check(invocation))
 
-        def merge(needs: list[Task]) -> Task:
-            def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
-                totals = [need.result for need in needs if not need.lost]
-                return list(actor.merge.options(num_returns=2).remote(number, program, *totals))
-
-            return Task(f"a merge of accumulators of {invocation.name}", submit, needs, consumes=True)
-
-        merges: list[Task] = []
-        while len(tasks) > 1:
-            tasks = [merge(tasks[first : first + _FAN_IN]) for first in range(0, len(tasks), _FAN_IN)]
-            merges += tasks
-        return merges
+    def _died_with(self, task: Task) -> bool:
+        return self._coordinated and not self.workers.has(task.others[0].actor)
 
     def _read(self, task: Task, invocation: Invocation) -> Any:
         """Fetches the result of a task."""
         while True:
             try:
                 assert task.result is not None
-                return expand(ray.get(task.result, timeout=self.workers.limits.task_timeout))
+                total = ray.get(task.result, timeout=self.workers.limits.task_timeout)
+                if self._coordinated:
+                    (total,) = ray.get(total, timeout=self.workers.limits.task_timeout)
+                return expand(total)
             except (ray.exceptions.ObjectLostError, ray.exceptions.GetTimeoutError) as error:
                 task.done, task.result = False, None
                 task.tries += 1
@@ -233,21 +296,22 @@ def _at(argument: Any, path: tuple[int, ...]) -> Any:
     return argument
 
 
-def _label(clients: range, invocation: Invocation) -> str:
-    which = (
-        f"clients {clients.start} to {clients.stop - 1} of {invocation.num_clients}"
-        if clients
-        else "no client"
-    )
-    return f"{which} (counted from 0) of {invocation.name}"
+def _request(values: Iterable[Any]) -> Request | None:
+    given = [value.request for value in values if isinstance(value, ClientValues) and value.request]
+    return given[0] if given else None
 
 
-def _in_order(slices: list[Task], merges: list[Task]) -> list[Task]:
-    """Puts every merge behind the last of what it needs, so that accumulators do not pile up."""
-    places = {task: float(position) for position, task in enumerate(slices)}
-    for task in merges:
-        places[task] = max(places[need] for need in task.needs)
-    return sorted(places, key=lambda task: (places[task], task.consumes))
+def _task_of_one(
+    stage: StageOfRound, slices: list[range], columns: list[list[Any]], needs: list[Task]
+) -> Task:
+    (clients,) = slices
+    return slice_task(stage, clients, columns, _reference, needs)
+
+
+def _reference(value: ClientHandle | _Kept) -> ray.ObjectRef[Any]:
+    assert value.place is not None  # what is lost is refused, or takes part no more
+    (reference,) = find([value.place])
+    return reference
 
 
 def _check(invocation: Invocation) -> Callable[[], None]:

@@ -1,0 +1,95 @@
+"""Clients' values that a coordinator holds for the driver: how they are named, found, and let go of.
+
+The driver would otherwise have a reference to every client's value, and Ray tell it of each; it has one
+`Shelf` for a block of clients.
+"""
+
+from __future__ import annotations
+
+import collections
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import ray
+
+__all__ = ["OnShelf", "Place", "Shelf", "find", "let_go", "lost"]
+
+
+class Shelf:
+    """The values that a coordinator holds of one task. They are let go of when the driver's object is gone.
+
+    Copies in other processes, as those in a task, only name it.
+
+    Args:
+        actor: The coordinator.
+        number: Of the task.
+        gone: Told of actor and number when the values are needed no more.
+    """
+
+    def __init__(
+        self, actor: Any, number: int, gone: Callable[[tuple[Any, int]], None] | None = None
+    ) -> None:
+        self.actor = actor
+        self.number = number
+        if gone is not None:
+            weakref.finalize(self, gone, (actor, number)).atexit = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shelf, (self.actor, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class OnShelf:
+    """The place of one value."""
+
+    shelf: Shelf
+    position: int
+
+
+Place: TypeAlias = "ray.ObjectRef[Any] | OnShelf"
+
+
+def find(
+    places: Sequence[Place], mine: Callable[[int, int], ray.ObjectRef[Any] | None] | None = None
+) -> list[ray.ObjectRef[Any]]:
+    """Returns references to values, which every coordinator is asked for once.
+
+    Args:
+        places: Of the values.
+        mine: Looks values up that this process holds itself, by number and position.
+
+    Raises:
+        ObjectLostError: Of Ray: a coordinator that held some of them is gone.
+    """
+    found: list[Any] = list(places)
+    asked: dict[Any, dict[int, tuple[int, int]]] = collections.defaultdict(dict)
+    for index, place in enumerate(places):
+        if isinstance(place, OnShelf):
+            number = place.shelf.number
+            found[index] = mine and mine(number, place.position)
+            if found[index] is None:
+                asked[place.shelf.actor][index] = number, place.position
+    answers = [(those, actor.lend.remote(list(those.values()))) for actor, those in asked.items()]
+    try:
+        for those, answer in answers:
+            for index, reference in zip(those, ray.get(answer), strict=True):
+                found[index] = reference
+    except ray.exceptions.RayActorError as error:
+        raise lost() from error
+    return found
+
+
+def lost() -> BaseException:
+    """Ray's own error for a value that is lost."""
+    return ray.exceptions.ObjectLostError("", None, "")  # type: ignore[no-untyped-call]
+
+
+def let_go(gone: Iterable[tuple[Any, int]]) -> None:
+    """Tells coordinators which of their shelves nobody needs any more."""
+    numbers: dict[Any, list[int]] = collections.defaultdict(list)
+    for actor, number in gone:
+        numbers[actor].append(number)
+    for actor, those in numbers.items():
+        actor.let_go.remote(those)

@@ -1,0 +1,115 @@
+"""The tasks of a stage: one for every slice of the clients, and the tree in which accumulators are merged.
+
+The tree is part of what makes the bits of a result, and depends on the number of slices only. Whoever hands
+out these tasks, the driver or a coordinator, may hand out any of its subtrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from fedplug.runtime.ray.client_values import Given, OnWorker
+from fedplug.runtime.ray.tasks import Task
+from fedplug.runtime.ray.worker import Fetched, Shared, Slice
+
+__all__ = ["FAN_IN", "StageOfRound", "in_order", "label", "merge_tasks", "slice_task"]
+
+# Each node of the tree takes so many neighbours. Merges are done by workers: the driver gets one accumulator,
+# however many slices there are.
+FAN_IN = 8
+
+
+@dataclass(frozen=True)
+class StageOfRound:
+    """What the tasks of a stage have in common in one round.
+
+    Attributes:
+        run: `Stage.run`, shared in the cluster.
+        merge: `Stage.merge`, likewise.
+        inputs: The values of `Stage.inputs`, likewise.
+        keeps: How many values there are in `Stage.keeps`.
+        adds_up: Whether there are accumulators.
+        computation: Its name, for errors.
+        clients: How many clients the round has.
+        may_be_lost: Whether the round goes on without slices whose workers died too often.
+    """
+
+    run: Shared
+    merge: Shared
+    inputs: Shared
+    keeps: int
+    adds_up: bool
+    computation: str
+    clients: int
+    may_be_lost: bool
+
+
+def slice_task(
+    stage: StageOfRound,
+    clients: range,
+    columns: Sequence[Sequence[Any]],
+    reference: Callable[[Any], ray.ObjectRef[Any]],
+    needs: Sequence[Task] = (),
+) -> Task:
+    """Returns the task of a slice.
+
+    Args:
+        stage: The stage.
+        clients: The positions in the round of its clients.
+        columns: For every client value of the stage, one value per client of the slice.
+        reference: Where to find values that are neither `Given` nor `OnWorker`.
+        needs: Tasks that these are the results of.
+    """
+
+    def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
+        references: list[ray.ObjectRef[Any]] = []
+
+        def serialized(value: Any) -> Given | OnWorker | Fetched:
+            if isinstance(value, Given | OnWorker):
+                return value
+            references.append(reference(value))
+            return Fetched(len(references) - 1)
+
+        values = tuple([serialized(value) for value in column] for column in columns)
+        part = Slice(stage.computation, clients.start, len(clients), stage.clients, values)
+        run = actor.run.options(num_returns=2 + stage.keeps * len(clients))
+        return list(run.remote(number, stage.run, stage.inputs, part, *references))
+
+    return Task(label(stage, clients), submit, needs, may_be_lost=stage.may_be_lost)
+
+
+def label(stage: StageOfRound, clients: Sequence[int]) -> str:
+    """What an error calls some clients of a round."""
+    which = f"clients {clients[0]} to {clients[-1]} of {stage.clients}" if clients else "no client"
+    return f"{which} (counted from 0) of {stage.computation}"
+
+
+def merge_tasks(stage: StageOfRound, tasks: list[Task]) -> list[Task]:
+    """Returns the tasks that merge the accumulators of others, the last one into one."""
+    if not stage.adds_up:
+        return []
+
+    def merge(needs: list[Task]) -> Task:
+        def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
+            totals = [need.result for need in needs if not need.lost]
+            return list(actor.merge.options(num_returns=2).remote(number, stage.merge, *totals))
+
+        return Task(f"a merge of accumulators of {stage.computation}", submit, needs, consumes=True)
+
+    merges: list[Task] = []
+    while len(tasks) > 1:
+        tasks = [merge(tasks[first : first + FAN_IN]) for first in range(0, len(tasks), FAN_IN)]
+        merges += tasks
+    return merges
+
+
+def in_order(slices: list[Task], merges: list[Task]) -> list[Task]:
+    """Puts every merge behind the last of what it needs, so that accumulators do not pile up."""
+    places = {task: float(position) for position, task in enumerate(slices)}
+    for task in merges:
+        places[task] = max(places[need] for need in task.needs)
+    return sorted(places, key=lambda task: (places[task], task.consumes))
