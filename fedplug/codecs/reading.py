@@ -271,7 +271,9 @@ def _reader(wire_id: str) -> _Reader:
     if classes or Quantizer not in found or (sparse and not _DEFAULTS.isdisjoint(parts)):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which nothing that is installed writes")
     values = _DenseReader(found[Quantizer], found.get(EntropyCoder))
-    return _SparseReader(values, found[IndexCoder]) if sparse else values
+    if sparse:
+        return _SparseReader(values, found[IndexCoder])
+    return values
 
 
 def _class_of(part: str, wire_id: str) -> type:

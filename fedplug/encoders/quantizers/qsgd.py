@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_seed
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = ["QSGD"]
-
-_Q = TypeVar("_Q", bound="QSGD")
 
 
 class QSGD(ValueFormQuantizer):
@@ -86,7 +84,8 @@ class QSGD(ValueFormQuantizer):
                 f"a qsgd payload has {bits} bits and blocks of 2^{log2_block_size}; there are {LEAST_BITS} "
                 f"to {MOST_BITS} bits and blocks of at most 2^{MOST_LOG2_BLOCK_SIZE}"
             )
-        return _configured(cls, bits, 2**log2_block_size)
+        quantizer: Self = _configured(cls, bits, 2**log2_block_size)
+        return quantizer
 
     @property
     def value_form(self) -> Mapping[str, Any]:
@@ -123,6 +122,6 @@ class QSGD(ValueFormQuantizer):
 
 
 @functools.lru_cache(maxsize=(MOST_BITS - LEAST_BITS + 1) * (MOST_LOG2_BLOCK_SIZE + 1))
-def _configured(kind: type[_Q], bits: int, block_size: int) -> _Q:
+def _configured(kind: type[QSGD], bits: int, block_size: int) -> Any:
     """Made once, as a receiver meets few configurations, and reads one off every payload."""
     return kind(bits, block_size=block_size)
