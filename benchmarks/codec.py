@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fedplug
-from fedplug import kernels
+from fedplug import kernels, wire
 from fedplug.diagnostics.environment import environment
 
 RESULTS = Path(__file__).parent / "results" / "codec.md"
@@ -75,12 +75,14 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     states = [codec.encode(x, state)[1], state]
     residuals = [np.zeros_like(x), np.zeros_like(x)]
 
+    header = wire.header("sparse/1", "float32", (n,))
+
     def by_kernels() -> bytes:
         values, indices = kernels.topk_residual(x, residuals[0], k, residual_out=residuals[1])
         residuals.reverse()
-        return kernels.pack_container(
-            [b"\0" * 4, kernels.encode_indices(indices, n), values], "sparse/1", "float32", (n,)
-        )
+        code = kernels.encode_indices(indices, n)
+        assert kernels.all_finite(values)
+        return kernels.frame(kernels.sparse_body(k, code, values.view(np.uint8)), header)
 
     def by_codec() -> bytes:
         payload, states[0] = codec.encode(x, states[1], out=states[0])
@@ -90,15 +92,16 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     assert abs(len(by_kernels()) - len(by_codec())) < 16 + len(payload) / 50  # of rounds with other residuals
     yield Pair("topk(0.01), encode", by_kernels, by_codec)
 
-    kept = np.sort(np.argpartition(np.abs(x), -k)[-k:]).astype(np.int32)
-    values, code = x[kept], kernels.encode_indices(kept, n)
-    splits, out, other = np.array([0, k]), np.empty_like(x), np.empty_like(x)
+    out, other, dtype = np.empty_like(x), np.empty_like(x), x.dtype
     fedplug.decode(payload, out=out)
 
+    def entries_by_kernels() -> tuple[Array, Array]:
+        body = kernels.read_container(payload)[3]
+        count, code, values = kernels.split_sparse_body(body, n)
+        return kernels.finite_from_bytes(values, dtype), kernels.decode_indices(code, count, n)
+
     def decoded_by_kernels() -> Array:
-        kernels.read_container(payload)
-        assert kernels.all_finite(values)
-        return kernels.scatter_decode(values, kernels.decode_indices(code, k, n), splits, size=n, out=other)
+        return kernels.scatter_decode(*entries_by_kernels(), size=n, out=other)
 
     np.testing.assert_array_equal(decoded_by_kernels(), out)
     yield Pair("topk(0.01), decode", decoded_by_kernels, lambda: fedplug.decode(payload, out=out))
@@ -106,9 +109,7 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     total, sums = fedplug.Sum(n), np.zeros_like(x)
 
     def added_by_kernels() -> None:
-        kernels.read_container(payload)
-        assert kernels.all_finite(values)
-        kernels.scatter_decode_add(sums, values, kernels.decode_indices(code, k, n), splits)
+        kernels.scatter_decode_add(sums, *entries_by_kernels())
 
     yield Pair("topk(0.01), Sum.add", added_by_kernels, lambda: total.add(payload))
 
@@ -116,15 +117,15 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
 def qsgd_pairs(x: Array) -> Iterator[Pair]:
     n, codec = x.size, fedplug.codec(f"qsgd({BITS}, block_size={BLOCK})")
     payload, _ = codec.encode(x)
-    code = kernels.encode_values(x, "qsgd", bits=BITS, block_size=BLOCK)
+    header = wire.header("qsgd/1", "float32", (n,))
     out, other = np.empty_like(x), np.empty_like(x)
 
     def by_kernels() -> bytes:
         values = kernels.encode_values(x, "qsgd", bits=BITS, block_size=BLOCK)
-        return kernels.pack_container(values, "qsgd/1", "float32", (n,))
+        return kernels.frame(values, header)
 
     def decoded_by_kernels() -> Array:
-        kernels.read_container(payload)
+        code = kernels.read_container(payload)[3]
         return kernels.decode_values(code, n, "qsgd", bits=BITS, block_size=BLOCK, out=other)
 
     assert by_kernels() == payload
@@ -273,8 +274,8 @@ Written by `python benchmarks/codec.py`; normal float32 numbers; medians; functi
 
 ## Beside the kernels it calls
 
-Kernels: the same calls on arrays that lie ready, container included. Two states take turns; decoding is
-into `out=`.
+Kernels: the calls that the codec makes, one after the other, the look for numbers that are not finite
+included, with nothing between them. Two states take turns; decoding is into `out=`.
 
 {chr(10).join(beside_kernels())}
 

@@ -40,18 +40,21 @@ def scatter_decode_add(
     accumulator: NDArray[Any],
     values: NDArray[Any],
     indices: NDArray[np.int32],
-    row_splits: NDArray[np.int64],
+    row_splits: NDArray[np.int64] | None,
     weights: NDArray[Any] | None,
 ) -> None: ...
 def scatter_decode(
     values: NDArray[Any],
     indices: NDArray[np.int32],
-    row_splits: NDArray[np.int64],
+    row_splits: NDArray[np.int64] | None,
     weights: NDArray[Any] | None,
     size: int,
     out: NDArray[Any] | None,
 ) -> NDArray[Any]: ...
 def all_finite(values: NDArray[Any]) -> bool: ...
+def finite_from_bytes(
+    data: NDArray[np.uint8], dtype: np.dtype[Any], out: NDArray[Any] | None
+) -> NDArray[Any]: ...
 def chunked_topk_residual(
     delta: NDArray[Any],
     residual: NDArray[Any] | None,
@@ -83,6 +86,12 @@ def encode_indices(indices: NDArray[np.int32], size: int, form: str) -> NDArray[
 def decode_indices(
     code: NDArray[np.uint8], count: int, size: int, form: str, out: NDArray[np.int32] | None
 ) -> NDArray[np.int32]: ...
+def sparse_body(
+    count: int, index_code: NDArray[np.uint8], values: NDArray[np.uint8]
+) -> NDArray[np.uint8]: ...
+def split_sparse_body(
+    body: NDArray[np.uint8], elements: int
+) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8]]: ...
 def encode_symbols(packed: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint8]: ...
 def decode_symbols(code: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint8]: ...
 def encode_rotated(
@@ -101,18 +110,17 @@ def decode_rotated(
 def encode_values(
     values: NDArray[Any], form: str, bits: int, block_size: int, relative: float, seed: int
 ) -> NDArray[np.uint8]: ...
-def check_value_bytes(
+def decode_values(
     data: NDArray[np.uint8],
     count: int,
     form: str,
+    dtype: np.dtype[Any],
     bits: int,
     block_size: int,
     relative: float,
-    value_bytes: int,
-) -> None: ...
-def decode_values(
-    data: NDArray[np.uint8], out: NDArray[Any], form: str, bits: int, block_size: int, relative: float
-) -> None: ...
+    out: NDArray[Any] | None,
+) -> NDArray[Any]: ...
+def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: bytes) -> bytes: ...
 def pack_container(
     body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], wire_id: str, dtype: str, shape: list[int]
 ) -> bytes: ...

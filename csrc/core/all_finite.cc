@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "core/base/float_bits.h"
 #include "core/base/tiles.h"
@@ -41,10 +42,10 @@ Block<T> BlockFor(SimdLevel level) {
   return Baseline<BlockLoop<T>>;
 }
 
-}  // namespace
-
-template <typename T>
-bool AllFinite(const T* values, std::int64_t n, Parallel& parallel) {
+// `block_at(begin, elements)` says where a block lies.
+template <typename T, typename BlockAt>
+bool AllFiniteBlocks(std::int64_t n, Parallel& parallel,
+                     const BlockAt& block_at) {
   SimdLevel level;
   // A refused FEDPLUG_SIMD leaves the baseline, and the answer is the same.
   static_cast<void>(FindSimdLevel(&level));
@@ -56,15 +57,46 @@ bool AllFinite(const T* values, std::int64_t n, Parallel& parallel) {
     const Range mine = TileOf(n, tiles, t);
     for (std::int64_t at = mine.begin; at < mine.end; at += kBlock) {
       if (!finite.load(std::memory_order_relaxed)) return;
-      if (!block(values + at, std::min(kBlock, mine.end - at))) finite = false;
+      const std::int64_t elements = std::min(kBlock, mine.end - at);
+      if (!block(block_at(at, elements), elements)) finite = false;
     }
   });
   return finite;
+}
+
+}  // namespace
+
+template <typename T>
+bool AllFinite(const T* values, std::int64_t n, Parallel& parallel) {
+  return AllFiniteBlocks<T>(n, parallel, [&](std::int64_t begin, std::int64_t) {
+    return values + begin;
+  });
+}
+
+template <typename T>
+bool CopyFinite(const std::uint8_t* bytes, std::int64_t n, T* values,
+                Parallel& parallel) {
+  constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
+  return AllFiniteBlocks<T>(
+      n, parallel, [&](std::int64_t begin, std::int64_t elements) {
+        std::memcpy(values + begin, bytes + begin * kElement,
+                    static_cast<std::size_t>(elements * kElement));
+        return values + begin;
+      });
 }
 
 template bool AllFinite<float>(const float*, std::int64_t, Parallel&);
 template bool AllFinite<double>(const double*, std::int64_t, Parallel&);
 template bool AllFinite<Half>(const Half*, std::int64_t, Parallel&);
 template bool AllFinite<BFloat16>(const BFloat16*, std::int64_t, Parallel&);
+
+template bool CopyFinite<float>(const std::uint8_t*, std::int64_t, float*,
+                                Parallel&);
+template bool CopyFinite<double>(const std::uint8_t*, std::int64_t, double*,
+                                 Parallel&);
+template bool CopyFinite<Half>(const std::uint8_t*, std::int64_t, Half*,
+                               Parallel&);
+template bool CopyFinite<BFloat16>(const std::uint8_t*, std::int64_t, BFloat16*,
+                                   Parallel&);
 
 }  // namespace fedplug

@@ -55,7 +55,7 @@ Flat UsableArray(const py::object& object, const char* name, Access access) {
         parameter +
         " is read-only, but it is updated in place; pass a writeable array");
   }
-  const DType dtype = DTypeOf(array);
+  const DType dtype = DTypeOf(array.dtype());
   const std::int64_t size = array.size();
   return {std::move(array), dtype, size};
 }
@@ -68,9 +68,9 @@ Flat UsableArray(const py::object& object, const char* name, Access access) {
 
 }  // namespace
 
-DType DTypeOf(const py::array& array) {
-  const py::dtype dtype = array.dtype();
-  if (!dtype.attr("isnative").cast<bool>()) return DType::kOther;
+DType DTypeOf(const py::dtype& dtype) {
+  const char order = dtype.byteorder();
+  if (order != '=' && order != '|') return DType::kOther;
   const char kind = dtype.kind();
   const py::ssize_t bytes = dtype.itemsize();
   if (kind == 'f' && bytes == 4) return DType::kFloat32;
@@ -167,18 +167,37 @@ ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
   return {std::move(in), std::move(written)};
 }
 
+Flat NewArray(const py::dtype& dtype, std::int64_t size) {
+  return {py::array(dtype, std::vector<py::ssize_t>{size}), DTypeOf(dtype),
+          size};
+}
+
 Flat NewArrayLike(const Flat& like, std::int64_t size) {
-  return {py::array(like.array.dtype(), std::vector<py::ssize_t>{size}),
-          like.dtype, size};
+  return NewArray(like.array.dtype(), size);
+}
+
+Flat NewOrGiven(const py::dtype& dtype, std::int64_t size,
+                const py::object& out) {
+  if (out.is_none()) return NewArray(dtype, size);
+  Flat given = UsableArray(out, "out", Access::kWrite);
+  if (given.dtype == DTypeOf(dtype) && given.size == size) return given;
+  ThrowArgumentError("out has " + std::to_string(given.size) + " elements of " +
+                     Text(given.array.dtype()) + "; it must have " +
+                     std::to_string(size) + " of " + Text(dtype));
+}
+
+py::array ReadOnlyArray(const py::dtype& dtype, std::int64_t size,
+                        const void* data, const py::object& owner) {
+  py::array array(dtype, std::vector<py::ssize_t>{size}, data, owner);
+  py::detail::array_proxy(array.ptr())->flags &=
+      ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
+  return array;
 }
 
 py::array ReadOnlyPart(const Bytes& bytes, std::int64_t begin,
                        std::int64_t size) {
-  py::array part(py::dtype::of<std::uint8_t>(), std::vector<py::ssize_t>{size},
-                 bytes.data + begin, bytes.owner);
-  py::detail::array_proxy(part.ptr())->flags &=
-      ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-  return part;
+  return ReadOnlyArray(py::dtype::of<std::uint8_t>(), size, bytes.data + begin,
+                       bytes.owner);
 }
 
 void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,

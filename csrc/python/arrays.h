@@ -29,7 +29,7 @@ enum class DType {
   kOther
 };
 
-DType DTypeOf(const py::array& array);
+DType DTypeOf(const py::dtype& dtype);
 
 enum class Access { kRead, kWrite };
 
@@ -100,9 +100,18 @@ ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
                              const py::object& residual, const char* name,
                              const py::object& out, const char* out_name);
 
-// A new array; its dtype is the one of `like`, which may be a type NumPy itself
-// does not have (bfloat16).
+// A new array of a dtype that may be one NumPy itself does not have (bfloat16).
+Flat NewArray(const py::dtype& dtype, std::int64_t size);
 Flat NewArrayLike(const Flat& like, std::int64_t size);
+
+// `out`, or a new array where it is None.
+// Raises: ArgumentError when `out` is no such array, or cannot be written.
+Flat NewOrGiven(const py::dtype& dtype, std::int64_t size,
+                const py::object& out);
+
+// Memory that `owner` keeps alive.
+py::array ReadOnlyArray(const py::dtype& dtype, std::int64_t size,
+                        const void* data, const py::object& owner);
 
 // [size] bytes from `begin` on, within those of `bytes`, as a read-only array
 // that keeps their owner.

@@ -43,17 +43,9 @@ std::vector<std::uint32_t> Dimensions(const std::vector<std::int64_t>& shape) {
   return dimensions;
 }
 
-py::bytes Pack(const py::object& body_object, const std::string& wire_id,
-               const std::string& dtype,
-               const std::vector<std::int64_t>& shape) {
+py::bytes Frame(const py::object& body_object, const std::uint8_t* header,
+                std::int64_t header_bytes) {
   const std::vector<Bytes> body = PartsOf(body_object);
-  const int code = DTypeCode(dtype);
-  if (code == 0) {
-    Throw("PayloadError", "dtype '" + dtype + "' has no place in a payload");
-  }
-  std::vector<std::uint8_t> header;
-  ThrowUnlessPayload(EncodeHeader({wire_id, code, Dimensions(shape)}, &header));
-  const auto header_bytes = static_cast<std::int64_t>(header.size());
   std::vector<BodyPart> parts;
   std::int64_t body_bytes = 0;
   for (const Bytes& part : body) {
@@ -66,9 +58,28 @@ py::bytes Pack(const py::object& body_object, const std::string& wire_id,
       reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(packed.ptr()));
   {
     const py::gil_scoped_release release;
-    WriteContainer(header.data(), header_bytes, parts, data);
+    WriteContainer(header, header_bytes, parts, data);
   }
   return packed;
+}
+
+py::bytes FrameWith(const py::object& body, const py::bytes& header) {
+  return Frame(
+      body,
+      reinterpret_cast<const std::uint8_t*>(PyBytes_AS_STRING(header.ptr())),
+      PyBytes_GET_SIZE(header.ptr()));
+}
+
+py::bytes Pack(const py::object& body, const std::string& wire_id,
+               const std::string& dtype,
+               const std::vector<std::int64_t>& shape) {
+  const int code = DTypeCode(dtype);
+  if (code == 0) {
+    Throw("PayloadError", "dtype '" + dtype + "' has no place in a payload");
+  }
+  std::vector<std::uint8_t> header;
+  ThrowUnlessPayload(EncodeHeader({wire_id, code, Dimensions(shape)}, &header));
+  return Frame(body, header.data(), static_cast<std::int64_t>(header.size()));
 }
 
 // What a container says, and where its body is.
@@ -113,6 +124,7 @@ py::tuple Read(const py::object& buffer) {
 }  // namespace
 
 void RegisterContainer(py::module_& module) {
+  module.def("frame", &FrameWith, py::arg("body"), py::arg("header"));
   module.def("pack_container", &Pack, py::arg("body"), py::arg("wire_id"),
              py::arg("dtype"), py::arg("shape"));
   module.def("unpack_container", &Unpack, py::arg("buffer"));

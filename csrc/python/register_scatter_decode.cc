@@ -12,10 +12,17 @@ namespace {
 struct Payloads {
   Flat values;
   Flat indices;
-  Flat row_splits;
+  std::optional<Flat> row_splits;  // nothing: all entries are of one payload
   std::optional<Flat> weights;
+  std::int64_t only_splits[2];
 
-  std::int64_t count() const { return row_splits.size - 1; }
+  std::int64_t count() const {
+    return row_splits.has_value() ? row_splits->size - 1 : 1;
+  }
+  const std::int64_t* RowSplits() const {
+    return row_splits.has_value() ? row_splits->Read<std::int64_t>()
+                                  : only_splits;
+  }
   template <typename T>
   const T* Weights() const {
     return weights.has_value() ? weights->Read<T>() : nullptr;
@@ -28,8 +35,14 @@ Payloads CheckPayloads(const Flat& like, const char* like_name,
                        const py::object& weights) {
   Payloads payloads{ArrayLike(like, like_name, values, "values"),
                     FlatArray(indices, "indices", DType::kInt32),
-                    FlatArray(row_splits, "row_splits", DType::kInt64),
+                    {},
+                    {},
                     {}};
+  if (row_splits.is_none()) {
+    payloads.only_splits[1] = payloads.values.size;
+  } else {
+    payloads.row_splits = FlatArray(row_splits, "row_splits", DType::kInt64);
+  }
   if (!weights.is_none()) {
     payloads.weights = ArrayLike(like, like_name, weights, "weights");
   }
@@ -51,7 +64,9 @@ void RequireDisjointFrom(const Payloads& payloads, const Flat& dense,
                          const char* name) {
   RequireDisjoint(dense, name, payloads.values, "values");
   RequireDisjoint(dense, name, payloads.indices, "indices");
-  RequireDisjoint(dense, name, payloads.row_splits, "row_splits");
+  if (payloads.row_splits.has_value()) {
+    RequireDisjoint(dense, name, *payloads.row_splits, "row_splits");
+  }
   if (payloads.weights.has_value()) {
     RequireDisjoint(dense, name, *payloads.weights, "weights");
   }
@@ -73,8 +88,7 @@ void Add(const py::object& accumulator_object, const py::object& values,
     const py::gil_scoped_release release;
     status = ScatterDecodeAdd(sum, accumulator.size, payloads.values.Read<T>(),
                               payloads.indices.Read<std::int32_t>(),
-                              payloads.values.size,
-                              payloads.row_splits.Read<std::int64_t>(),
+                              payloads.values.size, payloads.RowSplits(),
                               payloads.count(), payloads.Weights<T>(), threads);
   });
   ThrowUnlessOk(status);
@@ -104,8 +118,8 @@ py::array DenseSum(const py::object& values_object, const py::object& indices,
     const py::gil_scoped_release release;
     status = ScatterDecode(sum, size, values.Read<T>(),
                            payloads.indices.Read<std::int32_t>(), values.size,
-                           payloads.row_splits.Read<std::int64_t>(),
-                           payloads.count(), payloads.Weights<T>(), threads);
+                           payloads.RowSplits(), payloads.count(),
+                           payloads.Weights<T>(), threads);
   });
   ThrowUnlessOk(status);
   return dense.array;

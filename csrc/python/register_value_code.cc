@@ -48,31 +48,28 @@ py::array_t<std::uint8_t> Encode(const py::object& values_object,
   return data;
 }
 
-void Decode(const py::object& data_object, const py::object& out,
-            const std::string& form, int bits, std::int64_t block_size,
-            float relative) {
+// `out` is an array of `count` values of that dtype, or None.
+py::array Decode(const py::object& data_object, std::int64_t count,
+                 const std::string& form, const py::dtype& dtype, int bits,
+                 std::int64_t block_size, float relative,
+                 const py::object& out) {
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
-  Flat values = FloatArray(out, "out", Access::kWrite);
-  RequireDisjoint(data, "data", values, "out");
   const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  const auto* const bytes = data.Read<std::uint8_t>();
+  // `count` comes from the same untrusted place as the bytes.
+  ThrowUnlessOk(
+      CheckValueBytes(bytes, data.size, count, code, dtype.itemsize()));
+  Flat values = NewOrGiven(dtype, count, out);
+  RequireDisjoint(data, "data", values, "out");
   Parallel& threads = Threads();
   Status status;
   WithFloatType(values.dtype, [&](auto zero) {
     auto* const write = values.Write<decltype(zero)>();
     const py::gil_scoped_release release;
-    status = DecodeValues(data.Read<std::uint8_t>(), data.size, values.size,
-                          code, threads, write);
+    status = DecodeValues(bytes, data.size, count, code, threads, write);
   });
   ThrowUnlessOk(status);
-}
-
-void CheckBytes(const py::object& data_object, std::int64_t count,
-                const std::string& form, int bits, std::int64_t block_size,
-                float relative, std::int64_t value_bytes) {
-  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
-  ThrowUnlessOk(CheckValueBytes(data.Read<std::uint8_t>(), data.size, count,
-                                ToValueCode(form, bits, block_size, relative),
-                                value_bytes));
+  return values.array;
 }
 
 }  // namespace
@@ -81,13 +78,9 @@ void RegisterValueCode(py::module_& module) {
   module.def("encode_values", &Encode, py::arg("values"), py::arg("form"),
              py::arg("bits"), py::arg("block_size"), py::arg("relative"),
              py::arg("seed"));
-  module.def("decode_values", &Decode, py::arg("data"), py::arg("out"),
-             py::arg("form"), py::arg("bits"), py::arg("block_size"),
-             py::arg("relative"));
-  module.def("check_value_bytes", &CheckBytes, py::arg("data"),
-             py::arg("count"), py::arg("form"), py::arg("bits"),
-             py::arg("block_size"), py::arg("relative"),
-             py::arg("value_bytes"));
+  module.def("decode_values", &Decode, py::arg("data"), py::arg("count"),
+             py::arg("form"), py::arg("dtype"), py::arg("bits"),
+             py::arg("block_size"), py::arg("relative"), py::arg("out"));
 }
 
 }  // namespace fedplug::python

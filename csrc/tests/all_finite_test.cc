@@ -1,4 +1,4 @@
-// AllFinite against a loop over the values.
+// AllFinite and CopyFinite against a loop over the values.
 #include "core/all_finite.h"
 
 #include "tests/kernel_inputs.h"
@@ -9,8 +9,18 @@ namespace {
 template <typename T>
 bool Answer(const std::vector<T>& values, Parallel& parallel) {
   Buffer<T> buffer(values, 1);
-  return AllFinite<T>(buffer.data(), static_cast<std::int64_t>(values.size()),
-                      parallel);
+  const auto n = static_cast<std::int64_t>(values.size());
+  const bool finite = AllFinite<T>(buffer.data(), n, parallel);
+  // As bytes that lie anywhere.
+  const std::size_t size = values.size() * sizeof(T);
+  std::vector<std::uint8_t> bytes(1 + size);
+  if (n > 0) std::memcpy(&bytes[1], values.data(), size);
+  std::vector<T> copy(values.size());
+  EXPECT_EQ(CopyFinite<T>(bytes.data() + 1, n, copy.data(), parallel), finite);
+  if (finite && n > 0) {
+    EXPECT_EQ(std::memcmp(copy.data(), values.data(), size), 0);
+  }
+  return finite;
 }
 
 TEST(AllFinite, FindsTheOnlyValueThatIsNotWhereverItIs) {

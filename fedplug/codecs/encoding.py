@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import api, kernels, ops
+from fedplug import api, kernels, ops, wire
 from fedplug.codecs.arrays import DTYPE_NAMES, as_array
 from fedplug.codecs.metrics import TensorMetrics
 from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
@@ -23,6 +23,8 @@ from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
 from fedplug.ops import ArraySpec
 
 __all__ = ["Codec", "codec"]
+
+_MOST_PLANS = 1024
 
 _CONTROL = "codec/"
 """Before the names of what rate control keeps, in the state of a model."""
@@ -68,7 +70,7 @@ class Codec:
         self.min_size = min_size
         self._owner = owner(encoder)
         self._identity = Identity()
-        self._forms: dict[ArraySpec, StateForm] = {}
+        self._plans: dict[tuple[tuple[int, ...], np.dtype[Any]], _Plan] = {}
         self._models: dict[tuple[ArraySpec, ...], _Model] = {}
 
     def encode(
@@ -103,15 +105,9 @@ class Codec:
             NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
             StateError: ``state`` is of another codec, shape or dtype.
         """
-        if not isinstance(self.encoder, Encoder):
-            raise ArgumentError(
-                f"{self.encoder!r} is for the arrays of a model; call encode_model({{'name': array, ...}})"
-            )
         round_num = _round(round_num)
         x = as_array(array)
-        spec = ArraySpec(x.shape, x.dtype)
-        encoder = self.encoder if ops.is_floating(x.dtype) else self._identity
-        form = self._form(spec, encoder)
+        encoder, spec, form, header = self._plans.get((x.shape, x.dtype)) or self._plan(x)
         if state is None:
             given, in_place = encoder.init_state(spec), True
         else:
@@ -122,8 +118,7 @@ class Codec:
             if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
                 raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
             body = encoder.to_wire(payload, spec)
-        data = kernels.pack_container(body, encoder.wire_id, DTYPE_NAMES[x.dtype], x.shape)
-        return data, form.tagged(next_state)
+        return kernels.frame(body, header), form.tagged(next_state)
 
     def encode_model(
         self,
@@ -197,11 +192,20 @@ class Codec:
     def __repr__(self) -> str:
         return f"codec({str(self.encoder)!r})"
 
-    def _form(self, spec: ArraySpec, encoder: Encoder) -> StateForm:
-        form = self._forms.get(spec)
-        if form is None:
-            form = self._forms[spec] = StateForm(encoder.init_state(spec), self._owner)
-        return form
+    def _plan(self, x: NDArray[Any]) -> _Plan:
+        """What to keep for arrays of this shape and dtype."""
+        if not isinstance(self.encoder, Encoder):
+            raise ArgumentError(
+                f"{self.encoder!r} is for the arrays of a model; call encode_model({{'name': array, ...}})"
+            )
+        spec = ArraySpec(x.shape, x.dtype)
+        encoder = self.encoder if ops.is_floating(x.dtype) else self._identity
+        form = StateForm(encoder.init_state(spec), self._owner)
+        plan = _Plan(encoder, spec, form, wire.header(encoder.wire_id, DTYPE_NAMES[x.dtype], x.shape))
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[x.shape, x.dtype] = plan
+        return plan
 
     def _model(self, specs: tuple[ArraySpec, ...]) -> _Model:
         model = self._models.get(specs)
@@ -209,6 +213,15 @@ class Codec:
             encoder = ModelEncoder(self.encoder, specs, min_size=self.min_size)
             model = self._models[specs] = _Model(encoder, self._owner)
         return model
+
+
+class _Plan(NamedTuple):
+    """What follows from shape and dtype of an array alone, so once for all rounds and clients."""
+
+    encoder: Encoder
+    spec: ArraySpec
+    form: StateForm
+    header: bytes
 
 
 class _Model:

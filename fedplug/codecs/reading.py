@@ -11,7 +11,7 @@ import functools
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,13 +70,14 @@ def decode(
             ``max_bytes``, or of an encoder that is not installed.
         ArgumentError: ``out`` does not fit, or ``payload`` is no buffer.
     """
-    wire_id, spec, body = _opened(payload)
+    plan, body = _opened(payload)
+    spec = plan.spec
     if out is not None:
         require_output(out, spec.shape, spec.dtype)
     else:
         _require_at_most(max_bytes, spec)
     with ops.results_in(out):
-        received = _read(wire_id, body, spec)
+        received = _read(plan, body)
         dense = received.values
         if received.indices is not None:
             dense = ops.scatter_decode(ops.num_elements(spec), received.values, received.indices)
@@ -128,21 +129,18 @@ def receive(payload: Any, *, shape: tuple[int, ...]) -> Received:
     Raises:
         PayloadError: As for `decode`; or the payload is of another shape.
     """
-    wire_id, spec, body = _opened(payload)
-    if spec.shape != shape:
-        raise PayloadError(f"the payload is of shape {list(spec.shape)}; expected {list(shape)}")
-    return _read(wire_id, body, spec)
+    plan, body = _opened(payload)
+    if plan.spec.shape != shape:
+        raise PayloadError(f"the payload is of shape {list(plan.spec.shape)}; expected {list(shape)}")
+    return _read(plan, body)
 
 
-def _opened(payload: Any) -> tuple[str, ArraySpec, NDArray[np.uint8]]:
+def _opened(payload: Any) -> tuple[_Plan, NDArray[np.uint8]]:
     try:
         wire_id, dtype, shape, body = kernels.read_container(payload)
     except TypeError as error:
         raise ArgumentError(f"a payload is bytes or a buffer, not a {type(payload).__name__}") from error
-    spec = ArraySpec(shape, DTYPES[dtype])
-    if 0 in shape and math.prod(filter(None, shape)) * spec.dtype.itemsize > sys.maxsize:
-        raise PayloadError(f"the payload is of shape {list(shape)}, which no array can have, empty or not")
-    return wire_id, spec, body
+    return _plan(wire_id, dtype, shape), body
 
 
 def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
@@ -154,66 +152,95 @@ def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
         )
 
 
-def _read(wire_id: str, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
-    if wire_id != Identity.wire_id and not ops.is_floating(spec.dtype):
-        raise PayloadError(f"the payload has the wire id {wire_id!r}, which is for floats, not {spec.dtype}")
+def _read(plan: _Plan, body: NDArray[np.uint8]) -> Received:
     try:
-        return _read_with(_reader(wire_id), body, spec)
+        return plan.reader.read(body, plan.spec)
     except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
-        raise PayloadError(f"a payload with the wire id {wire_id!r} cannot be read: {error}") from error
+        raise PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}") from error
 
 
-def _read_with(reader: _Reader, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
-    if reader.encoder is not None:
-        encoder = reader.encoder.from_payload(body, spec)
+class _Reader(Protocol):
+    """Reads the bodies of one wire id."""
+
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+        """What a body stands for; every byte is untrusted."""
+
+
+class _EncoderReader:
+    """Bodies of an encoder that is no pipeline."""
+
+    def __init__(self, encoder: type[Encoder]) -> None:
+        self._encoder = encoder
+
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+        encoder = self._encoder.from_payload(body, spec)
         values = encoder.decode(encoder.from_wire(body, spec), spec)
         return Received(spec, np.reshape(values, -1), None)
-    size = ops.num_elements(spec)
-    if not reader.sparse:
-        return Received(spec, reader.values(body).from_bytes(body, size, spec.dtype)["values"], None)
-    count, index_code, code = ops.split_sparse_body(body, size)
-    values = reader.values(code).from_bytes(code, count, spec.dtype)["values"]
-    indices = reader.index_coder(index_code).decode(index_code, count, size)
-    return Received(spec, values, indices)
 
 
-class _Reader:
-    """The classes that read a wire id, and the stages themselves where no configuration is on the wire."""
+class _DenseReader:
+    """Bodies that are a quantizer's bytes, entropy-coded perhaps."""
 
-    def __init__(
-        self,
-        encoder: type[Encoder] | None = None,
-        quantizer: type[Quantizer] | None = None,
-        entropy_coder: type[EntropyCoder] | None = None,
-        index_coder: type[IndexCoder] | None = None,
-    ) -> None:
-        self.encoder = encoder
-        self.sparse = index_coder is not None
-        self._quantizer, self._entropy_coder, self._index_coder = quantizer, entropy_coder, index_coder
-        self._same_values: ValueCoder | None = None
-        self._same_index_coder: IndexCoder | None = None
-        if quantizer is not None and _always_the_same(quantizer) and _always_the_same(entropy_coder):
-            self._same_values = self._made(np.zeros(0, np.uint8))
-        if index_coder is not None and _always_the_same(index_coder):
-            self._same_index_coder = index_coder.from_payload(np.zeros(0, np.uint8))
+    def __init__(self, quantizer: type[Quantizer], entropy_coder: type[EntropyCoder] | None) -> None:
+        self._quantizer, self._entropy_coder = quantizer, entropy_coder
+        self._same: ValueCoder | None = None
+        if _always_the_same(quantizer) and _always_the_same(entropy_coder):
+            self._same = self._coder_of(np.zeros(0, np.uint8))
 
-    def values(self, code: NDArray[np.uint8]) -> ValueCoder:
-        """What reads these values."""
-        return self._made(code) if self._same_values is None else self._same_values
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+        return Received(spec, self.values(body, ops.num_elements(spec), spec.dtype), None)
 
-    def index_coder(self, code: NDArray[np.uint8]) -> IndexCoder:
-        """What reads these indices."""
-        assert self._index_coder is not None
-        return self._same_index_coder or self._index_coder.from_payload(code)
+    def values(self, code: NDArray[np.uint8], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """So many values."""
+        coder = self._same or self._coder_of(code)
+        values: NDArray[Any] = coder.decode(code, count, dtype)
+        return values
 
-    def _made(self, code: NDArray[np.uint8]) -> ValueCoder:
-        assert self._quantizer is not None
+    def _coder_of(self, code: NDArray[np.uint8]) -> ValueCoder:
         quantizer = self._quantizer.from_payload(code)
         if self._entropy_coder is None:
             return ValueCoder(quantizer)
         if quantizer.symbols(0, DTYPES["float32"]) is None:
             raise PayloadError(f"{quantizer.wire_id} has no symbols that could have been entropy-coded")
         return ValueCoder(quantizer, self._entropy_coder.from_payload(code))
+
+
+class _SparseReader:
+    """Bodies of entries and their places."""
+
+    def __init__(self, values: _DenseReader, index_coder: type[IndexCoder]) -> None:
+        self._values, self._index_coder = values, index_coder
+        self._same = _always_the_same(index_coder) and index_coder.from_payload(np.zeros(0, np.uint8))
+
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+        size = ops.num_elements(spec)
+        count, index_code, code = ops.split_sparse_body(body, size)
+        values = self._values.values(code, count, spec.dtype)
+        index_coder = self._same or self._index_coder.from_payload(index_code)
+        return Received(spec, values, index_coder.decode(index_code, count, size))
+
+
+class _Plan(NamedTuple):
+    """How payloads of one header are read."""
+
+    wire_id: str
+    spec: ArraySpec
+    reader: _Reader
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(wire_id: str, dtype: str, shape: tuple[int, ...]) -> _Plan:
+    """What follows from a header alone, so once for all payloads of one array.
+
+    Raises:
+        PayloadError: No array has this shape, or nothing that is installed reads such payloads.
+    """
+    spec = ArraySpec(shape, DTYPES[dtype])
+    if 0 in shape and math.prod(filter(None, shape)) * spec.dtype.itemsize > sys.maxsize:
+        raise PayloadError(f"the payload is of shape {list(shape)}, which no array can have, empty or not")
+    if wire_id != Identity.wire_id and not ops.is_floating(spec.dtype):
+        raise PayloadError(f"the payload has the wire id {wire_id!r}, which is for floats, not {spec.dtype}")
+    return _Plan(wire_id, spec, _reader(wire_id))
 
 
 def _always_the_same(stage: type[CodedStage] | None) -> bool:
@@ -232,7 +259,7 @@ def _reader(wire_id: str) -> _Reader:
     parts = wire_id.split("+")[sparse:]
     classes = [_class_of(part, wire_id) for part in parts]
     if not sparse and len(classes) == 1 and issubclass(classes[0], Encoder):
-        return _Reader(encoder=classes[0])
+        return _EncoderReader(classes[0])
     roles = (Quantizer, EntropyCoder, IndexCoder)[: 3 if sparse else 2]
     found: dict[type, type] = {}
     for role in roles:
@@ -243,11 +270,10 @@ def _reader(wire_id: str) -> _Reader:
         found.setdefault(IndexCoder, _class_of(DEFAULT_INDEX_CODER.wire_id, wire_id))
     if classes or Quantizer not in found or (sparse and not _DEFAULTS.isdisjoint(parts)):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which nothing that is installed writes")
-    return _Reader(
-        quantizer=found[Quantizer],
-        entropy_coder=found.get(EntropyCoder),
-        index_coder=found[IndexCoder] if sparse else None,
-    )
+    values = _DenseReader(found[Quantizer], found.get(EntropyCoder))
+    if sparse:
+        return _SparseReader(values, found[IndexCoder])
+    return values
 
 
 def _class_of(part: str, wire_id: str) -> type:

@@ -39,6 +39,7 @@ class StateForm:
         if OWNER in first:
             raise ArgumentError(f"the name {OWNER!r} is taken; neither a tensor nor a state can have it")
         self._arrays = {key: (array.shape, array.dtype) for key, array in first.items()}
+        self._keys = self._arrays.keys() | {OWNER}
         self._text = text
         self._text_bytes = text.tobytes()
 
@@ -56,7 +57,7 @@ class StateForm:
         Raises:
             StateError: It is of another codec, version, shape or dtype.
         """
-        if not isinstance(state, Mapping):
+        if type(state) is not dict and not isinstance(state, Mapping):  # the former is quick
             raise StateError(f"a state is a dictionary of arrays, not a {type(state).__name__}")
         if not self._arrays:
             if state:
@@ -70,17 +71,18 @@ class StateForm:
                 f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
                 f"found {found.decode(errors='replace')!r}"
             )
-        arrays = {key: array for key, array in state.items() if key != OWNER}
-        if arrays.keys() != self._arrays.keys():
-            raise StateError(f"expected a state with {sorted(self._arrays)}, found {sorted(arrays)}")
+        if state.keys() != self._keys:
+            found_keys = sorted(state.keys() - {OWNER})
+            raise StateError(f"expected a state with {sorted(self._arrays)}, found {found_keys}")
+        arrays = {}
         for key, (shape, dtype) in self._arrays.items():
-            array = arrays[key]
+            array = state[key]
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
                 form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
                 raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
             flags = array.flags
-            if not (flags.c_contiguous and flags.aligned and (flags.writeable or not donated)):
-                arrays[key] = np.array(array, order="C")
+            usable = flags.carray if donated else flags.c_contiguous and flags.aligned
+            arrays[key] = array if usable else np.array(array, order="C")
         return arrays
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:

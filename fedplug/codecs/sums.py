@@ -121,11 +121,12 @@ class Sum:
     def _form(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
         return self._shape, self._dtype
 
-    def _factor(self, weight: float) -> NDArray[Any]:
+    def _factor(self, weight: float) -> NDArray[Any] | None:
+        """By what the values are multiplied; None: by nothing, as the weight is 1."""
         check_number("weight", weight, lambda number: True, "")
         if abs(weight) > self._largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
-        return np.asarray(weight, self._dtype)
+        return None if weight == 1 else np.asarray(weight, self._dtype)
 
     def _receive(self, payload: Any) -> Received:
         """What the payload stands for; the last step at which anything can be wrong with it."""
@@ -136,7 +137,7 @@ class Sum:
             self._keep_scratch(received.values, payload)
         return received
 
-    def _add_received(self, received: Received, factor: NDArray[Any]) -> None:
+    def _add_received(self, received: Received, factor: NDArray[Any] | None) -> None:
         if received.indices is None:
             self._add_dense(received.values, factor)
         else:
@@ -148,22 +149,23 @@ class Sum:
         if self._dtype != np.float64 or dtype.kind not in "iub":
             raise PayloadError(f"the payload is of {dtype}, and cannot be added to a sum of {self._dtype}")
 
-    def _add_sparse(self, values: NDArray[Any], indices: NDArray[np.int32], weight: NDArray[Any]) -> None:
+    def _add_sparse(
+        self, values: NDArray[Any], indices: NDArray[np.int32], factor: NDArray[Any] | None
+    ) -> None:
         values = values.astype(self._dtype, copy=False)
-        splits = np.array([0, values.size], np.int64)
-        weights = None if weight == 1 else weight.reshape(1)
-        kernels.scatter_decode_add(self._total, values, indices, splits, weights)
+        weights = None if factor is None else factor.reshape(1)
+        kernels.scatter_decode_add(self._total, values, indices, weights=weights)
 
-    def _add_dense(self, values: NDArray[Any], weight: NDArray[Any]) -> None:
+    def _add_dense(self, values: NDArray[Any], factor: NDArray[Any] | None) -> None:
         total = self._total.reshape(-1)
-        if weight == 1:
+        if factor is None:
             np.add(total, values, out=total, dtype=self._dtype)
         else:
             product = np.empty(min(values.size, _BLOCK), self._dtype)
             for begin in range(0, values.size, _BLOCK):
                 block = values[begin : begin + _BLOCK]
                 # With the dtype: NumPy 1 takes a scalar's for no reason to leave that of the values.
-                weighted = np.multiply(block, weight, out=product[: block.size], dtype=self._dtype)
+                weighted = np.multiply(block, factor, out=product[: block.size], dtype=self._dtype)
                 part = total[begin : begin + _BLOCK]
                 np.add(part, weighted, out=part)
 

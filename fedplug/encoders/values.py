@@ -49,27 +49,32 @@ class ValueCoder:
         """Of a vector; ``known`` says that what a receiver gets is needed here, too."""
         if self.lossless:
             return {"values": values}
-        count = ops.size(values)
         code = self.quantizer.encode(values, round_num)
-        payload = {"value_code": self._shortened(code, count, values.dtype)}
-        return {**payload, "values": self.quantizer.decode(code, count, values.dtype)} if known else payload
+        payload = {"value_code": self._shortened(code, values)}
+        if not known:
+            return payload
+        return {**payload, "values": self.quantizer.decode(code, ops.size(values), values.dtype)}
 
     def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
         """What a receiver gets, a vector."""
         if "values" in payload:
             return payload["values"]
-        return self.quantizer.decode(self._restored(payload["value_code"], count, dtype), count, dtype)
+        return self.decode(payload["value_code"], count, dtype)
 
     def to_bytes(self, payload: Payload) -> Array:
         if not self.lossless:
             return payload["value_code"]
         values = payload["values"]
-        return self._shortened(self.quantizer.encode(values, 0), ops.size(values), values.dtype)
+        return self._shortened(self.quantizer.encode(values, 0), values)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
         """The payload of ``count`` values; refuses what entropy coder and quantizer refuse."""
-        values = self.quantizer.decode(self._restored(data, count, dtype), count, dtype)
+        values = self.decode(data, count, dtype)
         return {"values": values} if self.lossless else {"values": values, "value_code": data}
+
+    def decode(self, data: Array, count: Array | int, dtype: DType) -> Array:
+        """The values that `from_bytes` finds."""
+        return self.quantizer.decode(self._restored(data, count, dtype), count, dtype)
 
     def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """What an ideal entropy coder in this place would make of `count` values; float64 scalar.
@@ -122,10 +127,10 @@ class ValueCoder:
             ops.concat([head, ops.pack(ops.astype(spread, "uint8"), bits)]), count, dtype
         )
 
-    def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
+    def _shortened(self, code: Array, values: Array) -> Array:
         if self.entropy_coder is None:
             return code
-        start, number, bits = self._symbols(count, dtype)
+        start, number, bits = self._symbols(ops.size(values), values.dtype)
         return ops.concat([code[:start], self.entropy_coder.encode(code[start:], number, bits)])
 
     def _restored(self, data: Array, count: Array | int, dtype: DType) -> Array:

@@ -31,15 +31,16 @@ else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
 from fedplug.kernels.chunked_topk import chunked_topk_residual
-from fedplug.kernels.container import crc32, pack_container, read_container, unpack_container
+from fedplug.kernels.container import crc32, frame, pack_container, read_container, unpack_container
 from fedplug.kernels.dlpack import from_dlpack
-from fedplug.kernels.finite import all_finite
+from fedplug.kernels.finite import all_finite, finite_from_bytes
 from fedplug.kernels.gather_sum import gather_sum, take_from_sum
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
 from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
+from fedplug.kernels.sparse_form import sparse_body, split_sparse_body
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
@@ -60,6 +61,8 @@ __all__ = [
     "encode_rotated",
     "encode_symbols",
     "encode_values",
+    "finite_from_bytes",
+    "frame",
     "from_dlpack",
     "gather_sum",
     "grouped_topk_residual",
@@ -71,6 +74,8 @@ __all__ = [
     "scatter_decode",
     "scatter_decode_add",
     "simd_level",
+    "sparse_body",
+    "split_sparse_body",
     "take_from_sum",
     "threshold_residual",
     "topk_momentum",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
-__all__ = ["crc32", "pack_container", "read_container", "unpack_container"]
+__all__ = ["crc32", "frame", "pack_container", "read_container", "unpack_container"]
 
 
 def pack_container(
@@ -40,6 +40,19 @@ def pack_container(
         PayloadError: The wire id, dtype or shape has no place in the format.
     """
     return _kernels.pack_container(body, wire_id, dtype, list(shape))
+
+
+def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: bytes) -> bytes:
+    """Does what :func:`pack_container` does, with a header that is there already.
+
+    Args:
+        body: As for :func:`pack_container`.
+        header: From :func:`fedplug.wire.header`; the same for all payloads of one tensor under one encoder.
+
+    Raises:
+        ArgumentError: As for :func:`pack_container`.
+    """
+    return _kernels.frame(body, header)
 
 
 def unpack_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], bytes]:

@@ -17,7 +17,7 @@ def scatter_decode_add(
     accumulator: NDArray[Any],
     values: NDArray[Any],
     indices: NDArray[np.int32],
-    row_splits: NDArray[np.int64],
+    row_splits: NDArray[np.int64] | None = None,
     weights: NDArray[Any] | None = None,
 ) -> None:
     """Adds sparse payloads into one dense array: ``accumulator[index] += weight * value``, payloads in order.
@@ -31,7 +31,7 @@ def scatter_decode_add(
         values: ``[entries]``, the dtype of ``accumulator``.
         indices: ``[entries]`` int32, flat positions in ``accumulator``; within a payload they ascend
             strictly.
-        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; or None, which stands for one payload.
         weights: ``[payloads]``, the dtype of ``accumulator``; or None, which multiplies nothing.
 
     Raises:
@@ -44,7 +44,7 @@ def scatter_decode_add(
 def scatter_decode(
     values: NDArray[Any],
     indices: NDArray[np.int32],
-    row_splits: NDArray[np.int64],
+    row_splits: NDArray[np.int64] | None = None,
     weights: NDArray[Any] | None = None,
     *,
     size: int,
@@ -58,7 +58,7 @@ def scatter_decode(
     Args:
         values: ``[entries]``, a floating dtype.
         indices: ``[entries]`` int32, flat positions in the sum; within a payload they ascend strictly.
-        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; or None, which stands for one payload.
         weights: ``[payloads]``, the dtype of ``values``; or None, which multiplies nothing.
         size: How many elements the sum has; below 2**31. It decides how much memory is taken: it must come
             from where the caller knows it.

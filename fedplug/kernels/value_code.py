@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from fedplug import _kernels
-from fedplug.kernels.output import output_array
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -86,8 +85,4 @@ def decode_values(
         PayloadError: These are not the bytes of ``count`` values. Memory is only asked for if their number is
             right.
     """
-    wanted = np.dtype(dtype)
-    _kernels.check_value_bytes(data, count, form, bits, block_size, relative, wanted.itemsize)
-    values = output_array(out, count, wanted)
-    _kernels.decode_values(data, values, form, bits, block_size, relative)
-    return values
+    return _kernels.decode_values(data, count, form, np.dtype(dtype), bits, block_size, relative, out)

@@ -78,7 +78,7 @@ from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.rotated_code import decode_rotated, encode_rotated
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
-from fedplug.ops.serialization import from_bytes, to_bytes
+from fedplug.ops.serialization import finite_from_bytes, from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
 from fedplug.ops.spec import (
     ArraySpec,
@@ -151,6 +151,7 @@ __all__ = [
     "encode_symbols",
     "encode_values",
     "ensure_shape",
+    "finite_from_bytes",
     "floor",
     "frame",
     "from_bytes",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from typing import Any
 
 import numpy as np
@@ -32,11 +30,7 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
         UnknownNameError: ``lowering`` is not one of the words.
         OpLibraryError: "fused" was asked for and cannot be loaded.
     """
-    content = [header, struct.pack("<Q", len(body)), body.tobytes()]
-    checksum = 0
-    for part in content:
-        checksum = zlib.crc32(part, checksum)
-    return np.frombuffer(b"".join([*content, struct.pack("<I", checksum)]), np.uint8)
+    return np.frombuffer(kernels.frame(body, header), np.uint8)
 
 
 @also_on_tensors

@@ -142,9 +142,7 @@ def scatter_decode(
 
 def _payloads(
     values: Any, indices: Any, row_splits: Any, weights: Any, dtype: np.dtype[Any]
-) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], NDArray[Any] | None]:
-    values = np.asarray(values, dtype)
-    if row_splits is None:
-        row_splits = (0, values.size)
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64] | None, NDArray[Any] | None]:
+    splits = None if row_splits is None else np.asarray(row_splits, np.int64)
     factors = None if weights is None else np.asarray(weights, dtype)
-    return values, np.asarray(indices, np.int32), np.asarray(row_splits, np.int64), factors
+    return np.asarray(values, dtype), np.asarray(indices, np.int32), splits, factors

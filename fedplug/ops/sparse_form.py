@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from fedplug.errors import ArgumentError, PayloadError
+from fedplug import kernels
 from fedplug.ops._dispatch import Array, also_on_tensors
 
 __all__ = ["sparse_body", "split_sparse_body"]
-
-_LONGEST_NUMBER = 5
-_NUMBERS_END = 2**31
 
 
 @also_on_tensors
@@ -35,8 +30,7 @@ def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str |
         ArgumentError: With NumPy: ``count`` is out of range.
         tf.errors.InvalidArgumentError: With TensorFlow, when run: the same.
     """
-    numbers = _to_leb128(int(count)) + _to_leb128(len(index_code))
-    return np.concatenate([np.frombuffer(numbers, np.uint8), index_code, values])
+    return kernels.sparse_body(int(count), index_code, values)
 
 
 @also_on_tensors
@@ -60,40 +54,4 @@ def split_sparse_body(body: Array, size: Any, *, lowering: str | None = None) ->
             tensor or the body.
         tf.errors.InvalidArgumentError: With TensorFlow, when run: the same.
     """
-    head = body[: 2 * _LONGEST_NUMBER].tobytes()
-    count, code_at = _from_leb128(head, 0)
-    code_bytes, code_at = _from_leb128(head, code_at)
-    values_at = code_at + code_bytes
-    if count > size or values_at > len(body):
-        raise PayloadError(
-            f"the lengths in a sparse payload do not fit the payload or the tensor: {count} entries and "
-            f"{code_bytes} bytes of their index code, of {size} elements and {len(body)} bytes"
-        )
-    return count, body[code_at:values_at], body[values_at:]
-
-
-def _to_leb128(number: int) -> bytes:
-    if not 0 <= number < _NUMBERS_END:
-        raise ArgumentError(
-            f"a sparse payload has less than 2^31 entries and bytes of their index code, not {number}"
-        )
-    data = bytearray()
-    while number >= 128:
-        data.append(number & 127 | 128)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
-
-
-def _from_leb128(data: bytes, begin: int) -> tuple[int, int]:
-    """The number that begins there, and where the next byte is."""
-    number = 0
-    for place, byte in enumerate(data[begin : begin + _LONGEST_NUMBER]):
-        number |= (byte & 127) << (7 * place)
-        if byte < 128:
-            if (byte == 0 and place > 0) or number >= _NUMBERS_END:
-                raise PayloadError(
-                    "the lengths in a sparse payload are not in their fewest bytes, or too large"
-                )
-            return number, begin + place + 1
-    raise PayloadError("the lengths in a sparse payload cannot be read")
+    return kernels.split_sparse_body(body, int(size))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug import errors, kernels
+from fedplug import errors, kernels, wire
 
 OF = ("topk/1", "float32", (4,))
 
@@ -20,6 +20,11 @@ OF = ("topk/1", "float32", (4,))
 @given(st.lists(st.binary(max_size=40)), st.sampled_from([list, tuple]))
 def test_parts_become_one_body(parts, sequence):
     assert kernels.pack_container(sequence(parts), *OF) == kernels.pack_container(b"".join(parts), *OF)
+
+
+@given(st.binary(max_size=40))
+def test_a_header_may_be_there_already(body):
+    assert kernels.frame(body, wire.header(*OF)) == kernels.pack_container(body, *OF)
 
 
 def test_parts_may_be_arrays_of_any_dtype_and_shape():

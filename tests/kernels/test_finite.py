@@ -1,4 +1,4 @@
-"""fedplug.kernels.all_finite against NumPy; and read-only and unaligned parts of a buffer as inputs."""
+"""Whether values are finite, against NumPy; and read-only and unaligned parts of a buffer as inputs."""
 
 from __future__ import annotations
 
@@ -36,6 +36,46 @@ def test_one_value_that_is_not_finite_is_found_wherever_it_is(dtype, bad):
 def test_what_is_no_float_is_refused():
     with pytest.raises(errors.ArgumentError, match="values has dtype int32; it must be float32, float64"):
         kernels.all_finite(np.zeros(3, np.int32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("offset", range(9))
+def test_bytes_are_values_wherever_they_lie(dtype, offset):
+    values = np.random.default_rng(0).standard_normal(300_001).astype(dtype)
+    data = np.zeros(values.nbytes + 24, np.uint8)
+    begin = -data.ctypes.data % 8 + offset
+    data[begin : begin + values.nbytes] = values.view(np.uint8)
+    data = data[begin : begin + values.nbytes]
+    out = np.empty_like(values)
+    assert kernels.finite_from_bytes(data, dtype, out=out) is out
+    found = kernels.finite_from_bytes(data, dtype)
+    assert found.tobytes() == out.tobytes() == values.tobytes()
+    assert found.flags.aligned
+    assert np.shares_memory(found, data) == (offset % dtype.itemsize == 0)
+    assert found.flags.writeable != np.shares_memory(found, data)
+
+    for place in (0, 4096, 300_000):
+        changed = values.copy()
+        changed[place] = np.nan
+        data[:] = changed.view(np.uint8)
+        for where in (None, out):
+            with pytest.raises(errors.PayloadError, match="a raw value is NaN or infinite"):
+                kernels.finite_from_bytes(data, dtype, out=where)
+
+
+def test_bytes_that_are_not_the_values_wanted_are_refused():
+    data = np.zeros(12, np.uint8)
+    with pytest.raises(errors.PayloadError, match="12 bytes are no whole numbers of 8 bytes each"):
+        kernels.finite_from_bytes(data, np.dtype(np.float64))
+    with pytest.raises(errors.ArgumentError, match="out has 4 elements of float32; it must have 3"):
+        kernels.finite_from_bytes(data, np.dtype(np.float32), out=np.zeros(4, np.float32))
+    with pytest.raises(errors.ArgumentError, match="out has 3 elements of int32; it must have 3 of float32"):
+        kernels.finite_from_bytes(data, np.dtype(np.float32), out=np.zeros(3, np.int32))
+    with pytest.raises(errors.ArgumentError, match="data and out share memory"):
+        kernels.finite_from_bytes(data, np.dtype(np.float32), out=data.view(np.float32))
+    for dtype in (np.dtype(np.int32), np.dtype("S0")):
+        with pytest.raises(errors.ArgumentError, match="not a floating dtype"):
+            kernels.finite_from_bytes(data, dtype)
 
 
 def test_parts_of_a_container_are_read_where_they_lie():

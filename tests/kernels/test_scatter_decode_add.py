@@ -76,6 +76,17 @@ def test_the_accumulator_is_updated_in_its_own_buffer_whatever_its_shape():
     np.testing.assert_array_equal(flat, np.float32([0, 10, 0, 0, 0, 200]))
 
 
+def test_without_row_splits_there_is_one_payload():
+    values, indices = np.float32([1, 2, 3]), np.int32([0, 2, 3])
+    dense = np.float32([1, 0, 2, 3, 0])
+    np.testing.assert_array_equal(kernels.scatter_decode(values, indices, size=5), dense)
+    total = np.ones(5, np.float32)
+    kernels.scatter_decode_add(total, values, indices, weights=np.float32([2]))
+    np.testing.assert_array_equal(total, 1 + 2 * dense)
+    with pytest.raises(errors.ArgumentError, match="index 2 is not above the one before it"):
+        kernels.scatter_decode_add(total, values, np.int32([0, 2, 2]))
+
+
 def call(**changes):
     arguments = {
         "accumulator": np.full(10, 0.5),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -83,7 +84,8 @@ class QSGD(ValueFormQuantizer):
                 f"a qsgd payload has {bits} bits and blocks of 2^{log2_block_size}; there are {LEAST_BITS} "
                 f"to {MOST_BITS} bits and blocks of at most 2^{MOST_LOG2_BLOCK_SIZE}"
             )
-        return cls(bits, block_size=2**log2_block_size)
+        quantizer: Self = _configured(cls, bits, 2**log2_block_size)
+        return quantizer
 
     @property
     def value_form(self) -> Mapping[str, Any]:
@@ -117,3 +119,9 @@ class QSGD(ValueFormQuantizer):
     def adjustable(self) -> Adjustable:
         """With bits that can be allocated across tensors."""
         return MixedQSGD(self._widths.bits, block_size=self._block_size, seed=self.seed)
+
+
+@functools.lru_cache(maxsize=(MOST_BITS - LEAST_BITS + 1) * (MOST_LOG2_BLOCK_SIZE + 1))
+def _configured(kind: type[QSGD], bits: int, block_size: int) -> Any:
+    """Made once, as a receiver meets few configurations, and reads one off every payload."""
+    return kind(bits, block_size=block_size)

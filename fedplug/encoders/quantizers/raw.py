@@ -40,7 +40,4 @@ class Raw(Quantizer):
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses another number of bytes, and values that are not finite."""
-        data = ops.of_length(code, count * ops.itemsize(dtype), "the bytes of raw values")
-        values = ops.from_bytes(data, dtype)
-        with ops.require(ops.all_finite(values), "a raw value is NaN or infinite"):
-            return ops.identity(values)
+        return ops.finite_from_bytes(code, count, dtype)

@@ -77,20 +77,26 @@ class Sparsity:
         A number where that is known while a graph is built, else an int32 scalar.
         """
         if self.rate is None:
-            counts = self.in_each_round(size)
-            return counts[0] if len(counts) == 1 else ops.table_lookup(counts, round_num, "int32")
+            wanted = self._wanted(size)
+            if len(wanted) == 1:
+                return _at_most(size, wanted[0])
+            return ops.table_lookup(self.in_each_round(size), round_num, "int32")
         entries = ops.table_lookup(self._wanted(size), round_num, "float64")
         entries = ops.minimum(ops.floor(entries * ops.astype(self.rate, "float64") + 0.5), float(size))
         return ops.minimum(ops.maximum(ops.astype(entries, "int32"), 1), size)
 
     def in_each_round(self, size: int) -> list[int]:
         """How many in each round up to the one from which on it stays as it is, at rate 1."""
-        return [min(size, max(1, math.floor(entries + 0.5))) for entries in self._wanted(size)]
+        return [_at_most(size, entries) for entries in self._wanted(size)]
 
     def _wanted(self, size: int) -> list[float]:
         if self.count is not None:
             return [float(self.count)]
         return [fraction * size for fraction in self._fractions]
+
+
+def _at_most(size: int, entries: float) -> int:
+    return min(size, max(1, math.floor(entries + 0.5)))
 
 
 def _schedule(encoder: str, fraction: str | Mapping[str, Any]) -> Schedule:

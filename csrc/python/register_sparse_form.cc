@@ -1,0 +1,44 @@
+// The body of a sparse payload for NumPy arrays.
+#include "core/sparse_form.h"
+#include "python/arrays.h"
+
+namespace fedplug::python {
+namespace {
+
+py::array_t<std::uint8_t> Write(std::int64_t count,
+                                const py::object& code_object,
+                                const py::object& values_object) {
+  const Flat code = FlatArray(code_object, "index_code", DType::kUInt8);
+  const Flat values = FlatArray(values_object, "values", DType::kUInt8);
+  ThrowUnlessOk(CheckSparseBody(count, code.size));
+  py::array_t<std::uint8_t> body(
+      SparseBodyBytes(count, code.size, values.size));
+  std::uint8_t* const bytes = body.mutable_data();
+  {
+    const py::gil_scoped_release release;
+    WriteSparseBody(count, code.Read<std::uint8_t>(), code.size,
+                    values.Read<std::uint8_t>(), values.size, bytes);
+  }
+  return body;
+}
+
+py::tuple Split(const py::object& body_object, std::int64_t elements) {
+  const Flat body = FlatArray(body_object, "body", DType::kUInt8);
+  const Bytes bytes{body.array, body.Read<std::uint8_t>(), body.size};
+  SparseBodyParts parts;
+  ThrowUnlessOk(ReadSparseBody(bytes.data, bytes.size, elements, &parts));
+  const std::int64_t code_bytes = parts.values_begin - parts.code_begin;
+  return py::make_tuple(
+      parts.count, ReadOnlyPart(bytes, parts.code_begin, code_bytes),
+      ReadOnlyPart(bytes, parts.values_begin, bytes.size - parts.values_begin));
+}
+
+}  // namespace
+
+void RegisterSparseForm(py::module_& module) {
+  module.def("sparse_body", &Write, py::arg("count"), py::arg("index_code"),
+             py::arg("values"));
+  module.def("split_sparse_body", &Split, py::arg("body"), py::arg("elements"));
+}
+
+}  // namespace fedplug::python
