@@ -88,6 +88,8 @@ void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
           std::fill_n(levels + i, length, static_cast<std::uint8_t>(top));
         } else if (job.code.form == ValueForm::kBlockwise8) {
           loops.nearest(wide + i, length, scale, top, levels + i);
+        } else if (job.code.form == ValueForm::kBfp) {
+          loops.nearest_multiple(wide + i, length, 1 / scale, top, levels + i);
         } else if (job.code.form == ValueForm::kQsgd) {
           loops.at_random(wide + i, noise.data() + i, length, scale, top,
                           levels + i);
@@ -140,6 +142,9 @@ template <typename T>
 bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
                   Parallel& parallel, T* values) {
   const ValueLayout& layout = job.layout;
+  const auto times = job.code.form == ValueForm::kBfp
+                         ? job.level_loops.times_step
+                         : job.level_loops.times_scale;
   const auto decode_chunk = [&](std::int64_t first, std::int64_t n) {
     LevelChunk levels;
     PackedChunk packed;
@@ -153,8 +158,8 @@ bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
     const auto write = [&](WideOf<T>* wide) {
       ForEachRun(job, data, first, n,
                  [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
-                   job.level_loops.times_scale(levels.data() + i, length,
-                                               layout.top, scale, wide + i);
+                   times(levels.data() + i, length, layout.top, scale,
+                         wide + i);
                  });
     };
     if constexpr (std::is_same_v<T, WideOf<T>>) {
@@ -188,7 +193,21 @@ Status RefuseNonFinite(const T* values, std::int64_t count,
 }
 
 template <typename T>
+Status CheckExponents(const Job<T>& job, const std::uint8_t* data) {
+  using Range = StepExponents<T>;
+  for (std::int64_t block = 0; block < job.layout.scales; ++block) {
+    const int exponent = ReadExponent(job, data, block);
+    if (exponent < Range::kLowest || exponent > Range::kHighest) {
+      return Corrupt("exponent " + std::to_string(block) + " is " +
+                     std::to_string(exponent));
+    }
+  }
+  return {};
+}
+
+template <typename T>
 Status CheckScales(const Job<T>& job, const std::uint8_t* data) {
+  if (job.code.form == ValueForm::kBfp) return CheckExponents(job, data);
   for (std::int64_t block = 0; block < job.layout.scales; ++block) {
     const WideOf<T> scale = ReadScale(job, data, block);
     // -0 is 0 as well, and would be a second code for the same values.

@@ -12,8 +12,14 @@
 //   kBFloat16   -                -                  the value as bfloat16
 //   kBlockwise8 log2 block_size  largest in block   round(127 x / s), int8
 //   kQsgd       bits, log2 block_size  as above     L x / s at random, + L
+//   kBfp        bits, log2 block_size  int16 e      round(x / 2^e), + L
 //   kTernGrad   -                largest of all     sign(x) or 0 at random
 //   kSign       -                mean magnitude     1 where x >= 0, else 0
+//
+// kBfp has a step in place of a scale, 2^e: e is the smallest for which the
+// largest magnitude of the block is at most (L + 1/2) 2^e, but at least -125
+// (double: -1021, half: -24) and at most 127 (1023, 15). Levels beyond L become
+// L, and multiples that are too large the largest number.
 //
 // kCodebook writes the number of a value's bin, and for each bin its mean:
 //   header    bits, 1 byte
@@ -84,18 +90,20 @@ enum class ValueForm {
   kTernGrad,
   kSign,
   kCodebook,
-  kBounded
+  kBounded,
+  kBfp
 };
 
 struct ValueCode {
   ValueForm form;
-  int bits = 8;                 // kQsgd: 2 to 8; kCodebook: 1 to 8
-  std::int64_t block_size = 1;  // kQsgd, kBlockwise8: a power of two <= 2^20
-  float relative = 0;           // kBounded: 2^-15 to 1/4
+  int bits = 8;  // kQsgd and kBfp: 2 to 8; kCodebook: 1 to 8
+  // kQsgd, kBlockwise8 and kBfp: a power of two <= 2^20
+  std::int64_t block_size = 1;
+  float relative = 0;  // kBounded: 2^-15 to 1/4
 };
 
 // By its name: "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign",
-// "codebook" or "bounded"; false when it is none of them.
+// "codebook", "bounded" or "bfp"; false when it is none of them.
 bool FindValueForm(const std::string& name, ValueForm* form);
 
 // Refuses bits and block sizes that are out of range for the form, and counts
@@ -137,6 +145,7 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
 // The inverse, for bytes that nobody vouches for: refuses (kDataLoss) what
 // EncodeValues does not write with this code for so many values: another
 // length or header, scales that are negative (-0 included) or not finite,
+// exponents out of their range,
 // levels that do not exist, unused bits that are set, casts, means or extremes
 // that are not finite or in the wrong order. So what is decoded is finite. That
 // scales and levels are those which EncodeValues would choose is not checked.

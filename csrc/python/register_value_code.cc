@@ -14,7 +14,7 @@ ValueCode ToValueCode(const std::string& form, int bits,
   if (!FindValueForm(form, &code.form)) {
     ThrowArgumentError("no value code is called '" + form +
                        "'; there are float16, bfloat16, blockwise8, qsgd, "
-                       "terngrad, sign, codebook and bounded");
+                       "terngrad, sign, codebook, bounded and bfp");
   }
   code.bits = bits;
   code.block_size = block_size;

@@ -27,6 +27,9 @@ const ValueCode kCodes[] = {
     {ValueForm::kBounded, 8, 1, 0.01f},
     {ValueForm::kBounded, 8, 1, 0.25f},
     {ValueForm::kBounded, 8, 1, 0x1p-15f},
+    {ValueForm::kBfp, 2, 512},
+    {ValueForm::kBfp, 5, 1},
+    {ValueForm::kBfp, 8, 2048},
 };
 
 constexpr Fill kFiniteFills[] = {Fill::kNormal,   Fill::kFewLevels,
@@ -111,6 +114,49 @@ TEST(ValueCode, ACodebookKeepsValuesThatAreAllEqual) {
   });
 }
 
+TEST(ValueCode, StepsReachFromTheLargestNumbersToTheSmallest) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    using Limits = FloatTraits<T>;
+    Serial serial;
+    for (const ValueCode& code :
+         {ValueCode{ValueForm::kBfp, 2, 4}, ValueCode{ValueForm::kBfp, 8, 4}}) {
+      for (FloatBitsOf<T> key = 0; key < Limits::kInfinity;
+           key = static_cast<FloatBitsOf<T>>(key + Limits::kInfinity / 997)) {
+        T value;
+        std::memcpy(&value, &key, sizeof(value));
+        const std::vector<T> values = {T{}, value, value};
+        const auto bytes = Encoded(values, code, 0, serial);
+        ASSERT_EQ(bytes, reference::EncodeValues(values, code, 0));
+        std::vector<T> back(values.size());
+        ASSERT_EQ(Decode(bytes, code, serial, &back).message(), "");
+        // What is decoded is encoded as it is.
+        ASSERT_EQ(Encoded(back, code, 0, serial), bytes);
+      }
+    }
+  });
+}
+
+TEST(ValueCode, MultiplesThatAreTooLargeBecomeTheLargestNumber) {
+  ForEachDtype([](auto zero) {
+    using T = decltype(zero);
+    Serial serial;
+    const ValueCode code = {ValueForm::kBfp, 8, 4};
+    auto bytes = Encoded(std::vector<T>{FromFloat<T>(1), FromFloat<T>(-1)},
+                         code, 0, serial);
+    const std::int16_t highest = sizeof(T) == 8            ? 1023
+                                 : std::is_same_v<T, Half> ? 15
+                                                           : 127;
+    std::memcpy(bytes.data() + 2, &highest, sizeof(highest));
+    std::vector<T> back(2);
+    EXPECT_EQ(Decode(bytes, code, serial, &back).message(), "");
+    const auto largest =
+        static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity - 1);
+    EXPECT_TRUE(ToBits(back[0]) == largest);
+    EXPECT_TRUE(MagnitudeKey(back[1]) == largest);
+  });
+}
+
 TEST(ValueCode, DoesNotDependOnTheNumberOfThreads) {
   Random random(2);
   const auto values = RandomVector<float>(300001, Fill::kNormal, random);
@@ -181,6 +227,13 @@ TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
   EXPECT_TRUE(refused(bounded, 11, 0x7f));  // one that is not finite
   EXPECT_TRUE(refused(bounded, 12, 0xff));  // a level above the last
   EXPECT_TRUE(refused(bounded, 14, 0x80));  // a bit after the last level
+  const ValueCode bfp = {ValueForm::kBfp, 3, 4};
+  EXPECT_TRUE(refused(bfp, 0, 4));     // other bits
+  EXPECT_TRUE(refused(bfp, 1, 3));     // another block size
+  EXPECT_TRUE(refused(bfp, 3, 0x7f));  // an exponent beyond the largest
+  EXPECT_TRUE(refused(bfp, 3, 0x80));  // and one beyond the smallest
+  EXPECT_TRUE(refused(bfp, 4, 0x07));  // the level 7, beyond 2 * 3
+  EXPECT_TRUE(refused(bfp, 5, 0x02));  // a bit after the last level
   EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));   // infinity
   EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));  // NaN
 }
@@ -190,7 +243,8 @@ TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
   std::vector<float> back(3);
   for (const ValueCode& code : kCodes) {
     if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16 ||
-        code.form == ValueForm::kCodebook) {  // no scales, or with signs
+        code.form == ValueForm::kCodebook ||
+        code.form == ValueForm::kBfp) {  // no scales, or with signs
       continue;
     }
     auto bytes = Encoded(std::vector<float>(3), code, 0, serial);
@@ -208,6 +262,8 @@ TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
 TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 1, 4}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 9, 4}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kBfp, 1, 4}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kBfp, 8, 3}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 0}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 9}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 8, 3}).ok());

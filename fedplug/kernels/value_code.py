@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
 ValueForm: TypeAlias = Literal[
-    "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded"
+    "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"
 ]
 
 
@@ -35,10 +35,11 @@ def encode_values(
     Args:
         values: Any shape, n elements, a floating dtype; finite.
         form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"``, ``"sign"``,
-            ``"codebook"`` or ``"bounded"``.
-        bits: Of each level: 2 to 8 for ``"qsgd"``, 1 to 8 for ``"codebook"``; others do not look at it.
-        block_size: How many values share a scale, a power of two up to 2**20; ``"qsgd"`` and
-            ``"blockwise8"`` only.
+            ``"codebook"``, ``"bounded"`` or ``"bfp"``.
+        bits: Of each level: 2 to 8 for ``"qsgd"`` and ``"bfp"``, 1 to 8 for ``"codebook"``; others do not
+            look at it.
+        block_size: How many values share a scale, a power of two up to 2**20; ``"qsgd"``,
+            ``"blockwise8"`` and ``"bfp"`` only.
         relative: The largest error of a value, as a share of the range of all of them, 2**-15 to 1/4; rounded
             to float32. ``"bounded"`` only.
         seed: Of the noise by which ``"qsgd"`` and ``"terngrad"`` round, in ``[-2**63, 2**63)``. The noise

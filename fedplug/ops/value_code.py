@@ -12,7 +12,9 @@ from fedplug.ops.donation import take_result
 
 __all__ = ["ValueForm", "decode_values", "encode_values"]
 
-ValueForm = Literal["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded"]
+ValueForm = Literal[
+    "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"
+]
 
 
 @also_on_tensors
@@ -31,8 +33,10 @@ def encode_values(
     Args:
         values: Finite; shape ``[n]``, a floating dtype.
         form: The layout.
-        bits: Of each level, integer scalar: 2 to 8 for "qsgd", 1 to 8 for "codebook"; others do not look.
-        block_size: How many values share a scale, a power of two up to 2^20; "qsgd" and "blockwise8" only.
+        bits: Of each level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook"; others do
+            not look.
+        block_size: How many values share a scale, a power of two up to 2^20; "qsgd", "blockwise8" and
+            "bfp" only.
         relative: The largest error of a value, as a share of the range of all of them, 2^-15 to 1/4;
             a number, rounded to float32. "bounded" only.
         seed: For the forms that round at random, "qsgd" and "terngrad": see `dither`; int64 scalar.

@@ -20,6 +20,7 @@ FORMS = [
     {"form": "sign"},
     {"form": "codebook", "bits": 2},
     {"form": "bounded", "relative": 0.01},
+    {"form": "bfp", "bits": 5, "block_size": 32},
 ]
 forms = pytest.mark.parametrize("options", FORMS, ids=lambda options: options["form"])
 
@@ -71,6 +72,14 @@ def test_bounded_values_are_laid_out_as_documented():
     code = kernels.encode_values(np.float32([2, -3, 0, 1.5]), "bounded", relative=0.2)
     assert code[:12].view(np.float32).tolist() == [np.float32(0.2), -3, 2]
     assert list(code[12:]) == [0b10_000_011, 0b011_0]
+
+
+def test_block_floating_point_is_laid_out_as_documented():
+    # Three bits reach 3 steps and a half: steps of a half in the first block, of an eighth in the other.
+    code = kernels.encode_values(np.float32([1.75, -1.3, 0.25, 0]), "bfp", bits=3, block_size=2)
+    assert list(code[:2]) == [3, 1]
+    assert code[2:6].view("<i2").tolist() == [-1, -3]
+    assert list(code[6:]) == [0b01_000_110, 0b0011_1]
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_one_others():

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from fedplug import ops
 
 DTYPES = st.sampled_from([tf.float32, tf.float64, tf.float16, tf.bfloat16])
-FORMS = ("float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded")
+FORMS = ("float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp")
 SCALES_AT = {"qsgd": 2, "blockwise8": 1, "terngrad": 0, "sign": 0}
 # No denormals, also not as quotients: TensorFlow's arithmetic takes them for zero, the kernels' does not.
 NUMBERS = st.one_of(

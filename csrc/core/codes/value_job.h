@@ -14,6 +14,8 @@
 #include "core/base/float_environment.h"
 #include "core/base/parallel.h"
 #include "core/base/tiles.h"
+#include "core/codes/block_step.h"
+#include "core/codes/power_of_two.h"
 #include "core/codes/value_layout.h"
 #include "core/codes/value_loops.h"
 #include "core/philox/words.h"
@@ -50,23 +52,47 @@ template <typename T>
 using WideChunk = std::array<value_loops::WideOf<T>, value_loops::kChunk>;
 
 template <typename T>
+std::int16_t ReadExponent(const Job<T>& job, const std::uint8_t* data,
+                          std::int64_t block) {
+  std::int16_t exponent;
+  std::memcpy(&exponent,
+              data + job.layout.header_bytes + block * job.layout.scale_bytes,
+              sizeof(exponent));
+  return exponent;
+}
+
+// A scale, or the step of kBfp.
+template <typename T>
 value_loops::WideOf<T> ReadScale(const Job<T>& job, const std::uint8_t* data,
                                  std::int64_t block) {
+  if (job.code.form == ValueForm::kBfp) {
+    return static_cast<value_loops::WideOf<T>>(
+        PowerOfTwo(ReadExponent(job, data, block)));
+  }
   T scale;
-  const auto size = static_cast<std::int64_t>(sizeof(T));
-  std::memcpy(&scale, data + job.layout.header_bytes + block * size, sizeof(T));
+  std::memcpy(&scale,
+              data + job.layout.header_bytes + block * job.layout.scale_bytes,
+              sizeof(T));
   value_loops::WideOf<T> wide;
   job.convert.widen(&scale, 1, &wide);
   return wide;
 }
 
+// Of kBfp, the exponent of the step that follows from it.
 template <typename T>
 void WriteScale(const Job<T>& job, value_loops::WideOf<T> wide,
                 std::int64_t block, std::uint8_t* data) {
+  std::uint8_t* const to =
+      data + job.layout.header_bytes + block * job.layout.scale_bytes;
+  if (job.code.form == ValueForm::kBfp) {
+    const auto exponent = static_cast<std::int16_t>(
+        StepExponentOf<T>(static_cast<double>(wide), job.code.bits));
+    std::memcpy(to, &exponent, sizeof(exponent));
+    return;
+  }
   T scale;
   job.convert.narrow(&wide, 1, &scale);
-  const auto size = static_cast<std::int64_t>(sizeof(T));
-  std::memcpy(data + job.layout.header_bytes + block * size, &scale, sizeof(T));
+  std::memcpy(to, &scale, sizeof(T));
 }
 
 // Values below which waking a thread costs more than it saves.

@@ -8,17 +8,19 @@ namespace fedplug {
 namespace {
 
 constexpr std::int64_t kLargestBlock = 1 << 20;
+constexpr std::int64_t kExponentBytes = 2;
 constexpr float kLeastRelative = 0x1p-15f;
 constexpr float kMostRelative = 0x1p-2f;
 
 // The fewest bits of a level; none for forms that do not look at them.
 int LeastBits(ValueForm form) {
-  if (form == ValueForm::kQsgd) return 2;
+  if (form == ValueForm::kQsgd || form == ValueForm::kBfp) return 2;
   return form == ValueForm::kCodebook ? 1 : 0;
 }
 
 bool HasBlocks(ValueForm form) {
-  return form == ValueForm::kQsgd || form == ValueForm::kBlockwise8;
+  return form == ValueForm::kQsgd || form == ValueForm::kBlockwise8 ||
+         form == ValueForm::kBfp;
 }
 
 std::uint8_t Log2(std::int64_t power) {
@@ -40,11 +42,15 @@ struct NamedForm {
   ValueForm form;
 };
 
-constexpr NamedForm kForms[] = {
-    {"float16", ValueForm::kFloat16},       {"bfloat16", ValueForm::kBFloat16},
-    {"blockwise8", ValueForm::kBlockwise8}, {"qsgd", ValueForm::kQsgd},
-    {"terngrad", ValueForm::kTernGrad},     {"sign", ValueForm::kSign},
-    {"codebook", ValueForm::kCodebook},     {"bounded", ValueForm::kBounded}};
+constexpr NamedForm kForms[] = {{"float16", ValueForm::kFloat16},
+                                {"bfloat16", ValueForm::kBFloat16},
+                                {"blockwise8", ValueForm::kBlockwise8},
+                                {"qsgd", ValueForm::kQsgd},
+                                {"terngrad", ValueForm::kTernGrad},
+                                {"sign", ValueForm::kSign},
+                                {"codebook", ValueForm::kCodebook},
+                                {"bounded", ValueForm::kBounded},
+                                {"bfp", ValueForm::kBfp}};
 
 }  // namespace
 
@@ -101,6 +107,7 @@ ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
       layout.group_bytes = 8;
       break;
     case ValueForm::kQsgd:
+    case ValueForm::kBfp:
       layout.header = {static_cast<std::uint8_t>(code.bits),
                        Log2(code.block_size)};
       layout.header_bytes = 2;
@@ -135,7 +142,9 @@ ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
       layout.per_block ? (count + layout.block - 1) / layout.block : 1;
   if (code.form == ValueForm::kCodebook) layout.scales = 2 * layout.top;
   if (code.form == ValueForm::kBounded) layout.scales = 2;
-  layout.low_at = layout.header_bytes + layout.scales * value_bytes;
+  layout.scale_bytes =
+      code.form == ValueForm::kBfp ? kExponentBytes : value_bytes;
+  layout.low_at = layout.header_bytes + layout.scales * layout.scale_bytes;
   layout.levels_at = layout.low_at + (count * layout.low_bits + 7) / 8;
   return layout;
 }

@@ -17,10 +17,11 @@ struct ValueLayout {
 
   // `block` values share a scale; all of them where it is not per_block. Casts
   // have none. The scales of kCodebook are the means of its bins, those
-  // of kBounded its extremes.
+  // of kBounded its extremes. Those of kBfp are written as their exponents.
   bool per_block = false;
   std::int64_t block = 1;
   std::int64_t scales = 0;
+  std::int64_t scale_bytes = 0;  // of each
   std::int64_t levels_at = 0;
 
   // Of kBounded: so many bits of every level lie here, before the others.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "core/base/philox.h"
@@ -69,6 +70,19 @@ FEDPLUG_ALWAYS_INLINE void NearestLoop(const T* x, std::int64_t n, T scale,
 }
 
 template <typename T>
+FEDPLUG_ALWAYS_INLINE void NearestMultipleLoop(const T* x, std::int64_t n,
+                                               T per_step, int top,
+                                               std::uint8_t* levels) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    T level = RoundToEven(x[i] * per_step);
+    level = level > whole ? whole : level;
+    level = level < -whole ? -whole : level;
+    levels[i] = static_cast<std::uint8_t>(static_cast<int>(level) + top);
+  }
+}
+
+template <typename T>
 FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const std::uint32_t* noise,
                                         std::int64_t n, T scale, int top,
                                         std::uint8_t* levels) {
@@ -108,6 +122,18 @@ FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(const std::uint8_t* levels,
   const T whole = static_cast<T>(top);
   for (std::int64_t i = 0; i < n; ++i) {
     x[i] = scale * (static_cast<T>(int{levels[i]} - top) / whole);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void TimesStepLoop(const std::uint8_t* levels,
+                                         std::int64_t n, int top, T step,
+                                         T* x) {
+  constexpr T kLargest = std::numeric_limits<T>::max();
+  for (std::int64_t i = 0; i < n; ++i) {
+    T multiple = static_cast<T>(int{levels[i]} - top) * step;
+    multiple = multiple > kLargest ? kLargest : multiple;
+    x[i] = multiple < -kLargest ? -kLargest : multiple;
   }
 }
 
@@ -242,15 +268,17 @@ template <typename T>
 LevelLoops<T> LevelLoopsFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
   if (level != SimdLevel::kBaseline) {
-    return {Avx2<LargestLoop<T>>,  Avx2<NearestLoop<T>>,
-            Avx2<AtRandomLoop<T>>, Avx2<TernaryLoop<T>>,
-            Avx2<SignsLoop<T>>,    Avx2<TimesScaleLoop<T>>};
+    return {Avx2<LargestLoop<T>>,         Avx2<NearestLoop<T>>,
+            Avx2<NearestMultipleLoop<T>>, Avx2<AtRandomLoop<T>>,
+            Avx2<TernaryLoop<T>>,         Avx2<SignsLoop<T>>,
+            Avx2<TimesScaleLoop<T>>,      Avx2<TimesStepLoop<T>>};
   }
 #endif
   static_cast<void>(level);
-  return {Baseline<LargestLoop<T>>,  Baseline<NearestLoop<T>>,
-          Baseline<AtRandomLoop<T>>, Baseline<TernaryLoop<T>>,
-          Baseline<SignsLoop<T>>,    Baseline<TimesScaleLoop<T>>};
+  return {Baseline<LargestLoop<T>>,         Baseline<NearestLoop<T>>,
+          Baseline<NearestMultipleLoop<T>>, Baseline<AtRandomLoop<T>>,
+          Baseline<TernaryLoop<T>>,         Baseline<SignsLoop<T>>,
+          Baseline<TimesScaleLoop<T>>,      Baseline<TimesStepLoop<T>>};
 }
 
 template <typename T>

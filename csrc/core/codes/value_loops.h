@@ -46,6 +46,10 @@ struct LevelLoops {
   // REQUIRES: scale > 0; 0 < top <= 127
   void (*nearest)(const T* x, std::int64_t n, T scale, int top,
                   std::uint8_t* levels);
+  // level + `top` for every x times per_step, a power of two, which must be
+  // below 2^22; levels beyond `top` become that.
+  void (*nearest_multiple)(const T* x, std::int64_t n, T per_step, int top,
+                           std::uint8_t* levels);
   // `noise` are words of Philox, of which each is a number in [0, 1).
   void (*at_random)(const T* x, const std::uint32_t* noise, std::int64_t n,
                     T scale, int top, std::uint8_t* levels);
@@ -59,6 +63,9 @@ struct LevelLoops {
   // x = scale * ((level - top) / top)
   void (*times_scale)(const std::uint8_t* levels, std::int64_t n, int top,
                       T scale, T* x);
+  // x = (level - top) * step, or the largest number where that is too large
+  void (*times_step)(const std::uint8_t* levels, std::int64_t n, int top,
+                     T step, T* x);
 };
 
 // What a mean is made of; T as for ConvertLoops.

@@ -198,6 +198,7 @@ std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
     return bytes;
   }
   if (code.form == ValueForm::kBounded) return EncodeBounded(values, code);
+  if (code.form == ValueForm::kBfp) return EncodeBfp(values, code);
   if (code.form == ValueForm::kCodebook) {
     const Codebook<T> book = MakeCodebook(values, code);
     bytes = Header(code);
@@ -236,6 +237,9 @@ std::vector<T> QuantizedValues(const std::vector<T>& values,
   }
   if (code.form == ValueForm::kBounded) {
     return *DecodeBounded<T>(EncodeBounded(values, code), values.size(), code);
+  }
+  if (code.form == ValueForm::kBfp) {
+    return *DecodeBfp<T>(EncodeBfp(values, code), values.size(), code);
   }
   if (code.form == ValueForm::kCodebook) {
     const Codebook<T> book = MakeCodebook(values, code);

@@ -56,11 +56,14 @@ struct Quantized {
 template <typename T>
 Quantized<T> Unfilled(std::size_t count, const ValueCode& code) {
   Quantized<T> q;
-  const bool blocks =
-      code.form == ValueForm::kQsgd || code.form == ValueForm::kBlockwise8;
+  const bool blocks = code.form == ValueForm::kQsgd ||
+                      code.form == ValueForm::kBlockwise8 ||
+                      code.form == ValueForm::kBfp;
   q.block = blocks ? static_cast<std::size_t>(code.block_size)
                    : std::max<std::size_t>(count, 1);
-  q.top = code.form == ValueForm::kQsgd         ? (1 << (code.bits - 1)) - 1
+  const bool has_bits =
+      code.form == ValueForm::kQsgd || code.form == ValueForm::kBfp;
+  q.top = has_bits                              ? (1 << (code.bits - 1)) - 1
           : code.form == ValueForm::kBlockwise8 ? 127
                                                 : 1;
   q.scales.resize(blocks ? (count + q.block - 1) / q.block : 1);
@@ -76,6 +79,7 @@ inline std::uint8_t Log2(std::int64_t power) {
 inline int BitsOfLevel(const ValueCode& code) {
   switch (code.form) {
     case ValueForm::kQsgd:
+    case ValueForm::kBfp:
     case ValueForm::kCodebook:
       return code.bits;
     case ValueForm::kSign:
@@ -86,7 +90,7 @@ inline int BitsOfLevel(const ValueCode& code) {
 }
 
 inline std::vector<std::uint8_t> Header(const ValueCode& code) {
-  if (code.form == ValueForm::kQsgd) {
+  if (code.form == ValueForm::kQsgd || code.form == ValueForm::kBfp) {
     return {static_cast<std::uint8_t>(code.bits), Log2(code.block_size)};
   }
   if (code.form == ValueForm::kBlockwise8) return {Log2(code.block_size)};
@@ -131,6 +135,15 @@ inline std::vector<int> UnpackBits(const std::vector<std::uint8_t>& bytes,
   }
   return levels;
 }
+
+// The form kBfp; its decoder takes bytes of the right length and header.
+template <typename T>
+std::vector<std::uint8_t> EncodeBfp(const std::vector<T>& values,
+                                    const ValueCode& code);
+template <typename T>
+std::optional<std::vector<T>> DecodeBfp(const std::vector<std::uint8_t>& bytes,
+                                        std::size_t count,
+                                        const ValueCode& code);
 
 // The form kBounded; its decoder takes bytes of the right length and header.
 template <typename T>

@@ -89,6 +89,7 @@ std::optional<std::vector<T>> DecodeValues(
   if (code.form == ValueForm::kBounded) {
     return DecodeBounded<T>(bytes, count, code);
   }
+  if (code.form == ValueForm::kBfp) return DecodeBfp<T>(bytes, count, code);
   if (code.form == ValueForm::kCodebook) {
     return DecodeCodebook<T>(bytes, count, code.bits);
   }

@@ -38,7 +38,7 @@ REGISTER_OP("Fedplug>EncodeValues")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign', 'codebook', 'bounded'}")
+        "'sign', 'codebook', 'bounded', 'bfp'}")
     .Attr("block_size: int = 1")
     .Attr("relative: float = 0.01")
     .SetShapeFn(EncodeValuesShape)
@@ -50,10 +50,10 @@ Errors (InvalidArgument): a value is NaN or infinite; `bits`, `block_size` or `r
 values: Shape [n].
 seed: For forms that round at random: the first of the two seeds of the noise. The other one is the checksum of the
 values. Shape [].
-bits: Of each level, for 'qsgd' and 'codebook'; other forms do not look at it. Shape [].
+bits: Of each level, for 'qsgd', 'bfp' and 'codebook'; other forms do not look at it. Shape [].
 code: Shape [b]; b follows from n, T, `bits` and the attributes.
 form: The layout, see core/value_code.h.
-block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
+block_size: How many values share a scale, for 'qsgd', 'bfp' and 'blockwise8'.
 relative: The largest error as a share of the range, for 'bounded'.
 )doc");
 
@@ -65,7 +65,7 @@ REGISTER_OP("Fedplug>DecodeValues")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
         "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign', 'codebook', 'bounded'}")
+        "'sign', 'codebook', 'bounded', 'bfp'}")
     .Attr("block_size: int = 1")
     .Attr("relative: float = 0.01")
     .SetShapeFn(DecodeValuesShape)
@@ -79,10 +79,10 @@ are out of range for the form.
 
 code: Shape [b].
 count: Below 2^31. Shape [].
-bits: Of each level, for 'qsgd' and 'codebook'; other forms do not look at it. Shape [].
+bits: Of each level, for 'qsgd', 'bfp' and 'codebook'; other forms do not look at it. Shape [].
 values: Finite. Shape [count].
 form: The layout, see core/value_code.h.
-block_size: How many values share a scale, for 'qsgd' and 'blockwise8'.
+block_size: How many values share a scale, for 'qsgd', 'bfp' and 'blockwise8'.
 relative: The largest error as a share of the range, for 'bounded'.
 )doc");
 

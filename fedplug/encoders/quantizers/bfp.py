@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_whole
-from fedplug.encoders.stages import PackedSymbols, Quantizer
+from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
+from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import Capabilities
 
 if TYPE_CHECKING:
     from typing import Self
@@ -19,12 +22,9 @@ __all__ = ["BlockFloatingPoint"]
 _LEAST_BITS, _MOST_BITS = 2, 8
 _HEADER_BYTES = 2
 _EXPONENT_BYTES = 2
-# Of the steps. Half of the smallest is no denormal number, which TensorFlow would take for zero; in float16
-# it is the smallest number there is, as its arithmetic is done in float32.
-_EXPONENTS = {"float16": (-24, 15), "bfloat16": (-125, 127), "float32": (-125, 127), "float64": (-1021, 1023)}
 
 
-class BlockFloatingPoint(Quantizer):
+class BlockFloatingPoint(ValueFormQuantizer):
     """``round(x / step)`` in few bits, where ``step`` is a power of two, one for each block; ties to even.
 
     With ``L = 2^(bits-1) - 1``, the step is the smallest power of two for which the block's largest magnitude
@@ -64,11 +64,10 @@ class BlockFloatingPoint(Quantizer):
         check_block_size("bfp", block_size)
         self._bits = bits
         self._block_size = block_size
-        self._largest = 2 ** (bits - 1) - 1
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(sends_every_entry=True, executes_on=EXECUTIONS)
+        return dataclasses.replace(super().capabilities, sends_every_entry=True)
 
     def get_config(self) -> dict[str, Any]:
         return {"bits": self._bits, "block_size": self._block_size}
@@ -84,48 +83,12 @@ class BlockFloatingPoint(Quantizer):
             raise PayloadError("a bfp payload does not say its bits and block size, or impossible ones")
         return cls(int(code[0]), block_size=2 ** int(code[1]))
 
-    def encode(self, values: Array, round_num: Array) -> Array:
-        """Refuses values that are NaN or infinite."""
-        del round_num
-        values = ops.require_finite(values, "what bfp encodes")
-        scales = ops.astype(ops.block_scales(values, self._block_size), "float64")
-        lowest, highest = _EXPONENTS[values.dtype.name]
-        ends = [(self._largest + 0.5) * 2.0**exponent for exponent in range(lowest, highest)]
-        places = ops.searchsorted(ops.asarray(ends, like=scales), scales)
-        steps = self._of_each(places, ops.size(values), values.dtype)
-        levels = ops.clip(ops.round(ops.widened(values) / steps), -self._largest, self._largest)
-        packed = ops.pack(ops.astype(levels + self._largest, "uint8"), self._bits)
-        exponents = ops.to_bytes(ops.astype(places + lowest, "int16"))
-        return ops.concat([ops.asarray(self._header, like=packed), exponents, packed])
-
-    def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
-        """Refuses what `encode` does not write for so many values with this configuration."""
-        start = self.symbols(count, dtype).start
-        with ops.require(ops.size(code) >= start, "a bfp payload is too short to hold its exponents"):
-            header, exponents = code[:_HEADER_BYTES], ops.from_bytes(code[_HEADER_BYTES:start], "int16")
-        lowest, highest = _EXPONENTS[dtype.name]
-        valid = ops.all((exponents >= lowest) & (exponents <= highest))
-        same = ops.all(header == ops.asarray(self._header, like=header))
-        with ops.require(same & valid, f"a bfp payload is not of {self._bits} bits with valid exponents"):
-            places = ops.astype(exponents, "int32") - lowest
-        codes = ops.unpack(code[start:], count, self._bits, "the levels of a bfp payload")
-        with ops.require(ops.all(codes <= 2 * self._largest), "a level of a bfp payload is too large"):
-            levels = ops.astype(codes, ops.wide_dtype(dtype)) - self._largest
-        return ops.saturate_cast(ops.multiply(levels, self._of_each(places, count, dtype)), dtype)
+    @property
+    def value_form(self) -> Mapping[str, Any]:
+        return {"form": "bfp", "bits": self._bits, "block_size": self._block_size}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """The levels."""
         del dtype
         start = _HEADER_BYTES + ops.block_count(count, self._block_size) * _EXPONENT_BYTES
         return PackedSymbols(start, count, self._bits)
-
-    @property
-    def _header(self) -> list[int]:
-        return [self._bits, self._block_size.bit_length() - 1]
-
-    def _of_each(self, places: Array, count: Array | int, dtype: DType) -> Array:
-        """The step of every element, from the place of its block's exponent among those of the dtype."""
-        lowest, highest = _EXPONENTS[dtype.name]
-        powers = [2.0**exponent for exponent in range(lowest, highest + 1)]
-        none = ops.astype(ops.zeros_like(places), ops.wide_dtype(dtype))
-        return ops.repeat(ops.take(ops.asarray(powers, like=none), places), self._block_size)[:count]

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import bounded, codebook
+from fedplug.ops._reference import bfp, bounded, codebook
 from fedplug.ops._tensorflow import block_scaling as blocks
 from fedplug.ops._tensorflow.checks import of_length, require
 from fedplug.ops._tensorflow.floats import widened
@@ -41,6 +41,9 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relati
         return codebook.encode(values, _checked(bits, 1))
     if form == "bounded":
         return bounded.encode(values, relative)
+    if form == "bfp":
+        bits = _checked(bits, _LEAST_BITS)
+        return bfp.encode(values, bits, _highest(bits), block_size)
     return _encode_terngrad(values, seed) if form == "terngrad" else _encode_sign(values)
 
 
@@ -59,6 +62,9 @@ def decode(
         return codebook.decode(code, count, _checked(bits, 1), dtype)
     if form == "bounded":
         return bounded.decode(code, count, relative, dtype)
+    if form == "bfp":
+        bits = _checked(bits, _LEAST_BITS)
+        return bfp.decode(code, count, bits, _highest(bits), dtype, block_size)
     decode_signs = _decode_terngrad if form == "terngrad" else _decode_sign
     return decode_signs(code, count, dtype)
 

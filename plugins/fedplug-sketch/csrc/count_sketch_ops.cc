@@ -22,7 +22,7 @@ using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
 constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kCyclesPerElement = 8;
+constexpr std::int64_t kCyclesPerElement = 4;
 
 tensorflow::Status CountSketchShape(InferenceContext* c) {
   ShapeHandle ignored, keys;

@@ -1,5 +1,8 @@
 """Count-sketch and its estimates, of NumPy arrays and of tensors. Must not know any encoder.
 
+Arrays go to the compiled kernel; what is here computes the same bits where there is none, and is its
+reference.
+
 Source: Charikar, Chen, Farach-Colton, "Finding frequent items in data streams", ICALP 2002.
 """
 
@@ -11,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from fedplug.ops import Array, also_on_tensors
+from fedplug_sketch import kernel
 
-__all__ = ["count_sketch", "estimate", "row_keys"]
+__all__ = ["count_sketch", "count_sketch_of_arrays", "estimate", "estimate_of_arrays", "row_keys"]
 
 _CHUNK = 2**16  # hashes at a time: they stay in the cache, and need no memory that the vector does not
 
@@ -36,6 +40,13 @@ def count_sketch(x: Array, keys: Array, columns: int) -> Array:
     Returns:
         The table, ``[rows, columns]``, of x's dtype.
     """
+    if kernel.is_built():
+        return kernel.count_sketch(x, keys, columns)
+    return count_sketch_of_arrays(x, keys, columns)
+
+
+def count_sketch_of_arrays(x: Array, keys: Array, columns: int) -> Array:
+    """The same in NumPy."""
     table = np.zeros((keys.size, columns), x.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         for part in _parts(x.size, keys.size):
@@ -57,6 +68,13 @@ def estimate(table: Array, keys: Array, size: int) -> Array:
     Returns:
         ``[n]``, of the table's dtype; for an even number of rows the mean of the two values in the middle.
     """
+    if kernel.is_built():
+        return kernel.estimate(table, keys, size)
+    return estimate_of_arrays(table, keys, size)
+
+
+def estimate_of_arrays(table: Array, keys: Array, size: int) -> Array:
+    """The same in NumPy."""
     rows, columns = table.shape
     estimates = np.empty(size, table.dtype)
     for part in _parts(size, rows):

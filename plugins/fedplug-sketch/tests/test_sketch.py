@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from fedplug_sketch import kernel
 from fedplug_sketch import ops as sketch_ops
 from fedplug_sketch.encoder import CountSketch
 from hypothesis import given, settings
@@ -80,6 +81,44 @@ def test_op_and_twin_and_arrays_give_the_sketch_written_out(n, columns, rows, se
             got = sketch_ops.count_sketch(of, by, columns)
             np.testing.assert_array_equal(got, table)
             np.testing.assert_allclose(sketch_ops.estimate(got, by, n), estimates, rtol=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.one_of(st.integers(0, 70), st.integers(1000, 2100)),
+    columns=st.integers(1, 300),
+    rows=st.one_of(st.integers(1, 9), st.sampled_from([16, 31, 255])),
+    seed=st.integers(0, 2**31 - 1),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    draw=st.sampled_from(["normal", "ties", "zeros of either sign"]),
+)
+def test_the_kernel_gives_the_bits_of_its_reference(n, columns, rows, seed, dtype, draw):
+    rng = np.random.default_rng(seed)
+    numbers = {
+        "normal": rng.standard_normal(n),
+        "ties": rng.integers(-1, 2, n) * rng.choice([-1.0, 1.0], n),
+        "zeros of either sign": rng.choice([-0.0, 0.0], n),
+    }
+    x, keys = numbers[draw].astype(dtype), sketch_ops.row_keys(rows, seed, 3)
+    assert kernel.is_built()
+    table = kernel.count_sketch(x, keys, columns)
+    assert table.tobytes() == sketch_ops.count_sketch_of_arrays(x, keys, columns).tobytes()
+    table = np.where(rng.random(table.shape) < 0.3, rng.choice(dtype([-0.0, 0.0]), table.shape), table)
+    estimates = kernel.estimate(table, keys, n)
+    assert estimates.tobytes() == sketch_ops.estimate_of_arrays(table, keys, n).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda keys: kernel.count_sketch(np.ones(3, "f"), keys, 0), "needs at least one column"),
+        (lambda keys: kernel.estimate(np.ones((2, 3), "f"), keys, 4), "1 keys for a table of 2 rows"),
+        (lambda keys: kernel.estimate(np.ones((1, 0), "f"), keys, 4), "holds no 4 elements"),
+    ],
+)
+def test_the_kernel_refuses_what_it_cannot_do(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(sketch_ops.row_keys(1, 0, 3))
 
 
 @pytest.mark.parametrize("rows", [3, 4, 20])

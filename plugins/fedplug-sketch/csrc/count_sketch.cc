@@ -1,0 +1,185 @@
+// Hashes are computed for a chunk of elements first, by vectors; what is left
+// for every element on its own is one addition, or one look into the table.
+#include "count_sketch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+// A plain loop, compiled for several instruction sets; the loader takes the
+// best one that the processor has. The results are equal.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
+    defined(__GNUC__) && __GNUC__ >= 12
+#define FEDPLUG_SKETCH_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FEDPLUG_SKETCH_CLONES
+#endif
+
+namespace fedplug_sketch {
+namespace {
+
+constexpr std::int64_t kChunk = 1024;
+constexpr std::int64_t kLanes = 32;  // elements that are sorted side by side
+
+template <typename T>
+using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+
+// Where elements are in one row, and 1 for those that are negated.
+FEDPLUG_SKETCH_CLONES void FindPlaces(std::uint64_t first, std::int64_t n,
+                                      std::uint64_t key, std::uint64_t columns,
+                                      std::int32_t* __restrict column,
+                                      std::uint32_t* __restrict minus) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint64_t hash = first + static_cast<std::uint64_t>(i) + key;
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+    hash ^= hash >> 31;
+    column[i] = static_cast<std::int32_t>(((hash >> 32) * columns) >> 32);
+    minus[i] = static_cast<std::uint32_t>(hash & 1);
+  }
+}
+
+template <typename T>
+inline T Negated(T x, std::uint32_t minus) {
+  BitsOf<T> bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  bits ^= static_cast<BitsOf<T>>(minus) << (8 * sizeof(T) - 1);
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+// signed_x = x, or -x where minus is 1.
+#define FEDPLUG_SKETCH_LOOPS(T)                                                \
+  FEDPLUG_SKETCH_CLONES void Negate(const T* __restrict x,                     \
+                                    const std::uint32_t* __restrict minus,     \
+                                    std::int64_t n, T* __restrict signed_x) {  \
+    for (std::int64_t i = 0; i < n; ++i)                                       \
+      signed_x[i] = Negated(x[i], minus[i]);                                   \
+  }                                                                            \
+  FEDPLUG_SKETCH_CLONES void LookUp(const T* __restrict row,                   \
+                                    const std::int32_t* __restrict column,     \
+                                    const std::uint32_t* __restrict minus,     \
+                                    std::int64_t n, T* __restrict found) {     \
+    for (std::int64_t i = 0; i < n; ++i) {                                     \
+      found[i] = Negated(row[column[i]], minus[i]);                            \
+    }                                                                          \
+  }                                                                            \
+  FEDPLUG_SKETCH_CLONES void Exchange(T* __restrict low, T* __restrict high) { \
+    for (std::int64_t i = 0; i < kLanes; ++i) {                                \
+      const T a = low[i];                                                      \
+      const T b = high[i];                                                     \
+      low[i] = b < a ? b : a;                                                  \
+      high[i] = b < a ? a : b;                                                 \
+    }                                                                          \
+  }
+FEDPLUG_SKETCH_LOOPS(float)
+FEDPLUG_SKETCH_LOOPS(double)
+#undef FEDPLUG_SKETCH_LOOPS
+
+// Sorts the columns of of_rows[rows * kLanes], by Batcher's merge exchange
+// (Knuth, "The art of computer programming", volume 3, 5.2.2, algorithm M).
+template <typename T>
+void SortColumns(std::int64_t rows, T* of_rows) {
+  std::int64_t top = 1;
+  while (2 * top < rows) top *= 2;
+  for (std::int64_t p = top; p > 0 && rows > 1; p /= 2) {
+    std::int64_t distance = p;
+    std::int64_t rest = 0;
+    for (std::int64_t q = top;; q /= 2) {
+      for (std::int64_t r = 0; r + distance < rows; ++r) {
+        if ((r & p) != rest) continue;
+        Exchange(of_rows + r * kLanes, of_rows + (r + distance) * kLanes);
+      }
+      if (q == p) break;
+      distance = q - p;
+      rest = p;
+    }
+  }
+}
+
+// The number in place `rank` of a column, in ascending order. Where it is zero
+// the order of rows decides which one, since -0 and 0 are equal.
+template <typename T>
+T InPlace(std::int64_t rank, std::int64_t rows, const T* sorted,
+          const T* unsorted, std::int64_t lane) {
+  const T number = sorted[rank * kLanes + lane];
+  if (number != 0) return number;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    rank -= unsorted[r * kLanes + lane] < 0 ? 1 : 0;
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T zero = unsorted[r * kLanes + lane];
+    if (zero == 0 && rank-- == 0) return zero;
+  }
+  return number;  // only where there are NaNs, which have no place
+}
+
+}  // namespace
+
+template <typename T>
+void SketchRow(const T* x, std::int64_t n, std::uint64_t key,
+               std::int64_t columns, T* row) {
+  std::int32_t column[kChunk];
+  std::uint32_t minus[kChunk];
+  T signed_x[kChunk];
+  for (std::int64_t first = 0; first < n; first += kChunk) {
+    const std::int64_t some = std::min(kChunk, n - first);
+    FindPlaces(static_cast<std::uint64_t>(first), some, key,
+               static_cast<std::uint64_t>(columns), column, minus);
+    Negate(x + first, minus, some, signed_x);
+    for (std::int64_t i = 0; i < some; ++i) row[column[i]] += signed_x[i];
+  }
+}
+
+template <typename T>
+void EstimateRange(const T* table, const std::uint64_t* keys, std::int64_t rows,
+                   std::int64_t columns, std::int64_t begin, std::int64_t end,
+                   T* estimates) {
+  std::int32_t column[kChunk];
+  std::uint32_t minus[kChunk];
+  const auto look_up = [&](std::int64_t r, std::int64_t first, std::int64_t n,
+                           T* found) {
+    FindPlaces(static_cast<std::uint64_t>(first), n, keys[r],
+               static_cast<std::uint64_t>(columns), column, minus);
+    LookUp(table + r * columns, column, minus, n, found);
+  };
+  if (rows == 1) {
+    for (std::int64_t first = begin; first < end; first += kChunk) {
+      look_up(0, first, std::min(kChunk, end - first), estimates + first);
+    }
+    return;
+  }
+  std::vector<T> unsorted(static_cast<std::size_t>(rows * kLanes));
+  std::vector<T> sorted(unsorted.size());
+  const std::int64_t middle = rows / 2;
+  for (std::int64_t first = begin; first < end; first += kLanes) {
+    const std::int64_t some = std::min(kLanes, end - first);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      look_up(r, first, some, unsorted.data() + r * kLanes);
+    }
+    sorted = unsorted;
+    SortColumns(rows, sorted.data());
+    for (std::int64_t i = 0; i < some; ++i) {
+      const auto in_place = [&](std::int64_t rank) {
+        return InPlace(rank, rows, sorted.data(), unsorted.data(), i);
+      };
+      // Halved before they are added, which cannot overflow.
+      estimates[first + i] =
+          rows % 2 != 0 ? in_place(middle)
+                        : in_place(middle - 1) / 2 + in_place(middle) / 2;
+    }
+  }
+}
+
+#define FEDPLUG_SKETCH_INSTANTIATE(T)                                          \
+  template void SketchRow(const T*, std::int64_t, std::uint64_t, std::int64_t, \
+                          T*);                                                 \
+  template void EstimateRange(const T*, const std::uint64_t*, std::int64_t,    \
+                              std::int64_t, std::int64_t, std::int64_t, T*)
+FEDPLUG_SKETCH_INSTANTIATE(float);
+FEDPLUG_SKETCH_INSTANTIATE(double);
+#undef FEDPLUG_SKETCH_INSTANTIATE
+
+}  // namespace fedplug_sketch
