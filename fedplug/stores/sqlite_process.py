@@ -66,7 +66,7 @@ class SqliteProcess(ProcessState):
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
         """As in `ProcessState`."""
         asked = [rules.check_text("client id", client) for client in client_ids]
-        # Rows and blobs are read in the order in which they lie on the disk, which takes a third less time.
+        # In the order in which they lie on the disk: of a million clients, a third less processor time.
         rows = [self._index.entry(self._process_id, client_owner(client)) for client in sorted(set(asked))]
         entries = sorted((row for row in rows if row is not None), key=lambda row: row.extent)
         states = {row.client: blob.decode(self._segments.read(row.extent, str(row))) for row in entries}
