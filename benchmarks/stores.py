@@ -31,6 +31,7 @@ from fedplug.diagnostics.environment import processor
 RESULTS = Path(__file__).parent / "results" / "stores.md"
 COHORT = 1000
 SMALL = 256  # float32 values: 1 kB
+AT_ONCE = 40_000_000  # bytes of states that are asked for in one call
 
 
 class Clients(Mapping[str, dict[str, np.ndarray[Any, Any]]]):
@@ -52,6 +53,12 @@ class Clients(Mapping[str, dict[str, np.ndarray[Any, Any]]]):
 
 def name(number: int) -> str:
     return f"client {number:07d}"
+
+
+def read(process: Any, numbers: list[int], values: int) -> None:
+    at_once = max(1, AT_ONCE // (values * 4))
+    for begin in range(0, len(numbers), at_once):
+        process.read_clients(map(name, numbers[begin : begin + at_once]))
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -104,9 +111,7 @@ def measure(folder: Path, clients: int, values: int, cohort: int, rounds: int) -
         before = resident_mib()
         for _ in range(rounds):
             numbers = chosen.sample(range(clients), cohort)
-            times["read"].append(
-                seconds(lambda: [process.read_clients([name(number)]) for number in numbers])  # noqa: B023
-            )
+            times["read"].append(seconds(lambda: read(process, numbers, values)))  # noqa: B023
             last = process.last_round
             assert last is not None
             states = Clients(numbers, values, last)

@@ -1,11 +1,11 @@
-"""``fedplug store copy STORE TARGET``: a consistent copy of a store, also of one that is in use."""
+"""``fedplug store copy STORE TARGET``: a consistent copy, also of a store that is in use, to any kind."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from fedplug.cli.store_open import FOLDER, add_store
+from fedplug.cli.store_open import FOLDER, add_store, open_to_read
 
 __all__ = ["add_parser"]
 
@@ -15,14 +15,26 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "copy", help="copy its last round, also while a training goes on in it", parents=[common]
     )
-    add_store(parser, "it may be in use")
-    parser.add_argument("target", metavar="TARGET", help="a new folder for the copy")
+    add_store(parser, "it may be in use, but for a folder that is copied to a URL")
+    parser.add_argument(
+        "target", metavar="TARGET", help="a new folder for the copy, or the URL of a new store"
+    )
     parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.stores import open_store
     from fedplug.stores.copying import copy_store
+    from fedplug.stores.transfer import transfer, transfer_to_folder
 
-    copy_store(arguments.store.removeprefix(FOLDER), arguments.target.removeprefix(FOLDER))
+    source, target = (name.removeprefix(FOLDER) for name in (arguments.store, arguments.target))
+    if "://" in target:
+        with open_to_read(source) as store, open_store(target) as copy:
+            transfer(store, copy)
+    elif "://" in source:
+        with open_to_read(source) as store:
+            transfer_to_folder(store, target)
+    else:
+        copy_store(source, target)
     print(f"copied {arguments.store} to {arguments.target}")
     return 0

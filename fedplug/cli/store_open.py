@@ -13,7 +13,7 @@ from fedplug.errors import StoreError, StoreInUseError
 if TYPE_CHECKING:
     from fedplug.stores import StateStore
 
-__all__ = ["FOLDER", "add_store", "look_into", "open_existing"]
+__all__ = ["FOLDER", "add_store", "look_into", "open_existing", "open_to_read"]
 
 FOLDER = "sqlite:///"
 
@@ -46,6 +46,18 @@ def open_existing(where: str) -> StateStore:
     return open_store(f"{FOLDER}{folder}")
 
 
+def open_to_read(where: str) -> StateStore:
+    """Opens it to read states: that of a URL as `fedplug.stores.look_into`, a folder if it is not in use.
+
+    Raises:
+        StoreError: As `open_existing`.
+        UnknownNameError: As `open_existing`.
+    """
+    from fedplug.stores import look_into
+
+    return look_into(where) if "://" in where.removeprefix(FOLDER) else open_existing(where)
+
+
 @contextmanager
 def look_into(where: str) -> Iterator[StateStore]:
     """The store, to see who has state and how far each process is; also while it is open elsewhere.
@@ -56,7 +68,7 @@ def look_into(where: str) -> Iterator[StateStore]:
     from fedplug.stores.copying import snapshot
 
     try:
-        opened = open_existing(where)
+        opened = open_to_read(where)
     except StoreInUseError:
         with snapshot(where.removeprefix(FOLDER)) as store:
             yield store

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from fedplug.cli.store_open import FOLDER, add_store
+from fedplug.errors import StoreError
 
 __all__ = ["add_parser"]
 
@@ -27,7 +28,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug.stores.repair import repair_store
 
-    report = repair_store(arguments.store.removeprefix(FOLDER), drop_damaged=arguments.drop_damaged)
+    folder = arguments.store.removeprefix(FOLDER)
+    if "://" in folder:
+        raise StoreError(f"{folder}: only a store in a folder can be repaired; a server has tools of its own")
+    report = repair_store(folder, drop_damaged=arguments.drop_damaged)
     for line in report.done:
         print(f"done  {line}")
     for line in report.lost:

@@ -23,11 +23,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.stores.sqlite import SqliteStore
-
     with open_existing(arguments.store) as store:
-        if not isinstance(store, SqliteStore):
-            raise StoreError(f"{arguments.store}: only a store in a folder can go back")
         known = store.processes()
         if arguments.process is None and len(known) != 1:
             raise StoreError(f"{arguments.store} has {len(known)} processes; name one with --process")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fedplug.cli.store_open import add_store, open_existing
+from fedplug.cli.store_open import add_store, open_to_read
 from fedplug.errors import StoreError
 
 __all__ = ["add_parser"]
@@ -22,7 +22,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     failed = 0
-    with open_existing(arguments.store) as store:
+    with open_to_read(arguments.store) as store:
         for name in store.processes():
             # Printed one by one: a large store takes a while.
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedplug.errors import ConfigError
 from fedplug.stores.base import ProcessState, StateStore
 
-__all__ = ["ProcessState", "StateStore", "open_store"]
+__all__ = ["ProcessState", "StateStore", "look_into", "open_store"]
 
 
 def open_store(url: str) -> StateStore:
@@ -19,6 +19,21 @@ def open_store(url: str) -> StateStore:
         UnknownNameError: No store of that name is installed; the message lists the nearest.
         StoreError: The store cannot be opened.
     """
+    return _named_by(url).from_url(url)
+
+
+def look_into(url: str) -> StateStore:
+    """Opens it for whoever only reads: `StateStore.look_into`.
+
+    Raises:
+        ConfigError: As `open_store`.
+        UnknownNameError: As `open_store`.
+        StoreError: As `open_store`.
+    """
+    return _named_by(url).look_into(url)
+
+
+def _named_by(url: str) -> type[StateStore]:
     from fedplug.registry.resolve import (
         resolve,  # looks at every installed plugin, so only when a store is opened
     )
@@ -26,5 +41,5 @@ def open_store(url: str) -> StateStore:
     scheme, separator, _ = str(url).partition("://")
     if not isinstance(url, str) or not separator:
         raise ConfigError(f"{url!r} is not the URL of a store; write for instance 'sqlite:///{url}'")
-    store: StateStore = resolve("store", scheme).from_url(url)
+    store: type[StateStore] = resolve("store", scheme)
     return store

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fedplug.errors import StoreError
+
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
@@ -43,6 +45,19 @@ class StateStore(abc.ABC):
             StoreError: The store cannot be opened: it is in use, is no such store, was written by a newer
                 release ...
         """
+
+    @classmethod
+    def look_into(cls, url: str) -> StateStore:
+        """Opens the store that a URL names for whoever only reads.
+
+        A store may do better than this default, which is `from_url`: make none where there is none, and show
+        one that is open elsewhere as it was at one moment.
+
+        Raises:
+            ConfigError: As `from_url`.
+            StoreError: As `from_url`; also, perhaps, that there is none.
+        """
+        return cls.from_url(url)
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
@@ -154,6 +169,16 @@ class ProcessState(abc.ABC):
             StoreError: The round number is not the next one, a value cannot be stored, or the disk is full.
                 The previous round is intact and the store remains usable.
         """
+
+    def rewind(self, round_num: int) -> None:
+        """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
+
+        By default a store keeps no round but the last.
+
+        Raises:
+            StoreError: The round is not kept; the message says which are.
+        """
+        raise StoreError(f"round {round_num} is not kept: this store keeps no round but the last")
 
     @abc.abstractmethod
     def verify(self) -> None:

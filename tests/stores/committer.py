@@ -7,11 +7,8 @@ import os
 import signal
 import sys
 
-import numpy as np
-
 from fedplug.stores.sqlite import SqliteStore
-
-CLIENTS = [f"client {i}" for i in range(6)]
+from fedplug.testing.kills import commit_next
 
 
 def die_at(call, count):
@@ -26,22 +23,12 @@ def die_at(call, count):
     setattr(os, call, counted)
 
 
-def commit_next(process, size):
-    number = 0 if process.last_round is None else process.last_round + 1
-    state = {"w": np.full(size, number, np.int64)}
-    cohort = [CLIENTS[number % 6], CLIENTS[(number + 1) % 6]]
-    process.commit(
-        number, client_states=dict.fromkeys(cohort, state), server_state=state, metadata={"cohort": cohort}
-    )
-    print(number, flush=True)
-
-
 def main(folder, *death):
     process = SqliteStore(folder).open_process("p", {})
     if death:
         die_at(death[0], int(death[1]))
     while True:
-        commit_next(process, 50_000)
+        print(commit_next(process), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.kills import check_whole
 
 
 def _same(found, expected):
@@ -38,18 +39,7 @@ def round_of():
 def _whole(folder, last_said):
     """The store holds all of the round that was said to be committed, or all of the next one."""
     with SqliteStore(folder) as store:
-        process = store.open_process("p", {})
-        number = process.last_round
-        assert number in (last_said, last_said + 1)
-        process.verify()
-        assert set(process.read_server()["w"]) == {number}
-        clients = process.read_clients(process.client_ids())
-        # Client i takes part in the rounds i and i - 1 modulo 6, so its state tells the last of them.
-        for client, state in clients.items():
-            i = int(client.split()[1])
-            assert set(state["w"]) == {max(n for n in range(number + 1) if n % 6 in (i, (i - 1) % 6))}
-        assert len(clients) == min(6, number + 2)
-        assert process.metadata == {"cohort": [f"client {number % 6}", f"client {(number + 1) % 6}"]}
+        check_whole(store.open_process("p"), last_said)
         referred = {row.segment for row in store._index.segments()}
     assert {int(file.stem) for file in (folder / "segments").iterdir()} == referred
 

@@ -21,14 +21,13 @@ CRASHES = int(os.environ.get("FEDPLUG_CRASHES", "150"))
 # Commits with collections; closing, which moves SQLite's log into its file; opening again.
 PROGRAM = """
 import os, sys
-sys.path.insert(0, sys.argv[2])
-from committer import commit_next
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.kills import commit_next
 for _ in range(2):
     with SqliteStore(sys.argv[1]) as store:
         process = store.open_process("p", {})
         for _ in range(3):
-            commit_next(process, 200)
+            print(commit_next(process, 200), flush=True)
 os._exit(0)
 """
 
@@ -48,9 +47,7 @@ def trace(tmp_path_factory):
     where = tmp_path_factory.mktemp("trace")
     with SqliteStore(where / "s") as store:
         store.open_process("p", {})
-    recorded = load_trace()(
-        where / "s", [sys.executable, "-c", PROGRAM, str(where / "s"), str(HERE)], where / "log"
-    )
+    recorded = load_trace()(where / "s", [sys.executable, "-c", PROGRAM, str(where / "s")], where / "log")
     if "ptrace" in recorded.result.stderr:
         pytest.skip(f"strace may not be used: {recorded.result.stderr}")
     assert recorded.result.stderr == ""

@@ -1,0 +1,73 @@
+"""Copies the last round of each process from a store of any kind to a new one of any other.
+
+One state is in memory at a time. Must not know what kinds of stores there are, but for the folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fedplug.errors import StoreError
+from fedplug.stores.base import ProcessState, StateStore, Tensors
+from fedplug.stores.segment import sync_folder
+from fedplug.stores.sqlite import SqliteStore
+
+__all__ = ["transfer", "transfer_to_folder"]
+
+
+def transfer(source: StateStore, target: StateStore) -> None:
+    """Copies to a store without processes: each in one commit, so that an error leaves whole ones only.
+
+    Raises:
+        StoreError: The target has processes; a state cannot be read, or not be stored.
+    """
+    if there := target.processes():
+        raise StoreError(f"the store to copy to has processes already ({there[0]!r}); name a new one")
+    for name in source.processes():
+        one = source.open_process(name)
+        copy = target.open_process(name, one.signature)
+        if one.last_round is not None:
+            server = one.read_server()
+            assert server is not None, "there is a round"
+            copy.commit(
+                one.last_round, client_states=_States(one), server_state=server, metadata=one.metadata
+            )
+
+
+def transfer_to_folder(source: StateStore, folder: str | Path) -> None:
+    """Copies to a new folder, which appears when the copy is complete; until then it is ``folder.part``.
+
+    Raises:
+        StoreError: The folder is there already; otherwise as `transfer`.
+    """
+    folder = Path(folder)
+    part = folder.with_name(folder.name + ".part")
+    if folder.exists():
+        raise StoreError(f"{folder} is there already; name a new folder for the copy")
+    shutil.rmtree(part, ignore_errors=True)
+    with SqliteStore(part) as target:
+        transfer(source, target)
+    try:
+        part.rename(folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise StoreError(f"{part} cannot be renamed to {folder}: {error.strerror}") from error
+
+
+class _States(Mapping[str, Tensors]):
+    """The states of all clients, each read when it is asked for."""
+
+    def __init__(self, process: ProcessState) -> None:
+        self._process = process
+        self._clients = process.client_ids()
+
+    def __getitem__(self, client: str) -> Tensors:
+        return self._process.read_clients([client])[client]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)

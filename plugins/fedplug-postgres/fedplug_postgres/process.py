@@ -1,0 +1,213 @@
+"""What a store in a database keeps of one training process: reading it, adding a round, going back some."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores import ProcessState, blob, rules
+from fedplug.stores.base import Tensors
+from fedplug.stores.rows import SERVER, client_owner
+from fedplug_postgres.parts import COLUMNS, TYPES, Part, cut, joined
+from fedplug_postgres.schema import digest
+from fedplug_postgres.session import InDoubtError, Session
+
+__all__ = ["PostgresProcess"]
+
+_NEWEST = (
+    f"SELECT {COLUMNS} FROM state AS one WHERE process = %s AND owner = ANY(%s) AND round = "
+    "(SELECT max(round) FROM state WHERE process = one.process AND owner = one.owner) ORDER BY owner, part"
+)
+_ALL = f"SELECT {COLUMNS} FROM state WHERE process = %s ORDER BY owner, round, part"
+# What the rounds from %s to %s replaced.
+_LET_GO = (
+    "DELETE FROM state AS old USING state AS new WHERE new.process = %s AND new.round BETWEEN %s AND %s "
+    "AND new.part = 0 AND old.process = new.process AND old.owner = new.owner AND old.round < new.round"
+)
+
+
+class PostgresProcess(ProcessState):
+    """Of a `fedplug_postgres.store.PostgresStore`, which makes it."""
+
+    def __init__(self, process_id: str, session: Session, keep_rounds: int) -> None:
+        self._process_id = process_id
+        self._key = digest(process_id)
+        self._session = session
+        self._keep_rounds = keep_rounds
+
+    @property
+    def signature(self) -> Any:
+        """As in `ProcessState`."""
+        return json.loads(self._column("signature"))
+
+    @property
+    def last_round(self) -> int | None:
+        """As in `ProcessState`."""
+        found: int | None = self._column("round")
+        return found
+
+    @property
+    def metadata(self) -> Any:
+        """As in `ProcessState`."""
+        return json.loads(self._column("metadata"))
+
+    def kept_rounds(self) -> list[int]:
+        """The rounds that `rewind` can go to, oldest first; the last one is the current."""
+        query = "SELECT round FROM round WHERE process = %s ORDER BY round"
+        return [number for (number,) in self._session.rows(query, self._key)]
+
+    def client_ids(self) -> list[str]:
+        """As in `ProcessState`."""
+        query = "SELECT DISTINCT name FROM state WHERE process = %s AND part = 0 AND owner <> %s"
+        found = self._session.rows(query, self._key, digest(SERVER))
+        return sorted(name.decode().removeprefix(client_owner("")) for (name,) in found)
+
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """As in `ProcessState`."""
+        asked = [rules.check_text("client id", client) for client in client_ids]
+        found = dict(self._read([client_owner(client) for client in asked]))
+        return {client: found[owner] for client in asked if (owner := client_owner(client)) in found}
+
+    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        """As in `ProcessState`."""
+        return dict(self._read([SERVER])).get(SERVER)
+
+    def commit(
+        self,
+        round_num: int,
+        *,
+        client_states: Mapping[str, Tensors],
+        server_state: Tensors,
+        metadata: Any = None,
+    ) -> None:
+        """As in `ProcessState`; of a mapping that makes states when asked, one is in memory at a time.
+
+        Raises:
+            StoreError: As there; also when the connection is lost, and then nothing was committed, unless the
+                message says that it is not known.
+        """
+        last = self.last_round
+        number = rules.check_round(self._process_id, last, round_num)
+        text = rules.to_json("metadata", metadata)
+        rules.check_mapping("client_states", "client ids to states", client_states)
+        for client in client_states:
+            rules.check_text("client id", client)
+        held = "no round" if last is None else f"round {last}"
+        try:
+            with self._session.transaction() as cursor:
+                with cursor.copy(f"COPY state ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.set_types(TYPES)
+                    for owner, document in _encoded(client_states, server_state):
+                        for part in cut(self._process_id, owner, number, document):
+                            copy.write_row(part)
+                cursor.execute("INSERT INTO round VALUES (%s, %s, %s)", (self._key, number, text))
+                self._set_round(cursor, number, text)
+                self._let_go_of_rounds_before(cursor, number - self._keep_rounds + 1)
+        except InDoubtError as error:
+            self._settle(number, error)
+        except StoreError as error:
+            raise StoreError(
+                f"round {number} of process {self._process_id!r} was not committed: {error}; {held} is intact"
+            ) from error
+
+    def rewind(self, round_num: int) -> None:
+        """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
+
+        All of it happens or, when this raises, nothing of it.
+
+        Raises:
+            StoreError: The round is not kept, or the server refuses or is lost.
+        """
+        query = "SELECT round, metadata FROM round WHERE process = %s ORDER BY round"
+        rounds = dict(self._session.rows(query, self._key))
+        if round_num not in rounds:
+            kept = ", ".join(map(str, rounds)) or "none"
+            raise StoreError(
+                f"round {round_num} of process {self._process_id!r} is not kept; kept are: {kept}"
+            )
+        try:
+            with self._session.transaction() as cursor:
+                for table in ("state", "round"):
+                    cursor.execute(
+                        f"DELETE FROM {table} WHERE process = %s AND round > %s", (self._key, round_num)
+                    )
+                self._set_round(cursor, round_num, rounds[round_num])
+        except InDoubtError as error:
+            self._settle(round_num, error)
+
+    def verify(self) -> None:
+        """As in `ProcessState`."""
+        owners = set()
+        with self._parts(_ALL, self._key) as rows:
+            for _, group in itertools.groupby(rows, lambda part: (part.owner, part.round)):
+                parts = list(group)
+                owner = parts[0].name.decode(errors="replace")
+                joined(self._process_id, owner, parts, self._session.where)
+                owners.add(owner)
+        if self.last_round is not None and SERVER not in owners:
+            raise CorruptStoreError(
+                f"process {self._process_id!r}: {self._session.where} is corrupt: there is a round, and no "
+                "server state; restore the database from a backup, or start a new store"
+            )
+
+    def _column(self, column: str) -> Any:
+        rows = self._session.rows(f"SELECT {column} FROM process WHERE process = %s", self._key)
+        ((value,),) = rows
+        return value
+
+    def _read(self, owners: list[str]) -> Iterator[tuple[str, dict[str, np.ndarray[Any, Any]]]]:
+        asked = {digest(owner): owner for owner in owners}
+        with self._parts(_NEWEST, self._key, list(asked)) as rows:
+            for key, group in itertools.groupby(rows, lambda part: part.owner):
+                document = joined(self._process_id, asked[key], list(group), self._session.where)
+                yield asked[key], blob.decode(document)
+
+    @contextmanager
+    def _parts(self, query: str, *values: Any) -> Iterator[Iterator[Part]]:
+        """The rows of a query; those that an error leaves are read, too, to free the connection."""
+        rows = map(Part._make, self._session.rows(query, *values))
+        try:
+            yield rows
+        finally:
+            collections.deque(rows, maxlen=0)
+
+    def _set_round(self, cursor: Any, number: int, metadata: str) -> None:
+        query = "UPDATE process SET round = %s, metadata = %s WHERE process = %s"
+        cursor.execute(query, (number, metadata, self._key))
+
+    def _let_go_of_rounds_before(self, cursor: Any, oldest: int) -> None:
+        """Removes what only rounds before ``oldest`` need."""
+        cursor.execute("SELECT min(round) FROM round WHERE process = %s", (self._key,))
+        (first,) = cursor.fetchone()
+        if first < oldest:
+            cursor.execute(_LET_GO, (self._key, first + 1, oldest))
+            cursor.execute("DELETE FROM round WHERE process = %s AND round < %s", (self._key, oldest))
+
+    def _settle(self, number: int, error: InDoubtError) -> None:
+        """Returns when the transaction that led to round ``number`` went through, and raises otherwise."""
+        try:
+            reached = self.last_round == number
+        except StoreError as again:
+            raise StoreError(
+                f"the connection was lost while round {number} of process {self._process_id!r} was made "
+                f"permanent ({error}), and cannot be made again: {again}; when it can, `last_round` says "
+                "whether it was: all of it, or nothing"
+            ) from error
+        if not reached:
+            raise StoreError(
+                f"round {number} of process {self._process_id!r} was not reached: {error}; the last round is "
+                "intact"
+            ) from error
+
+
+def _encoded(client_states: Mapping[str, Tensors], server_state: Tensors) -> Iterator[tuple[str, bytes]]:
+    for client, state in client_states.items():
+        yield client_owner(client), blob.encode(state, client_owner(client))
+    yield SERVER, blob.encode(server_state, SERVER)

@@ -1,0 +1,209 @@
+"""Who may use a store: one session at a time, also across lost connections; and its transactions.
+
+The user holds an advisory lock, which PostgreSQL releases when the session ends. After a lost connection
+nobody knows whether another had the store meanwhile; so each opening has a number, which is looked at when
+the connection is made again and in every transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from fedplug.errors import StoreError, StoreInUseError
+from fedplug_postgres import schema as tables
+from fedplug_postgres.connection import Connection, connect, one_line, place, translated
+
+__all__ = ["InDoubtError", "Session"]
+
+_LOCKS = 0xFED91  # the class of our advisory locks
+_PATIENCE = "2s"  # for a user that was killed just now: its lock goes when the server has noticed
+
+
+class InDoubtError(StoreError):
+    """The connection was lost between a transaction's end and the server's word that it is permanent."""
+
+
+class Session:
+    """A store's connection to its server, made again when it was lost; of the process that made it."""
+
+    def __init__(self, parameters: Mapping[str, Any], schema: str, timeout: float, *, looking: bool) -> None:
+        """Connects, and takes the lock; or, ``looking``, shows the store as it is now, and takes none.
+
+        Raises:
+            StoreError: There is no server, it refuses, or what is there is no store of this release.
+            StoreInUseError: Another has the store open.
+        """
+        self._parameters = parameters
+        self._schema = schema
+        self._timeout = timeout
+        self._lock = zlib.crc32(schema.encode()) - 2**31  # a signed integer
+        self._process = os.getpid()
+        self._looking = looking
+        self._opening: int | None = None
+        self._backend: tuple[int, Any] | None = None
+        self._closed = False
+        self.where = f"{place(parameters)}?schema={schema}"
+        self._connection: Connection | None = None
+        self._connection = self._look() if looking else self._open()
+
+    def close(self) -> None:
+        """Ends the session; legal twice, and without effect in a forked child."""
+        if os.getpid() == self._process:
+            self._closed = True
+            self._drop()
+
+    def rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, as they come from the server.
+
+        Raises:
+            StoreError: The server refuses or is lost; the next use connects again.
+        """
+        connection = self._connected()
+        try:
+            with translated(self.where), connection.cursor() as cursor:
+                yield from cursor.stream(query, values, binary=True)
+        except BaseException:
+            self._recover()
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Cursor[Any]]:
+        """What is done with the cursor is permanent when the block ends, or undone when it raises.
+
+        Raises:
+            StoreError: The server refuses or is lost, and nothing was done; the next use connects again.
+            InDoubtError: It was lost while it made the transaction permanent.
+        """
+        if self._looking:
+            raise StoreError(f"{self.where} was opened to look into it; open it with fedplug.open_store")
+        connection = self._connected()
+        try:
+            with translated(self.where), connection.cursor() as cursor:
+                cursor.execute("BEGIN")
+                self._check_opening(cursor)
+                yield cursor
+                try:
+                    cursor.execute("COMMIT")
+                except (psycopg.OperationalError, TimeoutError) as error:
+                    if isinstance(error, TimeoutError) or connection.broken:
+                        raise InDoubtError(f"{self.where}: {one_line(error)}") from error
+                    raise
+        except BaseException:
+            self._recover()
+            raise
+
+    def _connected(self) -> Connection:
+        if os.getpid() != self._process:
+            raise StoreError(
+                f"{self.where} was opened before a fork(), by the parent of this process; use it there only, "
+                "or start processes with the 'spawn' method"
+            )
+        if self._closed:
+            raise StoreError(f"the store of {self.where} is closed")
+        if self._connection is None:
+            if self._looking:
+                raise StoreError(f"{self.where}: the connection was lost, and what it showed with it")
+            self._connection = self._open()
+        return self._connection
+
+    def _recover(self) -> None:
+        """After an error: goes back to before the transaction, or drops a connection that cannot."""
+        status = psycopg.pq.TransactionStatus
+        if self._connection is None:
+            return
+        if not self._looking:
+            with suppress(psycopg.Error, TimeoutError):
+                if self._connection.info.transaction_status in (status.INTRANS, status.INERROR):
+                    self._connection.execute("ROLLBACK")
+                if self._connection.info.transaction_status == status.IDLE:
+                    return
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _look(self) -> Connection:
+        connection = connect(self._parameters, self._timeout)
+        try:
+            with translated(self.where):
+                # All that is read is of one moment, whatever others commit meanwhile.
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                if not tables.exists(connection, self._schema):
+                    raise StoreError(f"there is no store in {self.where}")
+                tables.select(connection, self._schema)
+                tables.check_version(connection, self.where)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open(self) -> Connection:
+        connection = connect(self._parameters, self._timeout)
+        try:
+            with translated(self.where):
+                self._end_lost_session(connection)
+                self._take_lock(connection)
+                tables.select(connection, self._schema)
+                if not tables.exists(connection, self._schema):
+                    tables.create(connection, self._schema)
+                tables.check_version(connection, self.where)
+                if self._opening is None:
+                    row = connection.execute(
+                        "UPDATE fedplug_store SET opened = opened + 1 RETURNING opened"
+                    ).fetchone()
+                    assert row is not None, "the version was in it"
+                    self._opening = row[0]
+                else:
+                    self._check_opening(connection.cursor())
+                self._backend = connection.execute(
+                    "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+                ).fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _end_lost_session(self, connection: Connection) -> None:
+        """Ends the session that this one replaces, should the server not know yet that it was lost.
+
+        So what it was doing is done, or undone, before anything is read.
+        """
+        if self._backend is not None:
+            query = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
+            )
+            connection.execute(query, self._backend)
+
+    def _take_lock(self, connection: Connection) -> None:
+        key = (_LOCKS, self._lock)
+        try:
+            connection.execute(f"SET lock_timeout = '{_PATIENCE}'")
+            connection.execute("SELECT pg_advisory_lock(%s::int, %s::int)", key)
+            connection.execute("RESET lock_timeout")
+        except errors.LockNotAvailable as error:
+            holder = connection.execute(
+                "SELECT application_name, backend_start FROM pg_locks JOIN pg_stat_activity USING (pid) "
+                "WHERE locktype = 'advisory' AND granted AND classid = %s::int::oid AND objid = %s::int::oid "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+                key,
+            ).fetchone()
+            who = "" if holder is None else f" by {holder[0]}, since {holder[1]:%Y-%m-%d %H:%M:%S %Z}"
+            raise StoreInUseError(
+                f"{self.where} is in use{who}; a store has one user at a time, so close it there first"
+            ) from error
+
+    def _check_opening(self, cursor: psycopg.Cursor[Any]) -> None:
+        row = cursor.execute("SELECT opened FROM fedplug_store FOR UPDATE").fetchone()
+        if row != (self._opening,):
+            raise StoreInUseError(
+                f"{self.where} was opened by another while the connection was lost; open it again"
+            )

@@ -1,0 +1,125 @@
+"""``postgresql://user@host/database``: a store in a PostgreSQL database; a commit is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qsl, quote, urlencode
+
+import psycopg
+
+from fedplug.errors import ConfigError
+from fedplug.stores import StateStore, rules
+from fedplug_postgres.connection import parameters
+from fedplug_postgres.process import PostgresProcess
+from fedplug_postgres.schema import digest
+from fedplug_postgres.session import Session
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+__all__ = ["PostgresStore"]
+
+_SCHEME = "postgresql://"
+
+
+class PostgresStore(StateStore):
+    """In the tables of one schema of a database, which it makes."""
+
+    name: ClassVar[str] = "postgresql"
+
+    def __init__(
+        self,
+        url: str,
+        schema: str = "fedplug",
+        keep_rounds: int = 1,
+        timeout: float = 300.0,
+        *,
+        looking: bool = False,
+    ) -> None:
+        """Opens the store, and makes its tables where there are none.
+
+        Args:
+            url: Where the server is, as libpq takes it.
+            schema: Of the database: each is a store.
+            keep_rounds: How many rounds of each process to keep: `PostgresProcess.rewind` goes back to one of
+                them. It may be another at each opening; fewer rounds are let go of at the next commit.
+            timeout: Seconds that the server may take to answer a statement. Dead machines and networks are
+                noticed sooner.
+            looking: Only reads what is there now; makes nothing, and locks nobody out. See `look_into`.
+
+        Raises:
+            ConfigError: An argument is not as said here.
+            StoreError: There is no server, it refuses, or the schema holds something else or a store of a
+                newer format.
+            StoreInUseError: The store is open elsewhere.
+        """
+        if not isinstance(schema, str) or not 0 < len(schema.encode()) < 64 or "\0" in schema:
+            raise ConfigError(f"schema is {schema!r}; it must be a name of 1 to 63 bytes")
+        if not isinstance(keep_rounds, int) or keep_rounds < 1:
+            raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
+        if not isinstance(timeout, int | float) or not timeout > 0:
+            raise ConfigError(f"timeout is {timeout!r}; it must be a positive number of seconds")
+        self._parameters = parameters(url)
+        self._options = {"schema": schema, "keep_rounds": keep_rounds, "timeout": timeout}
+        self._keep_rounds = keep_rounds
+        self._session = Session(self._parameters, schema, timeout, looking=looking)
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Opens ``postgresql://user@host:port/database?schema=fedplug&keep_rounds=1&timeout=300``.
+
+        All but the scheme may be left out; what libpq knows besides (``sslmode``, ``host=/run/postgresql``
+        ...) may stand in the query, too.
+        """
+        return cls(*_arguments(url))
+
+    @classmethod
+    def look_into(cls, url: str) -> Self:
+        """Opens the same for who only reads, also while it is open elsewhere: as it was at this moment."""
+        return cls(*_arguments(url), looking=True)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments, but without a password: PGPASSWORD or ~/.pgpass have it."""
+        found = {name: value for name, value in self._parameters.items() if name != "password"}
+        return {"url": psycopg.conninfo.make_conninfo("", **found), **self._options}
+
+    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> PostgresProcess:
+        """As in `StateStore`."""
+        key = digest(rules.check_text("process id", process_id))
+        query = "SELECT signature FROM process WHERE process = %s"
+        kept = list(self._session.rows(query, key))
+        if not kept and signature is None:
+            raise rules.no_such_process(self._session.where, process_id, self.processes())
+        if not kept:
+            row = (key, process_id.encode(), rules.to_json("signature", signature))
+            with self._session.transaction() as cursor:
+                cursor.execute("INSERT INTO process VALUES (%s, %s, %s, NULL, 'null')", row)
+        elif signature is not None:
+            rules.check_signature(self._session.where, process_id, kept[0][0], signature)
+        return PostgresProcess(process_id, self._session, self._keep_rounds)
+
+    def processes(self) -> list[str]:
+        """As in `StateStore`."""
+        return sorted(name.decode() for (name,) in self._session.rows("SELECT name FROM process"))
+
+    def close(self) -> None:
+        """As in `StateStore`."""
+        self._session.close()
+
+
+def _arguments(url: str) -> tuple[str, str, int, float]:
+    """What a URL says, as the first arguments of `PostgresStore`."""
+    if not url.startswith(_SCHEME):
+        raise ConfigError(f"the URL of a database begins with {_SCHEME!r}")
+    place, _, options = url.partition("?")
+    query = dict(parse_qsl(options, keep_blank_values=True))
+    schema, rounds, timeout = (
+        query.pop(name, default)
+        for name, default in {"schema": "fedplug", "keep_rounds": "1", "timeout": "300"}.items()
+    )
+    try:
+        numbers = int(rounds), float(timeout)
+    except ValueError as error:
+        raise ConfigError(f"keep_rounds={rounds} and timeout={timeout} must be numbers") from error
+    return f"{place}?{urlencode(query, quote_via=quote)}", schema, *numbers

@@ -1,0 +1,68 @@
+"""One server for most tests, with a new schema for each; and a server that a test may kill."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+
+def _load(name):
+    spec = importlib.util.spec_from_file_location(name, pathlib.Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_server = _load("server")
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A running server."""
+    if _server.binaries() is None:
+        pytest.skip("no PostgreSQL server is installed (Debian: postgresql)")
+    with _server.running() as started:
+        yield started
+
+
+@pytest.fixture
+def new_url(server):
+    """``new_url(**options)``: the URL of a store that nobody used."""
+
+    def make(**options):
+        return server.url(schema=f"store_{next(_numbers)}", **options)
+
+    return make
+
+
+@pytest.fixture
+def url(new_url):
+    """Of a store that nobody used."""
+    return new_url()
+
+
+@pytest.fixture(scope="session")
+def proxy():
+    """``proxy(port)``: a way to a server that can be cut (`Proxy` of proxy.py)."""
+    return _load("proxy").Proxy
+
+
+@pytest.fixture(scope="session")
+def round_of():
+    """``round_of(n, clients)``: the arguments of a commit in which every array is filled with ``n``."""
+
+    def arguments(number, clients, size=100):
+        state = {"w": np.full(size, number, np.float32)}
+        return {
+            "client_states": {client: dict(state) for client in clients},
+            "server_state": dict(state),
+            "metadata": {"round": number},
+        }
+
+    return arguments
