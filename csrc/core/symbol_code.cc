@@ -95,36 +95,71 @@ class Chunks {
   std::array<std::uint8_t, kChunk + kPackedSlack> bytes_{};
 };
 
-SymbolCounts Count(const std::uint8_t* packed, Chunks* chunks) {
-  // Equal symbols one after the other would wait for each other in one table.
-  std::array<SymbolCounts, 4> tables{};
-  for (std::int64_t c = 0; c < chunks->size(); ++c) {
-    const std::uint8_t* const symbols = chunks->Unpack(packed, c);
-    const std::int64_t n = chunks->SymbolsIn(c);
+// Counts bytes: of a few at a time, each in a table of its own, as equal ones
+// one after the other would wait for each other in one.
+class ByteCounts {
+ public:
+  void Add(const std::uint8_t* bytes, std::int64_t n) {
     std::int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
       for (std::size_t j = 0; j < 4; ++j) {
-        ++tables[j][symbols[i + static_cast<std::int64_t>(j)]];
+        ++tables_[j][bytes[i + static_cast<std::int64_t>(j)]];
       }
     }
-    for (; i < n; ++i) ++tables[0][symbols[i]];
+    for (; i < n; ++i) ++tables_[0][bytes[i]];
   }
-  SymbolCounts counts = tables[0];
-  for (std::size_t j = 1; j < tables.size(); ++j) {
-    for (std::size_t s = 0; s < counts.size(); ++s) counts[s] += tables[j][s];
+
+  SymbolCounts Sums() const {
+    SymbolCounts sums = tables_[0];
+    for (std::size_t j = 1; j < tables_.size(); ++j) {
+      for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += tables_[j][s];
+    }
+    return sums;
+  }
+
+ private:
+  std::array<SymbolCounts, 4> tables_{};
+};
+
+// How often each symbol comes, from how often each byte does, which holds
+// 8 / bits of them.
+SymbolCounts CountsInBytes(const SymbolCounts& bytes, int bits) {
+  SymbolCounts counts{};
+  for (std::size_t byte = 0; byte < bytes.size(); ++byte) {
+    for (int bit = 0; bit < 8; bit += bits) {
+      counts[byte >> bit & ((1u << bits) - 1)] += bytes[byte];
+    }
   }
   return counts;
+}
+
+SymbolCounts Count(const std::uint8_t* packed, std::int64_t count, int bits,
+                   Chunks* chunks) {
+  ByteCounts counts;
+  if (8 % bits == 0) {
+    counts.Add(packed, PackedSymbolBytes(count, bits));
+    SymbolCounts symbols = CountsInBytes(counts.Sums(), bits);
+    // What fills the last byte was counted as well.
+    symbols[0] -= PackedSymbolBytes(count, bits) * (8 / bits) - count;
+    return symbols;
+  }
+  for (std::int64_t c = 0; c < chunks->size(); ++c) {
+    const std::uint8_t* const symbols = chunks->Unpack(packed, c);
+    counts.Add(symbols, chunks->SymbolsIn(c));
+  }
+  return counts.Sums();
 }
 
 // Appends the states and the words; false when there are more words than
 // `capacity`.
 bool AppendEncoded(const std::uint8_t* packed, std::int64_t count,
-                   const rans::Frequencies& frequencies, std::int64_t capacity,
-                   Chunks* chunks, std::vector<std::uint8_t>* code) {
+                   const rans::Frequencies& frequencies, SimdLevel level,
+                   std::int64_t capacity, Chunks* chunks,
+                   std::vector<std::uint8_t>* code) {
   const int lanes = LanesFor(count);
   const std::int64_t room = capacity + lanes + 1;
   ScratchLease scratch;
-  rans::Encoder encoder(frequencies, lanes,
+  rans::Encoder encoder(frequencies, lanes, level,
                         scratch->values.Reserve<std::uint16_t>(room), room);
   for (std::int64_t c = chunks->size() - 1; c >= 0; --c) {
     const std::uint8_t* const symbols = chunks->Unpack(packed, c);
@@ -177,12 +212,12 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
   code->clear();
   if (count > 0) {
     Chunks chunks(level, count, bits);
-    const auto frequencies = FrequenciesOf(Count(packed, &chunks));
+    const auto frequencies = FrequenciesOf(Count(packed, count, bits, &chunks));
     const auto table = FrequenciesToBytes(frequencies, bits);
     code->push_back(static_cast<std::uint8_t>(table.size()));
     code->insert(code->end(), table.begin(), table.end());
-    if (AppendEncoded(packed, count, frequencies, bytes / kWordBytes, &chunks,
-                      code) &&
+    if (AppendEncoded(packed, count, frequencies, level, bytes / kWordBytes,
+                      &chunks, code) &&
         static_cast<std::int64_t>(code->size()) < 1 + bytes) {
       return {};
     }

@@ -46,7 +46,8 @@ std::int64_t PackedSymbolBytes(std::int64_t count, int bits);
 //
 // SHAPE:    packed[bytes]; *code is replaced
 // THREADS:  the caller's only
-// COST:     two passes over the symbols: one counts them, one encodes them
+// COST:     two passes over the symbols: one counts them, or bytes that have
+//           whole ones, and one encodes them
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
                      std::int64_t count, int bits,
                      std::vector<std::uint8_t>* code);

@@ -174,6 +174,45 @@ TEST(SymbolCode, HasTheLayoutOfItsHeader) {
                                              0, 0, 1, 0}));
 }
 
+// The encoder's words, and its states before them.
+std::vector<std::uint32_t> RansOf(const rans::Frequencies& frequencies,
+                                  const Bytes& symbols, SimdLevel level) {
+  std::vector<std::uint16_t> words(symbols.size() + rans::kMostLanes + 1);
+  rans::Encoder encoder(frequencies, rans::kMostLanes, level, words.data(),
+                        static_cast<std::int64_t>(words.size()));
+  EXPECT_TRUE(encoder.Encode(symbols.data(), SizeOf(symbols)));
+  std::vector<std::uint32_t> coded(encoder.states().begin(),
+                                   encoder.states().end());
+  coded.insert(coded.end(), encoder.words(),
+               encoder.words() + encoder.word_count());
+  return coded;
+}
+
+TEST(Rans, EveryLevelDividesExactly) {
+  Random random(11);
+  for (int round = 0; round < 300; ++round) {
+    // A few symbols have nearly all, so that every frequency comes, also 4096.
+    SymbolCounts counts{};
+    const std::int64_t different = 1 + Below(random, round % 2 == 0 ? 16 : 256);
+    for (std::int64_t s = 0; s < different; ++s) {
+      counts[static_cast<std::size_t>(s)] =
+          1 + Below(random, std::int64_t{1} << Below(random, 20));
+    }
+    Bytes symbols;
+    for (int i = 0; i < 4000 + round; ++i) {
+      symbols.push_back(static_cast<std::uint8_t>(Below(random, different)));
+    }
+    const rans::Frequencies frequencies = FrequenciesOf(counts);
+    const auto expected = RansOf(frequencies, symbols, SimdLevel::kBaseline);
+    for (const SimdLevel level :
+         {SimdLevel::kAvx2, SimdLevel::kAvx512, SimdLevel::kNeon}) {
+      if (!IsSupported(level)) continue;
+      SCOPED_TRACE(NameOf(level));
+      EXPECT_TRUE(RansOf(frequencies, symbols, level) == expected);
+    }
+  }
+}
+
 TEST(SymbolFrequencies, AddUpAndLeaveNoSymbolOut) {
   Random random(5);
   for (int round = 0; round < 2000; ++round) {
