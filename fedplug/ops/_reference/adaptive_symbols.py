@@ -206,7 +206,7 @@ def _decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
         size = tf.bitwise.left_shift(size, left) + raw
         size = tf.where(between, size, _power(bits) // 2)
         found = found.write(tf.cast(i, tf.int32), tf.where(between & tf.equal(negative, 0), size, -size))
-        learnt = _learn(*learnt, tf.stack(contexts), tf.stack(values), tf.stack(present))
+        learnt = _learn(learnt[0], learnt[1], tf.stack(contexts), tf.stack(values), tf.stack(present))
         return i + 1, (state, at, fits), learnt, (e, classes[0]), found
 
     zero = tf.constant(0, tf.int64)
