@@ -8,17 +8,16 @@
 #include <string>
 
 #include "core/base/scratch.h"
+#include "core/codes/adaptive_symbols.h"
 #include "core/codes/rans.h"
+#include "core/codes/symbol_chunks.h"
 #include "core/codes/symbol_frequencies.h"
-#include "core/codes/value_loops.h"
 #include "core/simd/level.h"
 
 namespace fedplug {
 namespace {
 
-using value_loops::BitLoops;
 using value_loops::kChunk;
-using value_loops::kPackedSlack;
 
 // A multiple of the lanes, and of the eight symbols that are packed together.
 static_assert(kChunk % rans::kMostLanes == 0 && kChunk % 8 == 0);
@@ -45,86 +44,81 @@ bool HasBitsLeftOver(const std::uint8_t* packed, std::int64_t count, int bits) {
   return used % 8 != 0 && packed[used / 8] >> (used % 8) != 0;
 }
 
-// Packed symbols a chunk at a time.
-class Chunks {
+// What was sent as it is.
+Status CopyPacked(const std::uint8_t* code, std::int64_t count, int bits,
+                  std::uint8_t* packed) {
+  if (HasBitsLeftOver(code, count, bits)) {
+    return Corrupt("bits are set after its last symbol");
+  }
+  std::copy_n(code, PackedSymbolBytes(count, bits), packed);
+  return {};
+}
+
+// Counts bytes: of a few at a time, each in a table of its own, as equal ones
+// one after the other would wait for each other in one.
+class ByteCounts {
  public:
-  Chunks(SimdLevel level, std::int64_t count, int bits)
-      : loops_(value_loops::BitLoopsFor(level)), count_(count), bits_(bits) {}
-
-  std::int64_t size() const { return (count_ + kChunk - 1) / kChunk; }
-
-  // How many symbols chunk c has.
-  std::int64_t SymbolsIn(std::int64_t c) const {
-    return std::min(kChunk, count_ - c * kChunk);
-  }
-
-  // The symbols of chunk c, valid until the next call.
-  const std::uint8_t* Unpack(const std::uint8_t* packed, std::int64_t c) {
-    const std::int64_t n = SymbolsIn(c);
-    if (bits_ == 8) return packed + c * kChunk;
-    std::copy_n(packed + BytesBefore(c), PackedSymbolBytes(n, bits_),
-                bytes_.data());
-    loops_.unpack(bytes_.data(), n, bits_, symbols_.data());
-    return symbols_.data();
-  }
-
-  // Where to put the symbols of chunk c before they are packed there.
-  std::uint8_t* Symbols(std::uint8_t* packed, std::int64_t c) {
-    return bits_ == 8 ? packed + c * kChunk : symbols_.data();
-  }
-
-  void Pack(std::int64_t c, std::uint8_t* packed) {
-    if (bits_ == 8) return;
-    const std::int64_t n = SymbolsIn(c);
-    std::fill(symbols_.begin() + n, symbols_.begin() + (n + 7) / 8 * 8,
-              std::uint8_t{0});
-    loops_.pack(symbols_.data(), n, bits_, bytes_.data());
-    std::copy_n(bytes_.data(), PackedSymbolBytes(n, bits_),
-                packed + BytesBefore(c));
-  }
-
- private:
-  std::int64_t BytesBefore(std::int64_t c) const {
-    return c * kChunk / 8 * bits_;
-  }
-
-  BitLoops loops_;
-  std::int64_t count_;
-  int bits_;
-  std::array<std::uint8_t, kChunk> symbols_{};
-  std::array<std::uint8_t, kChunk + kPackedSlack> bytes_{};
-};
-
-SymbolCounts Count(const std::uint8_t* packed, Chunks* chunks) {
-  // Equal symbols one after the other would wait for each other in one table.
-  std::array<SymbolCounts, 4> tables{};
-  for (std::int64_t c = 0; c < chunks->size(); ++c) {
-    const std::uint8_t* const symbols = chunks->Unpack(packed, c);
-    const std::int64_t n = chunks->SymbolsIn(c);
+  void Add(const std::uint8_t* bytes, std::int64_t n) {
     std::int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
       for (std::size_t j = 0; j < 4; ++j) {
-        ++tables[j][symbols[i + static_cast<std::int64_t>(j)]];
+        ++tables_[j][bytes[i + static_cast<std::int64_t>(j)]];
       }
     }
-    for (; i < n; ++i) ++tables[0][symbols[i]];
+    for (; i < n; ++i) ++tables_[0][bytes[i]];
   }
-  SymbolCounts counts = tables[0];
-  for (std::size_t j = 1; j < tables.size(); ++j) {
-    for (std::size_t s = 0; s < counts.size(); ++s) counts[s] += tables[j][s];
+
+  SymbolCounts Sums() const {
+    SymbolCounts sums = tables_[0];
+    for (std::size_t j = 1; j < tables_.size(); ++j) {
+      for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += tables_[j][s];
+    }
+    return sums;
+  }
+
+ private:
+  std::array<SymbolCounts, 4> tables_{};
+};
+
+// How often each symbol comes, from how often each byte does, which holds
+// 8 / bits of them.
+SymbolCounts CountsInBytes(const SymbolCounts& bytes, int bits) {
+  SymbolCounts counts{};
+  for (std::size_t byte = 0; byte < bytes.size(); ++byte) {
+    for (int bit = 0; bit < 8; bit += bits) {
+      counts[byte >> bit & ((1u << bits) - 1)] += bytes[byte];
+    }
   }
   return counts;
+}
+
+SymbolCounts Count(const std::uint8_t* packed, std::int64_t count, int bits,
+                   SymbolChunks* chunks) {
+  ByteCounts counts;
+  if (8 % bits == 0) {
+    counts.Add(packed, PackedSymbolBytes(count, bits));
+    SymbolCounts symbols = CountsInBytes(counts.Sums(), bits);
+    // What fills the last byte was counted as well.
+    symbols[0] -= PackedSymbolBytes(count, bits) * (8 / bits) - count;
+    return symbols;
+  }
+  for (std::int64_t c = 0; c < chunks->size(); ++c) {
+    const std::uint8_t* const symbols = chunks->Unpack(packed, c);
+    counts.Add(symbols, chunks->SymbolsIn(c));
+  }
+  return counts.Sums();
 }
 
 // Appends the states and the words; false when there are more words than
 // `capacity`.
 bool AppendEncoded(const std::uint8_t* packed, std::int64_t count,
-                   const rans::Frequencies& frequencies, std::int64_t capacity,
-                   Chunks* chunks, std::vector<std::uint8_t>* code) {
+                   const rans::Frequencies& frequencies, SimdLevel level,
+                   std::int64_t capacity, SymbolChunks* chunks,
+                   std::vector<std::uint8_t>* code) {
   const int lanes = LanesFor(count);
   const std::int64_t room = capacity + lanes + 1;
   ScratchLease scratch;
-  rans::Encoder encoder(frequencies, lanes,
+  rans::Encoder encoder(frequencies, lanes, level,
                         scratch->values.Reserve<std::uint16_t>(room), room);
   for (std::int64_t c = chunks->size() - 1; c >= 0; --c) {
     const std::uint8_t* const symbols = chunks->Unpack(packed, c);
@@ -140,6 +134,17 @@ bool AppendEncoded(const std::uint8_t* packed, std::int64_t count,
 }
 
 }  // namespace
+
+bool FindSymbolForm(const std::string& name, SymbolForm* form) {
+  if (name == "rans") {
+    *form = SymbolForm::kRans;
+  } else if (name == "adaptive") {
+    *form = SymbolForm::kAdaptive;
+  } else {
+    return false;
+  }
+  return true;
+}
 
 Status CheckSymbols(std::int64_t count, std::int64_t bits) {
   if (bits < 1 || bits > 8) {
@@ -158,7 +163,7 @@ std::int64_t PackedSymbolBytes(std::int64_t count, int bits) {
 }
 
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
-                     std::int64_t count, int bits,
+                     std::int64_t count, int bits, SymbolForm form,
                      std::vector<std::uint8_t>* code) {
   if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
   if (bytes != PackedSymbolBytes(count, bits)) {
@@ -175,14 +180,22 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
 
   code->clear();
+  if (form == SymbolForm::kAdaptive) {
+    SymbolChunks chunks(level, count, bits);
+    const auto counts = Count(packed, count, bits, &chunks);
+    if (!EncodeAdaptively(packed, count, bits, counts, &chunks, code)) {
+      code->assign(packed, packed + bytes);
+    }
+    return {};
+  }
   if (count > 0) {
-    Chunks chunks(level, count, bits);
-    const auto frequencies = FrequenciesOf(Count(packed, &chunks));
+    SymbolChunks chunks(level, count, bits);
+    const auto frequencies = FrequenciesOf(Count(packed, count, bits, &chunks));
     const auto table = FrequenciesToBytes(frequencies, bits);
     code->push_back(static_cast<std::uint8_t>(table.size()));
     code->insert(code->end(), table.begin(), table.end());
-    if (AppendEncoded(packed, count, frequencies, bytes / kWordBytes, &chunks,
-                      code) &&
+    if (AppendEncoded(packed, count, frequencies, level, bytes / kWordBytes,
+                      &chunks, code) &&
         static_cast<std::int64_t>(code->size()) < 1 + bytes) {
       return {};
     }
@@ -193,8 +206,11 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
 }
 
 Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
-                       std::int64_t count, std::int64_t bits) {
+                       std::int64_t count, std::int64_t bits, SymbolForm form) {
   if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
+  if (form == SymbolForm::kAdaptive) {
+    return CheckAdaptiveCode(bytes, count, static_cast<int>(bits));
+  }
   if (bytes < 1) return Corrupt("it is empty");
   const std::int64_t packed_bytes =
       PackedSymbolBytes(count, static_cast<int>(bits));
@@ -216,20 +232,23 @@ Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
 }
 
 Status DecodeSymbols(const std::uint8_t* code, std::int64_t bytes,
-                     std::int64_t count, int bits, std::uint8_t* packed) {
-  if (Status status = CheckSymbolCode(code, bytes, count, bits); !status.ok()) {
+                     std::int64_t count, int bits, SymbolForm form,
+                     std::uint8_t* packed) {
+  if (Status status = CheckSymbolCode(code, bytes, count, bits, form);
+      !status.ok()) {
     return status;
   }
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  const std::int64_t table_bytes = code[0];
-  if (table_bytes == 0) {
-    if (HasBitsLeftOver(code + 1, count, bits)) {
-      return Corrupt("bits are set after its last symbol");
+  if (form == SymbolForm::kAdaptive) {
+    if (bytes == PackedSymbolBytes(count, bits)) {
+      return CopyPacked(code, count, bits, packed);
     }
-    std::copy_n(code + 1, bytes - 1, packed);
-    return {};
+    SymbolChunks chunks(level, count, bits);
+    return DecodeAdaptively(code, bytes, bits, &chunks, packed);
   }
+  const std::int64_t table_bytes = code[0];
+  if (table_bytes == 0) return CopyPacked(code + 1, count, bits, packed);
 
   rans::Frequencies frequencies;
   if (Status status =
@@ -248,7 +267,7 @@ Status DecodeSymbols(const std::uint8_t* code, std::int64_t bytes,
   const std::int64_t words_at = WordsAt(table_bytes, count);
   rans::Decoder decoder(frequencies, lanes, level, states, code + words_at,
                         (bytes - words_at) / kWordBytes);
-  Chunks chunks(level, count, bits);
+  SymbolChunks chunks(level, count, bits);
   for (std::int64_t c = 0; c < chunks.size(); ++c) {
     if (!decoder.Decode(chunks.SymbolsIn(c), chunks.Symbols(packed, c))) {
       return Corrupt("its words end before its symbols");

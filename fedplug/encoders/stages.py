@@ -139,11 +139,13 @@ class PackedSymbols(NamedTuple):
         start: How many bytes come before them.
         number: How many symbols there are.
         bits: Of each symbol, 1 to 8; packed one after the other, the lowest bit first.
+        trits: How many digits of base 3 a symbol of 8 bits is made of, the lowest first; 0 where of none.
     """
 
     start: Array | int
     number: Array | int
     bits: int
+    trits: int = 0
 
 
 class CodedStage(Component):
@@ -229,6 +231,9 @@ class EntropyCoder(_Coder):
 
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rans/1"``; part of a pipeline's wire id."""
+
+    takes_trits: ClassVar[bool] = False
+    """Whether symbols made of digits of base 3 come as these digits, 2 bits each, in place of 8 for all."""
 
     @abc.abstractmethod
     def encode(self, packed: Array, count: Array | int, bits: int) -> Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fedplug import ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
+from fedplug.encoders.trits import TRIT_BITS, joined_trits, split_trits
 from fedplug.ops import Array, DType
 from fedplug.registry.specs import Capabilities
 
@@ -79,15 +80,18 @@ class ValueCoder:
     def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """What an ideal entropy coder in this place would make of `count` values; float64 scalar.
 
-        The quantizer's symbols at their empirical entropy, and what comes before them, or all where there are
-        none, as it is.
+        The quantizer's symbols at their empirical entropy, or of trits at that of these, and what comes
+        before them, or all where there are none, as it is.
         """
         code = self._restored(data, count, dtype)
         symbols = self.quantizer.symbols(count, dtype)
         if symbols is None:
             return ops.astype(ops.size(code), "float64")
-        start, number, bits = symbols
-        return ops.astype(start, "float64") + ops.symbol_bits(code[start:], number, bits) / 8
+        start, number, bits, trits = symbols
+        packed = code[start:]
+        if trits:
+            packed, number, bits = split_trits(packed, number, trits), number * trits, TRIT_BITS
+        return ops.astype(start, "float64") + ops.symbol_bits(packed, number, bits) / 8
 
     @property
     def has_symbols(self) -> bool:
@@ -105,7 +109,7 @@ class ValueCoder:
             dtype: Theirs.
         """
         code = self._restored(data, count, dtype)
-        start, number, bits = self._symbols(count, dtype)
+        start, number, bits, _ = self._symbols(count, dtype)
         symbols = ops.unpack(code[start:], number, bits, "the symbols of a quantizer")
         packed = ops.pack(ops.take(symbols, places), bits)
         if self.entropy_coder is not None:
@@ -114,7 +118,7 @@ class ValueCoder:
 
     def with_part(self, part: Array, places: Array, count: Array | int, dtype: DType) -> Array:
         """``count`` values, those at ``places`` as `part` has them; of the others nothing is known."""
-        start, number, bits = self._symbols(count, dtype)
+        start, number, bits, _ = self._symbols(count, dtype)
         with ops.require(
             ops.size(part) >= start, f"a part of a {self.wire_id} payload is too short for its head"
         ):
@@ -130,18 +134,26 @@ class ValueCoder:
     def _shortened(self, code: Array, values: Array) -> Array:
         if self.entropy_coder is None:
             return code
-        start, number, bits = self._symbols(ops.size(values), values.dtype)
-        return ops.concat([code[:start], self.entropy_coder.encode(code[start:], number, bits)])
+        start, number, bits, trits = self._symbols(ops.size(values), values.dtype)
+        if trits and self.entropy_coder.takes_trits:
+            packed = split_trits(code[start:], number, trits)
+            coded = self.entropy_coder.encode(packed, number * trits, TRIT_BITS)
+        else:
+            coded = self.entropy_coder.encode(code[start:], number, bits)
+        return ops.concat([code[:start], coded])
 
     def _restored(self, data: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return data
-        start, number, bits = self._symbols(count, dtype)
+        start, number, bits, trits = self._symbols(count, dtype)
         with ops.require(
             ops.size(data) >= start,
             f"a {self.wire_id} payload is too short for what comes before its symbols",
         ):
             head, code = data[:start], data[start:]
+        if trits and self.entropy_coder.takes_trits:
+            packed = self.entropy_coder.decode(code, number * trits, TRIT_BITS)
+            return ops.concat([head, joined_trits(packed, number, trits)])
         return ops.concat([head, self.entropy_coder.decode(code, number, bits)])
 
     def _symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:

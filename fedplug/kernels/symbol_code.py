@@ -1,8 +1,8 @@
-"""The rANS code of symbols of a few bits: an entropy coder."""
+"""The rANS codes of symbols of a few bits: entropy coders."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fedplug import _kernels
 
@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_symbols", "encode_symbols"]
 
+SymbolForm: TypeAlias = Literal["rans", "adaptive"]
 
-def encode_symbols(packed: NDArray[np.uint8], count: int, *, bits: int) -> NDArray[np.uint8]:
+
+def encode_symbols(
+    packed: NDArray[np.uint8], count: int, *, bits: int, form: SymbolForm = "rans"
+) -> NDArray[np.uint8]:
     """Writes symbols in about as many bits as their empirical entropy, and never more than a byte above that.
 
     The layout is described in ``csrc/core/symbol_code.h`` (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
@@ -23,17 +27,22 @@ def encode_symbols(packed: NDArray[np.uint8], count: int, *, bits: int) -> NDArr
             :func:`encode_values` packs levels. Bits after the last symbol are 0.
         count: How many symbols there are; below 2**31.
         bits: Of each symbol, 1 to 8.
+        form: ``"rans"``, with a table of their frequencies; or ``"adaptive"``, which learns them, and takes
+            less of few symbols and where they change along the way, and 30 to 90 times as long.
 
     Returns:
-        ``[bytes]`` uint8, at most one more than ``packed`` has.
+        ``[bytes]`` uint8, at most one more than ``packed`` has; of ``"adaptive"`` none more.
 
     Raises:
-        ArgumentError: ``packed`` cannot be used as an array, or is not ``count`` symbols of ``bits`` bits.
+        ArgumentError: ``packed`` cannot be used as an array, or is not ``count`` symbols of ``bits`` bits;
+            or there is no such form.
     """
-    return _kernels.encode_symbols(packed, count, bits)
+    return _kernels.encode_symbols(packed, count, bits, form)
 
 
-def decode_symbols(code: NDArray[np.uint8], count: int, *, bits: int) -> NDArray[np.uint8]:
+def decode_symbols(
+    code: NDArray[np.uint8], count: int, *, bits: int, form: SymbolForm = "rans"
+) -> NDArray[np.uint8]:
     """Reads what :func:`encode_symbols` wrote. Every byte is treated as hostile.
 
     Many equal symbols have a short code, so ``count`` decides how much memory is taken: it must come from
@@ -43,12 +52,14 @@ def decode_symbols(code: NDArray[np.uint8], count: int, *, bits: int) -> NDArray
         code: ``[bytes]`` uint8.
         count: How many symbols the code holds.
         bits: Of each symbol.
+        form: As they were encoded.
 
     Returns:
         ``[ceil(count * bits / 8)]`` uint8: the symbols, packed.
 
     Raises:
-        ArgumentError: ``code`` cannot be used as an array, or ``count`` or ``bits`` is out of range.
+        ArgumentError: ``code`` cannot be used as an array, ``count`` or ``bits`` is out of range, or
+            there is no such form.
         PayloadError: These are not the bytes of a code of ``count`` symbols.
     """
-    return _kernels.decode_symbols(code, count, bits)
+    return _kernels.decode_symbols(code, count, bits, form)

@@ -1,45 +1,52 @@
-"""The rANS code of symbols of a few bits. The layout is specified in csrc/core/symbol_code.h."""
+"""The rANS codes of symbols of a few bits. The layouts are specified in csrc/core/symbol_code.h."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from fedplug import kernels
 from fedplug.ops._dispatch import Array, also_on_tensors
 
-__all__ = ["decode_symbols", "encode_symbols"]
+__all__ = ["SymbolForm", "decode_symbols", "encode_symbols"]
+
+SymbolForm = Literal["rans", "adaptive"]
 
 
 @also_on_tensors
-def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
+def encode_symbols(
+    packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
+) -> Array:
     """Symbols in about as many bits as their empirical entropy.
 
     Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders",
-    2014 (arXiv 1402.3392).
+    2014 (arXiv 1402.3392); of "adaptive", Moffat, Neal, Witten, "Arithmetic coding revisited", 1998.
 
     Args:
         packed: The symbols one after the other, lowest bit first; bits after the last one are 0. Shape
             ``[ceil(count * bits / 8)]``, uint8.
         count: How many symbols there are, below 2^31; integer scalar.
         bits: Of each symbol, 1 to 8; integer scalar.
+        form: "rans", with a table of their frequencies; or "adaptive", which learns them as it goes.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Returns:
-        The code, at most a byte longer than ``packed``; shape ``[bytes]``, uint8.
+        The code, at most a byte longer than ``packed``, "adaptive" never longer; shape ``[bytes]``, uint8.
 
     Raises:
         ValueError: A static rank is wrong, or ``bits`` is out of range.
-        UnknownNameError: ``lowering`` is not one of the words above.
+        UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: ``packed`` is not ``count`` symbols.
     """
-    return kernels.encode_symbols(np.asarray(packed, np.uint8), int(count), bits=int(bits))
+    return kernels.encode_symbols(np.asarray(packed, np.uint8), int(count), bits=int(bits), form=form)
 
 
 @also_on_tensors
-def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
+def decode_symbols(
+    code: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
+) -> Array:
     """The inverse of `encode_symbols`, for untrusted bytes.
 
     Many equal symbols have a short code, so ``count`` decides how much memory is taken: it must come from
@@ -49,6 +56,7 @@ def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = N
         code: Shape ``[bytes]``, uint8.
         count: How many symbols the code holds, below 2^31; integer scalar.
         bits: Of each symbol, 1 to 8; integer scalar.
+        form: That of the code.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
 
     Returns:
@@ -56,8 +64,8 @@ def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = N
 
     Raises:
         ValueError: A static rank is wrong, or ``bits`` is out of range.
-        UnknownNameError: ``lowering`` is not one of the words above.
+        UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
         tf.errors.InvalidArgumentError: When run: the bytes are not a code of ``count`` symbols.
     """
-    return kernels.decode_symbols(np.asarray(code, np.uint8), int(count), bits=int(bits))
+    return kernels.decode_symbols(np.asarray(code, np.uint8), int(count), bits=int(bits), form=form)

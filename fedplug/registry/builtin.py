@@ -182,6 +182,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="adaptive",
+            target="fedplug.encoders.coders.adaptive:Adaptive",
+            summary="the same by frequencies that are learnt: fewer bytes than rans, and slower",
+            examples=("topk(0.3) | qsgd(8) | adaptive | rice", "qsgd(4) | adaptive"),
+            wire_id="adaptive/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="rice",
             target="fedplug.encoders.coders.index:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 WHOLE_MODELS = ["auto", "rules", "budget"]
 AROUND_OTHERS = ["ef21", "artemis", "stale"]  # whose wire id is that of what they are around
 WRITTEN_WITH_BARS = ["pipeline"]
-# topk(0.01), randomk(0.01), qsgd under a budget; gaps in entropy.md, as its reference takes minutes
-MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps"]
+# topk(0.01), randomk(0.01), qsgd under a budget; gaps and adaptive in entropy.md
+MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps", "adaptive"]
 NAMES = [
     n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS + AROUND_OTHERS
 ]

@@ -83,6 +83,11 @@ class TestBounded(FamilySuite):
     expression = "bounded(0.01)"
 
 
+class TestQSGDAdaptive(FamilySuite):
+    expression = "qsgd(4, block_size=1024) | adaptive"
+    check_tff = True
+
+
 class TestBoundedRans(FamilySuite):
     expression = "bounded(0.001, error_feedback=True) | rans"
     check_tff = True
@@ -145,6 +150,10 @@ class TestTopKGaps(PipelineSuite):
 class TestTopKQSGDRice(PipelineSuite):
     expression = "topk(0.3) | qsgd(8, block_size=16) | rice"
     check_tff = True
+
+
+class TestTopKTernGradAdaptive(PipelineSuite):
+    expression = "topk(0.3) | terngrad | adaptive"
 
 
 class TestTopKTernGradRansRice(PipelineSuite):

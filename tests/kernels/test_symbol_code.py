@@ -1,4 +1,4 @@
-"""The rANS code of packed symbols, from Python: read by the layout's words, and held to the entropy."""
+"""The codes of packed symbols, from Python: read by the layout's words, and held to the entropy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def unpacked(data, count, bits):
     return (lowest_first << np.arange(bits, dtype=np.uint8)).sum(axis=1).tolist()
 
 
-def encode(symbols, bits):
-    return kernels.encode_symbols(packed(symbols, bits), len(symbols), bits=bits)
+def encode(symbols, bits, form="rans"):
+    return kernels.encode_symbols(packed(symbols, bits), len(symbols), bits=bits, form=form)
 
 
-def decode(code, count, bits):
-    return unpacked(kernels.decode_symbols(code, count, bits=bits), count, bits)
+def decode(code, count, bits, form="rans"):
+    return unpacked(kernels.decode_symbols(code, count, bits=bits, form=form), count, bits)
 
 
 def entropy(symbols):
@@ -67,6 +67,61 @@ def read_as_the_layout_says(code, count, bits):
     return symbols
 
 
+class LearntBits:
+    """Takes bits out of an adaptive code, as the header's text says."""
+
+    def __init__(self, code):
+        self.bytes, self.contexts = iter(bytes(code)), {}
+
+    def begin(self):
+        self.state = sum(next(self.bytes) << 8 * place for place in range(3))
+
+    def take(self, start, share):
+        self.state = share * (self.state >> 12) + self.state % 4096 - start
+        while self.state < 65536:
+            self.state = self.state << 8 | next(self.bytes)
+
+    def bit(self, *context):
+        p, n = self.contexts.get(context, (32768, 0))
+        q, r = min(4080, max(16, p >> 4)), 131072 // (2 * n + 3)
+        is_one = self.state % 4096 < q
+        self.take(0 if is_one else q, q if is_one else 4096 - q)
+        p = p + ((65536 - p) * r >> 16) if is_one else p - (p * r >> 16)
+        self.contexts[context] = p, min(n + 1, 127)
+        return int(is_one)
+
+    def at_once(self, bits):
+        value = self.state % 4096 >> 12 - bits
+        self.take(value << 12 - bits, 1 << 12 - bits)
+        return value
+
+
+def read_adaptive_as_the_layout_says(code, count, bits):
+    if len(code) == len(packed(np.zeros(count), bits)):
+        return unpacked(code, count, bits)
+    reader, symbols, before = LearntBits(code[1:]), [], [0, 0]
+    for i in range(count):
+        if i % 65536 == 0:
+            reader.begin()
+        near = sum(before) > 0, sum(before) > 2
+        e = next((e for e in range(bits) if not reader.bit("above", near, e)), bits)
+        before = [before[1], e]
+        distance = 0 if e == 0 else -(2 ** (bits - 1))
+        if 0 < e < bits:
+            negative = reader.bit("sign", e)
+            first = [reader.bit("half", e)] if e > 1 else []
+            first += [reader.bit("quarter", e, *first)] if e > 2 else []
+            size = int("".join(map(str, [1, *first])), 2)
+            if e > 3:
+                size = size << e - 3 | reader.at_once(e - 3)
+            distance = -size if negative else size
+        symbols.append((int(code[0]) + distance) % 2**bits)
+        if i % 65536 == 65535 or i == count - 1:
+            assert reader.state == 65536
+    assert list(reader.bytes) == []
+    return symbols
+
+
 @st.composite
 def cases(draw):
     bits = draw(st.integers(1, 8))
@@ -74,14 +129,42 @@ def cases(draw):
     return draw(hnp.arrays(np.uint8, st.integers(0, 300), elements=st.integers(0, largest))), bits
 
 
-@given(cases())
+@given(cases(), st.sampled_from(["rans", "adaptive"]))
 @settings(deadline=None, max_examples=200)
-def test_a_code_decodes_to_the_symbols_it_was_made_of(case):
+def test_a_code_decodes_to_the_symbols_it_was_made_of(case, form):
     symbols, bits = case
-    code = encode(symbols, bits)
+    code = encode(symbols, bits, form)
     assert code.dtype == np.uint8
-    assert len(code) <= 1 + len(packed(symbols, bits))
-    assert decode(code, len(symbols), bits) == symbols.tolist()
+    assert len(code) <= (form == "rans") + len(packed(symbols, bits))
+    assert decode(code, len(symbols), bits, form) == symbols.tolist()
+
+
+@pytest.mark.parametrize(
+    ("count", "bits", "spread"), [(700, 8, 9), (500, 4, 0.8), (300, 1, 0), (66_000, 2, 0.3)]
+)
+def test_an_adaptive_code_is_laid_out_as_specified(count, bits, spread):
+    symbols = levels(count, bits, spread)
+    code = encode(symbols, bits, "adaptive")
+    assert len(code) < len(packed(symbols, bits))
+    assert read_adaptive_as_the_layout_says(code, count, bits) == symbols.tolist()
+
+
+@pytest.mark.parametrize(("bits", "spread"), [(8, 20), (4, 1.2), (2, 0.3)])
+def test_few_symbols_take_few_bytes_more_than_their_entropy_when_it_is_learnt(bits, spread):
+    symbols = levels(3000, bits, spread)
+    learnt = len(encode(symbols, bits, "adaptive"))
+    assert learnt <= 4 + 1.02 * entropy(symbols) * 3000 / 8
+    assert learnt < len(encode(symbols, bits))
+
+
+def test_neighbours_that_are_alike_take_less_than_their_entropy():
+    symbols = np.concatenate([levels(4000, 4, 0.4), levels(4000, 4, 2.5, seed=1)])
+    assert 8 * len(encode(symbols, 4, "adaptive")) / len(symbols) < 0.95 * entropy(symbols)
+
+
+def test_an_unknown_form_is_refused():
+    with pytest.raises(errors.ArgumentError, match="form is 'huffman'; it must be rans or adaptive"):
+        encode([1, 2], 4, "huffman")
 
 
 @pytest.mark.parametrize(
@@ -119,25 +202,26 @@ def test_the_symbols_of_quantized_values_are_shorter_by_what_the_entropy_says():
     assert len(code) <= 1.01 * entropy(unpacked(symbols, 1_000_000, 4)) * 1_000_000 / 8
 
 
-@given(st.binary(max_size=60), st.integers(0, 40), st.integers(1, 8))
+@given(st.binary(max_size=60), st.integers(0, 40), st.integers(1, 8), st.sampled_from(["rans", "adaptive"]))
 @settings(deadline=None, max_examples=300)
-def test_random_bytes_are_refused_or_decode_to_so_many_symbols(code, count, bits):
+def test_random_bytes_are_refused_or_decode_to_so_many_symbols(code, count, bits, form):
     try:
-        symbols = decode(np.frombuffer(code, np.uint8), count, bits)
+        symbols = decode(np.frombuffer(code, np.uint8), count, bits, form)
     except errors.PayloadError:
         return
-    assert decode(encode(symbols, bits), count, bits) == symbols
+    assert decode(encode(symbols, bits, form), count, bits, form) == symbols
 
 
-def test_a_damaged_code_is_refused_or_decodes_to_other_symbols():
+@pytest.mark.parametrize("form", ["rans", "adaptive"])
+def test_a_damaged_code_is_refused_or_decodes_to_other_symbols(form):
     symbols = levels(500, 4, 0.6)
-    code = encode(symbols, 4)
+    code = encode(symbols, 4, form)
     refused = 0
     for bit in range(8 * len(code)):
         flipped = code.copy()
         flipped[bit // 8] ^= 1 << (bit % 8)
         try:
-            assert len(decode(flipped, 500, 4)) == 500
+            assert len(decode(flipped, 500, 4, form)) == 500
         except errors.PayloadError:
             refused += 1
     assert refused >= 0.9 * 8 * len(code)

@@ -1,11 +1,11 @@
-"""The rANS code of symbols as tensors: the op, its reference, and codes that are refused."""
+"""The codes of symbols as tensors: the op, its reference, and codes that are refused."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -15,6 +15,9 @@ from fedplug import ops
 def packed(symbols, bits):
     lowest_first = np.uint8(symbols)[:, np.newaxis] >> np.arange(bits, dtype=np.uint8) & 1
     return np.packbits(lowest_first.ravel(), bitorder="little")
+
+
+FORMS = st.sampled_from(["rans", "adaptive"])
 
 
 @st.composite
@@ -27,39 +30,49 @@ def cases(draw):
 
 
 @settings(deadline=None)
-@given(case=cases())
-def test_op_and_reference_write_the_same_bytes(agree, case):
+@given(case=cases(), form=FORMS)
+def test_op_and_reference_write_the_same_bytes(agree, case, form):
     data, count, bits = case
-    agree(ops.encode_symbols, data, count, bits=bits)
+    agree(ops.encode_symbols, data, count, bits=bits, form=form)
 
 
 @settings(deadline=None)
-@given(case=cases())
-def test_decoding_gives_the_symbols_back(lowering, case):
+@given(case=cases(), form=FORMS)
+def test_decoding_gives_the_symbols_back(lowering, case, form):
     data, count, bits = case
-    code = ops.encode_symbols(data, count, bits=bits, lowering=lowering)
-    got = ops.decode_symbols(code, count, bits=bits, lowering=lowering)
+    code = ops.encode_symbols(data, count, bits=bits, form=form, lowering=lowering)
+    got = ops.decode_symbols(code, count, bits=bits, form=form, lowering=lowering)
     assert got.numpy().tobytes() == data.tobytes()
 
 
 @settings(deadline=None)
-@given(case=cases(), data=st.data())
-def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, case, data):
+@given(case=cases(), form=FORMS, data=st.data())
+def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, case, form, data):
     symbols, count, bits = case
-    code = bytearray(np.asarray(ops.encode_symbols(symbols, count, bits=bits)))
+    code = bytearray(np.asarray(ops.encode_symbols(symbols, count, bits=bits, form=form)))
+    assume(len(code) > 0)
     for _ in range(data.draw(st.integers(0, 2))):
         bit = data.draw(st.integers(0, 8 * len(code) - 1))
         code[bit // 8] ^= 1 << bit % 8
     code = code[: data.draw(st.sampled_from([len(code), len(code), len(code) - 1]))]
     code += data.draw(st.sampled_from([b"", b"", b"\0", b"\0\1"]))
     count = max(0, count + data.draw(st.sampled_from([0, 0, 0, 1, -1])))
-    agree(ops.decode_symbols, np.frombuffer(bytes(code), np.uint8), count, bits=bits)
+    agree(ops.decode_symbols, np.frombuffer(bytes(code), np.uint8), count, bits=bits, form=form)
 
 
 @settings(deadline=None)
-@given(code=st.binary(max_size=30), count=st.integers(-1, 9), bits=st.integers(1, 8))
-def test_op_and_reference_agree_on_any_bytes_at_all(agree, code, count, bits):
-    agree(ops.decode_symbols, np.frombuffer(code, np.uint8), count, bits=bits)
+@given(code=st.binary(max_size=30), count=st.integers(-1, 9), bits=st.integers(1, 8), form=FORMS)
+def test_op_and_reference_agree_on_any_bytes_at_all(agree, code, count, bits, form):
+    agree(ops.decode_symbols, np.frombuffer(code, np.uint8), count, bits=bits, form=form)
+
+
+@pytest.mark.parametrize(("count", "bits", "spread"), [(2500, 8, 9), (66_000, 1, 0.2)])
+def test_the_reference_learns_like_the_kernel(agree, count, bits, spread):
+    levels = np.random.default_rng(0).normal(2 ** (bits - 1), spread, count)
+    data = packed(np.clip(np.rint(levels), 0, 2**bits - 1), bits)
+    agree(ops.encode_symbols, data, count, bits=bits, form="adaptive")
+    code = ops.encode_symbols(data, count, bits=bits, form="adaptive", lowering="fused")
+    agree(ops.decode_symbols, code, count, bits=bits, form="adaptive")
 
 
 def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):

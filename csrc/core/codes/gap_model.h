@@ -8,12 +8,13 @@
 #include <array>
 #include <cstdint>
 
+#include "core/codes/adaptive_bits.h"
+
 namespace fedplug::index_codes {
 
 class GapModel {
  public:
-  static constexpr int kScaleBits = 12;
-  static constexpr std::uint32_t kScale = 1u << kScaleBits;
+  static constexpr std::uint32_t kScale = adaptive_bits::kScale;
   static constexpr int kLengthBits = 5;  // of the number of a gap's class
 
   // REQUIRES: 0 < count <= size < 2^31

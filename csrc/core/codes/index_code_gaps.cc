@@ -1,10 +1,9 @@
-// Gaps in an adaptive code. What was decoded last must have been encoded first,
-// so the encoder first walks through the gaps and notes how likely everything
-// was that it met, and then goes back.
+// Gaps in an adaptive code.
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/codes/adaptive_bits.h"
 #include "core/codes/gap_model.h"
 #include "core/codes/index_code_bits.h"
 #include "core/codes/index_code_forms.h"
@@ -12,84 +11,7 @@
 namespace fedplug::index_codes {
 namespace {
 
-constexpr std::uint32_t kLowest = 1u << 16;  // of a state; all are below 2^24
-constexpr int kStateBytes = 3;
 constexpr int kMostRawBits = 8;  // that are coded at once
-
-// A share of all that could have come: `frequency` of GapModel::kScale, after
-// `start` others.
-struct Share {
-  std::uint32_t start;
-  std::uint32_t frequency;
-};
-
-Share ShareOf(std::uint32_t one, int bit) {
-  return bit != 0 ? Share{0, one} : Share{one, GapModel::kScale - one};
-}
-
-// Notes the shares of all bits of gaps.
-class ShareWriter {
- public:
-  int Bit(GapModel* model, int context, int bit) {
-    shares.push_back(ShareOf(model->ProbabilityOfOne(context), bit));
-    model->Learn(context, bit);
-    return bit;
-  }
-
-  std::uint32_t Raw(int bits, std::uint32_t value) {
-    const std::uint32_t each = GapModel::kScale >> bits;
-    shares.push_back({value * each, each});
-    return value;
-  }
-
-  std::vector<Share> shares;
-};
-
-// Takes bits out of a state; where bytes are missing, zeros.
-class StateReader {
- public:
-  // REQUIRES: bytes >= kStateBytes
-  StateReader(const std::uint8_t* code, std::int64_t bytes)
-      : next_(code + kStateBytes), end_(code + bytes) {
-    state_ = static_cast<std::uint32_t>(code[0] | code[1] << 8 | code[2] << 16);
-  }
-
-  bool IsValid() const { return state_ >= kLowest; }
-  bool IsAtEnd() const {
-    return state_ == kLowest && next_ == end_ && !missed_;
-  }
-  bool Missed() const { return missed_; }
-
-  int Bit(GapModel* model, int context, int) {
-    const std::uint32_t one = model->ProbabilityOfOne(context);
-    const int bit = state_ % GapModel::kScale < one ? 1 : 0;
-    Take(ShareOf(one, bit));
-    model->Learn(context, bit);
-    return bit;
-  }
-
-  std::uint32_t Raw(int bits, std::uint32_t) {
-    const std::uint32_t each = GapModel::kScale >> bits;
-    const std::uint32_t value = state_ % GapModel::kScale / each;
-    Take({value * each, each});
-    return value;
-  }
-
- private:
-  void Take(Share share) {
-    state_ = share.frequency * (state_ >> GapModel::kScaleBits) +
-             state_ % GapModel::kScale - share.start;
-    while (state_ < kLowest) {
-      missed_ |= next_ == end_;
-      state_ = state_ << 8 | (next_ == end_ ? 0u : *next_++);
-    }
-  }
-
-  std::uint32_t state_;
-  const std::uint8_t* next_;
-  const std::uint8_t* end_;
-  bool missed_ = false;
-};
 
 int ClassOf(std::int64_t number) {
   int e = 0;
@@ -140,27 +62,13 @@ void EncodeGaps(const std::int32_t* indices, std::int64_t count,
                 std::int64_t size, std::vector<std::uint8_t>* code) {
   if (count == 0) return;
   GapModel model(count, size);
-  ShareWriter writer;
+  adaptive_bits::Writer writer;
   std::int64_t previous = -1;
   for (std::int64_t i = 0; i < count; ++i) {
     CodeNumber(indices[i] - previous, &model, &writer);
     previous = indices[i];
   }
-  std::uint32_t state = kLowest;
-  std::vector<std::uint8_t> backwards;
-  for (auto share = writer.shares.rbegin(); share != writer.shares.rend();
-       ++share) {
-    while (state >= share->frequency << 12) {
-      backwards.push_back(static_cast<std::uint8_t>(state));
-      state >>= 8;
-    }
-    state = (state / share->frequency << GapModel::kScaleBits) +
-            state % share->frequency + share->start;
-  }
-  for (int byte = 0; byte < kStateBytes; ++byte) {
-    code->push_back(static_cast<std::uint8_t>(state >> (8 * byte)));
-  }
-  code->insert(code->end(), backwards.rbegin(), backwards.rend());
+  writer.AppendTo(code);
 }
 
 Status DecodeGaps(const std::uint8_t* code, std::int64_t bytes,
@@ -171,9 +79,11 @@ Status DecodeGaps(const std::uint8_t* code, std::int64_t bytes,
                       : Corrupt(std::to_string(bytes) +
                                 " bytes where no index was announced");
   }
-  if (bytes < kStateBytes) return Corrupt("it is too short for its state");
-  StateReader reader(code, bytes);
-  if (!reader.IsValid()) return Corrupt("its state is below 2^16");
+  if (bytes < adaptive_bits::kStateBytes) {
+    return Corrupt("it is too short for its state");
+  }
+  adaptive_bits::Reader reader(code, bytes);
+  if (!reader.Begin()) return Corrupt("its state is below 2^16");
   GapModel model(count, size);
   std::int64_t previous = -1;
   for (std::int64_t i = 0; i < count; ++i) {

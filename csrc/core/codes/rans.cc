@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/base/always_inline.h"
-#include "core/codes/rans_avx512.h"
+#include "core/codes/rans_loops.h"
 
 namespace fedplug::rans {
 namespace {
@@ -32,11 +32,25 @@ FEDPLUG_ALWAYS_INLINE std::uint8_t Take(const std::uint32_t* table,
   return static_cast<std::uint8_t>(entry);
 }
 
+// What encodes many lanes of `level`; nothing where they are taken one by one.
+EncodeLoop* EncodeLoopFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level == SimdLevel::kAvx512) return EncodeGroupsAvx512;
+  if (level == SimdLevel::kAvx2) return EncodeGroupsAvx2;
+#elif FEDPLUG_SIMD_NEON
+  if (level == SimdLevel::kNeon) return EncodeGroupsNeon;
+#endif
+  static_cast<void>(level);
+  return nullptr;
+}
+
 }  // namespace
 
-Encoder::Encoder(const Frequencies& frequencies, int lanes,
+Encoder::Encoder(const Frequencies& frequencies, int lanes, SimdLevel level,
                  std::uint16_t* words, std::int64_t capacity)
     : steps_{},
+      table_{},
+      groups_(lanes == kMostLanes ? EncodeLoopFor(level) : nullptr),
       lanes_(lanes),
       begin_(words),
       next_(words + capacity),
@@ -50,40 +64,50 @@ Encoder::Encoder(const Frequencies& frequencies, int lanes,
     // x / 2^44, which is less than 1 / f; and x m < 2^64.
     steps_[symbol] = {(std::uint64_t{1} << kReciprocalBits) / frequency + 1,
                       LimitOf(frequency), kScale - frequency, start};
+    table_.entries[symbol] = (frequency - 1) | start << kScaleBits;
+    table_.largest = static_cast<int>(symbol);
     start += frequency;
   }
 }
 
-FEDPLUG_ALWAYS_INLINE void Encoder::Put(std::uint8_t symbol,
-                                        std::uint32_t* state) {
-  const Step& step = steps_[symbol];
-  const int full = *state >= step.limit;
-  next_[-1] = static_cast<std::uint16_t>(*state);
-  next_ -= full;
-  const std::uint32_t x = *state >> (full * kWordBits);
-  const auto quotient =
-      static_cast<std::uint32_t>((x * step.reciprocal) >> kReciprocalBits);
-  *state = x + quotient * step.rest + step.start;
-}
-
 template <int kLanes>
 bool Encoder::EncodeIn(const std::uint8_t* symbols, std::int64_t n) {
-  // A word is written before it is known whether it stays, so one place more
-  // than the lanes must be free.
+  // Copies that nobody else can see: as far as a compiler knows, the words may
+  // be anywhere.
+  States states = states_;
+  std::uint16_t* next = next_;
   for (std::int64_t i = n; i > 0;) {
-    if (next_ - begin_ <= kLanes) return false;
+    // A word is written before it is known whether it stays, so one place more
+    // than the lanes must be free.
+    if (next - begin_ <= kLanes) return false;
     const int group = i % kLanes == 0 ? kLanes : static_cast<int>(i % kLanes);
     i -= group;
     for (int lane = group - 1; lane >= 0; --lane) {
-      Put(symbols[i + lane], &states_[static_cast<std::size_t>(lane)]);
+      std::uint32_t& state = states[static_cast<std::size_t>(lane)];
+      const Step& step = steps_[symbols[i + lane]];
+      const int full = state >= step.limit;
+      next[-1] = static_cast<std::uint16_t>(state);
+      next -= full;
+      const std::uint32_t x = state >> (full * kWordBits);
+      const auto quotient =
+          static_cast<std::uint32_t>((x * step.reciprocal) >> kReciprocalBits);
+      state = x + quotient * step.rest + step.start;
     }
   }
+  states_ = states;
+  next_ = next;
   return true;
 }
 
 bool Encoder::Encode(const std::uint8_t* symbols, std::int64_t n) {
-  return lanes_ == kMostLanes ? EncodeIn<kMostLanes>(symbols, n)
-                              : EncodeIn<4>(symbols, n);
+  if (lanes_ != kMostLanes) return EncodeIn<4>(symbols, n);
+  if (groups_ != nullptr) {
+    const std::int64_t last = n % kMostLanes;
+    if (!EncodeIn<kMostLanes>(symbols + n - last, last)) return false;
+    n -= last;
+    n -= groups_(table_, symbols, n, begin_, states_.data(), &next_);
+  }
+  return EncodeIn<kMostLanes>(symbols, n);
 }
 
 Decoder::Decoder(const Frequencies& frequencies, int lanes, SimdLevel level,

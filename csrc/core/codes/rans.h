@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/codes/rans_loops.h"
 #include "core/simd/level.h"
 
 namespace fedplug::rans {
@@ -33,16 +34,18 @@ using States = std::array<std::uint32_t, kMostLanes>;
 // What comes last is encoded first.
 class Encoder {
  public:
-  // REQUIRES: lanes is 4 or 32; words[capacity] outlives the encoder
-  Encoder(const Frequencies& frequencies, int lanes, std::uint16_t* words,
-          std::int64_t capacity);
+  // REQUIRES: lanes is 4 or 32; IsSupported(level); words[capacity] outlives
+  //           the encoder
+  Encoder(const Frequencies& frequencies, int lanes, SimdLevel level,
+          std::uint16_t* words, std::int64_t capacity);
 
   // Encodes the n symbols before those that were encoded already. False when
   // the words no longer fit, and then nothing more can be done with it.
   //
   // REQUIRES: no symbol has frequency 0; n is a multiple of the lanes in every
   //           call but the first
-  // COST:     one product of 64 bits per symbol
+  // COST:     of few lanes one product of 64 bits per symbol; else see
+  //           rans_loops.h
   bool Encode(const std::uint8_t* symbols, std::int64_t n);
 
   const States& states() const { return states_; }
@@ -54,7 +57,6 @@ class Encoder {
  private:
   template <int kLanes>
   bool EncodeIn(const std::uint8_t* symbols, std::int64_t n);
-  void Put(std::uint8_t symbol, std::uint32_t* state);
 
   // x / frequency is (x * reciprocal) >> 44 for every x < frequency * 2^20.
   struct Step {
@@ -65,6 +67,8 @@ class Encoder {
   };
 
   std::array<Step, 256> steps_;
+  EncoderTable table_;
+  EncodeLoop* groups_;  // nothing where there are too few lanes
   States states_;
   int lanes_;
   std::uint16_t* begin_;

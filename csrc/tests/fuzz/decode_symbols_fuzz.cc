@@ -13,7 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   using fedplug::testing::Require;
   fedplug::testing::FuzzInput input(data, size);
-  const int bits = 1 + input.Take<std::uint8_t>() % 8;
+  const auto kind = input.Take<std::uint8_t>();
+  const int bits = 1 + kind % 8;
+  const auto form =
+      kind < 128 ? fedplug::SymbolForm::kRans : fedplug::SymbolForm::kAdaptive;
   const auto what = input.Take<std::uint8_t>();
   std::int64_t count = input.Take<std::uint16_t>() % 512;
   if (what % 8 == 0) count += kManySymbols;
@@ -29,11 +32,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     }
     Require(fedplug::EncodeSymbols(packed.data(),
                                    static_cast<std::int64_t>(packed.size()),
-                                   count, bits, &code)
+                                   count, bits, form, &code)
                 .ok(),
             "packed symbols can be encoded");
     Require(code.size() <= 1 + packed.size(), "a code is never much longer");
     // And then one byte of it is changed.
+    if (code.empty()) return 0;
     const std::size_t at = what % 128 * std::size_t{7} % code.size();
     code[at] = static_cast<std::uint8_t>(code[at] ^ what >> 5);
   }
@@ -42,20 +46,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   std::vector<std::uint8_t> packed(packed_bytes);
   if (!fedplug::DecodeSymbols(code.data(),
                               static_cast<std::int64_t>(code.size()), count,
-                              bits, packed.data())
+                              bits, form, packed.data())
            .ok()) {
     return 0;
   }
   std::vector<std::uint8_t> again;
   Require(fedplug::EncodeSymbols(packed.data(),
                                  static_cast<std::int64_t>(packed_bytes), count,
-                                 bits, &again)
+                                 bits, form, &again)
               .ok(),
           "what was decoded can be encoded");
   std::vector<std::uint8_t> same(packed_bytes);
   Require(fedplug::DecodeSymbols(again.data(),
                                  static_cast<std::int64_t>(again.size()), count,
-                                 bits, same.data())
+                                 bits, form, same.data())
               .ok(),
           "what was encoded can be decoded");
   Require(same == packed, "symbols come back");

@@ -3,6 +3,7 @@
 #include "core/symbol_code.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
@@ -14,8 +15,18 @@ namespace fedplug {
 namespace {
 
 using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
+using tensorflow::errors::InvalidArgument;
+
+tensorflow::Status GetSymbolForm(OpKernelConstruction* context,
+                                 SymbolForm* form) {
+  std::string name;
+  TF_RETURN_IF_ERROR(context->GetAttr("form", &name));
+  if (FindSymbolForm(name, form)) return tensorflow::OkStatus();
+  return InvalidArgument("no symbol code is called ", name);
+}
 
 // The bytes are input 0.
 tensorflow::Status ReadSizes(OpKernelContext* context, std::int64_t* count,
@@ -27,7 +38,9 @@ tensorflow::Status ReadSizes(OpKernelContext* context, std::int64_t* count,
 
 class EncodeSymbolsOp : public OpKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit EncodeSymbolsOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, GetSymbolForm(context, &form_));
+  }
 
   void Compute(OpKernelContext* context) override {
     std::int64_t count;
@@ -35,16 +48,22 @@ class EncodeSymbolsOp : public OpKernel {
     OP_REQUIRES_OK(context, ReadSizes(context, &count, &bits));
     const Tensor& packed = context->input(0);
     std::vector<std::uint8_t> bytes;
-    OP_REQUIRES_OK(context, ToTensorFlow(EncodeSymbols(
-                                packed.flat<std::uint8_t>().data(),
-                                packed.NumElements(), count, bits, &bytes)));
+    OP_REQUIRES_OK(
+        context, ToTensorFlow(EncodeSymbols(packed.flat<std::uint8_t>().data(),
+                                            packed.NumElements(), count, bits,
+                                            form_, &bytes)));
     OP_REQUIRES_OK(context, OutputBytes(context, 0, bytes));
   }
+
+ private:
+  SymbolForm form_;
 };
 
 class DecodeSymbolsOp : public OpKernel {
  public:
-  using OpKernel::OpKernel;
+  explicit DecodeSymbolsOp(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, GetSymbolForm(context, &form_));
+  }
 
   void Compute(OpKernelContext* context) override {
     std::int64_t count;
@@ -53,16 +72,19 @@ class DecodeSymbolsOp : public OpKernel {
     const Tensor& code = context->input(0);
     const std::uint8_t* const bytes = code.flat<std::uint8_t>().data();
     const std::int64_t length = code.NumElements();
-    OP_REQUIRES_OK(context,
-                   ToTensorFlow(CheckSymbolCode(bytes, length, count, bits)));
+    OP_REQUIRES_OK(context, ToTensorFlow(CheckSymbolCode(bytes, length, count,
+                                                         bits, form_)));
     Tensor* packed;
     OP_REQUIRES_OK(
         context,
         AllocateOutput(context, 0, {PackedSymbolBytes(count, bits)}, &packed));
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeSymbols(
-                                bytes, length, count, bits,
+                                bytes, length, count, bits, form_,
                                 packed->flat<std::uint8_t>().data())));
   }
+
+ private:
+  SymbolForm form_;
 };
 
 REGISTER_KERNEL_BUILDER(

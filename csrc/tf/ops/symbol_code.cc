@@ -23,6 +23,7 @@ REGISTER_OP("Fedplug>EncodeSymbols")
     .Input("packed: uint8")
     .Input("count: int64")
     .Input("bits: int64")
+    .Attr("form: {'rans', 'adaptive'} = 'rans'")
     .Output("code: uint8")
     .SetShapeFn(BytesToBytesShape)
     .Doc(R"doc(
@@ -34,16 +35,18 @@ packed: The symbols one after the other, lowest bit first. Shape [ceil(count * b
 count: The number of symbols, below 2^31. Shape [].
 bits: Of each symbol, 1 to 8. Shape [].
 code: At most a byte longer than `packed`. Shape [b].
+form: The layout, see core/symbol_code.h.
 )doc");
 
 REGISTER_OP("Fedplug>DecodeSymbols")
     .Input("code: uint8")
     .Input("count: int64")
     .Input("bits: int64")
+    .Attr("form: {'rans', 'adaptive'} = 'rans'")
     .Output("packed: uint8")
     .SetShapeFn(BytesToBytesShape)
     .Doc(R"doc(
-The inverse of Fedplug>EncodeSymbols, for untrusted bytes.
+The inverse of Fedplug>EncodeSymbols with the same form, for untrusted bytes.
 
 Many equal symbols have a short code: the memory asked for follows from `count`, which must come from elsewhere.
 
@@ -54,6 +57,7 @@ code: Shape [b].
 count: The number of symbols in the code. Shape [].
 bits: Of each symbol, 1 to 8. Shape [].
 packed: Shape [ceil(count * bits / 8)].
+form: The layout, see core/symbol_code.h.
 )doc");
 
 }  // namespace

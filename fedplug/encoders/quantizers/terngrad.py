@@ -63,4 +63,4 @@ class TernGrad(ValueFormQuantizer):
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """Bytes of five elements each."""
-        return PackedSymbols(ops.itemsize(dtype), (count + _TRITS - 1) // _TRITS, 8)
+        return PackedSymbols(ops.itemsize(dtype), (count + _TRITS - 1) // _TRITS, 8, _TRITS)

@@ -5,54 +5,41 @@ So it is slow, thousands of indices a second: the probabilities follow from all 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.adaptive_bits import (
+    LOWEST,
+    SCALE,
+    STATE_BYTES,
+    encoded,
+    in_graph,
+    taken,
+)
 from fedplug.ops._tensorflow.arguments import after, require
 
 __all__ = ["decode", "encode"]
 
 _LEVELS = 5
 _HALVES, _QUARTERS, _CONTEXTS = 32, 64, 128
-_SCALE_BITS = 12
-_SCALE = 2**_SCALE_BITS
 _LEAST = 32
 _CERTAIN = 2**16
 _PLACES = 30
 _FAST, _SLOW = 4, 7
-_LOWEST = 2**16
-_STATE_BYTES = 3
 _RAW_BITS, _RAW_PARTS = 8, 4
 _MOST_A_BYTE = 256
 
 
 def encode(indices: Any, size: Any) -> tf.Tensor:
-    return _in_graph(_encode_any, tf.cast(indices, tf.int64), size)
+    return in_graph(_encode_any, tf.cast(indices, tf.int64), size)
 
 
 def decode(code: Any, count: Any, size: Any) -> tf.Tensor:
     length = tf.size(code, tf.int64)
-    possible = tf.where(count > 0, (length >= _STATE_BYTES) & (count <= _MOST_A_BYTE * length), length == 0)
+    possible = tf.where(count > 0, (length >= STATE_BYTES) & (count <= _MOST_A_BYTE * length), length == 0)
     code = after([require(possible, "index code: it cannot hold so many indices,", count)], code)
-    return _in_graph(_decode_any, code, count, size)
-
-
-def _in_graph(function: Callable[..., tf.Tensor], vector: Any, *scalars: Any) -> tf.Tensor:
-    """Calls it; what is run eagerly becomes a graph first, in which loops are many times faster."""
-    return _traced(function)(vector, *scalars) if tf.executing_eagerly() else function(vector, *scalars)
-
-
-@functools.cache
-def _traced(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    vector = tf.TensorSpec([None], tf.int64 if function is _encode_any else tf.uint8)
-    scalars = [tf.TensorSpec([], tf.int64)] * (1 if function is _encode_any else 2)
-    traced: Callable[..., tf.Tensor] = tf.function(
-        function, input_signature=[vector, *scalars], autograph=False
-    )
-    return traced
+    return in_graph(_decode_any, code, count, size)
 
 
 def _encode_any(indices: Any, size: Any) -> tf.Tensor:
@@ -71,12 +58,12 @@ def _encode(indices: Any, count: Any, size: Any) -> tf.Tensor:
     ones = _probabilities(contexts, bits, present, count, size)
     # What does not come is as certain: it changes no state.
     start = tf.where(present & (bits == 0), ones, 0)
-    frequency = tf.where(present, tf.where(bits == 1, ones, _SCALE - ones), _SCALE)
+    frequency = tf.where(present, tf.where(bits == 1, ones, SCALE - ones), SCALE)
     raw = [_raw_share(number, e, part) for part in range(_RAW_PARTS)]
     start = tf.reshape(tf.concat([start, tf.stack([s for s, _ in raw], 1)], 1), [-1])
     frequency = tf.reshape(tf.concat([frequency, tf.stack([f for _, f in raw], 1)], 1), [-1])
-    comes = frequency < _SCALE
-    return _encoded(tf.boolean_mask(start, comes), tf.boolean_mask(frequency, comes))
+    comes = frequency < SCALE
+    return encoded(tf.boolean_mask(start, comes), tf.boolean_mask(frequency, comes))
 
 
 def _bits_of(number: Any, e: Any, top: Any) -> tuple[Any, Any, Any]:
@@ -99,7 +86,7 @@ def _raw_share(number: Any, e: Any, part: int) -> tuple[Any, Any]:
     """Start and frequency of the bits of this part of the last ones, the highest part first."""
     left = tf.maximum(e - 2 - _RAW_BITS * part, 0)
     bits = tf.minimum(left, _RAW_BITS)
-    each = tf.bitwise.right_shift(tf.ones_like(bits) * _SCALE, bits)
+    each = tf.bitwise.right_shift(tf.ones_like(bits) * SCALE, bits)
     value = tf.bitwise.right_shift(number, left - bits) % tf.bitwise.left_shift(tf.ones_like(bits), bits)
     return value * each, each
 
@@ -121,7 +108,7 @@ def _probabilities(contexts: Any, bits: Any, present: Any, count: Any, size: Any
 
 def _mean(fast: Any, slow: Any, context: Any) -> Any:
     mean = tf.bitwise.right_shift(tf.gather(fast, context) + tf.gather(slow, context), 5)
-    return tf.clip_by_value(mean, _LEAST, _SCALE - _LEAST)
+    return tf.clip_by_value(mean, _LEAST, SCALE - _LEAST)
 
 
 def _learn(probabilities: Any, context: Any, bits: Any, present: Any, shift: int) -> Any:
@@ -161,38 +148,12 @@ def _share(ones: Any, every: Any) -> Any:
     return tf.clip_by_value(share, 512, _CERTAIN - 512)
 
 
-def _encoded(start: Any, frequency: Any) -> tf.Tensor:
-    steps = tf.size(start)
-
-    def step(i: Any, state: Any, found: Any) -> Any:
-        full = state >= frequency[i] * 2**_SCALE_BITS
-        found = found.write(i, tf.where(full, state % 256, -1))
-        state = tf.where(full, state // 256, state)
-        return i - 1, state // frequency[i] * _SCALE + state % frequency[i] + start[i], found
-
-    _, state, found = tf.while_loop(
-        lambda i, *_: i >= 0,
-        step,
-        (steps - 1, tf.constant(_LOWEST, tf.int64), tf.TensorArray(tf.int64, steps, element_shape=[])),
-    )
-    places = tf.constant([0, 8, 16], tf.int64)
-    head = tf.bitwise.right_shift(tf.repeat(state, _STATE_BYTES), places) % 256
-    found = found.stack()
-    return tf.cast(tf.concat([head, tf.boolean_mask(found, found >= 0)], 0), tf.uint8)
-
-
 def _decode(code: Any, count: Any, size: Any) -> tf.Tensor:
     code = tf.cast(code, tf.int64)
     state = code[0] + 2**8 * code[1] + 2**16 * code[2]
-    state = after([require(state >= _LOWEST, "index code: its state is below 2^16")], state)
+    state = after([require(state >= LOWEST, "index code: its state is below 2^16")], state)
     length, top = tf.size(code), _log2(size)
     padded = tf.concat([code, [0]], 0)
-
-    def taken(state: Any, at: Any, start: Any, frequency: Any) -> tuple[Any, Any]:
-        state = frequency * (state // _SCALE) + state % _SCALE - start
-        short = state < _LOWEST
-        state = tf.where(short, state * 256 + padded[tf.minimum(at, length)], state)
-        return state, at + tf.cast(short, tf.int32)
 
     def step(i: Any, state: Any, at: Any, fast: Any, slow: Any, found: Any) -> Any:
         contexts, bits, present = [], [], []
@@ -200,11 +161,11 @@ def _decode(code: Any, count: Any, size: Any) -> tf.Tensor:
         def bit(context: Any, comes: Any) -> Any:
             nonlocal state, at
             one = _mean(fast, slow, context)
-            value = tf.where(comes & (state % _SCALE < one), 1, 0)
+            value = tf.where(comes & (state % SCALE < one), 1, 0)
             value = tf.cast(value, tf.int64)
             start = tf.where(comes & tf.equal(value, 0), one, 0)
-            of_it = tf.where(tf.equal(value, 1), one, _SCALE - one)
-            state, at = taken(state, at, start, tf.where(comes, of_it, _SCALE))
+            of_it = tf.where(tf.equal(value, 1), one, SCALE - one)
+            state, at = taken(padded, state, at, start, tf.where(comes, of_it, SCALE))
             contexts.append(context)
             bits.append(value)
             present.append(comes)
@@ -220,9 +181,9 @@ def _decode(code: Any, count: Any, size: Any) -> tf.Tensor:
         number = tf.where(e >= 2, 2 * number + quarter, number)
         for part in range(_RAW_PARTS):
             raw_bits = tf.clip_by_value(e - 2 - _RAW_BITS * part, 0, _RAW_BITS)
-            each = tf.bitwise.right_shift(tf.constant(_SCALE, tf.int64), raw_bits)
-            value = state % _SCALE // each
-            state, at = taken(state, at, value * each, each)
+            each = tf.bitwise.right_shift(tf.constant(SCALE, tf.int64), raw_bits)
+            value = state % SCALE // each
+            state, at = taken(padded, state, at, value * each, each)
             number = tf.bitwise.left_shift(number, raw_bits) + value
         found = found.write(tf.cast(i, tf.int32), number)
         seen = tf.stack(contexts), tf.stack(bits), tf.stack(present)
@@ -233,13 +194,13 @@ def _decode(code: Any, count: Any, size: Any) -> tf.Tensor:
     _, state, at, _, _, found = tf.while_loop(
         lambda i, *_: i < count,
         step,
-        (tf.constant(0, tf.int64), state, tf.constant(_STATE_BYTES), begun, begun, found),
+        (tf.constant(0, tf.int64), state, tf.constant(STATE_BYTES), begun, begun, found),
     )
     indices = tf.cumsum(found.stack()) - 1
     checks = [
         require(tf.reduce_all(indices < size), "index code: an index is not below", size),
         require(
-            tf.equal(at, length) & tf.equal(state, _LOWEST), "index code: it does not end with its indices"
+            tf.equal(at, length) & tf.equal(state, LOWEST), "index code: it does not end with its indices"
         ),
     ]
     return tf.cast(after(checks, indices), tf.int32)

@@ -2,42 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import tensorflow as tf
 
-from fedplug.ops._reference import symbol_code as reference
+from fedplug.errors import UnknownNameError
+from fedplug.ops._reference import adaptive_symbols
+from fedplug.ops._reference import symbol_code as rans
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_vectors
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.symbol_code import SymbolForm
 
-__all__ = ["decode_symbols", "encode_symbols"]
+__all__ = ["SymbolForm", "decode_symbols", "encode_symbols"]
 
 tf.no_gradient("Fedplug>EncodeSymbols")
 tf.no_gradient("Fedplug>DecodeSymbols")
 
+_REFERENCES: dict[str, Any] = {"rans": rans, "adaptive": adaptive_symbols}
 
-def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
+
+def encode_symbols(
+    packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
+) -> tf.Tensor:
     packed = tf.convert_to_tensor(packed, tf.uint8)
     count = as_int64(count)
     require_vectors(packed=packed)
     bits = _checked_bits(bits)
+    _require_form(form)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_encode_symbols(packed, count, bits)
-    return reference.encode(packed, count, bits)
+        return loader.library().fedplug_encode_symbols(packed, count, bits, form=form)
+    return _REFERENCES[form].encode(packed, count, bits)
 
 
-def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
+def decode_symbols(
+    code: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
+) -> tf.Tensor:
     code = tf.convert_to_tensor(code, tf.uint8)
     count = as_int64(count)
     require_vectors(code=code)
     bits = _checked_bits(bits)
+    _require_form(form)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_decode_symbols(code, count, bits)
-    return reference.decode(code, count, bits)
+        return loader.library().fedplug_decode_symbols(code, count, bits, form=form)
+    return _REFERENCES[form].decode(code, count, bits)
 
 
 def _checked_bits(bits: Any) -> tf.Tensor:
     if isinstance(bits, int) and not 1 <= bits <= 8:
         raise ValueError(f"bits is {bits}; a symbol has 1 to 8")
     return as_int64(bits)
+
+
+def _require_form(form: str) -> None:
+    if form not in get_args(SymbolForm):
+        raise UnknownNameError("symbol code", form, get_args(SymbolForm), where="form")
