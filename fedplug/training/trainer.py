@@ -14,8 +14,9 @@ from fedplug import tff_structures
 from fedplug.errors import ConfigError, StoreError
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.registry import resolve
-from fedplug.stores.base import StateStore
+from fedplug.stores.base import PlacedState, StateStore
 from fedplug.stores.memory import MemoryStore
+from fedplug.stores.sharded.staging import Staged
 from fedplug.training import legacy
 from fedplug.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
 from fedplug.training.program_state import CommittedRounds
@@ -186,15 +187,16 @@ class Trainer:
         self._check_elements(client_data)
         round_num = _round_of(state) + 1
         self._check_round(round_num, client_data)
-        states = list(self.client_states(ids).values())
-        output = self.process.next(state, [client.dataset for client in client_data], states)
+        by_reference = isinstance(self._states, PlacedState) and _takes_references()
+        if isinstance(self._states, PlacedState):
+            ids = self._states.arranged(ids)
+        states = self._references(ids) if by_reference else list(self.client_states(ids).values())
+        datasets = dict(client_data)
+        output = self.process.next(state, [datasets[client_id] for client_id in ids], states)
         metrics = _to_json(output["metrics"])
         self._states.commit(
             round_num,
-            client_states={
-                client_id: _to_arrays(client_state, self._client_state_type)
-                for client_id, client_state in zip(ids, output["client_states"], strict=True)
-            },
+            client_states=self._next_states(ids, output["client_states"]),
             server_state=_to_arrays(output["state"], self._state_type),
             metadata={"metrics": metrics, "provenance": self.process.provenance},
         )
@@ -286,9 +288,25 @@ class Trainer:
         paths = tff_structures.paths(self._client_state_type)
         return tff_structures.unflatten([arrays[path] for path in paths], self._client_state_type)
 
+    def _references(self, client_ids: Sequence[str]) -> list[Any]:
+        assert isinstance(self._states, PlacedState)
+        return self._states.references(client_ids, self._first_arrays)
+
+    def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:
+        """What is to be committed of the clients of a round; those that were lost keep what they have."""
+        return {
+            client_id: state if isinstance(state, Staged) else _to_arrays(state, self._client_state_type)
+            for client_id, state in zip(client_ids, states, strict=True)
+            if not getattr(state, "lost", False)
+        }
+
     @functools.cached_property
     def _first_client_state(self) -> Any:
         return self.process.initialize_client()
+
+    @functools.cached_property
+    def _first_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        return _to_arrays(self._first_client_state, self._client_state_type)
 
 
 def _round_of(state: Any) -> int:
@@ -299,6 +317,11 @@ def _round_of(state: Any) -> int:
             f"the given state is a {type(state).__name__}; it must be what initialize() returns, or the "
             "`state` of what next() returns"
         ) from error
+
+
+def _takes_references() -> bool:
+    """Whether what runs computations here knows the references of `PlacedState`."""
+    return getattr(tff.framework.get_context_stack().current, "takes_references", False)
 
 
 def _check_context() -> None:

@@ -16,6 +16,9 @@ from fedplug.errors import WorkerError
 from fedplug.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.runtime.ray.building_blocks import varies
 from fedplug.runtime.ray.serialization import deserialize, serialize
+from fedplug.runtime.ray.stored_states import read_states
+from fedplug.stores.ray.references import StateReference
+from fedplug.stores.sharded.staging import Staged
 
 __all__ = [
     "ClientHandle",
@@ -24,6 +27,7 @@ __all__ = [
     "OnWorker",
     "hand_out_handles",
     "here",
+    "holds_staged",
     "on_worker",
     "take_in",
 ]
@@ -94,7 +98,10 @@ def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
 
 
 class ClientValues(list[Any]):
-    """One `Given`, `OnWorker` or `ClientHandle` per client, in client order."""
+    """One `Given`, `OnWorker`, `StateReference` or `ClientHandle` per client, in client order.
+
+    Or, as the result of clients whose states were references, `Staged` ones.
+    """
 
 
 def here(value: Any, type_spec: tff.Type) -> Any:
@@ -124,12 +131,23 @@ def _fetch(references: list[ray.ObjectRef[Any]], whose: str) -> list[Any]:
         ) from error
 
 
-def _here(value: Given | OnWorker | ClientHandle, kind: tff.Type, fetched: Iterator[Any]) -> Any:
+def _here(
+    value: Given | OnWorker | StateReference | ClientHandle, kind: tff.Type, fetched: Iterator[Any]
+) -> Any:
     if isinstance(value, Given):
         return deserialize(value.value, kind)
     if isinstance(value, OnWorker):
         return ingest(value.function(*value.arguments), kind)
+    if isinstance(value, StateReference):
+        return read_states([value], kind)[0]
     return value.read() if value.lost else deserialize(next(fetched), kind)
+
+
+def holds_staged(value: Any) -> bool:
+    """Whether a result of clients is on the machines that keep their states."""
+    if isinstance(value, ClientValues):
+        return any(isinstance(one, Staged) for one in value)
+    return type(value) is tuple and any(map(holds_staged, value))
 
 
 def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
@@ -137,7 +155,7 @@ def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
     if isinstance(value, ClientValues):
         return [
             one
-            if isinstance(one, ClientHandle)
+            if isinstance(one, ClientHandle | Staged)
             else materialize(_here(one, type_spec.member, iter([])), type_spec.member, num_clients)
             for one in value
         ]
@@ -175,6 +193,6 @@ def _take_in_one(value: Any, kind: tff.Type) -> Any:
         if not kind.is_assignable_from(value.type_signature):
             raise TypeError(f"the handle is of type {value.type_signature}, expected {kind}")
         return value
-    if isinstance(value, OnWorker):
+    if isinstance(value, OnWorker | StateReference):
         return value
     return Given(serialize(ingest(value, kind), kind))

@@ -25,7 +25,7 @@ from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import computation_name, plan
 from fedplug.runtime.inprocess.values import materialize
 from fedplug.runtime.ray.building_blocks import Block
-from fedplug.runtime.ray.client_values import hand_out_handles, here, take_in
+from fedplug.runtime.ray.client_values import hand_out_handles, here, holds_staged, take_in
 from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.rounds import Cluster
 from fedplug.runtime.ray.stages import Staged, cut
@@ -103,6 +103,9 @@ class RayContext(InProcessSyncContext):
         connected: Whether the connection to the cluster is ours to end.
     """
 
+    takes_references = True
+    """Clients' states may be given as `fedplug.stores.base.PlacedState` refers to them."""
+
     def __init__(
         self, cluster: Cluster, client_results: str, default_num_clients: int, connected: bool
     ) -> None:
@@ -146,6 +149,8 @@ class RayContext(InProcessSyncContext):
 
 
 def _hand_out_values(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
+    if holds_staged(value):
+        return hand_out_handles(value, type_spec, num_clients)
     return materialize(here(value, type_spec), type_spec, num_clients)
 
 

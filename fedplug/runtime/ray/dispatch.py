@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import heapq
 import itertools
 import queue
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 import ray
 
 from fedplug.errors import WorkerError
+from fedplug.runtime.ray.ready_tasks import ReadyTasks
 
 __all__ = ["Limits", "Task", "Workers"]
 
@@ -54,6 +54,7 @@ class Task:
             and whatever else it returns.
         needs: Tasks that come first.
         consumes: Whether the results of `needs` are used up by it, and released.
+        node: The id of the node on which it is best done, "" where that does not matter.
         may_be_lost: Whether, when all tries failed, `lost` is set instead of an error raised.
         result: The result, once it is done and until it is consumed.
         others: What else it returned.
@@ -66,6 +67,7 @@ class Task:
     submit: Callable[[Any, int], Sequence[ray.ObjectRef[Any]]]
     needs: Sequence[Task] = ()
     consumes: bool = False
+    node: str = ""
     may_be_lost: bool = False
     result: ray.ObjectRef[Any] | None = None
     others: Sequence[ray.ObjectRef[Any]] = ()
@@ -84,7 +86,9 @@ class _Worker:
 
     actor: Any
     since: float
+    started: ray.ObjectRef[Any]
     ready: bool = False
+    node: str = ""
     task: Task | None = None
     number: int = 0
     taken: Sequence[ray.ObjectRef[Any]] = field(default_factory=list)
@@ -95,7 +99,8 @@ class Workers:
 
     Args:
         count: How many.
-        start: Makes an actor, with the methods `ready()` and `stop(number)`.
+        start: Makes an actor, with the methods `ready()`, which returns the id of its node, and
+            `stop(number)`.
         limits: How long to wait, and how often to try again.
     """
 
@@ -159,25 +164,29 @@ class Workers:
             if (worker.task is not None or not worker.ready) and now - worker.since > limit:
                 self._events.put((worker, worker.number, TimeoutError(f"it took longer than {limit} s")))
         while len(self._workers) < self._count and self._failed_starts < _MAX_FAILED_STARTS:
-            worker = _Worker(self._start(), now)
+            actor = self._start()
+            worker = _Worker(actor, now, actor.ready.remote())
             self._workers.add(worker)
-            self._watch(worker, worker.actor.ready.remote())
+            self._watch(worker, worker.started)
         if not self._workers:
             raise WorkerError(
                 f"no worker could be started ({self._failed_starts} tries): {_text(self._failure)}; does the "
                 f"cluster have the processors for {self._count} workers, and the same packages installed?"
             )
 
-    def give(self, task: Task) -> bool:
-        """Gives a task to an idle worker; returns whether there was one."""
-        if not self._idle:
-            return False
-        worker, number = self._idle[0], next(_numbers)
+    def idle(self) -> list[str]:
+        """The nodes of the workers that are idle, the longest first."""
+        return [worker.node for worker in self._idle]
+
+    def give(self, task: Task, node: str) -> None:
+        """Gives a task to the worker of a node that is idle longest."""
+        worker = next(worker for worker in self._idle if worker.node == node)
+        number = next(_numbers)
         ended, *taken = task.submit(worker.actor, number)
-        self._idle.popleft()  # not before: what cannot be pickled raises an error and keeps no worker busy
+        # Not before: what cannot be pickled raises an error, and keeps no worker busy.
+        self._idle.remove(worker)
         worker.task, worker.number, worker.taken, worker.since = task, number, taken, time.monotonic()
         self._watch(worker, ended)
-        return True
 
     def wait(self) -> tuple[Task, Sequence[ray.ObjectRef[Any]], BaseException | None] | None:
         """Waits a little for the end of a task; returns it, the references it was given, and the error."""
@@ -192,6 +201,7 @@ class Workers:
         if error is None or (worker.ready and isinstance(error, ray.exceptions.RayTaskError)):
             if not worker.ready:
                 worker.ready, self._failed_starts = True, 0
+                worker.node = ray.get(worker.started) or ""
             self._idle.append(worker)
         else:
             self._give_up(worker, error)
@@ -220,9 +230,8 @@ class _Run:
         self._order = {task: position for position, task in enumerate(tasks)}
         self._waiting: dict[Task, list[Task]] = {}  # a task, and those that need it
         self._left = set(tasks)
-        self._can_begin: list[tuple[int, int, Task]] = []
+        self._can_begin = ReadyTasks[Task](lambda task: task in self._left and task not in self._under_way)
         self._under_way: set[Task] = set()
-        self._pushes = itertools.count()
 
     def go(self, check: Callable[[], None]) -> None:
         for task in self._order:
@@ -252,16 +261,13 @@ class _Run:
                 self._require(need)
         if not missing:
             position = self._order.get(task, -1)  # one of an earlier call holds up all others
-            heapq.heappush(self._can_begin, (position, next(self._pushes), task))
+            self._can_begin.push(position, task, task.node)
 
     def _begin(self) -> None:
-        while self._can_begin:
-            task = self._can_begin[0][-1]
-            if task in self._left and task not in self._under_way:
-                if not self._workers.give(task):
-                    return
-                self._under_way.add(task)
-            heapq.heappop(self._can_begin)
+        while chosen := self._can_begin.pop(self._workers.idle()):
+            task, node = chosen
+            self._workers.give(task, node)
+            self._under_way.add(task)
 
     def _ended(self, task: Task, taken: Sequence[ray.ObjectRef[Any]], error: BaseException | None) -> None:
         if error is None:

@@ -6,7 +6,8 @@ so results do not depend on the workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -21,6 +22,7 @@ from fedplug.runtime.ray.dispatch import Task, Workers
 from fedplug.runtime.ray.serialization import deserialize, expand, serialize
 from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
 from fedplug.runtime.ray.worker import Fetched, Shared, Slice
+from fedplug.stores.ray.references import StateReference
 
 __all__ = ["Cluster"]
 
@@ -31,12 +33,16 @@ _FAN_IN = 8
 
 @dataclass(frozen=True)
 class _Kept:
-    """A client's value that a task of this round returned, the one at `position`."""
+    """A client's value that a task of this round returned, the one at `position`.
+
+    Where it stays beside the client's state, that is its name there.
+    """
 
     task: Task
     position: int
     type_signature: tff.Type
     client: int
+    stays: bool
 
     def handle(self) -> ClientHandle:
         return ClientHandle(self.task.others[self.position], self.type_signature, self.client)
@@ -88,22 +94,23 @@ class Cluster:
 
     def _run(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> Any:
         names = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
-        size, count = self._clients_per_slice, invocation.num_clients
-        # Without clients there is one slice, which is empty: aggregations have a result all the same.
+        homes = _homes(names)
         slices = {
-            number: range(first, min(first + size, count))
-            for number, first in enumerate(range(0, max(count, 1), size))
+            number: clients
+            for number, clients in enumerate(_slices(invocation.num_clients, self._clients_per_slice, homes))
             if number not in lost
         }
+        later = {name for step in staged.steps if isinstance(step, Stage) for name, _ in step.clients}
         before: dict[int, Task] = {}
         for step in staged.steps:
             if isinstance(step, DriverStep):
                 names[step.name] = step.plan.run(names, invocation)
             else:
-                before = self._stage(step, names, slices, before, invocation)
+                stays = tuple(bool(homes) and name not in later for name, _ in step.keeps)
+                before = self._stage(step, names, slices, before, invocation, homes, stays)
         for name, value in names.items():
             if isinstance(value, ClientValues):
-                names[name] = ClientValues(v.handle() if isinstance(v, _Kept) else v for v in value)
+                names[name] = _returned(value)
         return staged.result.run(names, invocation)
 
     def _stage(
@@ -113,6 +120,8 @@ class Cluster:
         slices: dict[int, range],
         before: dict[int, Task],
         invocation: Invocation,
+        homes: Sequence[StateReference],
+        stays: tuple[bool, ...],
     ) -> dict[int, Task]:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
         given = tuple(serialize(names[name], kind) for name, kind in stage.inputs)
@@ -121,9 +130,11 @@ class Cluster:
         tasks: dict[int, Task] = {}
         for number, clients in slices.items():
             values = [[names[name][client] for client in clients] for name, _ in stage.clients]
+            theirs = tuple(homes[clients.start : clients.stop])
             tasks[number] = Task(
                 label=_label(clients, invocation),
-                submit=self._submit_slice(program, inputs, clients, values, len(stage.keeps), invocation),
+                submit=self._submit_slice(program, inputs, clients, values, theirs, stays, invocation),
+                node=theirs[0].home.node if theirs else "",
                 needs=[before[number]] if number in before else [],
                 may_be_lost=self._skip_lost,
             )
@@ -146,7 +157,7 @@ class Cluster:
             for number, clients in slices.items():
                 for index, client in enumerate(clients):
                     place = position * len(clients) + index
-                    column[client] = _Kept(tasks[number], place, kind.member, client)
+                    column[client] = _Kept(tasks[number], place, kind.member, client, stays[position])
             names[name] = ClientValues(column)
         if stage.accumulators:
             total = self._read(merges[-1] if merges else next(iter(tasks.values())), invocation)
@@ -160,14 +171,17 @@ class Cluster:
         inputs: Shared,
         clients: range,
         values: list[list[Any]],
-        keeps: int,
+        homes: tuple[StateReference, ...],
+        stays: tuple[bool, ...],
         invocation: Invocation,
     ) -> Callable[[Any, int], Sequence[ray.ObjectRef[Any]]]:
         def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
             references: list[ray.ObjectRef[Any]] = []
 
-            def serialized(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Fetched:
-                if isinstance(value, Given | OnWorker):
+            def serialized(
+                value: Given | OnWorker | StateReference | ClientHandle | _Kept,
+            ) -> Given | OnWorker | StateReference | Fetched:
+                if isinstance(value, Given | OnWorker | StateReference):
                     return value
                 handle = value.handle() if isinstance(value, _Kept) else value
                 assert handle.reference is not None  # what is lost is refused, or takes part no more
@@ -175,8 +189,10 @@ class Cluster:
                 return Fetched(len(references) - 1)
 
             columns = tuple([serialized(value) for value in column] for column in values)
-            part = Slice(invocation.name, clients.start, len(clients), invocation.num_clients, columns)
-            options = actor.run.options(num_returns=2 + keeps * len(clients))
+            part = Slice(
+                invocation.name, clients.start, len(clients), invocation.num_clients, columns, homes, stays
+            )
+            options = actor.run.options(num_returns=2 + len(stays) * len(clients))
             return list(options.remote(number, program, inputs, part, *references))
 
         return submit
@@ -220,6 +236,36 @@ class Cluster:
         if stage not in self._programs:
             self._programs[stage] = _Programs(_share(stage.run), _share(stage.merge))
         return self._programs[stage]
+
+
+def _homes(names: Mapping[str, Any]) -> Sequence[StateReference]:
+    """The references to the clients' states among the arguments; none where these are values."""
+    columns = [value for value in names.values() if isinstance(value, ClientValues)]
+    return next((c for c in columns if c and all(isinstance(v, StateReference) for v in c)), [])
+
+
+def _slices(count: int, size: int, homes: Sequence[StateReference]) -> list[range]:
+    """The slices of the clients; where states are kept by partition, none is of two of them.
+
+    Without clients there is one slice, which is empty: aggregations have a result all the same.
+    """
+    if not homes:
+        return [range(first, min(first + size, count)) for first in range(0, max(count, 1), size)]
+    slices, first = [], 0
+    for _, group in itertools.groupby(homes, lambda reference: reference.home.partition):
+        end = first + len(list(group))
+        slices += [range(start, min(start + size, end)) for start in range(first, end, size)]
+        first = end
+    return slices
+
+
+def _returned(value: ClientValues) -> ClientValues:
+    """What a computation returns of its clients: handles, or what they are called beside their states."""
+    staying = [one.handle().reference for one in value if isinstance(one, _Kept) and one.stays]
+    if not staying:
+        return ClientValues(one.handle() if isinstance(one, _Kept) else one for one in value)
+    names = iter(ray.get(staying))
+    return ClientValues(next(names) if isinstance(one, _Kept) else one for one in value)
 
 
 def _share(value: Any) -> Shared:

@@ -55,6 +55,13 @@ class ShardedProcess(ProcessState):
         """What the index says now."""
         return Record.from_json(self.index.metadata)
 
+    def placed(self) -> Record:
+        """The record to go on from: where there is no state yet, it is to be on all shards."""
+        record = self.record
+        if record.versions:
+            return record
+        return dataclasses.replace(record, versions=dict.fromkeys(self.fleet.places, 0))
+
     @property
     def signature(self) -> Any:
         """As in `ProcessState`."""
@@ -104,14 +111,14 @@ class ShardedProcess(ProcessState):
         metadata: Any = None,
     ) -> None:
         """As in `ProcessState`; states that are on the shards already are given as `Staged`."""
-        record = self.record
+        record = self.placed()
         number = rules.check_round(self.process_id, record.round, round_num)
         rules.to_json("metadata", metadata)
         rules.check_mapping("client_states", "client ids to states", client_states)
-        states: dict[str, dict[str, Tensors | Staged]] = {}
-        if not record.versions:  # all take part in the first round
-            record = dataclasses.replace(record, versions=dict.fromkeys(self.fleet.places, 0))
-            states = {shard: {} for shard in self.fleet.places}
+        # In the first round all shards take part: from then on each has a version.
+        states: dict[str, dict[str, Tensors | Staged]] = {
+            shard: {} for shard, version in record.versions.items() if not version
+        }
         for client_id, state in client_states.items():
             for shard in record.placement.homes(rules.check_text("client id", client_id)):
                 states.setdefault(shard, {})[client_id] = state
