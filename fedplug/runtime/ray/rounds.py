@@ -261,7 +261,7 @@ def _slices(count: int, size: int, homes: Sequence[StateReference]) -> list[rang
 
 def _returned(value: ClientValues) -> ClientValues:
     """What a computation returns of its clients: handles, or what they are called beside their states."""
-    staying = [one.handle().reference for one in value if isinstance(one, _Kept) and one.stays]
+    staying = [one.task.others[one.position] for one in value if isinstance(one, _Kept) and one.stays]
     if not staying:
         return ClientValues(one.handle() if isinstance(one, _Kept) else one for one in value)
     names = iter(ray.get(staying))

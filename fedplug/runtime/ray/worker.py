@@ -101,7 +101,8 @@ class Worker:
 
     def ready(self) -> str:
         """Returns the id of its node, when the worker has started."""
-        return ray.get_runtime_context().get_node_id()
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
 
     def run(self, task: int, program: Shared, inputs: Shared, part: Slice, *fetched: Any) -> tuple[Any, ...]:
         """Runs a stage for some clients.

@@ -112,7 +112,7 @@ class Shard:
         Raises:
             StoreError: As `read` and `stage`.
         """
-        copied = {}
+        copied: dict[str, Staged] = {}
         for source, version, client_ids in sources:
             for first in range(0, len(client_ids), _AT_A_TIME):
                 some = source.read(process_id, version, client_ids[first : first + _AT_A_TIME])
