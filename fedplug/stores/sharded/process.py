@@ -216,6 +216,7 @@ class ShardedProcess(ProcessState):
         Raises:
             StoreError: A disk refuses.
         """
+        self._tidied = False
         placement = self.record.placement
         self.fleet.call(
             "tidy",
