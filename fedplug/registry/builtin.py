@@ -338,4 +338,10 @@ def fedplug_stores() -> list[StoreSpec]:
             summary="a folder on disk, survives restarts, checksummed",
             examples=("sqlite:///{folder}",),
         ),
+        StoreSpec(
+            name="ray",
+            target="fedplug.stores.ray.store:RayStore",
+            summary="on the disks of a Ray cluster's machines, where the clients run",
+            examples=("ray+sqlite:///{folder}",),
+        ),
     ]

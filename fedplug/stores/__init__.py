@@ -11,6 +11,8 @@ __all__ = ["ProcessState", "StateStore", "look_into", "open_store"]
 def open_store(url: str) -> StateStore:
     """Opens the store that a URL names; its scheme is the store's name in the registry.
 
+    Of a scheme of two parts, as ``ray+sqlite``, the first is the name.
+
     Args:
         url: For instance ``"memory://"``, ``"sqlite:///runs/state"`` or ``"sqlite:////absolute/path"``.
 
@@ -41,5 +43,5 @@ def _named_by(url: str) -> type[StateStore]:
     scheme, separator, _ = str(url).partition("://")
     if not isinstance(url, str) or not separator:
         raise ConfigError(f"{url!r} is not the URL of a store; write for instance 'sqlite:///{url}'")
-    store: type[StateStore] = resolve("store", scheme)
+    store: type[StateStore] = resolve("store", scheme.partition("+")[0])
     return store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +14,7 @@ from fedplug.errors import StoreError
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["ProcessState", "StateStore", "Tensors"]
+__all__ = ["PlacedState", "ProcessState", "StateStore", "Tensors"]
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 """The state of one client, or of the server: arrays by tensor name."""
@@ -186,4 +186,31 @@ class ProcessState(abc.ABC):
 
         Raises:
             CorruptStoreError: Names the first damage found.
+        """
+
+
+class PlacedState(ProcessState):
+    """What a store on many machines adds: clients run where their states are, which nobody else then sees.
+
+    A runtime that knows such references hands each client its state, and returns in the place of its next
+    state what `commit` takes for it.
+    """
+
+    @abc.abstractmethod
+    def arranged(self, client_ids: Sequence[str]) -> list[str]:
+        """The clients of a round in the order in which to run them.
+
+        Those that are neighbours can be run together. It does not depend on the machines that there are.
+        """
+
+    @abc.abstractmethod
+    def references(self, client_ids: Sequence[str], initial: Tensors) -> list[Any]:
+        """What stands for the states of these clients, until the next `commit`.
+
+        Args:
+            client_ids: In the order wanted.
+            initial: The state of those that have none.
+
+        Raises:
+            StoreError: The states cannot be reached.
         """

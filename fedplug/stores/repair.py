@@ -66,7 +66,7 @@ def repair_store(folder: str | Path, *, drop_damaged: bool = False) -> Report:
             # A list, for the index must not change under the reading of it.
             for entry, message in list(process.damaged()):
                 if drop_damaged and not entry.is_server:
-                    process.drop_client(entry.client)
+                    process.drop_clients([entry.client])
                     report.done.append(f"dropped, begins anew: {entry}")
                 else:
                     report.lost.append(message)

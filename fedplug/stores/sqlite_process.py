@@ -167,18 +167,21 @@ class SqliteProcess(ProcessState):
             except StoreError as error:
                 yield entry, str(error)
 
-    def drop_client(self, client_id: str) -> None:
-        """Forgets all kept states of a client, damaged or not; it begins anew.
+    def drop_clients(self, client_ids: Iterable[str]) -> None:
+        """Forgets all kept states of these clients, damaged or not; they begin anew. All or none.
 
         Raises:
             StoreError: The disk refuses.
         """
+        owners = [client_owner(client_id) for client_id in client_ids]
         with self._lock:
-            versions = self._index.versions(self._process_id, client_owner(client_id))
+            touched = set()
             with self._index.transaction():
-                for entry in versions:
-                    self._index.remove(entry)
-            self._collector.collect({entry.extent.segment for entry in versions})
+                for owner in owners:
+                    for entry in self._index.versions(self._process_id, owner):
+                        self._index.remove(entry)
+                        touched.add(entry.extent.segment)
+            self._collector.collect(touched)
 
     def _let_go_of_rounds_before(self, oldest: int) -> set[int]:
         """Removes what only rounds before ``oldest`` need; returns the segments in which it lies."""

@@ -15,8 +15,9 @@ from fedplug.errors import ConfigError, StoreError
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.registry import resolve
 from fedplug.runtime import Candidates
-from fedplug.stores.base import StateStore
+from fedplug.stores.base import PlacedState, StateStore
 from fedplug.stores.memory import MemoryStore
+from fedplug.stores.sharded.staging import Staged
 from fedplug.training import legacy
 from fedplug.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
 from fedplug.training.over_sampling import OverSampling, asked, with_participation
@@ -201,16 +202,12 @@ class Trainer:
                 the store then still holds the previous round.
         """
         _check_context()
-        ids = check_clients(client_data)
+        check_clients(client_data)
         self._check_elements(client_data)
         round_num = _round_of(state) + 1
         self._check_round(round_num, client_data)
-        data = [client.dataset for client in client_data]
-        if isinstance(client_data, Selection) and self._over_sampling is not None:
-            data = asked(data, client_data.needed, self._over_sampling)
-        ids = ids[: len(data)]
-        states = list(self.client_states(ids).values())
-        output = self.process.next(state, data, states)
+        ids, data = self._asked(client_data)
+        output = self.process.next(state, data, self._states_of(ids, data))
         round_metrics = output["metrics"]
         metadata: dict[str, list[str]] = {}
         if isinstance(data, Candidates):
@@ -219,10 +216,7 @@ class Trainer:
         metrics = _to_json(round_metrics)
         self._states.commit(
             round_num,
-            client_states={
-                client_id: _to_arrays(client_state, self._client_state_type)
-                for client_id, client_state in zip(ids, output["client_states"], strict=True)
-            },
+            client_states=self._next_states(ids, output["client_states"]),
             server_state=_to_arrays(output["state"], self._state_type),
             metadata={"metrics": metrics, "provenance": self.process.provenance, **metadata},
         )
@@ -314,9 +308,40 @@ class Trainer:
         paths = tff_structures.paths(self._client_state_type)
         return tff_structures.unflatten([arrays[path] for path in paths], self._client_state_type)
 
+    def _asked(self, client_data: Sequence[ClientDataset]) -> tuple[list[str], list[Any]]:
+        """The clients that are asked, in the order in which the runtime is given them, and their data."""
+        ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
+        if isinstance(client_data, Selection) and self._over_sampling is not None:
+            data = asked(data, client_data.needed, self._over_sampling)
+            ids = ids[: len(data)]
+        if isinstance(self._states, PlacedState) and not isinstance(data, Candidates):
+            datasets = dict(zip(ids, data, strict=True))
+            ids = self._states.arranged(ids)
+            data = [datasets[client_id] for client_id in ids]
+        return ids, data
+
+    def _states_of(self, client_ids: Sequence[str], data: Sequence[Any]) -> list[Any]:
+        """The clients' states; references to them where they are beside those who do the work."""
+        by_reference = _takes_references() and not isinstance(data, Candidates)
+        if isinstance(self._states, PlacedState) and by_reference:
+            return self._states.references(client_ids, self._first_arrays)
+        return list(self.client_states(client_ids).values())
+
+    def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:
+        """What is to be committed of the clients of a round; those that were lost keep what they have."""
+        return {
+            client_id: state if isinstance(state, Staged) else _to_arrays(state, self._client_state_type)
+            for client_id, state in zip(client_ids, states, strict=True)
+            if not getattr(state, "lost", False)
+        }
+
     @functools.cached_property
     def _first_client_state(self) -> Any:
         return self.process.initialize_client()
+
+    @functools.cached_property
+    def _first_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        return _to_arrays(self._first_client_state, self._client_state_type)
 
 
 def _round_of(state: Any) -> int:
@@ -327,6 +352,11 @@ def _round_of(state: Any) -> int:
             f"the given state is a {type(state).__name__}; it must be what initialize() returns, or the "
             "`state` of what next() returns"
         ) from error
+
+
+def _takes_references() -> bool:
+    """Whether what runs computations here knows the references of `PlacedState`."""
+    return getattr(tff.framework.get_context_stack().current, "takes_references", False)
 
 
 def _check_context() -> None:

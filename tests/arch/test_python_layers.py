@@ -42,8 +42,8 @@ BELOW = {
     # TFF
     "tff_structures": ("errors",),
     "process": ("api", "tff_structures"),
-    "runtime": ("ops", "tff_structures"),
-    "training": ("process", "runtime", "stores"),
+    "runtime": ("ops", "stores", "tff_structures"),
+    "training": ("process", "runtime"),
     "compat": ("process",),
     # what stands on top
     "__init__": ("codecs", "training"),

@@ -18,6 +18,9 @@ from fedplug.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.runtime.ray.building_blocks import varies
 from fedplug.runtime.ray.serialization import deserialize, serialize
 from fedplug.runtime.ray.shelves import Place, find
+from fedplug.runtime.ray.stored_states import read_states
+from fedplug.stores.ray.references import StateReference
+from fedplug.stores.sharded.staging import Staged
 
 __all__ = [
     "ClientHandle",
@@ -26,6 +29,7 @@ __all__ = [
     "OnWorker",
     "hand_out_handles",
     "here",
+    "holds_staged",
     "on_worker",
     "take_in",
 ]
@@ -99,7 +103,9 @@ def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
 
 
 class ClientValues(list[Any]):
-    """One `Given`, `OnWorker` or `ClientHandle` per client, in client order.
+    """One `Given`, `OnWorker`, `StateReference` or `ClientHandle` per client, in client order.
+
+    Or, as the result of clients whose states were references, `Staged` ones.
 
     Attributes:
         request: What the caller asks, where these are candidates.
@@ -136,12 +142,23 @@ def _fetch(places: list[Place], whose: str) -> list[Any]:
         ) from error
 
 
-def _here(value: Given | OnWorker | ClientHandle, kind: tff.Type, fetched: Iterator[Any]) -> Any:
+def _here(
+    value: Given | OnWorker | StateReference | ClientHandle, kind: tff.Type, fetched: Iterator[Any]
+) -> Any:
     if isinstance(value, Given):
         return deserialize(value.value, kind)
     if isinstance(value, OnWorker):
         return ingest(value.function(*value.arguments), kind)
+    if isinstance(value, StateReference):
+        return read_states([value], kind)[0]
     return value.read() if value.lost else deserialize(next(fetched), kind)
+
+
+def holds_staged(value: Any) -> bool:
+    """Whether a result of clients is on the machines that keep their states."""
+    if isinstance(value, ClientValues):
+        return any(isinstance(one, Staged) for one in value)
+    return type(value) is tuple and any(map(holds_staged, value))
 
 
 def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
@@ -149,7 +166,7 @@ def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
     if isinstance(value, ClientValues):
         return [
             one
-            if isinstance(one, ClientHandle)
+            if isinstance(one, ClientHandle | Staged)
             else materialize(_here(one, type_spec.member, iter([])), type_spec.member, num_clients)
             for one in value
         ]
@@ -195,6 +212,6 @@ def _take_in_one(value: Any, kind: tff.Type, known: set[int]) -> Any:
                 raise TypeError(f"the handle is of type {value.type_signature}, expected {kind}")
             known.add(id(value.type_signature))
         return value
-    if isinstance(value, OnWorker):
+    if isinstance(value, OnWorker | StateReference):
         return value
     return Given(serialize(ingest(value, kind), kind))

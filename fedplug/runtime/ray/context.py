@@ -25,7 +25,7 @@ from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import computation_name, plan
 from fedplug.runtime.inprocess.values import materialize
 from fedplug.runtime.ray.building_blocks import Block
-from fedplug.runtime.ray.client_values import hand_out_handles, here, take_in
+from fedplug.runtime.ray.client_values import hand_out_handles, here, holds_staged, take_in
 from fedplug.runtime.ray.coordinator import Coordinator
 from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.rounds import Cluster
@@ -137,6 +137,10 @@ class RayContext(InProcessSyncContext):
         client_results: `"values"` or `"handles"`.
         default_num_clients: The number of clients of a computation whose arguments do not tell.
         connected: Whether the connection to the cluster is ours to end.
+
+    Attributes:
+        takes_references: Whether clients' states may be given as `fedplug.stores.base.PlacedState` refers to
+            them; coordinators do not know which worker is beside which state.
     """
 
     takes_candidates = True
@@ -146,6 +150,7 @@ class RayContext(InProcessSyncContext):
     ) -> None:
         self._cluster = cluster
         self._connected = connected
+        self.takes_references = not cluster.coordinated
         rounds = create_round_threads()
         hand_out = hand_out_handles if client_results == "handles" else _hand_out_values
         factory = InProcessExecutorFactory(
@@ -184,6 +189,8 @@ class RayContext(InProcessSyncContext):
 
 
 def _hand_out_values(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
+    if holds_staged(value):
+        return hand_out_handles(value, type_spec, num_clients)
     return materialize(here(value, type_spec), type_spec, num_clients)
 
 

@@ -103,7 +103,7 @@ class Coordinator:
         merges = merge_tasks(stage, tasks)
         self._do(number, in_order(tasks, merges))
         kept: list[ray.ObjectRef[Any] | None] = []
-        for name in range(stage.keeps):
+        for name in range(len(stage.stays)):
             for task, clients in zip(tasks, block.slices, strict=True):
                 mine = task.others[name * len(clients) : (name + 1) * len(clients)]
                 kept += [None] * len(clients) if task.lost else mine
@@ -157,7 +157,9 @@ class Coordinator:
 
     def _do(self, number: int, tasks: list[Task]) -> None:
         """Has tasks done, and waits for them."""
-        job = _Job(number, tasks, Run(tasks, self._workers.give, self._workers.limits.retries))
+        job = _Job(
+            number, tasks, Run(tasks, self._workers.idle, self._workers.give, self._workers.limits.retries)
+        )
         self._jobs.put(job)
         self._workers.wake()
         job.ended.wait()

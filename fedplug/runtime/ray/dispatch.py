@@ -61,6 +61,7 @@ class _Worker:
     asked: float
     answered: bool = False
     ready: bool = False
+    node: str = ""
     load: int = 0
     given: dict[int, _Given] = field(default_factory=dict)
 
@@ -78,8 +79,8 @@ class Workers:
     """Workers that are replaced when they die.
 
     Args:
-        starts: Each makes the actor of one worker, and again when that dies; it has the methods `ready()` and
-            `stop(number)`.
+        starts: Each makes the actor of one worker, and again when that dies; it has the methods `ready()`, which returns
+            the id of its node or None, and `stop(number)`.
         limits: How long to wait, and how often to try again.
         capacity: A worker is given tasks until these together are of this size.
     """
@@ -114,7 +115,7 @@ class Workers:
             check()
         try:
             self.try_starting_again()
-            run = Run(tasks, self.give, self.limits.retries, choose)
+            run = Run(tasks, self.idle, self.give, self.limits.retries, choose)
             while run.left:
                 check()
                 self.look_after()
@@ -179,11 +180,14 @@ class Workers:
                 "installed?"
             )
 
-    def give(self, task: Task) -> bool:
-        """Gives a task to the worker that has least to do; returns whether there was one."""
-        if not self._free:
-            return False
-        worker, number = min(self._free, key=lambda worker: worker.load), next(_numbers)
+    def idle(self) -> list[str]:
+        """The nodes of the workers that may be given more, those of the longest idle first."""
+        return list(dict.fromkeys(worker.node for worker in self._free))
+
+    def give(self, task: Task, node: str) -> None:
+        """Gives a task to the worker of a node that has least to do."""
+        on_node = (worker for worker in self._free if worker.node == node)
+        worker, number = min(on_node, key=lambda worker: worker.load), next(_numbers)
         ended, *taken = task.submit(worker.actor, number)
         # Not before: what cannot be pickled raises an error and keeps no worker busy.
         worker.given[number] = _Given(task, taken, time.monotonic())
@@ -191,7 +195,6 @@ class Workers:
         if worker.load >= self._capacity:
             del self._free[worker]
         self._watch(worker, number, ended)
-        return True
 
     def wait(self) -> tuple[Task, Sequence[Any], Any, BaseException | None] | None:
         """Waits a little for the end of a task; returns it, and what `Run.take` takes besides."""
@@ -212,7 +215,7 @@ class Workers:
                 if number == _READY:
                     worker.answered = True
                 if not worker.ready:
-                    worker.ready, self._failed_starts = True, 0
+                    worker.ready, worker.node, self._failed_starts = True, told or "", 0
                 if worker.load < self._capacity:
                     self._free[worker] = None
             elif number != _READY or not worker.answered:

@@ -1,13 +1,14 @@
 """Runs a staged computation: slices of a fixed number of clients on workers, the rest here.
 
 Which clients make a slice, and in which order accumulators are merged, depends on the number of clients only,
-so results do not depend on the workers.
+or on the partitions of the store that keeps their states; so results do not depend on the workers.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -28,6 +29,7 @@ from fedplug.runtime.ray.slices import FAN_IN, StageOfRound, in_order, label, me
 from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
 from fedplug.runtime.ray.tasks import Task
 from fedplug.runtime.ray.worker import Shared
+from fedplug.stores.ray.references import StateReference
 
 __all__ = ["Cluster"]
 
@@ -38,12 +40,16 @@ _BLOCKS = ((4096, FAN_IN**2), (256, FAN_IN))
 
 @dataclass(eq=False, slots=True)
 class _Kept:
-    """A client's value that a task of this round returned, the one at `position`."""
+    """A client's value that a task of this round returned, the one at `position`.
+
+    Where it stays beside the client's state, that is its name there.
+    """
 
     task: Task
     position: int
     type_signature: tff.Type
     client: int
+    stays: bool
 
     @property
     def place(self) -> Place:
@@ -100,7 +106,7 @@ class Cluster:
         self.workers = workers
         self._clients_per_slice = clients_per_slice
         self._skip_lost = skip_lost
-        self._coordinated = coordinated
+        self.coordinated = coordinated
         self._gone: collections.deque[tuple[Any, int]] = collections.deque()
         self._programs: WeakKeyDictionary[Stage, _Programs] = WeakKeyDictionary()
 
@@ -122,28 +128,34 @@ class Cluster:
     def _run(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> Any:
         names = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
         request = _request(names.values())
-        everyone = self._slices(invocation.num_clients, request)
+        homes = _homes(names.values())
+        everyone = self._slices(invocation.num_clients, request, homes)
         slices = {number: clients for number, clients in enumerate(everyone) if number not in lost}
+        later = {name for step in staged.steps if isinstance(step, Stage) for name, _ in step.clients}
         before: dict[int, Task] = {}
         for step in staged.steps:
             if isinstance(step, DriverStep):
                 names[step.name] = step.plan.run(names, invocation)
             else:
-                before = self._stage(step, names, slices, before, invocation, request)
+                stays = tuple(bool(homes) and name not in later for name, _ in step.keeps)
+                before = self._stage(step, names, slices, before, invocation, request, homes, stays)
         took_part = None
         if request is not None:
             took_part = request.took_part = [client for part in slices.values() for client in part]
         for name, value in names.items():
             if isinstance(value, ClientValues):
                 column = value if took_part is None else [value[client] for client in took_part]
-                names[name] = ClientValues(v.handle() if isinstance(v, _Kept) else v for v in column)
+                names[name] = _returned(column)
         return staged.result.run(names, invocation)
 
-    def _slices(self, count: int, request: Request | None) -> list[range]:
+    def _slices(self, count: int, request: Request | None, homes: Sequence[StateReference]) -> list[range]:
         """Returns the clients of every slice; those that are needed have slices of their own.
 
-        So a round that takes just these has the slices of a round that asks no others.
+        So a round that takes just these has the slices of a round that asks no others. Where states are kept
+        by partition, no slice is of two of them.
         """
+        if homes:
+            return list(_slices_of_partitions(homes, self._clients_per_slice))
         size, needed = self._clients_per_slice, count if request is None else request.needed
         # Without clients there is one slice, which is empty: aggregations have a result all the same.
         firsts = [*range(0, max(needed, 1), size), *range(needed, count, size)]
@@ -157,6 +169,8 @@ class Cluster:
         before: dict[int, Task],
         invocation: Invocation,
         request: Request | None,
+        homes: Sequence[StateReference],
+        stays: tuple[bool, ...],
     ) -> dict[int, Task]:
         """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
         programs = self._shared(stage)
@@ -164,16 +178,17 @@ class Cluster:
             run=programs.run,
             merge=programs.merge,
             inputs=_share(tuple(serialize(names[name], kind) for name, kind in stage.inputs)),
-            keeps=len(stage.keeps),
+            stays=stays,
             adds_up=bool(stage.accumulators),
             computation=invocation.name,
             clients=invocation.num_clients,
             may_be_lost=self._skip_lost or request is not None,
         )
         # A block is taken or left out as one, so candidates' slices are handed out one by one.
-        in_blocks = self._coordinated and request is None
+        in_blocks = self.coordinated and request is None
         size = next((size for least, size in _BLOCKS if in_blocks and len(slices) > least), 1)
-        units = self._units(of_round, [names[name] for name, _ in stage.clients], slices, before, size)
+        columns = [names[name] for name, _ in stage.clients]
+        units = self._units(of_round, columns, slices, before, size, homes)
         tasks = [unit.task for unit in units]
         merges = merge_tasks(of_round, tasks)
         first_of = None
@@ -205,7 +220,7 @@ class Cluster:
             for unit in units:
                 first = position * len(unit.clients)
                 for place, client in enumerate(unit.clients, first):
-                    column[client] = _Kept(unit.task, place, kind.member, client)
+                    column[client] = _Kept(unit.task, place, kind.member, client, stays[position])
             # Also those of slices that had been left out before.
             for client in gone.union(i for i, kept in enumerate(column) if kept is None):
                 column[client] = ClientHandle(None, kind.member, client)
@@ -223,6 +238,7 @@ class Cluster:
         slices: dict[int, range],
         before: dict[int, Task],
         size: int,
+        homes: Sequence[StateReference],
     ) -> list[_Unit]:
         """Returns what is handed out: `size` slices at a time."""
         numbers, units = list(slices), []
@@ -232,8 +248,13 @@ class Cluster:
             clients = [client for clients in ranges for client in clients]
             values = [[column[client] for client in clients] for column in columns]
             needs = list({before[number]: None for number in together if number in before})
-            make = self._block_task if self._coordinated else _task_of_one
-            units.append(_Unit(together, clients, make(stage, ranges, values, needs)))
+            if self.coordinated:
+                task = self._block_task(stage, ranges, values, needs)
+            else:
+                (only,) = ranges
+                theirs = tuple(homes[only.start : only.stop])
+                task = slice_task(stage, only, values, _reference, needs, theirs)
+            units.append(_Unit(together, clients, task))
         return units
 
     def _block_task(
@@ -258,7 +279,7 @@ class Cluster:
             self.workers.run(again, _check(invocation))
 
     def _died_with(self, task: Task) -> bool:
-        return self._coordinated and not self.workers.has(task.others[0].actor)
+        return self.coordinated and not self.workers.has(task.others[0].actor)
 
     def _read(self, task: Task, invocation: Invocation) -> Any:
         """Fetches the result of a task."""
@@ -266,7 +287,7 @@ class Cluster:
             try:
                 assert task.result is not None
                 total = ray.get(task.result, timeout=self.workers.limits.task_timeout)
-                if self._coordinated:
+                if self.coordinated:
                     (total,) = ray.get(total, timeout=self.workers.limits.task_timeout)
                 return expand(total)
             except (ray.exceptions.ObjectLostError, ray.exceptions.GetTimeoutError) as error:
@@ -301,11 +322,27 @@ def _request(values: Iterable[Any]) -> Request | None:
     return given[0] if given else None
 
 
-def _task_of_one(
-    stage: StageOfRound, slices: list[range], columns: list[list[Any]], needs: list[Task]
-) -> Task:
-    (clients,) = slices
-    return slice_task(stage, clients, columns, _reference, needs)
+def _homes(values: Iterable[Any]) -> Sequence[StateReference]:
+    """The references to the clients' states among the arguments; none where these are values."""
+    columns = [value for value in values if isinstance(value, ClientValues)]
+    return next((c for c in columns if c and all(isinstance(v, StateReference) for v in c)), [])
+
+
+def _slices_of_partitions(homes: Sequence[StateReference], size: int) -> Iterator[range]:
+    first = 0
+    for _, group in itertools.groupby(homes, lambda reference: reference.home.partition):
+        end = first + len(list(group))
+        yield from (range(start, min(start + size, end)) for start in range(first, end, size))
+        first = end
+
+
+def _returned(column: Sequence[Any]) -> ClientValues:
+    """What a computation returns of its clients: handles, or what they are called beside their states."""
+    staying = [one.task.others[one.position] for one in column if isinstance(one, _Kept) and one.stays]
+    if not staying:
+        return ClientValues(one.handle() if isinstance(one, _Kept) else one for one in column)
+    names = iter(ray.get(staying))
+    return ClientValues(next(names) if isinstance(one, _Kept) else one for one in column)
 
 
 def _reference(value: ClientHandle | _Kept) -> ray.ObjectRef[Any]:

@@ -15,6 +15,7 @@ import ray
 from fedplug.runtime.ray.client_values import Given, OnWorker
 from fedplug.runtime.ray.tasks import Task
 from fedplug.runtime.ray.worker import Fetched, Shared, Slice
+from fedplug.stores.ray.references import StateReference
 
 __all__ = ["FAN_IN", "StageOfRound", "in_order", "label", "merge_tasks", "slice_task"]
 
@@ -31,7 +32,7 @@ class StageOfRound:
         run: `Stage.run`, shared in the cluster.
         merge: `Stage.merge`, likewise.
         inputs: The values of `Stage.inputs`, likewise.
-        keeps: How many values there are in `Stage.keeps`.
+        stays: Of every value of `Stage.keeps`, whether it is left beside the clients' states.
         adds_up: Whether there are accumulators.
         computation: Its name, for errors.
         clients: How many clients the round has.
@@ -41,7 +42,7 @@ class StageOfRound:
     run: Shared
     merge: Shared
     inputs: Shared
-    keeps: int
+    stays: tuple[bool, ...]
     adds_up: bool
     computation: str
     clients: int
@@ -54,6 +55,7 @@ def slice_task(
     columns: Sequence[Sequence[Any]],
     reference: Callable[[Any], ray.ObjectRef[Any]],
     needs: Sequence[Task] = (),
+    homes: tuple[StateReference, ...] = (),
 ) -> Task:
     """Returns the task of a slice.
 
@@ -61,25 +63,29 @@ def slice_task(
         stage: The stage.
         clients: The positions in the round of its clients.
         columns: For every client value of the stage, one value per client of the slice.
-        reference: Where to find values that are neither `Given` nor `OnWorker`.
+        reference: Where to find values that are not in the task themselves.
         needs: Tasks that these are the results of.
+        homes: Where its clients' states are, if a store on the machines keeps them.
     """
 
     def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
         references: list[ray.ObjectRef[Any]] = []
 
-        def serialized(value: Any) -> Given | OnWorker | Fetched:
-            if isinstance(value, Given | OnWorker):
+        def serialized(value: Any) -> Given | OnWorker | StateReference | Fetched:
+            if isinstance(value, Given | OnWorker | StateReference):
                 return value
             references.append(reference(value))
             return Fetched(len(references) - 1)
 
         values = tuple([serialized(value) for value in column] for column in columns)
-        part = Slice(stage.computation, clients.start, len(clients), stage.clients, values)
-        run = actor.run.options(num_returns=2 + stage.keeps * len(clients))
+        part = Slice(
+            stage.computation, clients.start, len(clients), stage.clients, values, homes, stage.stays
+        )
+        run = actor.run.options(num_returns=2 + len(stage.stays) * len(clients))
         return list(run.remote(number, stage.run, stage.inputs, part, *references))
 
-    return Task(label(stage, clients), submit, needs, may_be_lost=stage.may_be_lost)
+    node = homes[0].home.node if homes else ""
+    return Task(label(stage, clients), submit, needs, node=node, may_be_lost=stage.may_be_lost)
 
 
 def label(stage: StageOfRound, clients: Sequence[int]) -> str:

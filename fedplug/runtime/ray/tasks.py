@@ -6,8 +6,6 @@ takes a result with it. Results are counted by task, so nothing counts twice.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,6 +13,7 @@ from typing import Any, TypeAlias
 import ray
 
 from fedplug.errors import WorkerError
+from fedplug.runtime.ray.ready_tasks import ReadyTasks
 
 __all__ = ["Choose", "InputLostError", "Run", "Task", "one_line"]
 
@@ -33,6 +32,7 @@ class Task:
             its result, and whatever else there is to keep of it.
         needs: Tasks that come first.
         consumes: Whether the results of `needs` are used up by it, and released.
+        node: The id of the node on which it is best done, "" where that does not matter.
         size: Of the work, in slices.
         may_be_lost: Whether, when all tries failed, `lost` is set instead of an error raised.
         result: The result, once it is done and until it is consumed.
@@ -47,6 +47,7 @@ class Task:
     submit: Callable[[Any, int], Sequence[Any]]
     needs: Sequence[Task] = ()
     consumes: bool = False
+    node: str = ""
     size: int = 1
     may_be_lost: bool = False
     result: ray.ObjectRef[Any] | None = None
@@ -69,7 +70,8 @@ class Run:
 
     Args:
         tasks: They may need one another, and tasks of earlier runs.
-        give: Gives a task to a worker; returns whether one was free.
+        idle: Returns the nodes that have workers with nothing to do.
+        give: Gives a task to a worker of such a node.
         retries: How often a task is tried again.
         choose: Told of a task's end, and whether it was done or given up, returns which are to be taken, and
             which left out, as if they had been given up; others wait. None: every task is taken.
@@ -81,20 +83,21 @@ class Run:
     def __init__(
         self,
         tasks: Sequence[Task],
-        give: Callable[[Task], bool],
+        idle: Callable[[], Sequence[str]],
+        give: Callable[[Task, str], None],
         retries: int,
         choose: Choose | None = None,
     ) -> None:
         self.left_out: set[Task] = set()
+        self._idle = idle
         self._give = give
         self._retries = retries
         self._choose = choose
         self._order = {task: position for position, task in enumerate(tasks)}
         self._waiting: dict[Task, list[Task]] = {}  # a task, and those that need it
         self._left = set(tasks)
-        self._can_begin: list[tuple[int, int, Task]] = []
+        self._can_begin = ReadyTasks[Task](lambda task: task in self._left and task not in self._under_way)
         self._under_way: set[Task] = set()
-        self._pushes = itertools.count()
         for task in self._order:
             self._require(task)
 
@@ -105,13 +108,10 @@ class Run:
 
     def begin(self) -> None:
         """Gives tasks to workers, as long as there are both."""
-        while self._can_begin:
-            task = self._can_begin[0][-1]
-            if task in self._left and task not in self._under_way:
-                if not self._give(task):
-                    return
-                self._under_way.add(task)
-            heapq.heappop(self._can_begin)
+        while chosen := self._can_begin.pop(self._idle()):
+            task, node = chosen
+            self._give(task, node)
+            self._under_way.add(task)
 
     def take(self, task: Task, taken: Sequence[Any], told: Any, error: BaseException | None) -> None:
         """Takes the end of a task that was given to a worker.
@@ -164,7 +164,7 @@ class Run:
                 self._require(need)
         if not missing:
             position = self._order.get(task, -1)  # one of an earlier call holds up all others
-            heapq.heappush(self._can_begin, (position, next(self._pushes), task))
+            self._can_begin.push(position, task, task.node)
 
     def _decide(self, task: Task, *, well: bool) -> None:
         taken, left_out = self._choose(task, well) if self._choose else ([task] * well, [])

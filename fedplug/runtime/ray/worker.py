@@ -24,7 +24,9 @@ from fedplug.runtime.inprocess.values import Clients, ingest
 from fedplug.runtime.message_depth import allow_deep_messages
 from fedplug.runtime.ray.client_values import Given, OnWorker
 from fedplug.runtime.ray.serialization import deserialize, expand, serialize, shrink
+from fedplug.runtime.ray.stored_states import leave_states, read_states
 from fedplug.runtime.tff_internals import computation_pb2
+from fedplug.stores.ray.references import StateReference
 
 __all__ = ["Fetched", "Shared", "Slice", "Worker"]
 
@@ -59,14 +61,19 @@ class Slice:
         first: The position of the first client in the round.
         count: How many clients these are.
         of: How many clients the round has.
-        values: For every client value of the stage, one `Given`, `OnWorker` or `Fetched` per client.
+        values: For every client value of the stage, one `Given`, `OnWorker`, `StateReference` or `Fetched`
+            per client.
+        homes: The references to the clients' states, where a store on the machines keeps these; else empty.
+        stays: Of every value of `Stage.keeps`, whether it is left beside the clients' states.
     """
 
     computation: str
     first: int
     count: int
     of: int
-    values: tuple[list[Given | OnWorker | Fetched], ...]
+    values: tuple[list[Given | OnWorker | StateReference | Fetched], ...]
+    homes: tuple[StateReference, ...]
+    stays: tuple[bool, ...]
 
 
 class Worker:
@@ -92,8 +99,10 @@ class Worker:
         self._running: dict[int, Invocation] = {}
         self._stopped: set[int] = set()
 
-    def ready(self) -> None:
-        """Returns when the worker has started."""
+    def ready(self) -> str:
+        """Returns the id of its node, when the worker has started."""
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
 
     def run(self, task: int, program: Shared, inputs: Shared, part: Slice, *fetched: Any) -> tuple[Any, ...]:
         """Runs a stage for some clients.
@@ -106,7 +115,8 @@ class Worker:
             *fetched: The values that stayed in the cluster.
 
         Returns:
-            None, the accumulators, and for every value of `Stage.keeps` one value per client; serialized.
+            None, the accumulators, and for every value of `Stage.keeps` one value per client; serialized, or
+            `Staged`.
 
         Raises:
             ComputationError: Something in it failed; the client's position is that in the round.
@@ -117,16 +127,18 @@ class Worker:
         invocation = Invocation(part.computation, part.count, self._pool)
         with self._may_be_stopped(task, invocation), _in_the_round(part):
             clients = tuple(
-                Clients(_value(value, kind.member, fetched) for value in column)
+                Clients(_values(column, kind.member, fetched))
                 for column, kind in zip(part.values, kinds[len(given) :], strict=True)
             )
             totals, *keeps = function((*given, *clients), invocation)
         totals_kind, *keep_kinds = [kind for _, kind in tff.structure.iter_elements(signature.result)]
-        kept = [
-            serialize(value, kind)
-            for column, kind in zip(keeps, keep_kinds, strict=True)
-            for value in (column if isinstance(column, Clients) else [column] * part.count)
-        ]
+        kept: list[Any] = []
+        for column, kind, stays in zip(keeps, keep_kinds, part.stays, strict=True):
+            values = column if isinstance(column, Clients) else [column] * part.count
+            if stays:
+                kept += leave_states(part.homes, values, kind.member)
+            else:
+                kept += [serialize(value, kind) for value in values]
         return None, shrink(serialize(totals, totals_kind)), *kept
 
     def merge(self, task: int, program: Shared, *totals: Any) -> tuple[None, Any]:
@@ -208,6 +220,15 @@ def _in_the_round(part: Slice) -> Iterator[None]:
         raise ComputationError(
             f"{part.computation} failed: {type(error).__name__}: {error.message}"
         ) from None
+
+
+def _values(
+    column: list[Given | OnWorker | StateReference | Fetched], kind: tff.Type, fetched: tuple[Any, ...]
+) -> Iterator[Any]:
+    references = [value for value in column if isinstance(value, StateReference)]
+    states = iter(read_states(references, kind) if references else [])
+    for value in column:
+        yield next(states) if isinstance(value, StateReference) else _value(value, kind, fetched)
 
 
 def _value(value: Given | OnWorker | Fetched, kind: tff.Type, fetched: tuple[Any, ...]) -> Any:

@@ -1,0 +1,99 @@
+"""A shard as an actor: opens its folder when it is first called, and hands on calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+
+from fedplug.errors import StoreError, StoreInUseError
+from fedplug.stores.sharded.shard import Shard
+
+__all__ = ["RemoteShard", "ShardActor", "answer"]
+
+# After a driver was killed, its actors are there until Ray notices.
+_PREDECESSOR_SECONDS = 60.0
+
+
+class ShardActor:
+    """Lives on the machine whose disk has the folder; when its process dies, Ray starts it again there.
+
+    Args:
+        folder: Of the shard.
+        session: As of `Shard`.
+    """
+
+    def __init__(self, folder: str, session: str) -> None:
+        self._folder = folder
+        self._session = session
+        self._shard: Shard | None = None
+        self._opening = threading.Lock()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the shard.
+
+        Raises:
+            StoreError: As the method; or the folder cannot be opened.
+        """
+        return getattr(self._opened(), method)(*arguments)
+
+    def _opened(self) -> Shard:
+        with self._opening:
+            end = time.monotonic() + _PREDECESSOR_SECONDS
+            while self._shard is None:
+                try:
+                    Path(self._folder).mkdir(parents=True, exist_ok=True)
+                    self._shard = Shard(self._folder, self._session)
+                except StoreInUseError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.1)
+            return self._shard
+
+
+def answer(reference: ray.ObjectRef[Any], place: str) -> Any:
+    """The result of a call of a shard.
+
+    Args:
+        reference: Of the call.
+        place: Where the shard is, for errors.
+
+    Raises:
+        StoreError: As the shard's method; or the shard is gone.
+    """
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, StoreError):
+            raise cause from None
+        raise StoreError(
+            f"the shard in {place} does not answer: {' '.join(str(error).split())[:300]}; when its machine "
+            "is gone, open the store again"
+        ) from error
+
+
+class RemoteShard:
+    """A shard to read from, wherever it is.
+
+    Args:
+        actor: The actor.
+        place: Where it is, for errors.
+    """
+
+    def __init__(self, actor: Any, place: str) -> None:
+        self._actor = actor
+        self._place = place
+
+    def read(
+        self, process_id: str, version: int, client_ids: Sequence[str]
+    ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """As `Shard.read`."""
+        called = self._actor.call.remote("read", process_id, version, client_ids)
+        found: dict[str, dict[str, np.ndarray[Any, Any]]] = answer(called, self._place)
+        return found

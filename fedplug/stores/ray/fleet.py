@@ -1,0 +1,89 @@
+"""The shards of a cluster: one actor each, on the machine that has its folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from fedplug.errors import StoreError
+from fedplug.stores.ray.actor import RemoteShard, ShardActor, answer
+from fedplug.stores.ray.machines import Machine, on_node
+from fedplug.stores.ray.references import NAMESPACE
+from fedplug.stores.sharded.fleet import Fleet
+
+__all__ = ["RayFleet"]
+
+_AT_A_TIME = 16  # calls that an actor works on at a time
+_RETRIES = 3  # of a call whose actor died
+_SECONDS_TO_CLOSE = 10
+
+
+class RayFleet(Fleet):
+    """Starts the actors.
+
+    Args:
+        folder: The folder of the shards, on every machine.
+        machines: The shards, and where they are.
+        session: A name for the time between opening and closing the store.
+    """
+
+    def __init__(self, folder: Path, machines: Sequence[Machine], session: str) -> None:
+        self._machines = {machine.shard: machine for machine in machines}
+        self._session = session
+        self._folder = folder
+        self._actors = {machine.shard: self._start(machine) for machine in machines}
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """As in `Fleet`."""
+        return {name: f"{each.host}:{self._folder / name}" for name, each in self._machines.items()}
+
+    def node(self, shard: str) -> str:
+        """The id of the node on which a shard is."""
+        return self._machines[shard].node
+
+    def actor_name(self, shard: str) -> str:
+        """Under which workers find the actor of a shard."""
+        return f"{self._session}/{shard}"
+
+    def call(self, method: str, arguments: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """As in `Fleet`."""
+        calls = {shard: self._actors[shard].call.remote(method, *given) for shard, given in arguments.items()}
+        results, errors = {}, []
+        for shard, reference in calls.items():
+            try:
+                results[shard] = answer(reference, self.places[shard])
+            except StoreError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return results
+
+    def reader(self, shard: str) -> RemoteShard:
+        """As in `Fleet`."""
+        return RemoteShard(self._actors[shard], self.places[shard])
+
+    def close(self) -> None:
+        """As in `Fleet`."""
+        if ray.is_initialized():
+            closing = [actor.call.remote("close") for actor in self._actors.values()]
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.get(closing, timeout=_SECONDS_TO_CLOSE)
+            for actor in self._actors.values():
+                ray.kill(actor)
+        self._actors = {}
+
+    def _start(self, machine: Machine) -> Any:
+        actor = ray.remote(ShardActor).options(
+            name=self.actor_name(machine.shard),
+            namespace=NAMESPACE,
+            max_restarts=-1,
+            max_task_retries=_RETRIES,
+            max_concurrency=_AT_A_TIME,
+            **on_node(machine.node),
+        )
+        return actor.remote(str(self._folder / machine.shard), self._session)

@@ -1,0 +1,100 @@
+"""What stands for clients' states where these are not; workers read and stage them where they are kept.
+
+The driver makes references and gets `Staged` names back; states go between worker and shard.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import ray
+
+from fedplug.stores.base import Tensors
+from fedplug.stores.ray.actor import answer
+from fedplug.stores.sharded.staging import Staged
+
+__all__ = ["NAMESPACE", "Home", "StateReference", "fetch", "stage"]
+
+NAMESPACE = "fedplug"
+
+
+@dataclass(frozen=True, eq=False)
+class Home:
+    """Where the states of the clients of a partition are.
+
+    Attributes:
+        process_id: Of which process they are.
+        partition: Its number.
+        node: The id of the node of the first shard: clients are best run there.
+        version: Of the first shard.
+        actors: The names of the actors of all shards that keep them.
+        places: The machine and folder of each, for errors.
+        initial: A list with the reference to the state of clients that are new, which Ray does not follow.
+    """
+
+    process_id: str
+    partition: int
+    node: str
+    version: int
+    actors: tuple[str, ...]
+    places: tuple[str, ...]
+    initial: list[ray.ObjectRef[Any]]
+
+
+@dataclass(frozen=True)
+class StateReference:
+    """A client's state; ``known`` says whether it has one already."""
+
+    home: Home
+    client_id: str
+    known: bool
+
+
+def fetch(references: Sequence[StateReference]) -> list[dict[str, np.ndarray[Any, Any]]]:
+    """The states of clients; the arrays must not be written to.
+
+    Raises:
+        StoreError: As `fedplug.stores.sharded.shard.Shard.read`.
+    """
+    underway = []
+    for home, group in itertools.groupby(references, lambda reference: reference.home):
+        client_ids = [reference.client_id for reference in group if reference.known]
+        if client_ids:
+            actor = _actor(home.actors[0])
+            called = actor.call.remote("read", home.process_id, home.version, client_ids)
+            underway.append((called, home.places[0]))
+    found = {client_id: state for call in underway for client_id, state in answer(*call).items()}
+    return [
+        found[reference.client_id] if reference.known else ray.get(reference.home.initial[0])
+        for reference in references
+    ]
+
+
+def stage(references: Sequence[StateReference], states: Iterable[Tensors]) -> list[Staged]:
+    """Leaves the next state of each client on all shards that keep it; returns when it is there.
+
+    Raises:
+        StoreError: As `fedplug.stores.sharded.shard.Shard.stage`.
+    """
+    names, underway = [], []
+    for reference, state in zip(references, states, strict=True):
+        home, client_id, name = reference.home, reference.client_id, secrets.token_hex(8)
+        given: Any = ray.put(dict(state)) if len(home.actors) > 1 else dict(state)
+        for actor, place in zip(home.actors, home.places, strict=True):
+            called = _actor(actor).call.remote("stage", home.process_id, name, client_id, given)
+            underway.append((called, place))
+        names.append(Staged(name))
+    for call in underway:
+        answer(*call)
+    return names
+
+
+@functools.lru_cache(maxsize=4096)
+def _actor(name: str) -> Any:
+    return ray.get_actor(name, NAMESPACE)

@@ -1,0 +1,141 @@
+"""Opening ``ray+sqlite:///folder``, and processes of it whose clients run where their states are."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qsl
+
+import ray
+
+from fedplug.errors import ConfigError
+from fedplug.stores.base import PlacedState, Tensors
+from fedplug.stores.ray.fleet import RayFleet
+from fedplug.stores.ray.machines import assign, find_shards
+from fedplug.stores.ray.references import Home, StateReference
+from fedplug.stores.sharded.fleet import Fleet
+from fedplug.stores.sharded.process import ShardedProcess
+from fedplug.stores.sharded.store import Identity, Options, ShardedStore
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+__all__ = ["RayProcess", "RayStore"]
+
+_PREFIX = "ray+sqlite:///"
+_WHOLE_NUMBERS = ("partitions", "replicas")
+_SHARDS = "shards"
+
+
+class RayProcess(ShardedProcess, PlacedState):
+    """A process whose states are on the machines of a cluster."""
+
+    _initial: tuple[Tensors, list[ray.ObjectRef[Any]]] | None = None
+
+    def arranged(self, client_ids: Sequence[str]) -> list[str]:
+        """As in `PlacedState`."""
+        return self.record.placement.arranged(client_ids)
+
+    def references(self, client_ids: Sequence[str], initial: Tensors) -> list[StateReference]:
+        """As in `PlacedState`."""
+        self.resolve()
+        record, known, fleet = self.placed(), set(self.known(client_ids)), self.fleet
+        assert isinstance(fleet, RayFleet)
+        if self._initial is None or self._initial[0] is not initial:
+            self._initial = initial, [ray.put(dict(initial))]
+        placement, homes = record.placement, dict[int, Home]()
+        references = []
+        for client_id in client_ids:
+            partition = placement.partition(client_id)
+            if partition not in homes:
+                shards = placement.homes_of(partition)
+                homes[partition] = Home(
+                    process_id=self.process_id,
+                    partition=partition,
+                    node=fleet.node(shards[0]),
+                    version=record.versions[shards[0]],
+                    actors=tuple(map(fleet.actor_name, shards)),
+                    places=tuple(fleet.places[shard] for shard in shards),
+                    initial=self._initial[1],
+                )
+            references.append(StateReference(homes[partition], client_id, client_id in known))
+        return references
+
+
+class RayStore(ShardedStore):
+    """The index in a folder of this machine, and a shard in the folder of the same path on every machine.
+
+    The machines are those of the Ray cluster when it is opened. Nodes of one machine share its folder.
+    """
+
+    name: ClassVar[str] = "ray"
+    process_type = RayProcess
+
+    def __init__(
+        self, path: str | Path, replicas: int = 0, lost: str = "fail", partitions: int | None = None
+    ) -> None:
+        """Opens the store, and makes it where there is none.
+
+        Args:
+            path: The folder, on every machine; relative to where this process runs.
+            replicas: On how many further machines a client's state is kept.
+            lost: What follows when states are lost with a machine: ``"fail"``: an error that names their
+                clients; ``"restart"``: these begin anew.
+            partitions: Of a new store: slices of clients end where partitions end, and no more machines than
+                partitions can have states. Default: 64.
+
+        Raises:
+            ConfigError: An option has no such value, or the store has another number of partitions.
+            StoreError: The store is in use, or cannot be opened.
+        """
+        self._path = Path(os.path.abspath(path))
+        self._connected = False
+        super().__init__(self._path, Options(replicas=replicas, lost=lost, partitions=partitions))
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Opens ``ray+sqlite:///relative/path`` or ``ray+sqlite:////absolute/path``; the path is not decoded.
+
+        Options follow a question mark: ``?replicas=1&lost=restart&partitions=256``.
+        """
+        path, _, query = url.removeprefix(_PREFIX).partition("?")
+        if not url.startswith(_PREFIX) or not path:
+            raise ConfigError(
+                f"{url!r}: write 'ray+sqlite:///relative/path' or 'ray+sqlite:////absolute/path'"
+            )
+        if path.startswith("~"):
+            raise ConfigError(f"{url!r}: the home folder has to be written out, as 'ray+sqlite:////home/...'")
+        options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+        for name in _WHOLE_NUMBERS:
+            if name in options and options[name].isascii() and options[name].isdigit():
+                options[name] = int(options[name])
+        if unknown := set(options) - {*_WHOLE_NUMBERS, "lost"}:
+            raise ConfigError(
+                f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost and partitions"
+            )
+        return cls(path, **options)
+
+    def get_config(self) -> dict[str, Any]:
+        """The path and the options."""
+        return {"path": str(self._path), **vars(self._options)}
+
+    def connect(self, identity: Identity) -> Fleet:
+        """Starts a shard on every machine."""
+        if not ray.is_initialized():
+            # Without it Ray warns about a change to come in how it hides GPUs, and then makes it.
+            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+            ray.init(include_dashboard=False, log_to_driver=False)
+            self._connected = True
+        folder = self._path / _SHARDS
+        machines = assign(find_shards(str(folder), identity.store), identity.store)
+        return RayFleet(folder, machines, secrets.token_hex(8))
+
+    def close(self) -> None:
+        """As in `StateStore`; ends the shards, and the connection to the cluster if it was made here."""
+        super().close()
+        if self._connected:
+            self._connected = False
+            ray.shutdown()

@@ -1,0 +1,241 @@
+"""What a sharded store keeps of one training process: reading it, and adding a round in two phases.
+
+Every shard that keeps a client of the round prepares; then one commit of the index, an embedded store beside
+the driver, decides. The index keeps the server's state, the `Record`, and for each client that has state an
+empty one, so that it can say who has been lost with a machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedplug.errors import StoreError
+from fedplug.stores import rules
+from fedplug.stores.base import ProcessState, Tensors
+from fedplug.stores.sharded.fleet import Fleet
+from fedplug.stores.sharded.record import Record
+from fedplug.stores.sharded.staging import Staged
+from fedplug.stores.sqlite_process import SqliteProcess
+
+__all__ = ["ShardedProcess"]
+
+_States = Mapping[str, Tensors | Staged]
+
+
+class ShardedProcess(ProcessState):
+    """Of a `fedplug.stores.sharded.store.ShardedStore`, which makes it.
+
+    Args:
+        process_id: Of the process.
+        index: What the index keeps of it.
+        fleet: The shards.
+        partitions: For a process that is new.
+    """
+
+    def __init__(self, process_id: str, index: SqliteProcess, fleet: Fleet, partitions: int) -> None:
+        self.process_id = process_id
+        self.index = index
+        self.fleet = fleet
+        self._in_doubt = False
+        self._tidied = False
+        if index.last_round is None:
+            # So that there is always a round to go back to.
+            index.commit(
+                0, client_states={}, server_state={}, metadata=Record(partitions=partitions).to_json()
+            )
+        self._number: int | None = None  # the highest version that was tried since the store was opened
+
+    @property
+    def record(self) -> Record:
+        """What the index says now."""
+        return Record.from_json(self.index.metadata)
+
+    def placed(self) -> Record:
+        """The record to go on from: where there is no state yet, it is to be on all shards."""
+        record = self.record
+        if record.versions:
+            return record
+        return dataclasses.replace(record, versions=dict.fromkeys(self.fleet.places, 0))
+
+    @property
+    def signature(self) -> Any:
+        """As in `ProcessState`."""
+        return self.index.signature
+
+    @property
+    def last_round(self) -> int | None:
+        """As in `ProcessState`."""
+        return self.record.round
+
+    @property
+    def metadata(self) -> Any:
+        """As in `ProcessState`."""
+        return self.record.metadata
+
+    def client_ids(self) -> list[str]:
+        """As in `ProcessState`."""
+        return self.index.client_ids()
+
+    def known(self, client_ids: Iterable[str]) -> list[str]:
+        """Those of the clients that have state, in the order asked for."""
+        return list(self.index.read_clients(client_ids))
+
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """As in `ProcessState`; the states travel to this process."""
+        self.resolve()
+        record, known = self.record, self.known(client_ids)
+        asked: dict[str, list[str]] = {}
+        for client_id in known:
+            asked.setdefault(record.placement.homes(client_id)[0], []).append(client_id)
+        found = self.fleet.call(
+            "read", {shard: (self.process_id, record.versions[shard], ids) for shard, ids in asked.items()}
+        )
+        states = {client_id: state for part in found.values() for client_id, state in part.items()}
+        return {client_id: states[client_id] for client_id in known}
+
+    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        """As in `ProcessState`."""
+        return None if self.last_round is None else self.index.read_server()
+
+    def commit(
+        self,
+        round_num: int,
+        *,
+        client_states: Mapping[str, Tensors | Staged],
+        server_state: Tensors,
+        metadata: Any = None,
+    ) -> None:
+        """As in `ProcessState`; states that are on the shards already are given as `Staged`."""
+        record = self.placed()
+        number = rules.check_round(self.process_id, record.round, round_num)
+        rules.to_json("metadata", metadata)
+        rules.check_mapping("client_states", "client ids to states", client_states)
+        # In the first round all shards take part: from then on each has a version.
+        states: dict[str, dict[str, Tensors | Staged]] = {
+            shard: {} for shard, version in record.versions.items() if not version
+        }
+        for client_id, state in client_states.items():
+            for shard in record.placement.homes(rules.check_text("client id", client_id)):
+                states.setdefault(shard, {})[client_id] = state
+        new = dataclasses.replace(
+            record, round=number, metadata=metadata, untidy=record.untidy and not self._tidied
+        )
+        try:
+            self.transact(new, states, list(client_states), server_state)
+        except StoreError as error:
+            held = "no round" if record.round is None else f"round {record.round}"
+            raise StoreError(
+                f"round {number} of process {self.process_id!r} was not committed: {error}; {held} is intact"
+            ) from error
+
+    def transact(
+        self,
+        record: Record,
+        states: Mapping[str, _States],
+        client_ids: Iterable[str],
+        server_state: Tensors,
+    ) -> None:
+        """Goes to a new record: all of it or, when this raises or anything stops, nothing of it.
+
+        Args:
+            record: With the versions as they are; those of the shards that take part become new ones.
+            states: By shard, what it is to prepare.
+            client_ids: Those that have state from now on.
+            server_state: From now on.
+
+        Raises:
+            StoreError: A shard or the index refuses.
+        """
+        self.resolve()
+        held = self.record.versions
+        self._number = 1 + max(self._number or 0, *held.values(), 0)
+        decided = dataclasses.replace(
+            record,
+            versions={**record.versions, **dict.fromkeys(states, self._number)},
+            places={shard: self.fleet.places[shard] for shard in {*record.versions, *states}},
+        )
+        self._in_doubt = True
+        try:
+            self.fleet.call(
+                "prepare",
+                {
+                    shard: (self.process_id, held.get(shard), self._number, part)
+                    for shard, part in states.items()
+                },
+            )
+            self.index.commit(
+                self._index_round() + 1,
+                client_states={client_id: {} for client_id in client_ids},
+                server_state=server_state,
+                metadata=decided.to_json(),
+            )
+            self._in_doubt = False
+        except BaseException:
+            with contextlib.suppress(StoreError):  # else the next use, or the next opening, does it
+                self.resolve()
+            raise
+
+    def settle(self, shards: Iterable[str]) -> None:
+        """Lets shards go to the version that the index has.
+
+        Raises:
+            StoreError: A shard has neither that nor the next, or cannot be reached.
+        """
+        versions = self.record.versions
+        self.fleet.call(
+            "settle", {shard: (self.process_id, versions[shard], self._number) for shard in shards}
+        )
+
+    def resolve(self) -> None:
+        """After an attempt that ended with an error: lets the shards go to what counts.
+
+        Raises:
+            StoreError: One cannot; the next use tries again.
+        """
+        if self._in_doubt:
+            # A disk that failed in the middle of a decision may yet remember it after a crash. This
+            # overwrites it, before any shard goes on as if it had not been taken.
+            self.index.rewind(self._index_round())
+            self.settle(set(self.record.versions) & set(self.fleet.places))
+            self._in_doubt = False
+
+    def _index_round(self) -> int:
+        """The index counts rounds and moves."""
+        number = self.index.last_round
+        assert number is not None, "the constructor commits the first"
+        return number
+
+    def tidy(self) -> None:
+        """Lets the shards delete the states of clients that were moved away from them.
+
+        Raises:
+            StoreError: A disk refuses.
+        """
+        self._tidied = False
+        placement = self.record.placement
+        self.fleet.call(
+            "tidy",
+            {
+                shard: (self.process_id, placement.partitions, placement.partitions_of(shard))
+                for shard in self.fleet.places
+            },
+        )
+        self._tidied = True
+
+    def verify(self) -> None:
+        """As in `ProcessState`; the shards check their parts at the same time."""
+        self.index.verify()
+        record = self.record
+        kept: dict[str, list[str]] = {shard: [] for shard in record.versions}
+        for client_id in self.client_ids():
+            for shard in record.placement.homes(client_id):
+                kept[shard].append(client_id)
+        self.fleet.call(
+            "verify",
+            {shard: (self.process_id, record.versions[shard], ids) for shard, ids in kept.items()},
+        )

@@ -1,0 +1,221 @@
+"""What one machine does for a sharded store: an embedded store on its own disk, and its part in two phases.
+
+To *prepare* a version is to commit it to the embedded store, which keeps the version before, too: it is
+durable, and can be undone. Whether it counts, the index of the sharded store decides. To *settle* is to go
+to the version that the index has: nothing to do where that was prepared last, one round back where it was the
+one before. So there is nothing to be done after the decision, and nothing to be lost by dying then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores.base import Tensors
+from fedplug.stores.sharded.placement import partition_of
+from fedplug.stores.sharded.staging import Staged, StagedStates, Staging
+from fedplug.stores.sqlite import SqliteStore
+from fedplug.stores.sqlite_process import SqliteProcess
+
+__all__ = ["Reader", "Shard"]
+
+_AT_A_TIME = 8  # states copied from another shard at a time
+
+
+class Reader(Protocol):
+    """Another shard, to read from."""
+
+    def read(
+        self, process_id: str, version: int, client_ids: Sequence[str]
+    ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """As `Shard.read`."""
+
+
+class Shard:
+    """The states of some clients, of any number of processes.
+
+    A version is a number that the sharded store gives to its attempts to commit; it never gives one twice
+    between two openings, and later attempts have higher ones. Only the store's one user prepares and
+    settles; others read and stage, at the same time.
+
+    Args:
+        folder: On the disk of this machine.
+        session: A name for the time between opening and closing the sharded store.
+
+    Raises:
+        StoreError: As `SqliteStore`.
+    """
+
+    def __init__(self, folder: str | Path, session: str) -> None:
+        self._folder = Path(folder)
+        self._store = SqliteStore(self._folder / "states", keep_rounds=2)
+        self._staging = Staging(self._folder / "staged", session)
+        self._turn = threading.Lock()
+
+    def settle(self, process_id: str, version: int, latest: int | None) -> None:
+        """Goes to the version that the index has, so that nothing undecided is left.
+
+        Args:
+            process_id: Of the process.
+            version: The version; prepared last, or right before the last.
+            latest: The highest that was given to an attempt since the store was opened, so that a call which
+                comes too late has no effect; None: there was no attempt yet.
+
+        Raises:
+            StoreError: This shard has neither.
+        """
+        with self._turn:
+            process = self._open(process_id)
+            held, _ = _versions(process)
+            if held is None or latest is None or held <= latest:
+                self._settle(process, version)
+            self._staging.clear(process_id)
+
+    def read(
+        self, process_id: str, version: int, client_ids: Sequence[str]
+    ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """The states of these clients, as of a version.
+
+        Raises:
+            CorruptStoreError: One is damaged or missing.
+            StoreError: That is not the version held: another round was committed meanwhile.
+        """
+        with self._turn:
+            process = self._at(process_id, version)
+            found = process.read_clients(client_ids)
+        missing = [client for client in client_ids if client not in found]
+        if missing:
+            raise CorruptStoreError(
+                f"{self._folder}: the state of client {missing[0]!r} of process {process_id!r} should be "
+                "here and is not; restore the folder from a copy, or drop the client"
+            )
+        return found
+
+    def stage(self, process_id: str, name: str, client_id: str, tensors: Tensors) -> None:
+        """Keeps a client's new state until its round is prepared, under a name that nobody else uses.
+
+        Raises:
+            StoreError: It cannot be stored, or the disk refuses.
+        """
+        self._staging.put(process_id, name, tensors, f"client {client_id!r}")
+
+    def copy_from(
+        self, process_id: str, sources: Sequence[tuple[Reader, int, Sequence[str]]]
+    ) -> dict[str, Staged]:
+        """Stages the states of clients that other shards have, each with its version; returns them by client.
+
+        Raises:
+            StoreError: As `read` and `stage`.
+        """
+        copied: dict[str, Staged] = {}
+        for source, version, client_ids in sources:
+            for first in range(0, len(client_ids), _AT_A_TIME):
+                some = source.read(process_id, version, client_ids[first : first + _AT_A_TIME])
+                for client_id, tensors in some.items():
+                    staged = Staged(f"copy-{len(copied)}")
+                    self.stage(process_id, staged.name, client_id, tensors)
+                    copied[client_id] = staged
+        return copied
+
+    def prepare(
+        self, process_id: str, before: int | None, version: int, states: Mapping[str, Tensors | Staged]
+    ) -> None:
+        """Makes new states durable; the ones before are kept as well, until the next version is prepared.
+
+        Args:
+            process_id: Of the process.
+            before: The version that the index has of this shard; None: it has none, and what is here of the
+                process, from an attempt that was given up or from long ago, is deleted.
+            version: The one that is made.
+            states: Of the clients that change.
+
+        Raises:
+            StoreError: A state cannot be stored, or the disk refuses; this shard can still be settled.
+        """
+        with self._turn:
+            process = self._open(process_id)
+            held, _ = _versions(process)
+            if held is not None and before is not None and held >= version:
+                if held == version:
+                    return  # done before: the answer was lost with a restart of this shard
+                raise StoreError(f"{self._folder}: version {version} was given up; now it is {held}")
+            if before is None:
+                process.drop_clients(process.client_ids())
+            else:
+                self._settle(process, before)
+            number = 0 if process.last_round is None else process.last_round + 1
+            process.commit(
+                number,
+                client_states=StagedStates(states, process_id, self._staging),
+                server_state={},
+                metadata=[version, before],
+            )
+            self._staging.clear(process_id)
+
+    def tidy(self, process_id: str, partitions: int, own: Iterable[int]) -> None:
+        """Deletes the states of clients of other than its own partitions, after these were moved away.
+
+        Raises:
+            StoreError: The disk refuses.
+        """
+        kept = set(own)
+        with self._turn:
+            process = self._open(process_id)
+            process.drop_clients(
+                client for client in process.client_ids() if partition_of(client, partitions) not in kept
+            )
+
+    def verify(self, process_id: str, version: int, client_ids: Iterable[str]) -> None:
+        """Reads everything that is kept of a process, and checks that these clients are among it.
+
+        Raises:
+            CorruptStoreError: Names the first damage found.
+        """
+        with self._turn:
+            process = self._at(process_id, version)
+            process.verify()
+            missing = sorted(set(client_ids) - set(process.client_ids()))
+        if missing:
+            raise CorruptStoreError(
+                f"{self._folder}: {len(missing)} clients of process {process_id!r} should be here and are "
+                f"not, for instance {missing[0]!r}"
+            )
+
+    def close(self) -> None:
+        """Releases the folder."""
+        self._store.close()
+
+    def _open(self, process_id: str) -> SqliteProcess:
+        return self._store.open_process(process_id, {})
+
+    def _at(self, process_id: str, version: int) -> SqliteProcess:
+        process = self._open(process_id)
+        held, _ = _versions(process)
+        if held != version:
+            raise StoreError(
+                f"{self._folder} holds version {held} of process {process_id!r}, and {version} is asked for: "
+                "another round was committed or is being committed"
+            )
+        return process
+
+    def _settle(self, process: SqliteProcess, version: int) -> None:
+        held, before = _versions(process)
+        if held == version:
+            return
+        if held is None or before != version or len(process.kept_rounds()) < 2:
+            raise StoreError(
+                f"{self._folder} holds version {held}, and the index has version {version} of it: one of the "
+                "two is an older copy; restore both from copies of the same time"
+            )
+        process.rewind(process.kept_rounds()[0])
+
+
+def _versions(process: SqliteProcess) -> tuple[int | None, int | None]:
+    """The version that is held, and the one that it was made from."""
+    held, before = process.metadata or (None, None)
+    return held, before

@@ -1,0 +1,106 @@
+"""States that wait for their round to be committed: files in a shard's folder, as long as a session lasts.
+
+They need not survive the machine: a round is durable when its states are in the embedded store, and what
+lies here belongs to one that is being run.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedplug.errors import StoreError
+from fedplug.stores import blob
+from fedplug.stores.base import Tensors
+
+__all__ = ["Staged", "StagedStates", "Staging"]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Stands for a client's new state that lies in the staging folders of all shards that are to keep it."""
+
+    name: str
+
+
+class Staging:
+    """The staging folder of a shard.
+
+    Args:
+        folder: Of the shard.
+        session: Of the store's user; what other sessions left here is deleted.
+
+    Raises:
+        StoreError: The folder cannot be used.
+    """
+
+    def __init__(self, folder: Path, session: str) -> None:
+        self._folder = folder / session
+        try:
+            for old in folder.glob("*"):
+                if old != self._folder:
+                    shutil.rmtree(old, ignore_errors=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{folder} cannot be used: {error.strerror}") from error
+
+    def put(self, process_id: str, name: str, tensors: Tensors, owner: str) -> None:
+        """Keeps a state of a process under a name.
+
+        Raises:
+            StoreError: It cannot be stored, or the disk refuses.
+        """
+        path = self._path(process_id, name)
+        part = path.with_suffix(".part")
+        try:
+            part.parent.mkdir(exist_ok=True)
+            part.write_bytes(blob.encode(tensors, owner))
+            part.rename(path)
+        except OSError as error:
+            raise StoreError(f"{owner}: {part} cannot be written: {error.strerror}") from error
+
+    def read(self, process_id: str, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """The state that was kept under a name.
+
+        Raises:
+            StoreError: There is none: its round was given up meanwhile.
+        """
+        path = self._path(process_id, name)
+        try:
+            return blob.decode(path.read_bytes())
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}; run the round again") from error
+
+    def clear(self, process_id: str) -> None:
+        """Deletes all states of a process: their round has been committed, or given up."""
+        shutil.rmtree(self._path(process_id, "").parent, ignore_errors=True)
+
+    def _path(self, process_id: str, name: str) -> Path:
+        return self._folder / blake2b(process_id.encode(), digest_size=8).hexdigest() / f"{name}.state"
+
+
+class StagedStates(Mapping[str, Tensors]):
+    """States by client; those that are staged are read when they are asked for, one at a time."""
+
+    def __init__(self, states: Mapping[str, Tensors | Staged], process_id: str, staging: Staging) -> None:
+        self._states = states
+        self._process_id = process_id
+        self._staging = staging
+
+    def __getitem__(self, client_id: str) -> Tensors:
+        state = self._states[client_id]
+        if isinstance(state, Staged):
+            return self._staging.read(self._process_id, state.name)
+        return state
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)

@@ -1,0 +1,175 @@
+"""A sharded store, whatever its shards: an index in a folder beside the driver, and a name shards know."""
+
+from __future__ import annotations
+
+import abc
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fedplug.errors import ConfigError, StoreError
+from fedplug.stores.base import StateStore
+from fedplug.stores.segment import sync_folder
+from fedplug.stores.sharded.fleet import Fleet
+from fedplug.stores.sharded.moving import arrive, move
+from fedplug.stores.sharded.process import ShardedProcess
+from fedplug.stores.sqlite import SqliteStore
+
+__all__ = ["Identity", "Options", "ShardedStore", "identity_of"]
+
+_IDENTITY = "cluster.json"
+_INDEX = "index"
+_LOST = ("fail", "restart")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a sharded store is used; another at each opening, but for the partitions.
+
+    Attributes:
+        replicas: On how many further machines a client's state is kept.
+        lost: What follows when states are lost with a machine: ``"fail"`` or ``"restart"``.
+        partitions: Into how many the clients of a new store are divided; None: 64, or what the store has.
+
+    Raises:
+        ConfigError: One has no such value.
+    """
+
+    replicas: int = 0
+    lost: str = "fail"
+    partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.lost not in _LOST:
+            raise ConfigError(f"lost must be one of {', '.join(map(repr, _LOST))}, found {self.lost!r}")
+        for name, number, least in (
+            ("replicas", self.replicas, 0),
+            ("partitions", self.partitions, 1),
+        ):
+            if number is not None and (not isinstance(number, int) or number < least):
+                raise ConfigError(f"{name} must be a whole number of at least {least}, found {number!r}")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What never changes of a sharded store: its name, by which shards know it, and the partitions."""
+
+    store: str
+    partitions: int
+
+
+class ShardedStore(StateStore):
+    """Keeps the states of clients on the shards of a fleet, and who has some, and the server's, in an index.
+
+    Opening a process settles what a crash left of it, and moves its states where shards came or went.
+
+    Args:
+        folder: Of the index, on a disk of this machine.
+        options: How it is used.
+
+    Raises:
+        ConfigError: The store has another number of partitions.
+        StoreError: The index is in use, or it or the shards cannot be opened.
+        CorruptStoreError: The index is damaged.
+    """
+
+    process_type: ClassVar[type[ShardedProcess]] = ShardedProcess
+
+    def __init__(self, folder: Path, options: Options) -> None:
+        self._options = options
+        self._processes: dict[str, ShardedProcess] = {}
+        identity = identity_of(folder, options.partitions)
+        self._partitions = identity.partitions
+        self._index = SqliteStore(folder / _INDEX)
+        try:
+            self.fleet = self.connect(identity)
+        except BaseException:
+            self._index.close()
+            raise
+
+    @abc.abstractmethod
+    def connect(self, identity: Identity) -> Fleet:
+        """Opens the shards; nobody else has the store open."""
+
+    @property
+    def machines(self) -> Mapping[str, str]:
+        """The shards, by name, with the machine and the folder of each."""
+        return self.fleet.places
+
+    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ShardedProcess:
+        """As in `StateStore`.
+
+        Raises:
+            StoreError: As there; or a machine is missing that holds states of this process.
+        """
+        index = self._index.open_process(process_id, signature)
+        if process_id not in self._processes:
+            process = self.process_type(process_id, index, self.fleet, self._partitions)
+            arrive(process, self._options.replicas, self._options.lost)
+            self._processes[process_id] = process
+        return self._processes[process_id]
+
+    def processes(self) -> list[str]:
+        """As in `StateStore`."""
+        return self._index.processes()
+
+    def drain(self, shards: set[str]) -> None:
+        """Moves all states away from shards, so that their machines can go.
+
+        Raises:
+            StoreError: None would be left; or as `open_process`.
+        """
+        if not (left := set(self.fleet.places) - shards):
+            raise StoreError("no machine would be left for the states; add one first")
+        for process_id in self.processes():
+            process = self.open_process(process_id)
+            if process.record.versions:
+                move(process, left, self._options.replicas)
+
+    def close(self) -> None:
+        """As in `StateStore`."""
+        self._index.close()
+        self.fleet.close()
+
+
+def identity_of(folder: Path, partitions: int | None) -> Identity:
+    """The identity of the store in a folder; a new one where there is none.
+
+    Args:
+        folder: Where the index is, or is to be.
+        partitions: How many there are to be; None: as many as the store has, 64 when it is new.
+
+    Raises:
+        ConfigError: The store has another number of partitions.
+        StoreError: The folder is something else, or cannot be used.
+    """
+    path = folder / _IDENTITY
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            if (folder / "index.sqlite3").exists():
+                raise StoreError(f"{folder} is the folder of a sqlite:/// store; name a new folder")
+            part = path.with_suffix(".part")
+            with part.open("w") as file:
+                json.dump({"format": 1, "store": secrets.token_hex(4), "partitions": partitions or 64}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.rename(path)
+            sync_folder(folder)
+        value = json.loads(path.read_text())
+        identity = Identity(value["store"], value["partitions"])
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be used as a store: {error.strerror}") from error
+    except (ValueError, KeyError) as error:
+        raise StoreError(f"{path} is damaged; bring it back from a copy") from error
+    if value["format"] != 1:
+        raise StoreError(f"{path} was written by a newer release of fedplug; use that one")
+    if partitions not in (None, identity.partitions):
+        raise ConfigError(
+            f"the store in {folder} has {identity.partitions} partitions for ever, not {partitions}"
+        )
+    return identity

@@ -1,0 +1,217 @@
+"""`ray+sqlite://`: training where the states are, and a cluster whose processes are killed at any moment.
+
+`FEDPLUG_KILLS` is the number of kills, 6 unless it is set.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.errors import ConfigError, StoreInUseError
+from fedplug.testing import StateStoreSuite
+
+KILLS = int(os.environ.get("FEDPLUG_KILLS", "6"))
+KILLS_OF_A_DRIVER = 4
+DRIVER = pathlib.Path(__file__).with_name("store_driver.py")
+HELPERS = pathlib.Path(__file__).parents[1] / "stores"
+
+
+@pytest.fixture(scope="module")
+def second_node(cluster):
+    """A second node of the cluster, on this machine."""
+    address = cluster.get_runtime_context().gcs_address
+    options = f"--address={address} --block --num-cpus=2 --object-store-memory={128 * 2**20}"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split()]
+    node = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    with node:
+        while sum(each["Alive"] for each in cluster.nodes()) < 2:
+            assert node.poll() is None
+        yield
+        node.terminate()
+
+
+class Count:
+    """How many bytes this process serializes for others, and gets from them; what Ray adds is not counted."""
+
+    def __init__(self, ray, monkeypatch):
+        self.sent = self.received = 0
+        context = ray._private.worker.global_worker.get_serialization_context()
+        serialize, deserialize = context.serialize, context.deserialize_objects
+
+        def counted(value):
+            made = serialize(value)
+            self.sent += made.total_bytes
+            return made
+
+        def taken(objects, *arguments):
+            self.received += sum(len(data) for data, *_ in objects if data is not None)
+            return deserialize(objects, *arguments)
+
+        monkeypatch.setattr(context, "serialize", counted)
+        monkeypatch.setattr(context, "deserialize_objects", taken)
+
+
+STATE = 500_000  # parameters of which a client keeps the residual
+
+
+@pytest.fixture(scope="module")
+def process():
+    def model_fn():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(20,), kernel_initializer="ones")])
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        spec = (tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32))
+        return tff.learning.models.from_keras_model(model, loss=loss, input_spec=spec)
+
+    with fedplug.use_runtime("inprocess"):
+        sgd = tff.learning.optimizers.build_sgdm(0.1)
+        return fedplug.process.build_weighted_fed_avg(
+            model_fn, sgd, encoder="topk(0.2) | qsgd(4)", min_size=8
+        )
+
+
+def data_of(client):
+    rng = np.random.default_rng(client)
+    x, y = rng.normal(size=(16, 20)).astype(np.float32), rng.integers(0, 3, 16).astype(np.int32)
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+
+
+def trained(process, url, rounds):
+    with fedplug.open_store(url) as store:
+        data = {f"client {i}": data_of(i) for i in range(8)}
+        trainer = fedplug.Trainer(process, data, clients_per_round=6, store=store)
+        state = trainer.run(rounds)
+        kept = store.open_process("default")
+        kept.verify()
+        return state.global_model_weights, kept.read_clients(kept.client_ids()), len(store.machines)
+
+
+def test_training_where_the_states_are_has_the_same_bits_on_any_machines(
+    process, on_ray, second_node, tmp_path, assert_same_bits
+):
+    on_ray(1)
+    url = f"ray+sqlite:///{tmp_path}/{{}}?partitions=4"
+    *expected, machines = trained(process, url.format("a"), 3)
+    assert machines == 2
+    on_ray(2)
+    trained(process, url.format("b"), 2)
+    with fedplug.open_store(url.format("b")) as store:
+        store.drain({min(store.machines)})
+    *found, _ = trained(process, url.format("b") + "&replicas=1", 3)  # goes on, after states moved twice
+    assert_same_bits(found, expected)
+    with fedplug.use_runtime("inprocess"):  # by value, and added up in another order
+        model, clients, _ = trained(process, url.format("c"), 3)
+    assert clients.keys() == expected[1].keys()
+    np.testing.assert_allclose(model.trainable[0], expected[0].trainable[0], rtol=1e-5)
+
+
+def test_the_lines_of_the_documentation_run(process, on_ray, tmp_path, monkeypatch):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "scaling.md"
+    *_, lines = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    on_ray(2)
+    monkeypatch.chdir(tmp_path)
+    names = {"fedplug": fedplug, "process": process, "client_data": {"a": data_of(0), "b": data_of(1)}}
+    exec(lines.replace("run(100)", "run(1)"), names)
+    with names["store"] as store:
+        assert store.open_process("default").last_round == 1
+
+
+def test_no_state_passes_through_the_driver(on_ray, cluster, second_node, tmp_path, monkeypatch):
+    state = tff.TensorType(np.float32, [STATE])
+
+    @tff.tensorflow.computation(state)
+    def next_state(value):
+        return value + 1.0
+
+    @tff.federated_computation(tff.FederatedType(state, tff.CLIENTS))
+    def next_round(states):
+        return tff.federated_map(next_state, states)
+
+    clients = [f"client {i}" for i in range(24)]
+    on_ray(2)
+    with fedplug.open_store(f"ray+sqlite:///{tmp_path}/s?partitions=4") as store:
+        kept = store.open_process("p", {})
+        ordered = kept.arranged(clients)
+        initial = {"": np.zeros(STATE, np.float32)}
+        count = Count(cluster, monkeypatch)
+        for number in range(3):
+            before = count.sent, count.received
+            staged = next_round(kept.references(ordered, initial))
+            kept.commit(number, client_states=dict(zip(ordered, staged, strict=True)), server_state={})
+        sent, received = count.sent - before[0], count.received - before[1]
+        assert 0 < sent < 1000 * len(clients)
+        assert 0 < received < 1000 * len(clients)
+        monkeypatch.undo()
+        np.testing.assert_array_equal(kept.read_clients(["client 7"])["client 7"][""], np.full(STATE, 3.0))
+
+
+def test_killed_processes_leave_one_round_whole(cluster, second_node, tmp_path):
+    address = cluster.get_runtime_context().gcs_address
+    environment = {**os.environ, "PYTHONPATH": str(HELPERS)}
+    said, kills, seed = -1, 0, 0
+    while kills < KILLS:
+        arguments = map(str, (address, tmp_path / "s", seed, said, min(KILLS_OF_A_DRIVER, KILLS - kills)))
+        done = subprocess.run(
+            [sys.executable, str(DRIVER), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+        lines = done.stdout.splitlines()
+        assert (done.returncode, lines[-1]) == (-9, "killed the driver"), done.stderr
+        said = max(int(line) for line in lines if line.lstrip("-").isdigit())
+        kills += sum(line.startswith("killed") for line in lines)
+        seed += 1
+    assert said > 0
+
+
+class RayStoreSuite(StateStoreSuite):
+    def make_store(self, folder):
+        return fedplug.open_store(f"ray+sqlite:///{folder}/store")
+
+
+# The others are about what the driver does: `tests/stores/test_sharded.py` runs them all, without a cluster.
+@pytest.mark.parametrize(
+    "check",
+    [
+        "test_every_dtype_and_shape_comes_back_bit_for_bit",
+        "test_any_text_is_a_process_id_a_client_id_and_a_tensor_name",
+        "test_a_commit_that_is_refused_changes_nothing",
+        "test_what_was_committed_is_there_when_the_store_is_opened_again",
+    ],
+)
+def test_it_keeps_the_promises_of_a_store(cluster, check):
+    getattr(RayStoreSuite(), check)()
+
+
+def test_it_has_one_user_at_a_time(cluster, tmp_path):
+    with fedplug.open_store(f"ray+sqlite:///{tmp_path}/s") as store:
+        assert store.get_config() == {
+            "path": f"{tmp_path}/s",
+            "replicas": 0,
+            "lost": "fail",
+            "partitions": None,
+        }
+        with pytest.raises(StoreInUseError):
+            fedplug.open_store(f"ray+sqlite:///{tmp_path}/s")
+
+
+@pytest.mark.parametrize(
+    "url", ["ray://x", "ray+sqlite://x", "ray+sqlite:///", "ray+sqlite:///~/x", "ray+sqlite:///x?copies=1"]
+)
+def test_what_is_no_url_of_such_a_store_is_refused(url):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    with pytest.raises(ConfigError, match=r"ray\+"):
+        fedplug.open_store(url)

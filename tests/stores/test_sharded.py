@@ -1,0 +1,275 @@
+"""The sharded store: a round on many shards is all or nothing, and states move with the machines."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedplug.errors import ConfigError, CorruptStoreError, StoreError
+from fedplug.stores.sharded.local import LocalFleet, LocalStore
+from fedplug.stores.sharded.placement import Placement
+from fedplug.stores.sharded.staging import Staged
+from fedplug.testing import StateStoreSuite
+
+KILLS = int(os.environ.get("FEDPLUG_KILLS", "25"))
+COMMITTER = pathlib.Path(__file__).with_name("sharded_committer.py")
+CLIENTS = [f"client {i}" for i in range(40)]
+
+
+class TestLocalStore(StateStoreSuite):
+    def make_store(self, folder):
+        return LocalStore(folder / "store")
+
+
+class CrashError(BaseException):
+    """Ends a process where it stands."""
+
+
+class CrashingFleet(LocalFleet):
+    """Dies before the ``left``-th call of a shard from now on; every shard is called on its own."""
+
+    left = None
+
+    def call(self, method, arguments):
+        results = {}
+        for shard, given in arguments.items():
+            if self.left is not None:
+                self.left -= 1
+                if self.left < 0:
+                    raise CrashError
+            results.update(super().call(method, {shard: given}))
+        return results
+
+
+class CrashingStore(LocalStore):
+    def connect(self, identity):
+        return CrashingFleet({name: self._folder / "shards" / name for name in self._names})
+
+
+def values(process):
+    return {client: state["w"][0] for client, state in process.read_clients(process.client_ids()).items()}
+
+
+@pytest.fixture
+def folder(tmp_path, round_of):
+    """Rounds 0 and 1 on shards a, b and c; every second client took part in round 1."""
+    with LocalStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        process.commit(0, **round_of(0, CLIENTS))
+        process.commit(1, **round_of(1, CLIENTS[::2]))
+    return tmp_path / "s"
+
+
+AFTER_1 = {client: 1 - i % 2 for i, client in enumerate(CLIENTS)}
+
+
+# Placement.
+
+
+def test_a_shard_that_comes_takes_its_share_and_nothing_else_moves():
+    before, after = (Placement(frozenset(names), 64) for names in ("abcd", "abcde"))
+    moved = [p for p in range(64) if before.homes_of(p) != after.homes_of(p)]
+    assert 64 / 5 / 2 < len(moved) < 2 * 64 / 5
+    assert all(after.homes_of(p) == ("e",) for p in moved)
+
+
+def test_a_replica_is_on_another_shard_and_takes_over():
+    with_c, without = Placement(frozenset("abc"), 64, 1), Placement(frozenset("ab"), 64, 1)
+    for partition in range(64):
+        first, second = with_c.homes_of(partition)
+        assert first != second
+        assert without.homes_of(partition)[0] == (second if first == "c" else first)
+
+
+def test_the_order_of_a_round_does_not_depend_on_the_shards():
+    orders = [Placement(frozenset(names), 8).arranged(CLIENTS) for names in ("a", "xyz")]
+    assert orders[0] == orders[1]
+    partitions = [Placement(frozenset("a"), 8).partition(client) for client in orders[0]]
+    assert partitions == sorted(partitions)
+
+
+# Two phases.
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_a_crash_before_every_step_leaves_one_round_whole(tmp_path, round_of, replicas):
+    crashed, steps = True, 0
+    while crashed:
+        folder = tmp_path / str(steps)
+        with LocalStore(folder, replicas=replicas) as store:
+            store.open_process("p", {}).commit(0, **round_of(0, CLIENTS))
+        with CrashingStore(folder, replicas=replicas) as store:
+            process = store.open_process("p", {})
+            store.fleet.left = steps
+            try:
+                process.commit(1, **round_of(1, CLIENTS[::2]))
+                crashed = False
+            except CrashError:
+                steps += 1
+        with LocalStore(folder, replicas=replicas) as store:
+            process = store.open_process("p", {})
+            process.verify()
+            assert process.last_round == (0 if crashed else 1)
+            assert values(process) == (dict.fromkeys(CLIENTS, 0) if crashed else AFTER_1)
+            process.commit(process.last_round + 1, **round_of(9, CLIENTS[:3]))
+            assert values(process) == values(process) | dict.fromkeys(CLIENTS[:3], 9)
+    assert steps == 3  # every shard was asked to prepare
+
+
+@pytest.mark.parametrize("names", ["abcd", "ab", "bcd"])
+def test_a_crash_before_every_step_of_a_move_loses_nothing(tmp_path, round_of, names):
+    crashed, steps = True, 0
+    while crashed:
+        folder = tmp_path / str(steps)
+        with LocalStore(folder, replicas=1) as store:
+            process = store.open_process("p", {})
+            process.commit(0, **round_of(0, CLIENTS))
+            process.commit(1, **round_of(1, CLIENTS[::2]))
+        with CrashingStore(folder, names, replicas=1) as store:
+            store.fleet.left = steps
+            try:
+                store.open_process("p", {})
+                crashed = False
+            except CrashError:
+                steps += 1
+        with LocalStore(folder, names, replicas=1) as store:
+            process = store.open_process("p", {})
+            process.verify()
+            assert (process.last_round, process.metadata) == (1, {"round": 1})
+            assert values(process) == AFTER_1
+            assert set(process.record.versions) == set(names)
+            kept = sum(len(shard._open("p").client_ids()) for shard in store.fleet._shards.values())
+            assert kept == 2 * len(CLIENTS)  # nothing is left where it was moved from
+    assert steps >= 6
+
+
+def test_a_store_killed_at_any_file_operation_is_whole_every_time(tmp_path):
+    command = [sys.executable, str(COMMITTER), str(tmp_path / "s"), "0", str(KILLS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == KILLS
+
+
+def test_when_the_index_cannot_decide_the_round_before_is_intact(folder, round_of, monkeypatch):
+    with LocalStore(folder) as store:
+        process = store.open_process("p", {})
+        real = process.index.commit
+
+        def full(*arguments, **options):
+            raise StoreError("the disk is full")
+
+        process.index.commit = full
+        with pytest.raises(StoreError, match=r"round 2 of process 'p' .*disk is full; round 1 is intact"):
+            process.commit(2, **round_of(2, CLIENTS))
+        process.index.commit = real
+        assert values(process) == AFTER_1
+        process.commit(2, **round_of(2, CLIENTS[:1]))
+        assert values(process) == AFTER_1 | {CLIENTS[0]: 2}
+        process.verify()
+
+
+def test_states_that_were_staged_are_committed(folder, round_of):
+    with LocalStore(folder) as store:
+        process = store.open_process("p", {})
+        (shard,) = process.record.placement.homes("client 3")
+        store.fleet.call("stage", {shard: ("p", "x", "client 3", {"w": np.float32([7])})})
+        process.commit(2, client_states={"client 3": Staged("x")}, server_state={})
+        assert values(process) == AFTER_1 | {"client 3": 7}
+        with pytest.raises(StoreError, match=r"x.state cannot be read: .*; run the round again"):
+            process.commit(3, client_states={"client 3": Staged("x")}, server_state={})
+        assert process.last_round == 2
+
+
+def test_a_prepared_round_can_be_prepared_again_and_one_given_up_cannot(folder):
+    with LocalStore(folder) as store:
+        store.open_process("p", {})
+        call = store.fleet._shards["a"].prepare
+        call("p", 2, 3, {"client 1": {}})
+        call("p", 2, 3, {"client 1": {}})  # as after a restart in which the answer was lost
+        call("p", 2, 5, {})
+        with pytest.raises(StoreError, match="version 3 was given up; now it is 5"):
+            call("p", 2, 3, {"client 1": {}})
+
+
+# Machines.
+
+
+def test_machines_come_and_go(folder, round_of):
+    for number, names in enumerate(["abcd", "abcde", "abcde"], start=2):
+        with LocalStore(folder, names) as store:
+            process = store.open_process("p", {})
+            assert set(store.machines) == set(names)
+            process.verify()
+            process.commit(number, **round_of(number, []))
+            store.drain({"b"})
+            process.verify()
+            assert values(process) == AFTER_1
+            assert "b" not in process.record.versions
+    with LocalStore(folder, "acde") as store:
+        assert values(store.open_process("p", {})) == AFTER_1
+        with pytest.raises(StoreError, match="no machine would be left"):
+            store.drain(set("acde"))
+
+
+def test_a_machine_that_is_gone_is_named_with_its_clients(folder):
+    with LocalStore(folder) as store:
+        placement = store.open_process("p", {}).record.placement
+    lost = [client for client in sorted(CLIENTS) if placement.homes(client) == ("b",)]
+    with LocalStore(folder, "ac") as store, pytest.raises(StoreError) as caught:
+        store.open_process("p", {})
+    for part in (f"{len(lost)} clients", repr(lost[0]), f"{folder}/shards/b", "lost=restart"):
+        assert part in str(caught.value)
+    with LocalStore(folder) as store:  # it was only away
+        assert values(store.open_process("p", {})) == AFTER_1
+    with LocalStore(folder, "ac", lost="restart") as store:
+        assert values(store.open_process("p", {})) == {c: n for c, n in AFTER_1.items() if c not in lost}
+    with LocalStore(folder) as store:  # what it has is too old
+        process = store.open_process("p", {})
+        assert lost[0] not in values(process)
+        process.verify()
+
+
+def test_with_replicas_a_machine_may_be_lost(folder, round_of):
+    with LocalStore(folder, replicas=1) as store:
+        store.open_process("p", {}).commit(2, **round_of(2, CLIENTS[:5]))
+    shutil.rmtree(folder / "shards" / "b")
+    with LocalStore(folder, "acd", replicas=1) as store:
+        process = store.open_process("p", {})
+        process.verify()
+        assert values(process) == AFTER_1 | dict.fromkeys(CLIENTS[:5], 2)
+
+
+def test_a_shard_of_another_time_is_refused(folder, round_of):
+    shutil.copytree(folder / "shards" / "a", folder.parent / "old")
+    with LocalStore(folder) as store:
+        for number in range(2, 4):
+            store.open_process("p", {}).commit(number, **round_of(number, CLIENTS))
+    shutil.rmtree(folder / "shards" / "a")
+    shutil.move(folder.parent / "old", folder / "shards" / "a")
+    with LocalStore(folder) as store, pytest.raises(StoreError, match=r"holds version 2, .* has version 4"):
+        store.open_process("p", {})
+
+
+def test_damage_on_a_shard_is_named(folder):
+    for segment in (folder / "shards" / "a" / "states" / "segments").iterdir():
+        data = bytearray(segment.read_bytes())
+        data[100:200] = bytes(100)
+        segment.write_bytes(data)
+    with LocalStore(folder) as store:
+        process = store.open_process("p", {})
+        with pytest.raises(CorruptStoreError, match=r"'p', client 'client .*shards/a/states/segments"):
+            process.verify()
+
+
+def test_options_without_sense_are_refused(folder):
+    for options, message in (
+        ({"lost": "ignore"}, "lost must be one of 'fail', 'restart'"),
+        ({"replicas": -1}, "replicas must be a whole number of at least 0, found -1"),
+        ({"partitions": 32}, "has 64 partitions for ever, not 32"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            LocalStore(folder, **options)
