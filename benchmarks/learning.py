@@ -51,12 +51,21 @@ class Task(NamedTuple):
     only: tuple[str, ...] = ()
 
 
+_BOTH_WAYS = ("no compression", "auto; broadcast *")
+
 TASKS = (
     Task("Digits, 10 of 40 clients a round", "learning-digits"),
     Task(
         "Synthetic(1, 1), 8 of 30 clients a round",
         "learning-synthetic",
         ("clients_per_round=8", *_SYNTHETIC),
+    ),
+    Task("Digits, all of 40 clients", "learning-digits-all", ("clients_per_round=40",), _BOTH_WAYS),
+    Task(
+        "Synthetic(1, 1), all of 30 clients",
+        "learning-synthetic-all",
+        ("clients_per_round=30", *_SYNTHETIC),
+        _BOTH_WAYS,
     ),
 )
 
