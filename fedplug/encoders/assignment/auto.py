@@ -26,7 +26,7 @@ _MOST = 0.05
 
 
 class Auto(EncoderAssignment):
-    """What to begin with, and often to stay with: some 250 times fewer bytes, or 8 without memory.
+    """What to begin with, and often to stay with: some 270 times fewer bytes, or 8 without memory.
 
     With error feedback, where clients come back, it is ``stc(fraction, scope="model")``: of the entries
     of all tensors together the largest 1 %, of a small model 500, as their signs and one magnitude for
