@@ -88,8 +88,7 @@ is on the test examples, the mean of the last 10 rounds, with the standard devia
 "down" say how many times fewer bytes a client sends and gets in a round than without compression, with all
 headers. The target is one point below the accuracy without compression of the same seed; times to it are of
 one client: its bytes both ways on a link of that speed, and the rounds times its share of a round's seconds,
-the median of {timed}. **Bold** where
-that is longer than without compression: there it does not pay.
+the median of {timed}. **Bold** where that is longer than without compression: there it does not pay.
 
 """
 
