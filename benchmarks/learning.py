@@ -171,10 +171,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
     jobs = parser.parse_args(arguments).jobs
     here = environment()
-    parts, rounds = [], 0
+    parts: list[str] = []
+    rounds = 0
     for task in TASKS:
         found = train(task, jobs)
-        rounds = max(rounds, found.rounds)
+        rounds = max(rounds, found.rounds or 0)
         parts.append("\n".join([f"## {task.title}", "", *table(found, time_rounds(task)), ""]))
     made = _MADE.format(
         date=datetime.date.today(),
