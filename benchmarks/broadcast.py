@@ -1,6 +1,6 @@
 """What broadcast encoders save and cost where a fifth of the clients takes part in a round.
 
-    python -m benchmarks.broadcast        # writes benchmarks/results/broadcast.md; half an hour on two cores
+    python -m benchmarks.broadcast        # writes benchmarks/results/broadcast.md, in ten minutes
 
 Bytes are those of the computations that a process sends its model with (`fedplug.process.distribution`); the
 training around them is federated averaging in NumPy, which is faster for a network this small. Beside them
@@ -34,9 +34,22 @@ from fedplug.process.distribution.broadcast import EncodedBroadcast, build_encod
 
 RESULTS = Path(__file__).parent / "results" / "broadcast.md"
 CLIENTS, SAMPLED, LAST = 40, 8, 10
-BATCH, HIDDEN = 10, (128, 64)
-TASKS = {"digits": 0.1, "synthetic": 0.02}
-"""The clients' learning rates."""
+BATCH = 10
+
+
+class Task(NamedTuple):
+    """Data of a source, the clients' learning rate, and the hidden layers of their network."""
+
+    source: str
+    rate: float
+    hidden: tuple[int, ...]
+
+
+TASKS = {
+    "digits": Task("digits", 0.1, (128, 64)),
+    "digits-larger": Task("digits", 0.1, (512, 128)),
+    "synthetic": Task("synthetic", 0.02, (512, 128)),
+}
 
 BROADCASTS = (
     "qsgd(8)",
@@ -49,17 +62,18 @@ BROADCASTS = (
     "topk(0.05, scope='model') | qsgd(8)",
     "topk(0.01, scope='model') | qsgd(8)",
     "stc(0.01, scope='model')",
+    "artemis('qsgd(2) | rans', rate=0.3)",
 )
 
 _MADE = """# Broadcasts
 
 Made by `python -m benchmarks.broadcast{arguments}` on {date}: {processor}, {simd}.
 
-{clients} clients, {sampled} a round, {rounds} rounds, {seeds}; networks with hidden layers of 128 and 64.
-Updates go up uncompressed. Down: how many times fewer bytes than the uncompressed model a client is sent in a
-round, on average, its first round included. "before" is what the rule of earlier releases would have sent to
-the same clients. "last {last}" is of the last rounds alone, when clients seldom are new. Accuracy is the mean
-of the last {last} rounds, in percent{deviation}.
+{clients} clients, {sampled} a round, {rounds} rounds, {seeds}. Updates go up uncompressed. Down: how many
+times fewer bytes than the uncompressed model a client is sent in a round, on average, its first round
+included. "before" is what the rule of earlier releases would have sent to the same clients. "last {last}" is
+of the last rounds alone, when clients seldom are new. Accuracy is the mean of the last {last} rounds, in
+percent{deviation}.
 """
 
 Weights = list[np.ndarray[Any, Any]]
@@ -109,13 +123,13 @@ def learn(weights: Weights, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], ra
     return weights
 
 
-def train(name: str, broadcast: EncodedBroadcast | None, rounds: int, seed: int) -> Result:
+def train(task: Task, broadcast: EncodedBroadcast | None, rounds: int, seed: int) -> Result:
     """Federated averaging of the model as it is sent."""
-    data = load_data(DataConfig(source=name, clients=CLIENTS), seed)
+    data = load_data(DataConfig(source=task.source, clients=CLIENTS), seed)
     generator, ids = np.random.default_rng(seed), sorted(data.clients)
     x, y = (np.asarray(part) for part in data.test)
     x = x.reshape(len(x), -1)
-    model = initial([x.shape[1], *HIDDEN, 10], generator)
+    model = initial([x.shape[1], *task.hidden, 10], generator)
     dense = sum(each.nbytes for each in model)
     state = broadcast and broadcast.init()
     heard: dict[str, Any] = collections.defaultdict(lambda: broadcast and broadcast.init_client())
@@ -139,7 +153,7 @@ def train(name: str, broadcast: EncodedBroadcast | None, rounds: int, seed: int)
             last[client] = number
             own_x, own_y = (np.asarray(part) for part in data.clients[client])
             order = np.random.default_rng([seed, number, ids.index(client)]).permutation(len(own_y))
-            learned = learn(received, own_x[order].reshape(len(order), -1), own_y[order], TASKS[name])
+            learned = learn(received, own_x[order].reshape(len(order), -1), own_y[order], task.rate)
             total = [t + len(order) * (a - b) for t, a, b in zip(total, learned, received, strict=True)]
             weight += len(order)
         model = [(w + t / weight).astype(np.float32) for w, t in zip(model, total, strict=True)]
@@ -161,9 +175,14 @@ def message_bytes(broadcast: EncodedBroadcast) -> int:
     return sum(len(buffer) for buffer in buffers)
 
 
-def built(expression: str, features: int) -> EncodedBroadcast:
+def first_model(task: Task) -> Weights:
+    """Some initial model, for its shapes."""
+    features = math.prod(load_data(DataConfig(source=task.source), 0).test[0].shape[1:])
+    return initial([features, *task.hidden, 10], np.random.default_rng(0))
+
+
+def built(expression: str, model: Weights) -> EncodedBroadcast:
     """The broadcast of the model."""
-    model = initial([features, *HIDDEN, 10], np.random.default_rng(0))
     value_type = tff.to_type(tuple(tff.TensorType(each.dtype, each.shape) for each in model))
     encoder = model_encoder(fedplug.encoder(expression), value_type, 64)
     return build_encoded_broadcast(value_type, encoder, "fused")
@@ -184,8 +203,8 @@ def line(expression: str, results: list[Result]) -> list[str]:
 def main() -> None:
     """Trains, prints and writes the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=150)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     given = parser.parse_args()
     here = environment()
@@ -202,16 +221,16 @@ def main() -> None:
         deviation=", with the deviation between seeds" if given.repeats > 1 else "",
     )
     for name in given.tasks:
-        features = math.prod(load_data(DataConfig(source=name), 0).test[0].shape[1:])
-        parameters = sum(each.size for each in initial([features, *HIDDEN, 10], np.random.default_rng(0)))
-        text += f"\n## {name}, {parameters:,} parameters\n\n"
+        task = TASKS[name]
+        model = first_model(task)
+        text += f"\n## {task.source}, {sum(each.size for each in model):,} parameters\n\n"
         text += (
             "| broadcast | down, before | down | last 10 | accuracy |\n| --- | ---: | ---: | ---: | ---: |\n"
         )
         for expression in (None, *BROADCASTS):
             with fedplug.use_runtime("inprocess"):
-                broadcast = None if expression is None else built(expression, features)
-                results = [train(name, broadcast, given.rounds, seed) for seed in range(given.repeats)]
+                broadcast = None if expression is None else built(expression, model)
+                results = [train(task, broadcast, given.rounds, seed) for seed in range(given.repeats)]
             shown = "none" if expression is None else f"`{expression}`".replace("|", "\\|")
             text += (row := "| " + " | ".join(line(shown, results)) + " |\n")
             print(row, end="", flush=True)

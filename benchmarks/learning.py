@@ -43,13 +43,17 @@ class Task(NamedTuple):
         name: Of the folder of its results.
         settings: What differs from the configuration file.
         only: Patterns of the names of the runs; none: all of them.
+        timed: Whether rounds are timed, and the times to the target told.
     """
 
     title: str
     name: str
     settings: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    timed: bool = True
 
+
+_BOTH_WAYS = ("no compression", "auto; broadcast auto")
 
 TASKS = (
     Task("Digits, 10 of 40 clients a round", "learning-digits"),
@@ -58,19 +62,33 @@ TASKS = (
         "learning-synthetic",
         ("clients_per_round=8", *_SYNTHETIC),
     ),
+    Task(
+        "Digits, all of 40 clients, 150 rounds",
+        "learning-digits-all",
+        ("clients_per_round=40", "rounds=150"),
+        _BOTH_WAYS,
+        timed=False,
+    ),
+    Task(
+        "Synthetic(1, 1), all of 30 clients, 150 rounds",
+        "learning-synthetic-all",
+        ("clients_per_round=30", "rounds=150", *_SYNTHETIC),
+        _BOTH_WAYS,
+        timed=False,
+    ),
 )
 
 _MADE = """# What compression does to learning
 
 Made by `python -m benchmarks.learning` on {date}: {processor}, {cores} cores, {simd}.
 
-{rounds} rounds with {seeds} seeds; networks of about 100,000 parameters (hidden layers of 512 and 128); plain
-averaging, learning rate and encoders the same for all tasks. Accuracy is on the test examples, the mean of
-the last 10 rounds, with the standard deviation between seeds. "Up" and "down" say how many times fewer bytes
-a client sends and gets in a round than without compression, with all headers. The target is one point below
-the accuracy without compression of the same seed; times to it are of one client: its bytes both ways on a
-link of that speed, and the rounds times its share of a round's seconds, the median of {timed}. **Bold** where
-that is longer than without compression: there it does not pay.
+{rounds} rounds where a title does not say otherwise, {seeds} seeds; networks of about 100,000 parameters
+(hidden layers of 512 and 128); plain averaging, learning rate and encoders the same for all tasks. Accuracy
+is on the test examples, the mean of the last 10 rounds, with the standard deviation between seeds. "Up" and
+"down" say how many times fewer bytes a client sends and gets in a round than without compression, with all
+headers. The target is one point below the accuracy without compression of the same seed; times to it are of
+one client: its bytes both ways on a link of that speed, and the rounds times its share of a round's seconds,
+the median of {timed}. **Bold** where that is longer than without compression: there it does not pay.
 
 """
 
@@ -82,8 +100,10 @@ def train(task: Task, jobs: int) -> Experiment:
     return found
 
 
-def time_rounds(task: Task) -> dict[str, float]:
+def time_rounds(task: Task) -> dict[str, float] | None:
     """Seconds of a round by run: of a few rounds of their own, one training at a time."""
+    if not task.timed:
+        return None
     few = (*task.settings, f"rounds={TIMED_ROUNDS}", "repeats=1")
     found = train(task._replace(name=f"{task.name}-timed", settings=few), jobs=1)
     return {run.name: summarize(run.name, run.repeats, float("nan")).seconds for run in found.runs}
@@ -109,20 +129,19 @@ def times_to(needed: Sequence[Reached], clients: float, round_seconds: float) ->
     return [float(rounds * round_seconds / clients + bits / (speed * 1e6)) for speed in SPEEDS]
 
 
-def table(found: Experiment, round_seconds: Mapping[str, float]) -> Iterator[str]:
-    """The lines of one task; a round of each run takes so many seconds."""
+def table(found: Experiment, round_seconds: Mapping[str, float] | None) -> Iterator[str]:
+    """The lines of one task; a round of each run takes so many seconds, None: nobody knows."""
     dense_bytes = float(found.dense_bytes or "nan")
     summaries = [summarize(run.name, run.repeats, dense_bytes) for run in found.runs]
     (dense,) = (pair for pair in zip(found.runs, summaries, strict=True) if pair[0].uncompressed)
     wanted = targets(dense[0])
     head = ["run", "accuracy, %", "below", "up", "down", "both ways", "rounds to target"]
-    yield "| " + " | ".join([*head, *(f"s at {speed} Mb/s" for speed in SPEEDS)]) + " |"
-    yield "| --- |" + " ---: |" * (len(head) - 1 + len(SPEEDS))
+    head += [f"s at {speed} Mb/s" for speed in SPEEDS if round_seconds]
+    yield "| " + " | ".join(head) + " |"
+    yield "| --- |" + " ---: |" * (len(head) - 1)
     clients = float(np.mean([row["clients"] for rows in dense[0].repeats for row in rows]))
-    plain = times_to(reached(dense[0], wanted), clients, round_seconds[dense[0].name])
     for run, summary in zip(found.runs, summaries, strict=True):
         needed = reached(run, wanted)
-        times = times_to(needed, clients, round_seconds[run.name])
         cells = [
             "no compression" if run.uncompressed else f"`{run.name}`".replace("|", "\\|"),
             f"{100 * summary.accuracy:.2f} ± {100 * summary.deviation:.2f}",
@@ -131,8 +150,11 @@ def table(found: Experiment, round_seconds: Mapping[str, float]) -> Iterator[str
             f"{dense_bytes / summary.downlink:.1f}x",
             f"{2 * dense_bytes / (summary.uplink + summary.downlink):.1f}x",
             f"{np.mean([seed.rounds for seed in needed]):.0f}" if needed else "not reached",
-            *(_time(mine, other) for mine, other in zip(times, plain, strict=True)),
         ]
+        if round_seconds:
+            times = times_to(needed, clients, round_seconds[run.name])
+            plain = times_to(reached(dense[0], wanted), clients, round_seconds[dense[0].name])
+            cells += [_time(mine, other) for mine, other in zip(times, plain, strict=True)]
         yield "| " + " | ".join(cells) + " |"
 
 
@@ -149,16 +171,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
     jobs = parser.parse_args(arguments).jobs
     here = environment()
-    parts = []
+    parts: list[str] = []
+    rounds = 0
     for task in TASKS:
         found = train(task, jobs)
+        rounds = max(rounds, found.rounds or 0)
         parts.append("\n".join([f"## {task.title}", "", *table(found, time_rounds(task)), ""]))
     made = _MADE.format(
         date=datetime.date.today(),
         processor=here["processor"],
         cores=os.cpu_count(),
         simd=here["simd"],
-        rounds=found.rounds,
+        rounds=rounds,
         timed=TIMED_ROUNDS,
         seeds=len(found.runs[0].seeds),
     )

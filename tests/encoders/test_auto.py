@@ -18,34 +18,30 @@ SMALL = [ArraySpec((40, 50), np.dtype("float32"), "kernel")]
 TINY = [ArraySpec((10, 10), np.dtype("float32"), "kernel")]
 
 
-def entries(encoder, specs, round_num):
-    """How many entries of all tensors it sends in a round."""
+def entries(encoder, specs):
+    """How many entries of all tensors it sends."""
     numbers = np.random.default_rng(0)
     model = {spec.name: numbers.normal(size=spec.shape).astype("float32") for spec in specs}
-    payloads, _ = fedplug.codec(encoder).encode_model(model, round_num=round_num)
+    payloads, _ = fedplug.codec(encoder).encode_model(model)
     return sum(np.count_nonzero(array) for array in fedplug.decode_model(payloads).values())
 
 
 def test_one_encoder_is_shared_so_that_entries_go_where_they_count():
     first, second = Auto().assign(LARGE)
     assert first is second
-    assert first == fedplug.encoder("stc(exponential(0.05, 0.01, 20), scope='model')")
-
-
-def test_a_twentieth_is_sent_at_first_and_a_hundredth_from_round_20_on():
-    assert [entries("auto", LARGE, round_num) for round_num in (0, 20, 300)] == [5010, 1002, 1002]
+    assert first == fedplug.encoder("stc(0.01, scope='model')")
 
 
 def test_of_a_small_model_500_entries_are_sent_and_of_a_smaller_one_all():
-    assert entries("auto", SMALL, 20) == 500
-    assert entries("auto", TINY, 20) == 100
+    assert entries("auto", SMALL) == 500
+    assert entries("auto", TINY) == 100
 
 
 @pytest.mark.parametrize(
     ("participation", "sent"), [(0.2, 1002), (0.1, 2004), (0.001, 5010)], ids=["often", "rarely", "hardly"]
 )
 def test_clients_that_are_asked_less_often_send_more(participation, sent):
-    assert entries(f"auto(participation={participation})", LARGE, 20) == sent
+    assert entries(f"auto(participation={participation})", LARGE) == sent
 
 
 def test_tensors_that_are_not_of_floats_do_not_count():

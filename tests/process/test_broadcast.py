@@ -17,6 +17,7 @@ from fedplug.process import build_encoded_distributor, build_weighted_fed_avg
 from fedplug.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.process.distribution.broadcast import build_encoded_broadcast
 from fedplug.process.distribution.distributors import build_distributor
+from fedplug.process.distribution.reference import Held
 from fedplug.runtime import use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
@@ -37,7 +38,8 @@ def build(encoder="topk(0.1)", value_type=MODEL, snapshot=None):
     return build_encoded_broadcast(value_type, encoding, "reference", snapshot)
 
 
-ENCODERS = ["topk(0.1)", "topk(0.1) | qsgd(4) | rans", "bfp(5) | rans", "sign"]
+MEMORY = "artemis('randomk(0.25)', rate=0.25)"
+ENCODERS = ["topk(0.1)", "topk(0.1) | qsgd(4) | rans", "bfp(5) | rans", "sign", MEMORY]
 
 
 @pytest.fixture(scope="module", params=ENCODERS)
@@ -53,19 +55,19 @@ def history(parts):
 
 
 def broadcasts(parts, rounds):
-    """The messages of rounds in which the model drifts, and what the server says it sent, of each round."""
-    state, messages, sent = parts.init(), [], []
+    """The messages of rounds in which the model drifts, and what clients then hold."""
+    state, messages, held = parts.init(), [], []
     drifting = model(0)
     for number in range(rounds):
         output = parts.publish(drifting, state)
         state = output["state"]
         messages.append(output["message"])
-        sent.append(state["sent"])
+        held.append(Held(tuple(leaves(state["sent"])), tuple(map(tf.constant, state.get("memory", ())))))
         drifting = {
             "w": drifting["w"] + np.float32(0.05) * model(100 + number)["w"],
             "steps": np.int32(number + 1),
         }
-    return messages, sent
+    return messages, held
 
 
 def leaves(value):
@@ -73,7 +75,7 @@ def leaves(value):
 
 
 def same(found, expected):
-    for one, other in zip(found, leaves(expected), strict=True):
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
         np.testing.assert_array_equal(np.asarray(one).tobytes(), np.asarray(other).tobytes())
 
 
@@ -82,32 +84,39 @@ def sizes(buffers):
 
 
 def test_who_hears_every_message_has_the_reference_model_bit_for_bit(parts, history) -> None:
-    messages, sent = history
-    held = parts.reference.read(messages[0]["snapshots"])
-    same(held, sent[0])
-    for message, expected in zip(messages[1:], sent[1:], strict=True):
+    messages, expected = history
+    held = parts.reference.read(messages[0]["snapshots"], messages[0]["messages"])
+    same(held, expected[0])
+    for message, then in zip(messages[1:], expected[1:], strict=True):
         held = parts.reference.follow(held, message["messages"], message["snapshots"], message["round_num"])
-        same(held, expected)
+        same(held, then)
 
 
 def test_who_comes_in_at_any_round_has_it_from_the_snapshot(parts, history) -> None:
     for message, expected in zip(*history, strict=True):
-        same(parts.reference.read(message["snapshots"]), expected)
+        same(parts.reference.read(message["snapshots"], message["messages"]), expected)
 
 
 @pytest.mark.parametrize("heard", [0, 3, ROUNDS - 2])
 def test_who_missed_rounds_has_it_from_the_entries_that_changed_since(parts, history, heard) -> None:
-    messages, sent = history
-    held, last = leaves(sent[heard]), messages[-1]
+    """Of what snapshots stand for: the reference model or, where there is one, its memory."""
+    messages, held = history
+    old, new = (
+        [(held[at].memory if at_memory else held[at].reference)[W], held[at].reference[1]]
+        for at in (heard, -1)
+        for at_memory in [bool(parts.reference.memory_rate)]
+    )
+    last = messages[-1]
     changes = parts.reference.changes(last["snapshots"], last["changed"], np.int32(heard))
+    whole = parts.reference.read(last["snapshots"], last["messages"])
+    whole = [(whole.memory or whole.reference)[W], whole.reference[1]]
     merged = [
-        coder.decode(tf.constant(buffer), old) if coder and len(buffer) < len(whole) else None
-        for coder, buffer, whole, old in zip(
-            parts.reference.change_coders, changes, last["snapshots"], held, strict=True
+        coder.decode(tf.constant(buffer), before) if coder and len(buffer) < len(snapshot) else after
+        for coder, buffer, snapshot, before, after in zip(
+            parts.reference.change_coders, changes, last["snapshots"], old, whole, strict=True
         )
     ]
-    whole = parts.reference.read(last["snapshots"])
-    same([w if m is None else m for m, w in zip(merged, whole, strict=True)], sent[-1])
+    same(merged, new)
 
 
 @pytest.mark.parametrize("heard", [-1, 0, 3, ROUNDS - 2])
@@ -118,11 +127,12 @@ def test_a_client_is_sent_the_cheapest_and_never_more_than_a_snapshot(parts, his
         client = parts.catch_up(client, message)["client"]
     last = messages[-1]
     told = parts.catch_up(client, last)
-    snapshot = sizes(last["snapshots"])
+    beside = sizes(last["messages"]) if parts.reference.memory_rate else 0
+    snapshot = sizes(last["snapshots"]) + beside
     if heard < 0:
         expected = snapshot
     else:
-        merged = sizes(parts.reference.changes(last["snapshots"], last["changed"], np.int32(heard)))
+        merged = sizes(parts.reference.changes(last["snapshots"], last["changed"], np.int32(heard))) + beside
         replay = sum(sizes(message["messages"]) for message in messages[heard + 1 :])
         by_differences = [place in parts.reference.by_differences for place in range(2)]
         expected = np.minimum(merged, np.where(by_differences, replay, snapshot))
@@ -167,7 +177,7 @@ def test_a_model_at_rest_is_a_few_bytes_for_who_has_it() -> None:
 
 def test_encoders_with_error_feedback_do_not_feed_back_twice() -> None:
     found = [broadcasts(build(f"topk(0.1, error_feedback={on})"), 3)[1] for on in (False, True)]
-    tf.nest.map_structure(np.testing.assert_array_equal, dict(found[0][2]), dict(found[1][2]))
+    same(found[0][2], found[1][2])
 
 
 def test_the_way_of_a_tensor_follows_from_its_encoder_and_from_the_snapshot_that_is_asked_for() -> None:
@@ -177,6 +187,52 @@ def test_the_way_of_a_tensor_follows_from_its_encoder_and_from_the_snapshot_that
     assert build("topk(0.1)").reference.by_differences == (W,)
     assert build("qsgd(4)", snapshot="bfp(6)").reference.by_differences == (W,)
     assert build("identity", snapshot="bfp(6)").reference.by_differences == ()
+
+
+def test_a_memory_follows_as_in_mcm_and_clients_train_on_it_and_the_last_message() -> None:
+    """Algorithm 1 of the paper in NumPy: w is what clients train on, h the memory, which snapshots round."""
+    parts, h, w = build(MEMORY), None, None
+    state = parts.init()
+    for seed in range(4):
+        output = parts.publish(model(seed), state)
+        state, message = output["state"], output["message"]
+        h = model(seed)["w"] if h is None else h + np.float32(0.25) * (w - h)
+        h = fedplug.decode(fedplug.codec("bfp(8) | rans").encode(h)[0])
+        w = h + fedplug.decode(np.asarray(message["messages"][W]).tobytes())
+        np.testing.assert_array_equal(state["memory"][0], h)
+        np.testing.assert_array_equal(state["sent"]["w"], w)
+
+
+def test_a_memory_comes_near_to_a_model_at_rest_and_so_does_what_an_unbiased_encoder_sends() -> None:
+    parts = build(MEMORY)
+    state = parts.publish(model(0), parts.init())["state"]
+    target = model(1)["w"]
+    before = np.linalg.norm(state["sent"]["w"] - target)
+    for _ in range(40):
+        state = parts.publish(model(1), state)["state"]
+    for found in (state["memory"][0], state["sent"]["w"]):
+        assert np.linalg.norm(found - target) < before / 5
+
+
+def test_ef21_of_a_broadcast_is_ef21_p_the_way_by_differences() -> None:
+    named, plain = (broadcasts(build(encoder), 4) for encoder in ("ef21('topk(0.1)')", "topk(0.1)"))
+    same(named[1], plain[1])
+    assert build("ef21('bfp(4)')").reference.by_differences == (W,)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ("artemis('randomk(0.1)', rate=0.5)", r"a memory that moves at 0.5 would.*at most 0\.\d"),
+        ("rules({'w': \"artemis('qsgd(4)')\", '*': \"artemis('qsgd(4)', rate=0.2)\"})", "the same rate"),
+    ],
+    ids=["too fast", "two rates"],
+)
+def test_a_memory_that_would_go_away_from_the_model_is_refused(encoder, message) -> None:
+    two = tff.to_type({name: tff.TensorType(np.float32, [200]) for name in ("v", "w")})
+    encoding = model_encoder(fedplug.encoder(encoder), two, 64, ["v", "w"])
+    with pytest.raises(CapabilityError, match=message):
+        build_encoded_broadcast(two, encoding, "reference")
 
 
 @pytest.mark.parametrize(
@@ -217,28 +273,30 @@ def test_a_model_with_a_nan_is_not_broadcast() -> None:
 
 def test_a_changed_message_is_refused() -> None:
     parts = build("topk(0.1)")
-    messages, sent = broadcasts(parts, 2)
-    held = leaves(sent[0])
+    messages, (held, _) = broadcasts(parts, 2)
     for form in ("messages", "snapshots"):
         buffers = [np.array(buffer) for buffer in messages[1][form]]
         buffers[W][-1] ^= 1
         sent_now = {**messages[1], form: [tf.constant(buffer) for buffer in buffers]}
         read = {
             "messages": lambda now: parts.reference.follow(held, now["messages"], now["snapshots"], 1),
-            "snapshots": lambda now: parts.reference.read(now["snapshots"]),
+            "snapshots": lambda now: parts.reference.read(now["snapshots"], now["messages"]),
         }[form]
         with pytest.raises(tf.errors.InvalidArgumentError, match="checksum"):
             read(sent_now)
 
 
-def test_the_distributor_of_a_tff_process_sends_differences_and_counts_them(model_fn, sgd, dataset) -> None:
+@pytest.mark.parametrize("encoder", ["topk(0.1)", MEMORY])
+def test_the_distributor_of_a_tff_process_sends_differences_and_counts_them(
+    encoder, model_fn, sgd, dataset
+) -> None:
     with tf.Graph().as_default():
         weights_type = tff.types.to_type(tff.learning.models.weights_type_from_model(model_fn))
     outputs = {}
     for runtime in ("inprocess", "native"):
         with use_runtime(runtime):
             process = tff.learning.algorithms.build_weighted_fed_avg(
-                model_fn, sgd, model_distributor=build_encoded_distributor(weights_type, "topk(0.1)")
+                model_fn, sgd, model_distributor=build_encoded_distributor(weights_type, encoder)
             )
             state, counts = process.initialize(), []
             for _ in range(3):
@@ -344,12 +402,17 @@ def test_a_broadcast_encoder_that_sends_everything_changes_nothing(model_fn, sgd
         np.testing.assert_allclose(plain, encoded, atol=1e-6)
 
 
-def test_a_training_that_was_interrupted_sends_the_same_afterwards(model_fn, sgd, dataset, tmp_path) -> None:
-    """What clients have heard, and which entries changed when, is in the store with the rest."""
+@pytest.mark.parametrize(
+    "encoder", ["topk(0.2) | qsgd(4)", "artemis('qsgd(4)', rate=0.2)"], ids=["differences", "memory"]
+)
+def test_a_training_that_was_interrupted_sends_the_same_afterwards(
+    encoder, model_fn, sgd, dataset, tmp_path
+) -> None:
+    """What clients have heard, which entries changed when, and memories are in the store with the rest."""
     clients = {str(number): dataset(number) for number in range(4)}
 
     def train(rounds, store):
-        encoders = {"*/bias": "bfp(4)", "*": "topk(0.2) | qsgd(4)"}
+        encoders = {"*/bias": "bfp(4)", "*": encoder}
         process = build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoders, min_size=1)
         found = {}
         trainer = fedplug.Trainer(process, clients, clients_per_round=2, store=store)

@@ -162,7 +162,8 @@ class Artemis(Differences):
 
     DIANA's memory, for unbiased C. The aggregator is ``memory_mean(clients, rate=..., estimate="sampled")``:
     unbiased, and with ``rate <= 1 / (1 + w)`` (``E ||C(x) - x||^2 <= w ||x||^2``) its variance goes to zero
-    with the differences, where without a memory it stays as large as the clients differ.
+    with the differences, where without a memory it stays as large as the clients differ. Of a broadcast it is
+    MCM, see `fedplug.process.distribution.reference`.
 
     Sources: Mishchenko, Gorbunov, Takáč, Richtárik, "Distributed Learning with Compressed Gradient
     Differences", 2019 (arXiv 1901.09269), algorithm 1; Philippenko and Dieuleveut, "Bidirectional

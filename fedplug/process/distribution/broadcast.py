@@ -14,7 +14,7 @@ import tensorflow as tf
 from fedplug import ops, tff_structures
 from fedplug.encoders.model import ModelEncoder
 from fedplug.process import tracing
-from fedplug.process.distribution.reference import Advance, ReferenceModel
+from fedplug.process.distribution.reference import Advance, Held, ReferenceModel
 
 __all__ = ["EncodedBroadcast", "build_encoded_broadcast"]
 
@@ -27,22 +27,24 @@ class EncodedBroadcast(NamedTuple):
     S is ``<sent=V,changed=<int32[...],...>,round_num=int32,position=int64[T]>``: the reference model, which
     all clients of the last broadcast have; in which broadcast each of its entries became what it is; how many
     broadcasts there were; and how many bytes the messages between them took for each of the T tensors; with
-    rate control also ``control=K``, see `RateControl.init`. C is what is known of a client,
-    ``<round_num=int32,position=int64[T]>`` of the last broadcast that it heard. M is
+    rate control also ``control=K``, see `RateControl.init`, and with memories ``memory=<...>``. C is what is
+    known of a client, ``<round_num=int32,position=int64[T]>`` of the last broadcast that it heard. M is
     ``<messages=<uint8[?],...>,snapshots=<uint8[?],...>,changed=...,round_num=int32,position=int64[T]>``.
 
     **What a client is sent** is for each tensor the shortest of: all messages since the broadcast that it
     heard; the entries that changed since, see `fedplug.encoders.changes`; a snapshot, which is all a new
     client can use. Either way it ends with ``sent``, bit for bit. So no client is ever sent more than a
-    snapshot, and the server keeps no more than one number for each entry, whatever clients missed.
+    snapshot, and the server keeps no more than one number for each entry, whatever clients missed. Where
+    tensors have a memory that is true of the memory, and the last message is sent beside it.
 
     What `fedplug.process.distribution.reference` says of the reference model is what is promised: with an
     encoder that is a contraction its distance to the server's model stays bounded, as of EF21-P (Gruntkowska,
     Tyurin, Richtarik, "EF21-P and Friends: Improved Theoretical Communication Complexity for Distributed
     Optimization with Bidirectional Compression", ICML 2023, arXiv 2209.15218), up to the error of a snapshot.
-    The server's own model is never compressed, and updates are added to it: the preserved central model of
-    MCM (Philippenko, Dieuleveut, "Preserved central model for faster bidirectional compression in distributed
-    settings", NeurIPS 2021, arXiv 2102.12528).
+    The server's own model is never compressed, and updates are added to it: with a memory and an unbiased
+    encoder that is MCM (Philippenko, Dieuleveut, "Preserved central model for faster bidirectional
+    compression in distributed settings", NeurIPS 2021, arXiv 2102.12528, algorithm 1), whose gradients are
+    taken at models that are the server's in expectation.
 
     Attributes:
         reference: How the reference model follows the server's.
@@ -82,10 +84,13 @@ def build_encoded_broadcast(
     def flat(value: Any) -> list[tf.Tensor]:
         return tff_structures.flatten(value, value_type)
 
+    def kept(held: Held) -> dict[str, Any]:
+        memory = {"memory": held.memory} if held.memory else {}
+        return {"sent": tff_structures.unflatten(held.reference, value_type), **memory}
+
     def init() -> Any:
-        zeros = [tf.zeros(spec.shape, spec.dtype) for spec in encoder.specs]
         return collections.OrderedDict(
-            sent=tff_structures.unflatten(zeros, value_type),
+            **kept(reference.init()),
             changed=reference.init_changed(),
             round_num=tf.constant(0, tf.int32),
             position=tf.zeros([len(encoder.specs)], tf.int64),
@@ -106,12 +111,13 @@ def build_encoded_broadcast(
         return {"control": control.next(state["control"], found)}
 
     def publish(value: Any, state: Any) -> Any:
-        tensors, sent, round_num = flat(value), flat(state["sent"]), state["round_num"]
+        tensors, round_num = flat(value), state["round_num"]
+        held = Held(tuple(flat(state["sent"])), tuple(state.get("memory", ())))
         finite = [tf.reduce_all(tf.math.is_finite(x)) for x in tensors if x.dtype.is_floating]
         with ops.require(tf.reduce_all(finite), "the model to be broadcast holds a NaN or an infinity"):
             tensors = [tf.identity(x) for x in tensors]
-        step = reference.advance(tensors, sent, round_num, state.get("control"))
-        changed = reference.next_changed(state["changed"], sent, step.reference, round_num)
+        step = reference.advance(tensors, held, round_num, state.get("control"))
+        changed = reference.next_changed(state["changed"], held, step.held, round_num)
         position = state["position"] + _sizes(step.messages)
         message = collections.OrderedDict(
             messages=step.messages,
@@ -121,7 +127,7 @@ def build_encoded_broadcast(
             position=position,
         )
         next_state = collections.OrderedDict(
-            sent=tff_structures.unflatten(step.reference, value_type),
+            **kept(step.held),
             changed=changed,
             round_num=round_num + 1,
             position=position,
@@ -136,13 +142,14 @@ def build_encoded_broadcast(
 
     def catch_up(client: Any, message: Any) -> Any:
         snapshots, heard = message["snapshots"], client["round_num"]
+        beside = _sizes(message["messages"]) if reference.memory_rate else tf.zeros_like(message["position"])
 
         def since() -> tf.Tensor:
-            changes = _sizes(reference.changes(snapshots, message["changed"], heard))
+            changes = _sizes(reference.changes(snapshots, message["changed"], heard)) + beside
             missed = tf.where(by_differences, message["position"] - client["position"], changes)
             return tf.reduce_sum(tf.minimum(changes, missed))
 
-        size = tf.cond(heard == _NEVER, lambda: tf.reduce_sum(_sizes(snapshots)), since)
+        size = tf.cond(heard == _NEVER, lambda: tf.reduce_sum(_sizes(snapshots) + beside), since)
         heard_now = collections.OrderedDict((key, message[key]) for key in ("round_num", "position"))
         return collections.OrderedDict(downlink_bytes=size, client=heard_now)
 

@@ -10,38 +10,51 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from fedplug import ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.changes import change_coder
 from fedplug.encoders.model import ModelEncoder
-from fedplug.encoders.probe import normal_numbers
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.process.distribution.closeness import (
+    check_contraction,
+    check_snapshot,
+    common_memory_rate,
+    relative_errors,
+    sends_models,
+)
 
-__all__ = ["DEFAULT_SNAPSHOT", "Advance", "ReferenceModel"]
+__all__ = ["DEFAULT_SNAPSHOT", "Advance", "Held", "ReferenceModel"]
 
 DEFAULT_SNAPSHOT = "bfp(8) | rans"
 
-_CLOSE = 0.1
-"""The squared error of normal numbers, relative to theirs, up to which a model may be sent as it is."""
-
 _BITS = {2: tf.int16, 4: tf.int32, 8: tf.int64}
+
+
+class Held(NamedTuple):
+    """What a client has of the model, and the server of what clients have.
+
+    Attributes:
+        reference: The reference model, on which clients train.
+        memory: Of the tensors that go by differences from a memory; else none.
+    """
+
+    reference: tuple[tf.Tensor, ...]
+    memory: tuple[tf.Tensor, ...] = ()
 
 
 class Advance(NamedTuple):
     """A step of the reference model; a buffer is a container, and there is one for each tensor.
 
     Attributes:
-        reference: The next reference model.
+        held: The next reference model and memory.
         messages: From the last reference model to this one; empty where a tensor has only snapshots.
-        snapshots: This reference model, for who has no other.
+        snapshots: This reference model, or the memory where there is one, for who has no other.
         inputs: What the encoder was given.
         received: What is decoded of it.
         next_states: The encoder's, which are used for measurements alone.
         buffers: What the encoder wrote.
     """
 
-    reference: tuple[tf.Tensor, ...]
+    held: Held
     messages: tuple[tf.Tensor, ...]
     snapshots: tuple[tf.Tensor, ...]
     inputs: tuple[tf.Tensor, ...]
@@ -51,7 +64,7 @@ class Advance(NamedTuple):
 
 
 class ReferenceModel:
-    """Each tensor follows the server's in one of two ways.
+    """Each tensor follows the server's in one of three ways.
 
     **By snapshots**, where the encoder sends every entry and comes close enough for a model: the reference is
     ``decode(encode(x))`` of the server's tensor x, whatever it was before.
@@ -60,9 +73,14 @@ class ReferenceModel:
     what the snapshot's encoder makes of u. So it is always something that can be sent as a snapshot, and
     what encoder and snapshot leave out is in the next difference.
 
+    **By differences from a memory**, where the encoder declares a ``memory_rate`` a below 1, as ``artemis``
+    does: from the reference w and the memory h, h goes to ``Q(h + a (w - h))``, and w to
+    ``h + decode(encode(x - h))``. Snapshots are of h, and beside them clients need the last message.
+
     Attributes:
         encoder: Of the model, or of its differences.
         by_differences: The places of the tensors that go by differences.
+        memory_rate: With which memories move, of all these tensors; None: there are no memories.
         snapshot: Of those tensors; None where there are none.
         change_coders: Of each tensor, or None.
     """
@@ -78,25 +96,32 @@ class ReferenceModel:
 
         Raises:
             CapabilityError: The encoder leaves out more than it is given of a tensor that goes by
-                differences; or the snapshot's does not send every entry, or too coarsely.
+                differences, or so much that its memory moves away; or the snapshot's does not send every
+                entry, or too coarsely.
             ConfigError: The snapshot's encoder is none, or has rate control.
         """
         self.encoder = encoder
-        errors = _errors(encoder, lowering)
+        errors = relative_errors(encoder, lowering)
         self.by_differences = tuple(
             place
             for place, (each, error) in enumerate(zip(encoder.encoders, errors, strict=True))
-            if not _sends_models(each, error if snapshot is None else max(error, _CLOSE))
+            if error
+            and (
+                snapshot is not None
+                or each.capabilities.memory_rate is not None
+                or not sends_models(each, error)
+            )
         )
+        self.memory_rate = common_memory_rate(encoder, self.by_differences)
         for place in self.by_differences:
-            _check_contraction(encoder, place, errors[place])
+            check_contraction(encoder, place, errors[place], self.memory_rate)
         self.snapshot: ModelEncoder | None = None
         if self.by_differences:
             specs = [encoder.specs[place] for place in self.by_differences]
             self.snapshot = ModelEncoder(
                 DEFAULT_SNAPSHOT if snapshot is None else snapshot, specs, min_size=encoder.min_size
             )
-            _check_snapshot(self.snapshot, lowering)
+            check_snapshot(self.snapshot, lowering)
         written_by = list(encoder.encoders)
         for number, place in enumerate(self.by_differences):
             assert self.snapshot is not None
@@ -109,76 +134,74 @@ class ReferenceModel:
         snapshot = None if self.snapshot is None else self.snapshot.get_config()
         return {**self.encoder.get_config(), "snapshot": snapshot}
 
+    def init(self) -> Held:
+        """What there is before the first round: zeros, which that does not look at."""
+        zeros = tuple(tf.zeros(spec.shape, spec.dtype) for spec in self.encoder.specs)
+        return Held(zeros, self._own(zeros) if self.memory_rate else ())
+
     def advance(
-        self,
-        tensors: Sequence[tf.Tensor],
-        reference: Sequence[tf.Tensor],
-        round_num: tf.Tensor,
-        control: Any = None,
+        self, tensors: Sequence[tf.Tensor], held: Held, round_num: tf.Tensor, control: Any = None
     ) -> Advance:
-        """Goes from one reference model to the next; the first one, of round 0, is a snapshot of all tensors.
+        """Goes from one reference model to the next; the first snapshots are of the server's model.
 
         Args:
             tensors: The server's model.
-            reference: The last reference model; in round 0 it is not looked at.
+            held: As of the last step, or of `init`.
             round_num: int32 scalar.
             control: As for `ModelEncoder.encode`.
         """
         first = tf.equal(round_num, 0)
-        places = self.by_differences
-        inputs = tuple(
-            x - w if place in places else x
-            for place, (x, w) in enumerate(zip(tensors, reference, strict=True))
-        )
+        base: Sequence[tf.Tensor] = self._own(held.reference)
+        written: Sequence[tf.Tensor] = ()
+        if self.memory_rate:
+            written, base = self._rounded(_where(first, self._own(tensors), self._moved(held)), round_num)
+        inputs = self._with(tensors, [x - b for x, b in zip(self._own(tensors), base, strict=True)])
         buffers, next_states = self.encoder.encode(inputs, self.encoder.init_state(), round_num, control)
         received = self.encoder.decode(buffers)
-        snapshots, reached = list(buffers), list(received)
-        if self.snapshot is not None:
-            targets = [tf.where(first, tensors[p], reference[p] + received[p]) for p in places]
-            written, _ = self.snapshot.encode(targets, self.snapshot.init_state(), round_num)
-            for place, buffer, tensor in zip(places, written, self.snapshot.decode(written), strict=True):
-                snapshots[place], reached[place] = buffer, tensor
-        nothing = tf.zeros([0], tf.uint8)
-        messages = tuple(
-            buffer[: tf.where(first, 0, tf.size(buffer))] if place in places else nothing
-            for place, buffer in enumerate(buffers)
-        )
+        reached = tuple(b + r for b, r in zip(base, self._own(received), strict=True))
+        messages = self._own(buffers)
+        if not self.memory_rate:
+            messages = tuple(buffer[: tf.where(first, 0, tf.size(buffer))] for buffer in messages)
+            written, reached = self._rounded(_where(first, self._own(tensors), reached), round_num)
+        nothing = [tf.zeros([0], tf.uint8)] * len(buffers)
         return Advance(
-            tuple(reached), messages, tuple(snapshots), inputs, received, next_states, tuple(buffers)
+            held=Held(self._with(received, reached), tuple(base) if self.memory_rate else ()),
+            messages=self._with(nothing, messages),
+            snapshots=self._with(buffers, written),
+            inputs=inputs,
+            received=received,
+            next_states=next_states,
+            buffers=tuple(buffers),
         )
 
     def follow(
         self,
-        reference: Sequence[tf.Tensor],
+        held: Held,
         messages: Sequence[tf.Tensor],
         snapshots: Sequence[tf.Tensor],
         round_num: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> Held:
         """What a client does with the messages of one round: the next reference model, bit for bit.
 
         Args:
-            reference: The last one, as the client has it.
+            held: Of the last round.
             messages: As of `advance`, in a round after the first; untrusted.
             snapshots: The same; looked at where there is no message.
             round_num: int32 scalar.
         """
-        places, specs = self.by_differences, self.encoder.specs
-        reached = [
-            reference[place] + _read(self.encoder.encoders[place], specs[place], messages[place])
-            if place in places
-            else _read(self.encoder.encoders[place], specs[place], snapshots[place])
-            for place in range(len(specs))
-        ]
-        if self.snapshot is not None:
-            targets = [reached[place] for place in places]
-            written, _ = self.snapshot.encode(targets, self.snapshot.init_state(), round_num)
-            for place, tensor in zip(places, self.snapshot.decode(written), strict=True):
-                reached[place] = tensor
-        return tuple(reached)
+        if self.memory_rate:
+            _, memory = self._rounded(self._moved(held), round_num)
+            return Held(self._behind(memory, messages, snapshots), memory)
+        reached = self._behind(self._own(held.reference), messages, snapshots)
+        return Held(self._with(reached, self._rounded(self._own(reached), round_num)[1]))
 
-    def read(self, snapshots: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """The reference model of its snapshots, which are untrusted."""
-        return tuple(map(_read, self._written_by, self.encoder.specs, snapshots))
+    def read(self, snapshots: Sequence[tf.Tensor], messages: Sequence[tf.Tensor]) -> Held:
+        """What a client has by snapshots and, with memories, by the messages of the round; all untrusted."""
+        kept = tuple(map(_read, self._written_by, self.encoder.specs, snapshots))
+        if not self.memory_rate:
+            return Held(kept)
+        memory = self._own(kept)
+        return Held(self._behind(memory, messages, snapshots), memory)
 
     def init_changed(self) -> tuple[tf.Tensor, ...]:
         """For each tensor with a change coder, in which round each entry became what it is: in none, -1."""
@@ -189,19 +212,17 @@ class ReferenceModel:
         )
 
     def next_changed(
-        self,
-        changed: Sequence[tf.Tensor],
-        old: Sequence[tf.Tensor],
-        new: Sequence[tf.Tensor],
-        round_num: tf.Tensor,
+        self, changed: Sequence[tf.Tensor], old: Held, new: Held, round_num: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """The same after a step from ``old`` to ``new``, by the bits of the entries."""
+        """The same after a step from ``old`` to ``new``, by the bits of the entries of what snapshots say."""
+        before, after = map(self._in_snapshots, (old, new))
         pairs = [
-            (_bits(w), _bits(u)) for w, u, coder in zip(old, new, self.change_coders, strict=True) if coder
+            (_bits(w), _bits(u))
+            for w, u, coder in zip(before, after, self.change_coders, strict=True)
+            if coder
         ]
         return tuple(
-            tf.where(before == after, rounds, round_num)
-            for rounds, (before, after) in zip(changed, pairs, strict=True)
+            tf.where(w == u, rounds, round_num) for rounds, (w, u) in zip(changed, pairs, strict=True)
         )
 
     def changes(
@@ -223,6 +244,44 @@ class ReferenceModel:
             for buffer, coder in zip(snapshots, self.change_coders, strict=True)
         )
 
+    def _behind(
+        self, base: Sequence[tf.Tensor], messages: Sequence[tf.Tensor], snapshots: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
+        """Where messages lead from ``base``; tensors that have only snapshots are in these."""
+        buffers = self._with(snapshots, self._own(messages))
+        read = tuple(map(_read, self.encoder.encoders, self.encoder.specs, buffers))
+        return self._with(read, [b + r for b, r in zip(base, self._own(read), strict=True)])
+
+    def _in_snapshots(self, held: Held) -> tuple[tf.Tensor, ...]:
+        return self._with(held.reference, held.memory) if self.memory_rate else held.reference
+
+    def _own(self, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Those that go by differences, of all."""
+        return tuple(tensors[place] for place in self.by_differences)
+
+    def _with(self, tensors: Sequence[tf.Tensor], own: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """All, with these in the places of those that go by differences."""
+        placed = dict(zip(self.by_differences, own, strict=True))
+        return tuple(placed.get(place, tensor) for place, tensor in enumerate(tensors))
+
+    def _moved(self, held: Held) -> list[tf.Tensor]:
+        """Where memories go, before they are rounded."""
+        pairs = zip(held.memory, self._own(held.reference), strict=True)
+        return [h + tf.cast(self.memory_rate, h.dtype) * (w - h) for h, w in pairs]
+
+    def _rounded(
+        self, tensors: Sequence[tf.Tensor], round_num: tf.Tensor
+    ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
+        """The snapshots of the tensors that go by differences, and what stands in them."""
+        if self.snapshot is None:
+            return (), ()
+        written, _ = self.snapshot.encode(tensors, self.snapshot.init_state(), round_num)
+        return tuple(written), self.snapshot.decode(written)
+
+
+def _where(condition: tf.Tensor, ones: Sequence[tf.Tensor], others: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    return [tf.where(condition, one, other) for one, other in zip(ones, others, strict=True)]
+
 
 def _shorter(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.size(other) < tf.size(one), lambda: other, lambda: one)
@@ -234,55 +293,3 @@ def _bits(x: tf.Tensor) -> tf.Tensor:
 
 def _read(encoder: Encoder, spec: Any, buffer: tf.Tensor) -> tf.Tensor:
     return encoder.decode(encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec), spec)
-
-
-def _sends_models(encoder: Encoder, error: float) -> bool:
-    capabilities = encoder.capabilities
-    return capabilities.lossless or (capabilities.sends_every_entry and error < _CLOSE)
-
-
-def _errors(encoder: ModelEncoder, lowering: str) -> list[float]:
-    """Of normal numbers: ``||x - decode(encode(x))||^2 / ||x||^2`` for every tensor."""
-    xs = normal_numbers(encoder.specs)
-    with ops.use_lowering(lowering):
-        buffers, _ = encoder.encode(xs, encoder.init_state(), tf.constant(0))
-        decoded = encoder.decode(buffers)
-    return [
-        float(tf.math.divide_no_nan(_squares(x - y), _squares(x))) if x.dtype.is_floating else 0.0
-        for x, y in zip(xs, decoded, strict=True)
-    ]
-
-
-def _squares(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.square(tf.cast(x, tf.float64)))
-
-
-def _check_contraction(encoder: ModelEncoder, place: int, error: float) -> None:
-    """A necessary condition: ``||x - decode(encode(x))|| < ||x||``.
-
-    What a difference leaves out comes back in the next one, so it dies out only if encoding is such a
-    contraction, as EF21-P asks for. Unbiased encoders that scale up what they send, such as ``randomk``
-    without error feedback or ``terngrad``, are none.
-    """
-    if not error < 1:
-        raise CapabilityError(
-            f"{encoder.encoder!r} cannot encode a broadcast: for tensor {place} it leaves out "
-            f"{error**0.5:.2f} times what it was given, so what is left out would grow from round to round; "
-            "take an encoder that comes closer, for instance topk(0.1) or bfp(5)"
-        )
-
-
-def _check_snapshot(snapshot: ModelEncoder, lowering: str) -> None:
-    if snapshot.rate_control is not None:
-        raise ConfigError(
-            f"{snapshot.encoder!r} cannot encode snapshots: clients would have to know its rate; take one "
-            "without a budget, for instance bfp(8)"
-        )
-    for place, (encoder, error) in enumerate(
-        zip(snapshot.encoders, _errors(snapshot, lowering), strict=True)
-    ):
-        if not _sends_models(encoder, error):
-            raise CapabilityError(
-                f"{encoder!r} cannot encode snapshots: of tensor {place} it does not send every entry with "
-                f"an error below {_CLOSE:.0%}; take one that comes closer, for instance bfp(8)"
-            )

@@ -79,8 +79,8 @@ class Workers:
     """Workers that are replaced when they die.
 
     Args:
-        starts: Each makes the actor of one worker, and again when that dies; it has the methods `ready()`, which returns
-            the id of its node or None, and `stop(number)`.
+        starts: Each makes the actor of one worker, and again when that dies; it has the methods `ready()`,
+            which returns the id of its node or None, and `stop(number)`.
         limits: How long to wait, and how often to try again.
         capacity: A worker is given tasks until these together are of this size.
     """
