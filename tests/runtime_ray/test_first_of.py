@@ -85,4 +85,4 @@ def test_a_round_with_too_few_clients_fails(on_ray):
 
     on_ray(retries=0)
     with pytest.raises(WorkerError, match="'round_of' needs 4 clients, and only 3 of 6 are done"):
-        round_of(Candidates([0, 1, 2, on_worker(die), 4, 5], needed=4), [0.0] * 6)
+        round_of(Candidates([0, 1, 2, on_worker(die), 4, on_worker(die)], needed=4), [0.0] * 6)

@@ -273,7 +273,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
 
 def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "scaling.md"
-    first, second, third = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    first, second, _, last = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
     class Process:
         """A process as short as can be, with the arguments and results of those the page speaks of."""
@@ -300,5 +300,5 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
     }
     exec(first + second, names)
     np.testing.assert_array_equal(names["states"]["b"].read(), np.full(1000, ord("b"), F32))
-    exec(third, names)
+    exec(last, names)
     assert names["trainer"]["over_sampling"].reserve(100) == 30

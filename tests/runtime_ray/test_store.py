@@ -118,7 +118,7 @@ def test_training_where_the_states_are_has_the_same_bits_on_any_machines(
 
 def test_the_lines_of_the_documentation_run(process, on_ray, tmp_path, monkeypatch):
     page = pathlib.Path(__file__).parents[2] / "docs" / "scaling.md"
-    *_, lines = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    *_, lines, _ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     on_ray(2)
     monkeypatch.chdir(tmp_path)
     names = {"fedplug": fedplug, "process": process, "client_data": {"a": data_of(0), "b": data_of(1)}}

@@ -95,9 +95,10 @@ class Run:
         self._choose = choose
         self._order = {task: position for position, task in enumerate(tasks)}
         self._waiting: dict[Task, list[Task]] = {}  # a task, and those that need it
-        self._left = set(tasks)
-        self._can_begin = ReadyTasks[Task](lambda task: task in self._left and task not in self._under_way)
-        self._under_way: set[Task] = set()
+        left, under_way = set(tasks), set[Task]()
+        self._left, self._under_way = left, under_way
+        # Not by way of self: what tasks hold is let go of with the last handle, not when garbage is collected.
+        self._can_begin = ReadyTasks[Task](lambda task: task in left and task not in under_way)
         for task in self._order:
             self._require(task)
 
@@ -137,7 +138,8 @@ class Run:
             if task.consumes:
                 for need in task.needs:
                     need.result = None
-            self._decide(task, well=True)
+            # A coordinator tells which slices it gave up; those among which is chosen come one by one.
+            self._decide(task, well=not (self._choose and told))
         elif _is_lost(error):
             self._count_failure(task, error)
             if not task.lost:
