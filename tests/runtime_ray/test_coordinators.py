@@ -123,17 +123,18 @@ def test_a_worker_of_a_coordinator_that_is_killed_changes_nothing(
     assert (tmp_path / "marker").exists()
 
 
+@pytest.mark.parametrize("computation", [round_of, two_stages], ids=["one stage", "two stages"])
 def test_coordinators_that_are_killed_in_a_round_change_nothing(
-    in_blocks, on_ray, assert_same_bits, tmp_path
+    computation, in_blocks, on_ray, assert_same_bits, tmp_path
 ):
     from fedplug.runtime.ray import on_worker
 
     on_ray()
-    undisturbed = round_of([*range(CLIENTS)], states_of(CLIENTS))
+    undisturbed = computation([*range(CLIENTS)], states_of(CLIENTS))
     on_ray(2, coordinators=2)
     values = [*range(CLIENTS)]
     values[50] = on_worker(kill_coordinators_once, str(tmp_path / "marker"), 50)
-    assert_same_bits(round_of(values, states_of(CLIENTS)), undisturbed)
+    assert_same_bits(computation(values, states_of(CLIENTS)), undisturbed)
     assert (tmp_path / "marker").exists()
 
 
