@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import tff_structures
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.registry import resolve
 from fedplug.runtime import Candidates
@@ -22,6 +22,13 @@ from fedplug.training import legacy
 from fedplug.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
 from fedplug.training.over_sampling import OverSampling, asked, with_participation
 from fedplug.training.program_state import CommittedRounds
+from fedplug.training.round_checks import (
+    check_context,
+    check_elements,
+    check_round,
+    check_weights,
+    round_of,
+)
 
 __all__ = ["ClientData", "ClientDataset", "OverSampling", "Trainer"]
 
@@ -134,7 +141,7 @@ class Trainer:
         Raises:
             ConfigError: It is called in a `tff.program.FederatedContext`.
         """
-        _check_context()
+        check_context()
         arrays = self._states.read_server()
         if arrays is not None:
             return tff_structures.unflatten(
@@ -142,7 +149,7 @@ class Trainer:
             )
         state = self.process.initialize()
         if self._initial_weights is not None:
-            _check_weights(self._initial_weights, self._state_type.global_model_weights)
+            check_weights(self._initial_weights, self._state_type.global_model_weights)
             state = self.process.set_model_weights(state, self._initial_weights)
         self._states.commit(
             0,
@@ -201,11 +208,11 @@ class Trainer:
             StoreError: The state is not that of the last finished round, or the round could not be committed;
                 the store then still holds the previous round.
         """
-        _check_context()
+        check_context()
         check_clients(client_data)
-        self._check_elements(client_data)
-        round_num = _round_of(state) + 1
-        self._check_round(round_num, client_data)
+        check_elements(client_data, self._element_type)
+        round_num = round_of(state) + 1
+        check_round(round_num, self.last_round, client_data)
         ids, data = self._asked(client_data)
         output = self.process.next(state, data, self._states_of(ids, data))
         round_metrics = output["metrics"]
@@ -270,38 +277,6 @@ class Trainer:
             metrics=metrics,
         )
 
-    def _check_elements(self, client_data: Sequence[ClientDataset]) -> None:
-        for client_id, dataset in client_data:
-            found = tff_structures.element_type(dataset.element_spec)
-            if not self._element_type.is_assignable_from(found):
-                raise ConfigError(
-                    f"the data of client {client_id!r} has elements of type {found}; the process takes "
-                    f"{self._element_type}"
-                )
-
-    def _check_round(self, round_num: int, client_data: Sequence[ClientDataset]) -> None:
-        given, kept = round_num - 1, self._states.last_round
-        if kept is None or kept < given:
-            behind = "no round" if kept is None else f"round {kept}"
-            raise StoreError(
-                f"the given state is of round {given}, and the store is behind it, with {behind}: what "
-                "clients kept of the rounds since is not in it; open the store that this training was kept "
-                "in (one in memory ends with its process), or start again from initialize()"
-            )
-        if kept > given:
-            raise StoreError(
-                f"the given state is of round {given}, and the store is ahead of it, with round {kept}: what "
-                "clients keep is of that round, and of no older one; go on from initialize(), which returns "
-                "the state of that round, or give TFF's loop program_state_manager="
-                "trainer.program_state_manager, which cannot differ from the store"
-            )
-        if isinstance(client_data, Selection) and client_data.round_num != round_num:
-            raise ConfigError(
-                f"these clients were selected for round {client_data.round_num}, and the given state leads "
-                f"to round {round_num}; count from last_round + 1, as TFF's loop does when it is given "
-                "program_state_manager=trainer.program_state_manager"
-            )
-
     def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
         if arrays is None:
             return self._first_client_state
@@ -344,49 +319,9 @@ class Trainer:
         return _to_arrays(self._first_client_state, self._client_state_type)
 
 
-def _round_of(state: Any) -> int:
-    try:
-        return int(np.asarray(state.aggregator["round_num"]))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"the given state is a {type(state).__name__}; it must be what initialize() returns, or the "
-            "`state` of what next() returns"
-        ) from error
-
-
 def _takes_references() -> bool:
     """Whether what runs computations here knows the references of `PlacedState`."""
     return getattr(tff.framework.get_context_stack().current, "takes_references", False)
-
-
-def _check_context() -> None:
-    """Raises where computations return promises of values instead of values."""
-    if isinstance(tff.framework.get_context_stack().current, tff.program.FederatedContext):
-        raise ConfigError(
-            "a trainer does not run in a tff.program.FederatedContext, as tff.learning.programs.train_model "
-            "needs one; use trainer.run(rounds), or tff.simulation.run_training_process(trainer, "
-            "trainer.select, rounds, program_state_manager=trainer.program_state_manager)"
-        )
-
-
-def _check_weights(weights: Any, weights_type: Any) -> None:
-    if not isinstance(weights, tff.learning.models.ModelWeights):
-        raise ConfigError(
-            f"initial_weights is a {type(weights).__name__}; it must be a tff.learning.models.ModelWeights, "
-            "such as ModelWeights.from_model(model) of a Keras model"
-        )
-    for kind in ("trainable", "non_trainable"):
-        arrays = [np.asarray(weight) for weight in getattr(weights, kind)]
-        types = list(getattr(weights_type, kind))
-        for what, found, wanted in (
-            ("shapes", [array.shape for array in arrays], [tuple(tensor.shape) for tensor in types]),
-            ("dtypes", [array.dtype.name for array in arrays], [tensor.dtype.name for tensor in types]),
-        ):
-            if found != wanted:
-                raise ConfigError(
-                    f"the {kind} weights in initial_weights have {what} {found}, and those of the model "
-                    f"{wanted}; give weights of the model that the process was built for"
-                )
 
 
 def _is_whole(value: Any) -> bool:
