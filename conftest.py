@@ -42,6 +42,7 @@ OPTIONAL = (
     "playwright",
     "mlflow",
     "tensorboard",
+    "psycopg",
 )
 MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
 left_out = pytest.StashKey[collections.Counter[str]]()

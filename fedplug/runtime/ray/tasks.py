@@ -97,7 +97,7 @@ class Run:
         self._waiting: dict[Task, list[Task]] = {}  # a task, and those that need it
         left, under_way = set(tasks), set[Task]()
         self._left, self._under_way = left, under_way
-        # Not by way of self: what tasks hold is let go of with the last handle, not when garbage is collected.
+        # Not by way of self: a circle would keep what tasks hold until garbage is collected.
         self._can_begin = ReadyTasks[Task](lambda task: task in left and task not in under_way)
         for task in self._order:
             self._require(task)

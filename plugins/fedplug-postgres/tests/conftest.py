@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 import numpy as np
+import psycopg  # noqa: F401  (server.py uses it: imported here, the folder is left out where it is missing)
 import pytest
 
 
