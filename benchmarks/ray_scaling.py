@@ -1,7 +1,7 @@
 """How far one driver reaches: measures rounds on 1 and 2 workers here, and simulates clusters from the costs.
 
-``python -m benchmarks.ray_scaling`` writes benchmarks/results/scaling.md and scaling.svg, in about five
-minutes. The simulation knows costs only, not the runtime: the driver hands out one slice after the other, as
+``python -m benchmarks.ray_scaling`` writes benchmarks/results/scaling.md and scaling.svg, in a quarter
+of an hour. The simulation knows costs only, not the runtime: the driver hands out one slice after the other, as
 workers become free, or blocks of slices to coordinators, which do.
 """
 
@@ -243,6 +243,8 @@ def main() -> None:
 
     load = os.getloadavg()[0]
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Else `uv run` has workers started in a copy of the tree, which is not built.
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False)
     measured = {
         (workers, clients): measure(workers, clients, arguments.rounds)
