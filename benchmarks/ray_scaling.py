@@ -1,7 +1,7 @@
 """How far one driver reaches: measures rounds on 1 and 2 workers here, and simulates clusters from the costs.
 
-``python -m benchmarks.ray_scaling`` writes benchmarks/results/scaling.md and scaling.svg, in a quarter
-of an hour. The simulation knows costs only, not the runtime: the driver hands out one slice after the other, as
+``python -m benchmarks.ray_scaling`` writes benchmarks/results/scaling.md and scaling.svg, in a quarter of an
+hour. The simulation knows costs only, not the runtime: the driver hands out one slice after the other, as
 workers become free, or blocks of slices to coordinators, which do.
 """
 
