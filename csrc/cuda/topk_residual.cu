@@ -29,25 +29,14 @@ constexpr int kLongGroup = topk::kMany;
 constexpr int kLongGroup = topk::kFew;
 #endif
 
-template <typename T, int kMost, typename Step>
+template <typename Part, typename T, int kMost, typename Step>
 __global__ void __launch_bounds__(kThreads)
-    TileKernel(const __grid_constant__ Group<T, kMost> group, const Step step,
+    PartKernel(const __grid_constant__ Group<T, kMost> group, const Step step,
                bool backwards) {
   __shared__ typename Step::Shared shared;
   const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  group.WithTile(number, [&](const Job<T>& job, const topk::Tile& tile) {
-    step(DeviceBlock{}, job, tile, shared);
-  });
-}
-
-template <typename T, int kMost, typename Step>
-__global__ void __launch_bounds__(kThreads)
-    ChunkKernel(const __grid_constant__ Group<T, kMost> group, const Step step,
-                bool backwards) {
-  __shared__ typename Step::Shared shared;
-  const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  group.WithChunk(number, [&](const Job<T>& job, const topk::Chunk& chunk) {
-    step(DeviceBlock{}, job, chunk, shared);
+  group.template With<Part>(number, [&](const Job<T>& job, const Part& part) {
+    step(DeviceBlock{}, job, part, shared);
   });
 }
 
@@ -61,30 +50,18 @@ class StreamLauncher {
   StreamLauncher(std::vector<Group<T, kMost>> groups, LaunchQueue* queue)
       : groups_(std::move(groups)), queue_(queue) {}
 
-  template <typename Step>
-  void EachTile(const Step& step) {
+  template <typename Part, typename Step>
+  void Each(const Step& step) {
     for (const Group<T, kMost>& group : groups_) {
-      queue_->Launch(TileKernel<T, kMost, Step>, group.Tiles(), kThreads, group,
-                     step, backwards_);
+      queue_->Launch(PartKernel<Part, T, kMost, Step>,
+                     group.template Parts<Part>(), kThreads, group, step,
+                     backwards_);
     }
-    TurnRound();
-  }
-
-  template <typename Step>
-  void EachChunk(const Step& step) {
-    for (const Group<T, kMost>& group : groups_) {
-      queue_->Launch(ChunkKernel<T, kMost, Step>, group.Chunks(), kThreads,
-                     group, step, backwards_);
-    }
-    TurnRound();
-  }
-
- private:
-  void TurnRound() {
     std::reverse(groups_.begin(), groups_.end());
     backwards_ = !backwards_;
   }
 
+ private:
   std::vector<Group<T, kMost>> groups_;
   bool backwards_ = false;
   LaunchQueue* queue_;

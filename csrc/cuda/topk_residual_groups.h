@@ -72,23 +72,17 @@ struct Group {
   Numbering<kMost> chunks;
   Job<T> jobs[kMost];
 
-  std::uint32_t Tiles() const { return tiles.first[tensors]; }
-  std::uint32_t Chunks() const { return chunks.first[tensors]; }
-
-  // body(job, tile), of the tile with this number in the group.
-  template <typename Body>
-  FEDPLUG_HOST_DEVICE void WithTile(std::uint32_t number,
-                                    const Body& body) const {
-    const int i = tiles.TensorOf(number, tensors);
-    body(jobs[i], TileAt(number - tiles.first[i], jobs[i].tensor.n));
+  template <typename Part>
+  std::uint32_t Parts() const {
+    return Part::NumberedIn(*this).first[tensors];
   }
 
-  // body(job, chunk), of the chunk with this number in the group.
-  template <typename Body>
-  FEDPLUG_HOST_DEVICE void WithChunk(std::uint32_t number,
-                                     const Body& body) const {
-    const int i = chunks.TensorOf(number, tensors);
-    body(jobs[i], ChunkAt(number - chunks.first[i], jobs[i].tensor.n));
+  // body(job, part), of the part with this number in the group.
+  template <typename Part, typename Body>
+  FEDPLUG_HOST_DEVICE void With(std::uint32_t number, const Body& body) const {
+    const auto& parts = Part::NumberedIn(*this);
+    const int i = parts.TensorOf(number, tensors);
+    body(jobs[i], Part::At(number - parts.first[i], jobs[i].tensor.n));
   }
 };
 static_assert(sizeof(Group<double, kFew>) <= 4000);
@@ -209,9 +203,10 @@ std::vector<Group<T, kMost>> MakeGroups(const Request<T>& request,
                                  shared ? request.row_splits + i : nullptr};
     const Sizes sizes = SizesOf(request, i, i + 1);
     group.tiles.first[group.tensors + 1] =
-        group.Tiles() + static_cast<std::uint32_t>(sizes.tiles);
+        group.template Parts<Tile>() + static_cast<std::uint32_t>(sizes.tiles);
     group.chunks.first[group.tensors + 1] =
-        group.Chunks() + static_cast<std::uint32_t>(sizes.chunks);
+        group.template Parts<Chunk>() +
+        static_cast<std::uint32_t>(sizes.chunks);
     ++group.tensors;
     workspace.chunks += sizes.chunks;
     workspace.shortlisted += sizes.tiles;

@@ -117,37 +117,32 @@ struct Job {
   std::int64_t* row_split;  // takes the rank of its first entry; or null
 };
 
-// What a block works on in the passes over all sums.
-struct Tile {
-  std::int64_t number;
-  std::int64_t begin;
-  int size;
-
-  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
-    return scope.tile_count;
-  }
-};
+// Tile and Chunk are the parts of tensors that a block works on. Of a kind of
+// parts, At is number `number` of a tensor of n elements, CountIn how many a
+// scope has, and NumberedIn how those of a group are numbered.
 
 // At least one: the first tile of a tensor also does what is done once for it.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
   return n > 0 ? (n + kTile - 1) / kTile : 1;
 }
 
-FEDPLUG_HOST_DEVICE inline Tile TileAt(std::int64_t number, std::int64_t n) {
-  const std::int64_t begin = number * kTile;
-  const std::int64_t left = n - begin;
-  return {number, begin, static_cast<int>(left < kTile ? left : kTile)};
-}
-
-// What a block works on in the walks over the shortlist, of which a tile of a
-// sparse selection has a hundred entries: some tiles, one behind the other.
-struct Chunk {
+// Of the passes over all sums.
+struct Tile {
   std::int64_t number;
-  std::int64_t first_tile;
-  int tiles;
+  std::int64_t begin;
+  int size;
 
+  FEDPLUG_HOST_DEVICE static Tile At(std::int64_t number, std::int64_t n) {
+    const std::int64_t begin = number * kTile;
+    const std::int64_t left = n - begin;
+    return {number, begin, static_cast<int>(left < kTile ? left : kTile)};
+  }
   FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
-    return scope.chunk_count;
+    return scope.tile_count;
+  }
+  template <typename Group>
+  FEDPLUG_HOST_DEVICE static const auto& NumberedIn(const Group& group) {
+    return group.tiles;
   }
 };
 
@@ -164,12 +159,27 @@ FEDPLUG_HOST_DEVICE constexpr std::int64_t ChunksOf(std::int64_t n) {
   return (TilesOf(n) + TilesOfChunk(n) - 1) / TilesOfChunk(n);
 }
 
-FEDPLUG_HOST_DEVICE inline Chunk ChunkAt(std::int64_t number, std::int64_t n) {
-  const std::int64_t first = number * TilesOfChunk(n);
-  const std::int64_t left = TilesOf(n) - first;
-  return {number, first,
-          static_cast<int>(left < TilesOfChunk(n) ? left : TilesOfChunk(n))};
-}
+// Of the walks over the shortlist, of which a tile of a sparse selection has a
+// hundred entries: some tiles, one behind the other.
+struct Chunk {
+  std::int64_t number;
+  std::int64_t first_tile;
+  int tiles;
+
+  FEDPLUG_HOST_DEVICE static Chunk At(std::int64_t number, std::int64_t n) {
+    const std::int64_t tiles = TilesOfChunk(n);
+    const std::int64_t first = number * tiles;
+    const std::int64_t left = TilesOf(n) - first;
+    return {number, first, static_cast<int>(left < tiles ? left : tiles)};
+  }
+  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
+    return scope.chunk_count;
+  }
+  template <typename Group>
+  FEDPLUG_HOST_DEVICE static const auto& NumberedIn(const Group& group) {
+    return group.chunks;
+  }
+};
 
 }  // namespace fedplug::cuda::topk
 

@@ -67,18 +67,19 @@ struct Then {
 template <typename OfBlock, typename OfScope>
 Then(OfBlock, OfScope) -> Then<OfBlock, OfScope>;
 
-// The order of the steps. Launcher has EachTile(step) and EachChunk(step),
-// which run a step on every tile or chunk of the call, after all that was asked
-// for before.
+// The order of the steps. Launcher has Each<Part>(step), which runs a step on
+// every tile or chunk of the call, after all that was asked for before.
 template <typename T, typename Launcher>
 void RunSteps(NonFinitePolicy policy, Launcher& launcher) {
-  launcher.EachTile(Then{CountPass<T>{policy}, FindThreshold<T>{0}});
-  launcher.EachTile(Then{PartitionPass<T>{policy}, FindThreshold<T>{1}});
+  launcher.template Each<Tile>(Then{CountPass<T>{policy}, FindThreshold<T>{0}});
+  launcher.template Each<Tile>(
+      Then{PartitionPass<T>{policy}, FindThreshold<T>{1}});
   for (int round = 2; round < kRounds<T>; ++round) {
-    launcher.EachChunk(Then{Refine<T>{round}, FindThreshold<T>{round}});
+    launcher.template Each<Chunk>(
+        Then{Refine<T>{round}, FindThreshold<T>{round}});
   }
-  launcher.EachChunk(Then{CountChosen<T>{}, ScanChunks{}});
-  launcher.EachChunk(Emit<T>{});
+  launcher.template Each<Chunk>(Then{CountChosen<T>{}, ScanChunks{}});
+  launcher.template Each<Chunk>(Emit<T>{});
 }
 
 }  // namespace fedplug::cuda::topk

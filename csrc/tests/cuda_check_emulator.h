@@ -128,37 +128,23 @@ class EmulatedTopK {
       EmulatedGrid& grid)
       : groups_(groups), grid_(grid) {}
 
-  template <typename Step>
-  void EachTile(const Step& step) {
+  template <typename Part, typename Step>
+  void Each(const Step& step) {
     for (const auto& group : groups_) {
-      grid_.ForEachBlock(group.Tiles(), cuda::topk::kThreads,
-                         [&](std::int64_t tile, const EmulatedBlock& block) {
-                           group.WithTile(static_cast<std::uint32_t>(tile),
-                                          InBlock(step, block));
-                         });
-    }
-  }
-
-  template <typename Step>
-  void EachChunk(const Step& step) {
-    for (const auto& group : groups_) {
-      grid_.ForEachBlock(group.Chunks(), cuda::topk::kThreads,
-                         [&](std::int64_t chunk, const EmulatedBlock& block) {
-                           group.WithChunk(static_cast<std::uint32_t>(chunk),
-                                           InBlock(step, block));
-                         });
+      grid_.ForEachBlock(
+          group.template Parts<Part>(), cuda::topk::kThreads,
+          [&](std::int64_t number, const EmulatedBlock& block) {
+            group.template With<Part>(
+                static_cast<std::uint32_t>(number),
+                [&](const cuda::topk::Job<T>& job, const Part& part) {
+                  const auto shared = GarbageShared<typename Step::Shared>();
+                  step(block, job, part, *shared);
+                });
+          });
     }
   }
 
  private:
-  template <typename Step>
-  static auto InBlock(const Step& step, const EmulatedBlock& block) {
-    return [&](const cuda::topk::Job<T>& job, const auto& part) {
-      const auto shared = GarbageShared<typename Step::Shared>();
-      step(block, job, part, *shared);
-    };
-  }
-
   const std::vector<cuda::topk::Group<T, cuda::topk::kFew>>& groups_;
   EmulatedGrid& grid_;
 };
