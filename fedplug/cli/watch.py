@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
 from fedplug.errors import ConfigError
+from fedplug.experiment.metric import in_words
 
 if TYPE_CHECKING:
     from fedplug.experiment.watching import Progress
@@ -101,13 +102,13 @@ def _follow_by_line(folder: Path, interval: float) -> None:
 def _line(row: Any, metric: str) -> str:
     return (
         f"{row['run']} (seed {row['seed']}) round {row['round']}: "
-        f"{metric.removeprefix('test_')} {_score(row.get(metric))}, "
+        f"{in_words(metric)} {_score(row.get(metric))}, "
         f"uplink {_bytes(row['uplink_bytes'])}, downlink {_bytes(row['downlink_bytes'])}"
     )
 
 
 def _page(folder: Path, progress: Progress) -> str:
-    metric = progress.metric.removeprefix("test_").replace("_", " ")
+    metric = in_words(progress.metric)
     header = ("RUN", "ROUNDS", metric.upper(), "UPLINK", "DOWNLINK", "RATIO TO DENSE", "TIME LEFT")
     rows = [
         (

@@ -12,6 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fedplug.experiment.byte_units import byte_unit
+from fedplug.experiment.metric import ACCURACY, in_words, shown_of
 
 __all__ = ["Progress", "TrainingProgress", "size"]
 
@@ -73,10 +74,9 @@ class TrainingProgress:
     def show(self, row: Mapping[str, Any]) -> None:
         """Takes what a round has reached from its row."""
         self._sent += row["uplink_bytes"]
-        key, value = next((key, value) for key, value in row.items() if key.startswith("test_"))
-        metric = key.removeprefix("test_").replace("_", " ")
-        number = "not finite" if value is None else f"{value:.3f}"
-        self._reached = f"{metric} {number}, {size(self._sent)} up"
+        key = shown_of(row) or ACCURACY
+        number = "not finite" if row[key] is None else f"{row[key]:.3f}"
+        self._reached = f"{in_words(key)} {number}, {size(self._sent)} up"
 
     def advance(self) -> None:
         """A round is finished."""

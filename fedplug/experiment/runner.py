@@ -23,6 +23,7 @@ from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConf
 from fedplug.experiment.data import load_data
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.files import write_whole
+from fedplug.experiment.metric import ACCURACY, in_words, shown_of
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.experiment.model.builder import ModelBuilder
 from fedplug.experiment.model.client_datasets import client_datasets
@@ -145,11 +146,11 @@ class Experiment:
             check_clients_per_round(config, len(data.clients))
         self._model = ModelBuilder(config.model, self._data[config.seed], plan.base)
         self._evaluators = {seed: Evaluator(self._model, data.test) for seed, data in self._data.items()}
-        self.metric = next(iter(self._evaluators.values())).keys[0]
-        if config.target_accuracy and self.metric != "test_accuracy":
+        self.metric = shown_of(next(iter(self._evaluators.values())).keys) or ACCURACY
+        if config.target_accuracy and self.metric != ACCURACY:
             raise ConfigError(
                 f"target_accuracy is {config.target_accuracy}; it must be left out, as the model's metric is "
-                f"{self.metric.removeprefix('test_')}"
+                f"{in_words(self.metric)}"
             )
         self._processes: dict[str, StatefulClientsProcess] = {}
 
@@ -249,8 +250,8 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
         tables += "\n\n" + report.target_table(
             target, [report.reach(name, rows[name], target) for name in rows]
         )
-    if metric != "test_accuracy":
-        tables += f"\n\naccuracy: here {metric.removeprefix('test_').replace('_', ' ')}, of the test examples"
+    if metric != ACCURACY:
+        tables += f"\n\naccuracy: here {in_words(metric)}, of the test examples"
     write_whole(folder / "table.txt", tables + "\n")
     report.plot(rows, folder / "accuracy.png", target)
     report.write_report([folder], folder / "report.html")
@@ -264,7 +265,7 @@ def _shown(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any
     """Rows whose accuracy is the model's own metric; one that was not finite is NaN."""
     values = [row.get(metric) for row in rows]
     return [
-        {**row, "test_accuracy": math.nan if value is None else value}
+        {**row, ACCURACY: math.nan if value is None else value}
         for row, value in zip(rows, values, strict=True)
     ]
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Progress", "Rows", "RunProgress", "metric_of", "read_progress"]
+from fedplug.experiment.metric import ACCURACY, shown_of
+
+__all__ = ["Progress", "Rows", "RunProgress", "read_progress"]
 
 Row = Mapping[str, Any]
-
-_ACCURACY = "test_accuracy"
 
 
 class RunProgress(NamedTuple):
@@ -123,7 +123,7 @@ def read_progress(folder: Path, log: Rows) -> Progress | None:
     seeds = range(config["seed"], config["seed"] + config["repeats"])
     wanted = [row for row in rows if row["seed"] in seeds and row["round"] <= config["rounds"]]
     of_all = _median_seconds(wanted)
-    metric = metric_of(wanted[-1]) if wanted else _ACCURACY
+    metric = (shown_of(wanted[-1]) if wanted else None) or ACCURACY
     runs = [
         _of_run(
             run["name"],
@@ -137,13 +137,6 @@ def read_progress(folder: Path, log: Rows) -> Progress | None:
     ]
     all_there = all(run.rounds == run.total for run in runs)
     return Progress(metric, runs, wanted, all_there or _table_is_newest(folder))
-
-
-def metric_of(row: Row) -> str:
-    """The key of what was measured of the model: the accuracy, or the first that there is."""
-    if _ACCURACY in row:
-        return _ACCURACY
-    return next((key for key in row if key.startswith("test_")), _ACCURACY)
 
 
 def _table_is_newest(folder: Path) -> bool:

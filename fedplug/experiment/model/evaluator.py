@@ -8,9 +8,10 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.experiment.metric import row_keys
 from fedplug.experiment.model.builder import ModelBuilder
 
-__all__ = ["Evaluator", "row_key"]
+__all__ = ["Evaluator"]
 
 _BATCH = 1000
 """Examples that are evaluated together."""
@@ -19,16 +20,11 @@ _COUNTER = "num_"
 """How TFF's counters of examples, batches and tokens begin."""
 
 
-def row_key(metric: str) -> str:
-    """Under which name a row has a metric: ``test_accuracy`` where it is one, ``test_NAME`` of others."""
-    return "test_accuracy" if "accuracy" in metric else f"test_{metric}"
-
-
 class Evaluator:
     """Computes a model's own metrics; a model of TFF that has none has its loss.
 
     Attributes:
-        keys: The names of the metrics in a row, the first is the one that is shown.
+        keys: Of the metrics in a row.
     """
 
     def __init__(self, builder: ModelBuilder, test: Any) -> None:
@@ -44,8 +40,7 @@ class Evaluator:
             self._evaluate = _OfKeras(model, builder.metrics(model), test)
         else:
             self._evaluate = _OfTff(builder.model_fn(0), test)
-        first, *others = self._evaluate.names
-        self.keys = (row_key(first), *(f"test_{name}" for name in others))
+        self.keys = row_keys(self._evaluate.names)
 
     def evaluate(self, weights: Any) -> dict[str, float]:
         """The metrics of `tff.learning.models.ModelWeights`, by ``keys``."""

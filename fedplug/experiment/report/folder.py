@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedplug.errors import ConfigError, StoreError
+from fedplug.experiment.metric import ACCURACY, shown_of
 from fedplug.experiment.report.targets import Rows
 
 __all__ = ["Experiment", "Run", "read_experiments"]
 
-_ACCURACY = "test_accuracy"
 _COUNTS = {"round": 1, "uplink_bytes": 0, "downlink_bytes": 0, "clients": 1, "payloads": 0}
 """What every row has, and the least that each can be."""
 
@@ -129,7 +129,7 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
     configured = [run for run in _list(config.get("runs")) if isinstance(run, dict) and "name" in run]
     settings = {str(run["name"]): run for run in configured}
     names = [name for name in settings if name in found] or list(found)
-    metric = _metric(row for by_seed in found.values() for rows in by_seed.values() for row in rows)
+    metric = shown_of(_keys(found)) or ""
     wanted = _seeds(config)
     runs = []
     for name in names:
@@ -162,10 +162,9 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
     )
 
 
-def _metric(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The accuracy, or the first other number that was measured on the test set; empty if there is none."""
-    measured = dict.fromkeys(key for row in rows for key in row if key.startswith("test_"))
-    return _ACCURACY if _ACCURACY in measured else next(iter(measured), "")
+def _keys(found: Mapping[str, Mapping[int, Rows]]) -> Iterator[str]:
+    """Those of all rows; one may be there several times."""
+    return (key for by_seed in found.values() for rows in by_seed.values() for row in rows for key in row)
 
 
 def _is_uncompressed(settings: Mapping[str, Any]) -> bool:
@@ -226,7 +225,7 @@ def _measured(rows: Rows, metric: str) -> Rows:
     for row in rows:
         value = _finite(row.get(metric))
         last = last if value is None else value
-        result.append({**row, _ACCURACY: last})
+        result.append({**row, ACCURACY: last})
     return result
 
 
