@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -178,7 +179,7 @@ def main() -> None:
         parser.error("--torch-python is missing: an interpreter that has PyTorch, for the loop by hand")
     from fedplug.diagnostics.environment import environment
 
-    began = time.strftime("%Y-%m-%d")
+    began, load = time.strftime("%Y-%m-%d"), os.getloadavg()[0]
     interpreters = {peer: getattr(given, f"{peer}_python") for peer in PEERS}
     found = run_all({peer: python for peer, python in interpreters.items() if python}, given.sizes)
     machine = environment()
@@ -189,7 +190,8 @@ def main() -> None:
         "three dense layers; states in memory. Made by `python -m benchmarks.rounds`; every way but "
         "`topk(0.01)` ends with the same model but for rounding.\n\n"
         f"{began}, {machine['processor']}, {machine['cores']} cores, {machine['simd']}, TensorFlow "
-        f"{machine['tensorflow']}, TFF {machine['tensorflow-federated']}.\n\n{tables(found, given.sizes)}\n",
+        f"{machine['tensorflow']}, TFF {machine['tensorflow-federated']}; load average {load:.1f} when it "
+        f"began.\n\n{tables(found, given.sizes)}\n",
         encoding="utf-8",
     )
     print(RESULT.read_text(encoding="utf-8"))

@@ -68,7 +68,11 @@ def main(width: int, rounds: int) -> None:
         server_app,
         client_app,
         num_supernodes=rounds_task.CLIENTS,
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+        # A cluster of its own: by itself Ray joins whatever cluster it finds on the machine.
+        backend_config={
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            "init_args": {"address": "local"},
+        },
     )
 
 
