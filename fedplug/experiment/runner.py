@@ -6,7 +6,6 @@ Which of the trainings goes first, and in which process, is decided in `fedplug.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +16,11 @@ import tensorflow_federated as tff
 
 import fedplug
 from fedplug.diagnostics.environment import environment
-from fedplug.errors import ConfigError, FedplugError, StoreError
-from fedplug.experiment import report
+from fedplug.errors import ConfigError, FedplugError
+from fedplug.experiment import identity, report
 from fedplug.experiment.config import ExperimentConfig, OptimizerConfig, RunConfig, check_clients_per_round
 from fedplug.experiment.data import load_data
+from fedplug.experiment.data.fingerprint import fingerprint
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.files import write_whole
 from fedplug.experiment.metric import ACCURACY, in_words, shown_of
@@ -38,9 +38,6 @@ from fedplug.training import legacy
 from fedplug.training.trainer import Trainer
 
 __all__ = ["Built", "Experiment", "Folder", "Plan", "TrainingId", "write_results"]
-
-_MAY_CHANGE = ("rounds", "repeats", "runs", "target_accuracy", "tensor_metrics")
-"""The settings of a folder that no finished round depends on; runs may be added."""
 
 
 class Plan(NamedTuple):
@@ -118,14 +115,19 @@ class RoundProgress(Protocol):
 
 
 class Experiment:
-    """The data, the model and the processes of a plan."""
+    """The data, the model and the processes of a plan.
+
+    Attributes:
+        fingerprints: Of the data, by seed.
+        metric: The key of the rows' number that is shown.
+    """
 
     def __init__(self, plan: Plan) -> None:
         """Reads the data and builds the model, and so finds what is wrong; writes nothing.
 
         Raises:
-            ConfigError: The folder holds an experiment with other settings, or an encoder is not valid; the
-                data or the model cannot be had, or do not fit each other.
+            ConfigError: The folder holds an experiment with other settings or data, or an encoder is not
+                valid; the data or the model cannot be had, or do not fit each other.
             MissingDependencyError: scikit-learn or Matplotlib is not installed.
             PluginError: A component that an earlier run of this folder was made with is not installed now.
             StoreError: The folder's description cannot be read.
@@ -140,8 +142,10 @@ class Experiment:
                 as_encoder(run.snapshot_encoder or "identity")
                 fedplug.aggregator(run.aggregator)
         report.require_matplotlib()
-        _check_is_of(plan.folder, config)
+        identity.check_settings(plan.folder, config)
         self._data = {seed: load_data(config.data, seed, plan.base) for seed in config.seeds}
+        self.fingerprints = {seed: fingerprint(data) for seed, data in self._data.items()}
+        identity.check_data(plan.folder, self.fingerprints)
         for data in self._data.values():
             check_clients_per_round(config, len(data.clients))
         self._model = ModelBuilder(config.model, self._data[config.seed], plan.base)
@@ -187,8 +191,8 @@ class Experiment:
 class Folder:
     """The folder of an experiment, opened: its store, and the files beside it.
 
-    It holds ``config.json``, ``provenance.json``, ``model.json``, ``environment.json``, ``metrics.jsonl``,
-    ``table.txt``, ``accuracy.png``, ``report.html`` and ``state/``, the store.
+    It holds ``config.json``, ``data.json``, ``provenance.json``, ``model.json``, ``environment.json``,
+    ``metrics.jsonl``, ``table.txt``, ``accuracy.png``, ``report.html`` and ``state/``, the store.
 
     Attributes:
         store: Of the states of all trainings.
@@ -196,8 +200,13 @@ class Folder:
         done: The rounds that the store holds, by training.
     """
 
-    def __init__(self, plan: Plan, built: Mapping[str, Built]) -> None:
+    def __init__(self, plan: Plan, built: Mapping[str, Built], fingerprints: identity.Fingerprints) -> None:
         """Opens or makes it.
+
+        Args:
+            plan: Whose folder it is.
+            built: By the name of the run.
+            fingerprints: Of the experiment's data.
 
         Raises:
             StoreError: It cannot be written, or its store is damaged or in use by another command.
@@ -206,7 +215,7 @@ class Folder:
         # The store first: it may be unknown, or in use by another run of this folder.
         self.store = fedplug.open_store(_store_url(plan.config.store, plan.folder))
         try:
-            _claim(plan.folder, plan.config)
+            identity.claim(plan.folder, plan.config, fingerprints)
             Provenance(plan.folder / "provenance.json").write(
                 {name: of_run.provenance for name, of_run in built.items()}
             )
@@ -361,41 +370,3 @@ def _optimizer(config: OptimizerConfig) -> Any:
 
 def _store_url(scheme: str, folder: Path) -> str:
     return "memory://" if scheme == "memory" else f"{scheme}:///{folder / 'state'}"
-
-
-def _check_is_of(folder: Path, config: ExperimentConfig) -> None:
-    """Raises when the folder holds another experiment."""
-    wanted = config.as_dict()
-    path = folder / "config.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
-    if not isinstance(found, dict):
-        raise StoreError(f"{path} holds no experiment; remove {folder} to start again")
-    found = ExperimentConfig.from_dict(found, str(path)).as_dict()
-    differing = sorted(key for key in wanted if key not in _MAY_CHANGE and wanted[key] != found[key])
-    differing += _changed_runs(wanted["runs"], found["runs"])
-    if differing:
-        raise ConfigError(
-            f"{folder} holds an experiment with other settings ({', '.join(differing)}); "
-            f"give this one another name, or remove {folder}"
-        )
-
-
-def _changed_runs(wanted: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Those of the folder that are not wanted as they are there; others may be added."""
-    return [f"run {run['name']!r}" for run in found if run not in wanted]
-
-
-def _claim(folder: Path, config: ExperimentConfig) -> None:
-    """Makes the folder and writes down whose it is."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
-    write_whole(folder / "config.json", json.dumps(config.as_dict(), indent=2) + "\n")

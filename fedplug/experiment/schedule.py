@@ -38,8 +38,8 @@ def run_experiments(plans: Sequence[Plan], jobs: int = 1) -> None:
         workers = stack.enter_context(Jobs(plans, jobs)) if jobs > 1 else None
         built = workers.build() if workers else [_build(experiment) for experiment in experiments]
         folders = [
-            stack.enter_context(contextlib.closing(Folder(plan, of_plan)))
-            for plan, of_plan in zip(plans, built, strict=True)
+            stack.enter_context(contextlib.closing(Folder(experiment.plan, of_plan, experiment.fingerprints)))
+            for experiment, of_plan in zip(experiments, built, strict=True)
         ]
         progress, lines = _progress(plans, folders)
         with contextlib.closing(progress):

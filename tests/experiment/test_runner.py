@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import importlib.util
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +20,10 @@ from fedplug.errors import (
     StoreError,
     UnknownNameError,
 )
-from fedplug.experiment import runner
+from fedplug.experiment import identity, runner
 from fedplug.experiment.config import ExperimentConfig, RunConfig
 from fedplug.experiment.data import load_data
+from fedplug.experiment.data.fingerprint import Fingerprint
 from fedplug.experiment.environments import record_environment
 from fedplug.experiment.metrics_log import MetricsLog
 from fedplug.experiment.model.builder import ModelBuilder
@@ -159,20 +158,6 @@ def test_tensor_metrics_may_be_switched_on_when_an_experiment_is_resumed(tmp_pat
     assert told[-1][1] == {"test_accuracy": second["test_accuracy"]}
 
 
-def test_a_disk_that_is_full_leaves_the_description_of_the_folder(config, tmp_path, monkeypatch) -> None:
-    runner._claim(tmp_path / "runs/small", experiment.config.load_config(config))
-    before = (tmp_path / "runs/small/config.json").read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    config.write_text(CONFIG.replace("rounds = 3", "rounds = 4"), encoding="utf-8")
-    with pytest.raises(StoreError, match=r"cannot write .*config\.json: No space left"):
-        runner._claim(tmp_path / "runs/small", experiment.config.load_config(config))
-    assert (tmp_path / "runs/small/config.json").read_bytes() == before
-
-
 def test_every_environment_that_rounds_were_made_in_is_written_down_once(tmp_path) -> None:
     path = tmp_path / "environment.json"
     for simd in ("avx2", "avx2", "avx512"):
@@ -201,39 +186,14 @@ def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
 
 
 def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:
-    runner._claim(tmp_path / "runs/small", experiment.config.load_config(config))
+    folder = tmp_path / "runs/small"
+    other = {0: Fingerprint(clients=6, examples=1, sha256=64 * "0")}
+    identity.claim(folder, experiment.config.load_config(config), other)
+    with pytest.raises(ConfigError, match="made with other data: then 6 clients with 1 examples"):
+        experiment.main(config, tmp_path / "runs")
     config.write_text(CONFIG.replace("clients_per_round = 3", "clients_per_round = 2"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"other settings \(clients_per_round\)"):
         experiment.main(config, tmp_path / "runs")
-
-
-def test_runs_may_be_added_to_a_folder_but_not_changed_or_left_out(config, tmp_path) -> None:
-    folder = tmp_path / "runs/small"
-    runner._claim(folder, experiment.config.load_config(config))
-    config.write_text(CONFIG + '[[runs]]\nname = "more"\nencoder = "qsgd(4)"\n', encoding="utf-8")
-    runner._check_is_of(folder, experiment.config.load_config(config))
-    for other in (DENSE, CONFIG.replace("topk(0.1)", "topk(0.2)")):
-        config.write_text(other, encoding="utf-8")
-        with pytest.raises(ConfigError, match=r"other settings \(run 'sparse'\)"):
-            runner._check_is_of(folder, experiment.config.load_config(config))
-
-
-def test_a_folder_from_before_there_was_a_key_is_gone_on_with(config, tmp_path) -> None:
-    folder = tmp_path / "runs/small"
-    runner._claim(folder, experiment.config.load_config(config))
-    found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    del found["target_accuracy"]
-    for run in found["runs"]:
-        del run["proximal_strength"]
-    (folder / "config.json").write_text(json.dumps(found), encoding="utf-8")
-    config.write_text("target_accuracy = 0.9\n" + CONFIG, encoding="utf-8")
-    runner._check_is_of(folder, experiment.config.load_config(config))
-    config.write_text(CONFIG + "proximal_strength = 0.1\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"other settings \(run 'sparse'\)"):
-        runner._check_is_of(folder, experiment.config.load_config(config))
-    (folder / "config.json").write_text(json.dumps({**found, "of_tomorrow": 1}), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"unknown key 'of_tomorrow' in .*config\.json"):
-        runner._check_is_of(folder, experiment.config.load_config(config))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "\xff"])

@@ -1,0 +1,55 @@
+"""What an experiment's data come to in a few characters, by which a resumed one knows that they are the same.
+
+Must not know TensorFlow or files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedplug.experiment.data.federated import FederatedData
+
+__all__ = ["Fingerprint", "fingerprint"]
+
+
+class Fingerprint(NamedTuple):
+    """Of clients and test examples.
+
+    Attributes:
+        clients: How many.
+        examples: Of all clients together.
+        sha256: Of the clients' names and of all arrays, with their dtypes and shapes, in hexadecimal digits.
+    """
+
+    clients: int
+    examples: int
+    sha256: str
+
+
+def fingerprint(data: FederatedData) -> Fingerprint | None:
+    """Of these data; None where some are made only when they are read, as a dataset's or a function's are."""
+    if not isinstance(data.clients, dict):
+        return None
+    parts = [*sorted(data.clients.items()), ("", data.test)]
+    if not all(_is_arrays(examples) for _, examples in parts):
+        return None
+    digest = hashlib.sha256()
+    for name, examples in parts:
+        for piece in _pieces(name, examples):
+            digest.update(piece)
+    count = sum(len(examples[0]) for examples in data.clients.values())
+    return Fingerprint(len(data.clients), count, digest.hexdigest())
+
+
+def _is_arrays(examples: Any) -> bool:
+    return isinstance(examples, tuple) and all(isinstance(array, np.ndarray) for array in examples)
+
+
+def _pieces(name: str, examples: tuple[np.ndarray[Any, Any], ...]) -> Iterator[Any]:
+    yield repr((name, [(array.dtype.str, array.shape) for array in examples])).encode()
+    for array in examples:
+        yield np.ascontiguousarray(array)
