@@ -59,10 +59,8 @@ class SqliteStore(StateStore):
                 format.
             CorruptStoreError: The index is damaged.
         """
-        if not isinstance(keep_rounds, int) or keep_rounds < 1:
-            raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
         self._path = Path(path)
-        self._keep_rounds = keep_rounds
+        self._keep_rounds = rules.check_keep_rounds(keep_rounds)
         prepare_folder(self._path)
         self._lock = FolderLock(self._path)
         with ExitStack() as undo:
