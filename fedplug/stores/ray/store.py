@@ -13,6 +13,7 @@ import ray
 
 from fedplug.errors import ConfigError
 from fedplug.stores.base import PlacedState, Tensors
+from fedplug.stores.ray.connection import connect
 from fedplug.stores.ray.fleet import RayFleet
 from fedplug.stores.ray.machines import assign, find_shards
 from fedplug.stores.ray.references import Home, StateReference
@@ -124,11 +125,7 @@ class RayStore(ShardedStore):
 
     def connect(self, identity: Identity) -> Fleet:
         """Starts a shard on every machine."""
-        if not ray.is_initialized():
-            # Without it Ray warns about a change to come in how it hides GPUs, and then makes it.
-            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-            ray.init(include_dashboard=False, log_to_driver=False)
-            self._connected = True
+        self._connected = connect()
         folder = self._path / _SHARDS
         machines = assign(find_shards(str(folder), identity.store), identity.store)
         return RayFleet(folder, machines, secrets.token_hex(8))
