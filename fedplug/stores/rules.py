@@ -1,4 +1,4 @@
-"""What every store refuses in the same way, and says of it: text, JSON values, signatures, rounds.
+"""What every store refuses in the same way, and says of it: text, JSON values, signatures, rounds, URLs.
 
 Pure functions: checks, which raise, and errors, for stores to raise.
 """
@@ -21,6 +21,7 @@ __all__ = [
     "check_round",
     "check_signature",
     "check_text",
+    "folder_of",
     "no_such_process",
     "not_committed",
     "not_kept",
@@ -41,6 +42,20 @@ def check_text(kind: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise StoreError(f"the {kind} {text!r} is not valid Unicode text: {error.reason}") from error
     return text
+
+
+def folder_of(url: str, prefix: str) -> str:
+    """The folder that a URL without options names after a prefix such as ``sqlite:///``; it is not decoded.
+
+    Raises:
+        ConfigError: It is of another form.
+    """
+    path = url.removeprefix(prefix)
+    if path == url or not path:
+        raise ConfigError(f"{url!r}: write '{prefix}relative/path' or '{prefix}/absolute/path'")
+    if path.startswith("~"):  # shells expand it in front of a word only
+        raise ConfigError(f"{url!r}: the home folder has to be written out, as '{prefix}/home/...'")
+    return path
 
 
 def check_mapping(what: str, kind: str, value: Any) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 import ray
 
 from fedplug.errors import ConfigError
+from fedplug.stores import rules
 from fedplug.stores.base import PlacedState, Tensors
 from fedplug.stores.ray.connection import connect
 from fedplug.stores.ray.fleet import RayFleet
@@ -102,13 +103,8 @@ class RayStore(ShardedStore):
 
         Options follow a question mark: ``?replicas=1&lost=restart&partitions=256``.
         """
-        path, _, query = url.removeprefix(_PREFIX).partition("?")
-        if not url.startswith(_PREFIX) or not path:
-            raise ConfigError(
-                f"{url!r}: write 'ray+sqlite:///relative/path' or 'ray+sqlite:////absolute/path'"
-            )
-        if path.startswith("~"):
-            raise ConfigError(f"{url!r}: the home folder has to be written out, as 'ray+sqlite:////home/...'")
+        place, _, query = url.partition("?")
+        path = rules.folder_of(place, _PREFIX)
         options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
         for name in _WHOLE_NUMBERS:
             if name in options and options[name].isascii() and options[name].isdigit():
