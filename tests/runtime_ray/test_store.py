@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import os
 import pathlib
 import re
@@ -157,24 +159,25 @@ def test_no_state_passes_through_the_driver(on_ray, cluster, second_node, tmp_pa
 
 
 def test_killed_processes_leave_one_round_whole(cluster, second_node, tmp_path):
-    address = cluster.get_runtime_context().gcs_address
+    address, log = cluster.get_runtime_context().gcs_address, tmp_path / "s.kills"
     environment = {**os.environ, "PYTHONPATH": str(HELPERS)}
-    said, kills, seed = -1, 0, 0
-    while kills < KILLS:
-        arguments = map(str, (address, tmp_path / "s", seed, said, min(KILLS_OF_A_DRIVER, KILLS - kills)))
+    said, kills = -1, []
+    for seed in itertools.count():
+        arguments = address, tmp_path / "s", seed, said, min(KILLS_OF_A_DRIVER, KILLS - len(kills))
         done = subprocess.run(
-            [sys.executable, str(DRIVER), *arguments],
+            [sys.executable, str(DRIVER), *map(str, arguments)],
             capture_output=True,
             text=True,
             check=False,
             env=environment,
         )
-        lines = done.stdout.splitlines()
-        assert (done.returncode, lines[-1]) == (-9, "killed the driver"), done.stderr
-        said = max(int(line) for line in lines if line.lstrip("-").isdigit())
-        kills += sum(line.startswith("killed") for line in lines)
-        seed += 1
+        kills = log.read_text().splitlines()
+        assert (done.returncode, kills[-1].partition(":")[0]) == (-9, "the driver"), done.stderr
+        said = max([said, *(int(line) for line in done.stdout.splitlines() if line.lstrip("-").isdigit())])
+        if len(kills) >= KILLS:
+            break
     assert said > 0
+    print(*(f"{number} of {kill}" for kill, number in sorted(collections.Counter(kills).items())), sep="\n")
 
 
 class RayStoreSuite(StateStoreSuite):
