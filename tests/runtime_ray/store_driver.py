@@ -3,8 +3,8 @@
 Usage: store_driver.py ADDRESS FOLDER SEED SAID KILLS. Checks that the store is at round SAID or the next
 one, whole; then kills a random process KILLS - 1 times, and checks again after each; in between, rounds are
 committed, and shards drained, which the next opening undoes. Shards and the driver die at a random moment, or
-at a file operation of a phase. Prints the last round at every commit, and writes a line to FOLDER.kills at
-every kill. Needs `sharded_committer` on its path.
+at a file operation of a phase; to some drivers the disks of the shards are slow. Prints the last round at
+every commit, and writes a line to FOLDER.kills at every kill. Needs `sharded_committer` on its path.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from pathlib import Path
 import deaths
 import ray
 import sharded_committer
+import slow_disk
 from deaths import die_at
 from sharded_committer import check, cohort_of, state_of
 
@@ -49,10 +50,11 @@ class Log:
 
     def __init__(self, path):
         self.path = path
+        self.slow = ""
 
     def tell(self, what, when):
         with self.path.open("a") as file:
-            file.write(f"{what}: {when}\n")
+            file.write(f"{what}: {when}{self.slow}\n")
 
     def lines(self):
         return len(self.path.read_text().splitlines()) if self.path.exists() else 0
@@ -163,8 +165,12 @@ def main(address, folder, seed, said, kills):
     rng, log = random.Random(seed), Log(Path(f"{folder}.kills"))
     if rng.random() < 0.2:  # perhaps while it opens the store
         die_at(rng.randrange(1, 40), tell=functools.partial(log.tell, "the driver"))
-    with RayStore(Path(folder), replicas=rng.choice([0, 1])) as store:
+    with contextlib.ExitStack() as slow, RayStore(Path(folder), replicas=rng.choice([0, 1])) as store:
         training = Training(store, said, rng, log)
+        if rng.random() < 0.15 and slow_disk.usable():
+            log.slow = " on slow disks"
+            for actor in store.fleet._actors.values():
+                slow.enter_context(slow_disk.slowed_down(pid_of(actor)))
         for number in range(kills - 1):
             if rng.random() < 0.25:
                 training.kill_worker(Path(f"{folder}-{seed}-{number}"))

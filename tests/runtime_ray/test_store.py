@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import collections
+import importlib.util
 import itertools
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -20,12 +23,21 @@ import tensorflow_federated as tff
 
 import fedplug
 from fedplug.errors import ConfigError, StoreInUseError
+from fedplug.stores.sharded.shard import Shard
 from fedplug.testing import StateStoreSuite
+from fedplug.testing.kills import check_whole, commit_next
 
 KILLS = int(os.environ.get("FEDPLUG_KILLS", "6"))
 KILLS_OF_A_DRIVER = 4
 DRIVER = pathlib.Path(__file__).with_name("store_driver.py")
 HELPERS = pathlib.Path(__file__).parents[1] / "stores"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, HELPERS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +190,35 @@ def test_killed_processes_leave_one_round_whole(cluster, second_node, tmp_path):
             break
     assert said > 0
     print(*(f"{number} of {kill}" for kill, number in sorted(collections.Counter(kills).items())), sep="\n")
+
+
+def test_a_shard_on_a_slow_disk_commits_all_or_nothing_and_may_be_killed(cluster, tmp_path):
+    slow_disk = load("slow_disk")
+    if not slow_disk.usable():
+        pytest.skip("strace is not installed, or may not be used")
+    with fedplug.open_store(f"ray+sqlite:///{tmp_path}/s?partitions=4") as store:
+        process = store.open_process("p", {})
+        check_whole(process, commit_next(process))
+        shard = store.fleet._actors[min(store.machines)]
+        for delay in (None, 0.02, 0.1):
+            pid = cluster.get(shard.__ray_call__.remote(lambda self: os.getpid()))
+            with slow_disk.slowed_down(pid):
+                if delay is not None:
+                    threading.Timer(delay, os.kill, (pid, signal.SIGKILL)).start()
+                number = commit_next(process)
+            check_whole(process, number)
+        assert number == 3
+
+
+def test_a_shard_says_what_it_waited_for(cluster, tmp_path, monkeypatch):
+    actor = importlib.import_module("fedplug.stores.ray.actor")
+    monkeypatch.setattr(actor, "_PREDECESSOR_SECONDS", 0.2)
+    before = Shard(tmp_path, "before")
+    with pytest.raises(
+        StoreInUseError, match=r"open elsewhere.*; waited 0.2 s for the shard of the driver be"
+    ):
+        actor.ShardActor(str(tmp_path), "after").call("verify", "p", 0, [])
+    before.close()
 
 
 class RayStoreSuite(StateStoreSuite):

@@ -64,10 +64,10 @@ class LocalStore(ShardedStore):
 
     name: ClassVar[str] = "local"
 
-    def __init__(self, folder: Path, shards: Sequence[str] = ("a", "b", "c"), **options: Any) -> None:
-        self._folder = folder
+    def __init__(self, folder: str | Path, shards: Sequence[str] = ("a", "b", "c"), **options: Any) -> None:
+        self._folder = Path(folder)
         self._names = tuple(shards)
-        super().__init__(folder, Options(**options))
+        super().__init__(self._folder, Options(**options))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
