@@ -22,6 +22,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
+from fedplug.cli import main
 from fedplug.errors import ConfigError, StoreInUseError
 from fedplug.stores.sharded.shard import Shard
 from fedplug.testing import StateStoreSuite
@@ -250,6 +251,24 @@ def test_it_has_one_user_at_a_time(cluster, tmp_path):
         }
         with pytest.raises(StoreInUseError):
             fedplug.open_store(f"ray+sqlite:///{tmp_path}/s")
+
+
+def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, tmp_path, capsys):
+    url, copy, back = f"ray+sqlite:///{tmp_path}/s", tmp_path / "copy", f"ray+sqlite:///{tmp_path}/back"
+    with fedplug.open_store(url) as store:
+        last = [commit_next(store.open_process("p", {}), 100) for _ in range(4)][-1]
+        assert main(["store", "copy", url, str(copy)]) == 2
+        assert "is open elsewhere" in capsys.readouterr().err
+    for source, target in ((url, str(copy)), (str(copy), back)):
+        assert main(["store", "copy", source, target]) == 0
+        assert main(["store", "verify", target]) == 0
+        with fedplug.open_store(target if "://" in target else f"sqlite:///{target}") as store:
+            check_whole(store.open_process("p"), last)
+    capsys.readouterr()
+    assert main(["store", "rewind", url, "2"]) == 2
+    assert "keeps no round but the last; copy it with `fedplug store copy`" in capsys.readouterr().err
+    assert main(["store", "repair", url]) == 2
+    assert "the folders 'index' and 'shards/NAME/states' are such" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

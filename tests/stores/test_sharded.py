@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
+from fedplug.stores.repair import repair_store
 from fedplug.stores.sharded.local import LocalFleet, LocalStore
 from fedplug.stores.sharded.placement import Placement
 from fedplug.stores.sharded.staging import Staged
+from fedplug.stores.sqlite import SqliteStore
+from fedplug.stores.transfer import transfer, transfer_to_folder
 from fedplug.testing import StateStoreSuite
 from fedplug.testing.rounds import round_of
 
@@ -264,6 +267,53 @@ def test_damage_on_a_shard_is_named(folder):
         process = store.open_process("p", {})
         with pytest.raises(CorruptStoreError, match=r"'p', client 'client .*shards/a/states/segments"):
             process.verify()
+
+
+# Copies, and what is for its folders alone.
+
+
+@pytest.mark.parametrize("steps", [None, 0, 1, 2])
+def test_a_copy_is_of_the_last_committed_round_of_all_shards(folder, tmp_path, steps):
+    if steps is not None:
+        with CrashingStore(folder, replicas=1) as store:
+            process = store.open_process("p", {})
+            store.fleet.left = steps  # shards that have prepared the round
+            with pytest.raises(CrashError):
+                process.commit(2, **round_of(2, CLIENTS))
+    with LocalStore(folder, replicas=1) as store:
+        transfer_to_folder(store, tmp_path / "copy")
+    with SqliteStore(tmp_path / "copy") as copy, LocalStore(tmp_path / "other", "xyz", replicas=1) as other:
+        transfer(copy, other)
+        for store in (copy, other):
+            process = store.open_process("p", {})
+            process.verify()
+            assert (process.last_round, process.metadata) == (1, {"round": 1})
+            assert process.read_server()["w"][0] == 1
+            assert values(process) == AFTER_1
+
+
+def test_who_wants_to_go_back_is_told_to_copy(folder):
+    with LocalStore(folder) as store:
+        process = store.open_process("p")
+        with pytest.raises(
+            StoreError, match=r"round 0 of process 'p' is not kept: .* `fedplug store copy` bef"
+        ):
+            process.rewind(0)
+        assert values(process) == AFTER_1
+
+
+@pytest.mark.parametrize("part", ["index", "shards/a/states"])
+def test_the_index_of_a_part_is_repaired_in_its_folder(folder, part):
+    (folder / part / "index.sqlite3").unlink()
+    with pytest.raises(StoreError):
+        LocalStore(folder)
+    assert repair_store(folder / part).lost == []
+    with LocalStore(folder) as store:
+        process = store.open_process("p", {})
+        process.verify()
+        assert values(process) == AFTER_1
+        process.commit(2, **round_of(2, CLIENTS))
+        assert set(values(process).values()) == {2}
 
 
 def test_options_without_sense_are_refused(folder):

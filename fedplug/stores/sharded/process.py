@@ -128,6 +128,17 @@ class ShardedProcess(ProcessState):
         except StoreError as error:
             raise rules.not_committed(self.process_id, number, record.round, error) from error
 
+    def rewind(self, round_num: int) -> None:
+        """Not offered: of the rounds before, shards keep what a crash may undo, and no more.
+
+        Raises:
+            StoreError: Always.
+        """
+        raise StoreError(
+            f"round {round_num} of process {self.process_id!r} is not kept: a store on many machines keeps "
+            "no round but the last; copy it with `fedplug store copy` before what may have to be undone"
+        )
+
     def transact(
         self,
         record: Record,
