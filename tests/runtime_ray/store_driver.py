@@ -14,7 +14,6 @@ import random
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 import deaths
@@ -139,8 +138,8 @@ class Training:
         else:
             tell = functools.partial(self.log.tell, "the driver")
             die_at(self.rng.randrange(1, 6), during=self.rng.choice(OF_A_DRIVER), tell=tell)
-        self.until_killed(lambda: kill(os.getpid(), "the driver", "between rounds", self.log))
-        time.sleep(60)
+        while True:  # it may be a shard that dies, of those that were not waited for
+            self.until_killed(lambda: kill(os.getpid(), "the driver", "between rounds", self.log))
 
 
 def pid_of(actor):
