@@ -24,6 +24,7 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.cli import main
 from fedplug.errors import ConfigError, StoreInUseError
+from fedplug.stores import look_into
 from fedplug.stores.sharded.shard import Shard
 from fedplug.testing import StateStoreSuite
 from fedplug.testing.kills import check_whole, commit_next
@@ -256,7 +257,7 @@ def test_it_has_one_user_at_a_time(cluster, tmp_path):
 
 def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, tmp_path, capsys):
     url, copy, back = f"ray+sqlite:///{tmp_path}/s", tmp_path / "copy", f"ray+sqlite:///{tmp_path}/back"
-    with fedplug.open_store(url) as store:
+    with fedplug.open_store(f"{url}?replicas=1") as store:
         last = [commit_next(store.open_process("p", {}), 100) for _ in range(4)][-1]
         assert main(["store", "copy", url, str(copy)]) == 2
         assert "is open elsewhere" in capsys.readouterr().err
@@ -265,7 +266,14 @@ def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, t
         assert main(["store", "verify", target]) == 0
         with fedplug.open_store(target if "://" in target else f"sqlite:///{target}") as store:
             check_whole(store.open_process("p"), last)
+    with look_into(url) as store:  # as did copy
+        process = store.open_process("p")
+        assert process.record.replicas == 1
+        process.verify()
     capsys.readouterr()
+    assert main(["store", "verify", f"ray+sqlite:///{tmp_path}/typo"]) == 2
+    assert "there is no store on many machines in" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists()
     assert main(["store", "rewind", url, "2"]) == 2
     assert "keeps no round but the last; copy it with `fedplug store copy`" in capsys.readouterr().err
     assert main(["store", "repair", url]) == 2

@@ -20,7 +20,7 @@ from fedplug.stores.ray.machines import assign, find_shards
 from fedplug.stores.ray.references import Home, StateReference
 from fedplug.stores.sharded.fleet import Fleet
 from fedplug.stores.sharded.process import ShardedProcess
-from fedplug.stores.sharded.store import Identity, Options, ShardedStore
+from fedplug.stores.sharded.store import Identity, Options, ShardedStore, require_store
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -77,13 +77,17 @@ class RayStore(ShardedStore):
     process_type = RayProcess
 
     def __init__(
-        self, path: str | Path, replicas: int = 0, lost: str = "fail", partitions: int | None = None
+        self,
+        path: str | Path,
+        replicas: int | None = 0,
+        lost: str = "fail",
+        partitions: int | None = None,
     ) -> None:
         """Opens the store, and makes it where there is none.
 
         Args:
             path: The folder, on every machine; relative to where this process runs.
-            replicas: On how many further machines a client's state is kept.
+            replicas: On how many further machines a client's state is kept; None: on as many as it is.
             lost: What follows when states are lost with a machine: ``"fail"``: an error that names their
                 clients; ``"restart"``: these begin anew.
             partitions: Of a new store: slices of clients end where partitions end, and no more machines than
@@ -103,17 +107,15 @@ class RayStore(ShardedStore):
 
         Options follow a question mark: ``?replicas=1&lost=restart&partitions=256``.
         """
-        place, _, query = url.partition("?")
-        path = rules.folder_of(place, _PREFIX)
-        options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
-        for name in _WHOLE_NUMBERS:
-            if name in options and options[name].isascii() and options[name].isdigit():
-                options[name] = int(options[name])
-        if unknown := set(options) - {*_WHOLE_NUMBERS, "lost"}:
-            raise ConfigError(
-                f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost and partitions"
-            )
+        path, options = _arguments(url)
         return cls(path, **options)
+
+    @classmethod
+    def look_into(cls, url: str) -> Self:
+        """Opens the same for who only reads: makes none, and leaves states on the machines that have them."""
+        path, options = _arguments(url)
+        require_store(Path(path))
+        return cls(path, **{"replicas": None, **options})
 
     def get_config(self) -> dict[str, Any]:
         """The path and the options."""
@@ -132,3 +134,18 @@ class RayStore(ShardedStore):
         if self._connected:
             self._connected = False
             ray.shutdown()
+
+
+def _arguments(url: str) -> tuple[str, dict[str, Any]]:
+    """What a URL says: the path and the options."""
+    place, _, query = url.partition("?")
+    path = rules.folder_of(place, _PREFIX)
+    options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    for name in _WHOLE_NUMBERS:
+        if name in options and options[name].isascii() and options[name].isdigit():
+            options[name] = int(options[name])
+    if unknown := set(options) - {*_WHOLE_NUMBERS, "lost"}:
+        raise ConfigError(
+            f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost and partitions"
+        )
+    return path, options
