@@ -166,7 +166,7 @@ def main(address, folder, seed, said, kills):
         die_at(rng.randrange(1, 40), tell=functools.partial(log.tell, "the driver"))
     with contextlib.ExitStack() as slow, RayStore(Path(folder), replicas=rng.choice([0, 1])) as store:
         training = Training(store, said, rng, log)
-        if rng.random() < 0.15 and slow_disk.usable():
+        if rng.random() < 0.3 and slow_disk.usable():
             log.slow = " on slow disks"
             for actor in store.fleet._actors.values():
                 slow.enter_context(slow_disk.slowed_down(pid_of(actor)))

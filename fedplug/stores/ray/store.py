@@ -115,7 +115,8 @@ class RayStore(ShardedStore):
         """Opens the same for who only reads: makes none, and leaves states on the machines that have them."""
         path, options = _arguments(url)
         require_store(Path(path))
-        return cls(path, **{"replicas": None, **options})
+        options.setdefault("replicas", None)
+        return cls(path, **options)
 
     def get_config(self) -> dict[str, Any]:
         """The path and the options."""
