@@ -30,7 +30,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
     folder = arguments.store.removeprefix(FOLDER)
     if "://" in folder:
-        raise StoreError(f"{folder}: only a store in a folder can be repaired; a server has tools of its own")
+        raise StoreError(
+            f"{folder}: only a store in a folder can be repaired; of one on many machines the folders "
+            "'index' and 'shards/NAME/states' are such, each where it is; a server has tools of its own"
+        )
     report = repair_store(folder, drop_damaged=arguments.drop_damaged)
     for line in report.done:
         print(f"done  {line}")

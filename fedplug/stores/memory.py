@@ -112,12 +112,9 @@ class _MemoryProcess(ProcessState):
         metadata: Any = None,
     ) -> None:
         last = self._kept()
-        number = rules.check_round(self._process_id, last.number, round_num)
-        text = rules.to_json("metadata", metadata)
-        rules.check_mapping("client_states", "client ids to states", client_states)
+        number, text = rules.check_commit(self._process_id, last.number, round_num, client_states, metadata)
         clients = {
-            rules.check_text("client id", client): blob.encode(tensors, f"client {client!r}")
-            for client, tensors in client_states.items()
+            client: blob.encode(tensors, f"client {client!r}") for client, tensors in client_states.items()
         }
         server = blob.encode(server_state, "server state")
         # One assignment, so that an interrupt leaves the last round or this one, and no mixture.

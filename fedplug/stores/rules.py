@@ -1,6 +1,6 @@
-"""The checks that every store makes in the same way: text, JSON values, signatures, round numbers.
+"""What every store refuses in the same way, and says of it: text, JSON values, signatures, rounds, URLs.
 
-Pure functions that raise `StoreError`.
+Pure functions: checks, which raise, and errors, for stores to raise.
 """
 
 from __future__ import annotations
@@ -11,10 +11,22 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fedplug.errors import StoreError, StoreMismatchError, nearest
+from fedplug.errors import ConfigError, StoreError, StoreMismatchError, nearest
 from fedplug.registry import provenance
 
-__all__ = ["check_mapping", "check_round", "check_signature", "check_text", "no_such_process", "to_json"]
+__all__ = [
+    "check_commit",
+    "check_keep_rounds",
+    "check_mapping",
+    "check_round",
+    "check_signature",
+    "check_text",
+    "folder_of",
+    "no_such_process",
+    "not_committed",
+    "not_kept",
+    "to_json",
+]
 
 _SHOWN = 3
 _WIDTH = 60
@@ -30,6 +42,20 @@ def check_text(kind: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise StoreError(f"the {kind} {text!r} is not valid Unicode text: {error.reason}") from error
     return text
+
+
+def folder_of(url: str, prefix: str) -> str:
+    """The folder that a URL without options names after a prefix such as ``sqlite:///``; it is not decoded.
+
+    Raises:
+        ConfigError: It is of another form.
+    """
+    path = url.removeprefix(prefix)
+    if path == url or not path:
+        raise ConfigError(f"{url!r}: write '{prefix}relative/path' or '{prefix}/absolute/path'")
+    if path.startswith("~"):  # shells expand it in front of a word only
+        raise ConfigError(f"{url!r}: the home folder has to be written out, as '{prefix}/home/...'")
+    return path
 
 
 def check_mapping(what: str, kind: str, value: Any) -> None:
@@ -58,6 +84,42 @@ def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
             f"not {number}"
         )
     return number
+
+
+def check_commit(
+    process_id: str, last_round: int | None, round_num: int, client_states: Any, metadata: Any
+) -> tuple[int, str]:
+    """Checks what `ProcessState.commit` is given, but for the states, none of which it asks for.
+
+    Returns:
+        The round as a plain integer, and the JSON text of the metadata.
+    """
+    number, text = check_round(process_id, last_round, round_num), to_json("metadata", metadata)
+    check_mapping("client_states", "client ids to states", client_states)
+    for client_id in client_states:
+        check_text("client id", client_id)
+    return number, text
+
+
+def check_keep_rounds(keep_rounds: Any) -> int:
+    """Returns ``keep_rounds``, or raises `ConfigError` when so many rounds cannot be kept."""
+    if not isinstance(keep_rounds, int) or keep_rounds < 1:
+        raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
+    return keep_rounds
+
+
+def not_committed(process_id: str, number: int, last_round: int | None, reason: StoreError) -> StoreError:
+    """The error for a round that may follow the last one and could not be made permanent."""
+    held = "no round" if last_round is None else f"round {last_round}"
+    return StoreError(
+        f"round {number} of process {process_id!r} was not committed: {reason}; {held} is intact"
+    )
+
+
+def not_kept(process_id: str, round_num: int, kept: Iterable[int]) -> StoreError:
+    """The error for a round that a process cannot be rewound to."""
+    rounds = ", ".join(map(str, kept)) or "none"
+    return StoreError(f"round {round_num} of process {process_id!r} is not kept; kept are: {rounds}")
 
 
 def no_such_process(where: str, process_id: str, known: Iterable[str]) -> StoreError:

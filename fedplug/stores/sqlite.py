@@ -59,10 +59,8 @@ class SqliteStore(StateStore):
                 format.
             CorruptStoreError: The index is damaged.
         """
-        if not isinstance(keep_rounds, int) or keep_rounds < 1:
-            raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
         self._path = Path(path)
-        self._keep_rounds = keep_rounds
+        self._keep_rounds = rules.check_keep_rounds(keep_rounds)
         prepare_folder(self._path)
         self._lock = FolderLock(self._path)
         with ExitStack() as undo:
@@ -85,11 +83,7 @@ class SqliteStore(StateStore):
         """
         place, separator, count = url.rpartition(_OPTION)
         url = place if separator else url
-        path = url.removeprefix(_PREFIX)
-        if path == url or not path:
-            raise ConfigError(f"{url!r}: write 'sqlite:///relative/path' or 'sqlite:////absolute/path'")
-        if path.startswith("~"):  # shells expand it in front of a word only
-            raise ConfigError(f"{url!r}: the home folder has to be written out, as 'sqlite:////home/...'")
+        path = rules.folder_of(url, _PREFIX)
         if separator and not (count.isascii() and count.isdigit()):
             raise ConfigError(f"{url + separator + count!r}: keep_rounds must be a number, as in {_OPTION}5")
         return cls(path, int(count) if separator else 1)

@@ -86,11 +86,8 @@ class SqliteProcess(ProcessState):
     ) -> None:
         """As in `ProcessState`; of a mapping that makes states when asked, one is in memory at a time."""
         row = self._row()
-        number = rules.check_round(self._process_id, row.round, round_num)
-        text = rules.to_json("metadata", metadata)
-        rules.check_mapping("client_states", "client ids to states", client_states)
-        owners = [client_owner(rules.check_text("client id", client)) for client in client_states]
-        owners.append(SERVER)
+        number, text = rules.check_commit(self._process_id, row.round, round_num, client_states, metadata)
+        owners = [*map(client_owner, client_states), SERVER]
         new = row._replace(round=number, metadata=text)
         try:
             extents, size = self._segments.write(
@@ -109,10 +106,7 @@ class SqliteProcess(ProcessState):
                     replaced = self._let_go_of_rounds_before(number - self._keep_rounds + 1)
                 self._collector.collect(replaced)
         except StoreError as error:
-            held = "no round" if row.round is None else f"round {row.round}"
-            raise StoreError(
-                f"round {number} of process {self._process_id!r} was not committed: {error}; {held} is intact"
-            ) from error
+            raise rules.not_committed(self._process_id, number, row.round, error) from error
 
     def rewind(self, round_num: int) -> None:
         """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
@@ -125,10 +119,7 @@ class SqliteProcess(ProcessState):
         """
         rounds = {row.round: row for row in self._index.rounds(self._process_id)}
         if round_num not in rounds:
-            kept = ", ".join(map(str, rounds)) or "none"
-            raise StoreError(
-                f"round {round_num} of process {self._process_id!r} is not kept; kept are: {kept}"
-            )
+            raise rules.not_kept(self._process_id, round_num, rounds)
         undone = [row for row in rounds.values() if row.round > round_num]
         owners = {owner for row in undone for owner in json.loads(row.owners)}
         touched = set()

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,19 @@ def check_whole(process: ProcessState, last_said: int) -> None:
         _check_state(client, state, max(n for n in range(number + 1) if client in _cohort(n)))
 
 
-def commit_until_killed(store: type[StateStore], config: dict[str, Any], seconds: float) -> int:
-    """Starts the program, kills it so long after its first commit; returns the last round that it printed."""
+def commit_until_killed(
+    store: type[StateStore], config: dict[str, Any], seconds: float, by: Sequence[str] = ()
+) -> int:
+    """Starts the program, kills it so long after its first commit; returns the last round that it printed.
+
+    Args:
+        store: What it commits to.
+        config: What `get_config` of such a store returned.
+        seconds: How long.
+        by: A command that turns into the one after it, such as ``["nice"]``.
+    """
     name = f"{store.__module__}:{store.__qualname__}"
-    command = [sys.executable, "-m", __name__, name, json.dumps(config)]
+    command = [*by, sys.executable, "-m", __name__, name, json.dumps(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         said = [program.stdout.readline()]

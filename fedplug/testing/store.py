@@ -20,6 +20,7 @@ import numpy as np
 from fedplug.errors import StoreError, StoreMismatchError
 from fedplug.stores.base import ProcessState, StateStore, Tensors
 from fedplug.testing import expect
+from fedplug.testing.rounds import state_of
 from fedplug.testing.suite import NotApplicable, Suite, after
 
 __all__ = ["StateStoreSuite"]
@@ -125,26 +126,26 @@ class StateStoreSuite(Suite, abc.ABC):
     @after(_BASICS)
     def test_a_commit_that_is_refused_changes_nothing(self) -> None:
         with self._process() as process:
-            _commit(process, 0, {"good": _state(0)})
+            _commit(process, 0, {"good": state_of(0)})
             for array in (np.array([{}]), np.array(["text"]), np.zeros(2, np.complex128)):
-                clients = {"good": _state(1), "bad": {"x": array}}
+                clients = {"good": state_of(1), "bad": {"x": array}}
                 _refused(f"an array of dtype {array.dtype}", _commit, process, 1, clients)
-            clients, metadata = {"good": _state(1)}, {"x": np.zeros(1)}
+            clients, metadata = {"good": state_of(1)}, {"x": np.zeros(1)}
             commit = functools.partial(process.commit, client_states=clients, server_state={})
             _refused("metadata that is not JSON", commit, 1, metadata=metadata)
             found = (process.last_round, process.client_ids())
             expect.that(found == (0, ["good"]), f"a refused commit left round and clients {found}")
-            expect.same_tensors("the client", process.read_clients(["good"])["good"], _state(0))
+            expect.same_tensors("the client", process.read_clients(["good"])["good"], state_of(0))
 
     @after(_BASICS)
     def test_clients_that_are_not_named_keep_their_state(self) -> None:
         with self._process() as process:
-            _commit(process, 0, {"a": _state(0), "b": _state(0)})
-            _commit(process, 1, {"b": _state(1), "c": _state(1)})
+            _commit(process, 0, {"a": state_of(0), "b": state_of(0)})
+            _commit(process, 1, {"b": state_of(1), "c": state_of(1)})
             for client, number in {"a": 0, "b": 1, "c": 1}.items():
                 expect.that(client in process.read_clients([client]), f"client {client!r} is gone")
                 expect.same_tensors(
-                    f"client {client!r}", process.read_clients([client])[client], _state(number)
+                    f"client {client!r}", process.read_clients([client])[client], state_of(number)
                 )
 
     @after(_BASICS)
@@ -165,7 +166,7 @@ class StateStoreSuite(Suite, abc.ABC):
     @after(_BASICS)
     def test_clients_are_read_in_the_order_asked_for_and_listed_sorted(self) -> None:
         with self._process() as process:
-            _commit(process, 0, {client: _state(0) for client in ["b", "ä", "a", "B"]})
+            _commit(process, 0, {client: state_of(0) for client in ["b", "ä", "a", "B"]})
             listed = process.client_ids()
             expect.that(listed == ["B", "a", "b", "ä"], f"client_ids() is {listed}")
             read = list(process.read_clients(["b", "nobody", "ä", "B"]))
@@ -185,7 +186,7 @@ class StateStoreSuite(Suite, abc.ABC):
     @after(_BASICS)
     def test_only_the_next_round_may_be_committed(self) -> None:
         with self._process() as process:
-            _commit(process, 4, {"a": _state(4)})
+            _commit(process, 4, {"a": state_of(4)})
             for wrong in (3, 4, 6, -1):
                 _refused(f"round {wrong} after 4", _commit, process, wrong, {})
             _refused("round 5.0", _commit, process, 5.0, {})
@@ -200,30 +201,30 @@ class StateStoreSuite(Suite, abc.ABC):
     def test_processes_do_not_see_each_others_state(self) -> None:
         with self._store() as store:
             first, second = (store.open_process(name, _SIGNATURE) for name in ("b", "a"))
-            _commit(first, 0, {"c": _state(0)}, _state(0))
-            _commit(second, 7, {"c": _state(7), "d": _state(7)}, _state(7))
+            _commit(first, 0, {"c": state_of(0)}, state_of(0))
+            _commit(second, 7, {"c": state_of(7), "d": state_of(7)}, state_of(7))
             expect.that(store.processes() == ["a", "b"], f"processes() is {store.processes()}")
             found = (first.last_round, first.client_ids())
             expect.that(found == (0, ["c"]), f"process 'b' has round and clients {found}")
-            expect.same_tensors("client of 'b'", first.read_clients(["c"])["c"], _state(0))
-            expect.same_tensors("server of 'b'", _server(first), _state(0))
-            expect.same_tensors("server of 'a'", _server(second), _state(7))
+            expect.same_tensors("client of 'b'", first.read_clients(["c"])["c"], state_of(0))
+            expect.same_tensors("server of 'b'", _server(first), state_of(0))
+            expect.same_tensors("server of 'a'", _server(second), state_of(7))
 
     @after(_BASICS)
     def test_two_handles_of_one_process_see_the_same_rounds(self) -> None:
         with self._store() as store:
             one, other = (store.open_process("p", _SIGNATURE) for _ in range(2))
-            _commit(one, 0, {"c": _state(0)})
+            _commit(one, 0, {"c": state_of(0)})
             expect.that(other.last_round == 0, f"the other handle is at round {other.last_round}")
-            _commit(other, 1, {"c": _state(1)})
+            _commit(other, 1, {"c": state_of(1)})
             expect.that(one.last_round == 1, f"the first handle stayed at round {one.last_round}")
-            expect.same_tensors("client", one.read_clients(["c"])["c"], _state(1))
+            expect.same_tensors("client", one.read_clients(["c"])["c"], state_of(1))
 
     @after(_BASICS)
     def test_threads_may_use_it_one_after_the_other(self) -> None:
         with self._process() as process, ThreadPoolExecutor(1) as thread:
             try:
-                thread.submit(_commit, process, 0, {"c": _state(0)}).result()
+                thread.submit(_commit, process, 0, {"c": state_of(0)}).result()
             except Exception as error:
                 raise expect.ConformanceError(
                     f"a commit in another thread than the one that opened the store raises {error!r}"
@@ -237,7 +238,7 @@ class StateStoreSuite(Suite, abc.ABC):
 
     def test_a_process_can_be_opened_as_it_is_kept_by_who_only_looks(self) -> None:
         with self._store() as store:
-            _commit(store.open_process("p", _SIGNATURE), 4, {"c": _state(4)})
+            _commit(store.open_process("p", _SIGNATURE), 4, {"c": state_of(4)})
             process = store.open_process("p")
             found = (process.signature, process.last_round, process.client_ids())
             expect.that(found == (_SIGNATURE, 4, ["c"]), f"opened without a signature it has {found}")
@@ -286,14 +287,14 @@ class StateStoreSuite(Suite, abc.ABC):
         with tempfile.TemporaryDirectory() as name:
             with self.make_store(Path(name)) as store:
                 process = store.open_process("p", _SIGNATURE)
-                process.commit(3, client_states={"c": _state(3)}, server_state=_state(4), metadata=[1])
+                process.commit(3, client_states={"c": state_of(3)}, server_state=state_of(4), metadata=[1])
             with self.make_store(Path(name)) as store:
                 expect.that(store.processes() == ["p"], f"opened again it has processes {store.processes()}")
                 process = store.open_process("p", _SIGNATURE)
                 found = (process.last_round, process.metadata, process.client_ids())
                 expect.that(found == (3, [1], ["c"]), f"opened again it has {found}")
-                expect.same_tensors("client, opened again", process.read_clients(["c"])["c"], _state(3))
-                expect.same_tensors("server, opened again", _server(process), _state(4))
+                expect.same_tensors("client, opened again", process.read_clients(["c"])["c"], state_of(3))
+                expect.same_tensors("server, opened again", _server(process), state_of(4))
                 _refused("another signature", store.open_process, "p", _OTHER_SIGNATURE)
 
     def test_it_can_be_opened_once_at_a_time(self) -> None:
@@ -314,10 +315,6 @@ class StateStoreSuite(Suite, abc.ABC):
     def _process(self) -> Iterator[ProcessState]:
         with self._store() as store:
             yield store.open_process("p", _SIGNATURE)
-
-
-def _state(number: int) -> Tensors:
-    return {"w": np.full(100, number, np.float32)}
 
 
 def _commit(

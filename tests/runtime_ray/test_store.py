@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import collections
+import importlib.util
+import itertools
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -17,13 +22,24 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
+from fedplug.cli import main
 from fedplug.errors import ConfigError, StoreInUseError
+from fedplug.stores import look_into
+from fedplug.stores.sharded.shard import Shard
 from fedplug.testing import StateStoreSuite
+from fedplug.testing.kills import check_whole, commit_next
 
 KILLS = int(os.environ.get("FEDPLUG_KILLS", "6"))
 KILLS_OF_A_DRIVER = 4
 DRIVER = pathlib.Path(__file__).with_name("store_driver.py")
 HELPERS = pathlib.Path(__file__).parents[1] / "stores"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, HELPERS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -157,24 +173,55 @@ def test_no_state_passes_through_the_driver(on_ray, cluster, second_node, tmp_pa
 
 
 def test_killed_processes_leave_one_round_whole(cluster, second_node, tmp_path):
-    address = cluster.get_runtime_context().gcs_address
+    address, log = cluster.get_runtime_context().gcs_address, tmp_path / "s.kills"
     environment = {**os.environ, "PYTHONPATH": str(HELPERS)}
-    said, kills, seed = -1, 0, 0
-    while kills < KILLS:
-        arguments = map(str, (address, tmp_path / "s", seed, said, min(KILLS_OF_A_DRIVER, KILLS - kills)))
+    said, kills = -1, []
+    for seed in itertools.count():
+        arguments = address, tmp_path / "s", seed, said, min(KILLS_OF_A_DRIVER, KILLS - len(kills))
         done = subprocess.run(
-            [sys.executable, str(DRIVER), *arguments],
+            [sys.executable, str(DRIVER), *map(str, arguments)],
             capture_output=True,
             text=True,
             check=False,
             env=environment,
         )
-        lines = done.stdout.splitlines()
-        assert (done.returncode, lines[-1]) == (-9, "killed the driver"), done.stderr
-        said = max(int(line) for line in lines if line.lstrip("-").isdigit())
-        kills += sum(line.startswith("killed") for line in lines)
-        seed += 1
+        before, kills = len(kills), log.read_text().splitlines()
+        assert done.returncode == -9, done.stderr
+        assert any(kill.startswith("the driver") for kill in kills[before:])
+        said = max([said, *(int(line) for line in done.stdout.splitlines() if line.lstrip("-").isdigit())])
+        if len(kills) >= KILLS:
+            break
     assert said > 0
+    print(*(f"{number} of {kill}" for kill, number in sorted(collections.Counter(kills).items())), sep="\n")
+
+
+def test_a_shard_on_a_slow_disk_commits_all_or_nothing_and_may_be_killed(cluster, tmp_path):
+    slow_disk = load("slow_disk")
+    if not slow_disk.usable():
+        pytest.skip("strace is not installed, or may not be used")
+    with fedplug.open_store(f"ray+sqlite:///{tmp_path}/s?partitions=4") as store:
+        process = store.open_process("p", {})
+        check_whole(process, commit_next(process))
+        shard = store.fleet._actors[min(store.machines)]
+        for delay in (None, 0.02, 0.1):
+            pid = cluster.get(shard.__ray_call__.remote(lambda self: os.getpid()))
+            with slow_disk.slowed_down(pid):
+                if delay is not None:
+                    threading.Timer(delay, os.kill, (pid, signal.SIGKILL)).start()
+                number = commit_next(process)
+            check_whole(process, number)
+        assert number == 3
+
+
+def test_a_shard_says_what_it_waited_for(cluster, tmp_path, monkeypatch):
+    actor = importlib.import_module("fedplug.stores.ray.actor")
+    monkeypatch.setattr(actor, "_PREDECESSOR_SECONDS", 0.2)
+    before = Shard(tmp_path, "before")
+    with pytest.raises(
+        StoreInUseError, match=r"open elsewhere.*; waited 0.2 s for the shard of the driver be"
+    ):
+        actor.ShardActor(str(tmp_path), "after").call("verify", "p", 0, [])
+    before.close()
 
 
 class RayStoreSuite(StateStoreSuite):
@@ -206,6 +253,31 @@ def test_it_has_one_user_at_a_time(cluster, tmp_path):
         }
         with pytest.raises(StoreInUseError):
             fedplug.open_store(f"ray+sqlite:///{tmp_path}/s")
+
+
+def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, tmp_path, capsys):
+    url, copy, back = f"ray+sqlite:///{tmp_path}/s", tmp_path / "copy", f"ray+sqlite:///{tmp_path}/back"
+    with fedplug.open_store(f"{url}?replicas=1") as store:
+        last = [commit_next(store.open_process("p", {}), 100) for _ in range(4)][-1]
+        assert main(["store", "copy", url, str(copy)]) == 2
+        assert "is open elsewhere" in capsys.readouterr().err
+    for source, target in ((url, str(copy)), (str(copy), back)):
+        assert main(["store", "copy", source, target]) == 0
+        assert main(["store", "verify", target]) == 0
+        with fedplug.open_store(target if "://" in target else f"sqlite:///{target}") as store:
+            check_whole(store.open_process("p"), last)
+    with look_into(url) as store:  # as did copy
+        process = store.open_process("p")
+        assert process.record.replicas == 1
+        process.verify()
+    capsys.readouterr()
+    assert main(["store", "verify", f"ray+sqlite:///{tmp_path}/typo"]) == 2
+    assert "there is no store on many machines in" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists()
+    assert main(["store", "rewind", url, "2"]) == 2
+    assert "keeps no round but the last; copy it with `fedplug store copy`" in capsys.readouterr().err
+    assert main(["store", "repair", url]) == 2
+    assert "the folders 'index' and 'shards/NAME/states' are such" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,30 +3,19 @@
 Usage: committer.py FOLDER [CALL COUNT]. With CALL, it dies at the COUNT-th use of `os.CALL` once set up.
 """
 
-import os
-import signal
 import sys
+
+from deaths import die_at
 
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.kills import commit_next
 
 
-def die_at(call, count):
-    real, left = getattr(os, call), [count]
-
-    def counted(*arguments, **options):
-        left[0] -= 1
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-
-    setattr(os, call, counted)
-
-
 def main(folder, *death):
     process = SqliteStore(folder).open_process("p", {})
     if death:
-        die_at(death[0], int(death[1]))
+        call, count = death
+        die_at(int(count), [call])
     while True:
         print(commit_next(process), flush=True)
 

@@ -1,6 +1,5 @@
-"""What the tests of the stores share: equality of states, a round to commit, what committer.py leaves."""
+"""What the tests of the stores share: equality of states, what committer.py leaves."""
 
-import numpy as np
 import pytest
 
 from fedplug.stores.sqlite import SqliteStore
@@ -19,21 +18,6 @@ def _same(found, expected):
 @pytest.fixture(scope="session")
 def assert_same():
     return _same
-
-
-@pytest.fixture(scope="session")
-def round_of():
-    """``round_of(n, clients)``: the arguments of a commit in which every array is filled with ``n``."""
-
-    def arguments(number, clients, size=100):
-        state = {"w": np.full(size, number, np.float32)}
-        return {
-            "client_states": {client: dict(state) for client in clients},
-            "server_state": dict(state),
-            "metadata": {"round": number},
-        }
-
-    return arguments
 
 
 def _whole(folder, last_said):

@@ -7,18 +7,17 @@ its number, and the last round that it said. Ends with an error when a child fin
 
 import os
 import random
-import signal
 import sys
 import traceback
 from pathlib import Path
 
 import numpy as np
+from deaths import die_at
 
 from fedplug.stores.sharded.local import LocalStore
 
 CLIENTS = [f"client {i}" for i in range(12)]
 SHARDS = ["a", "b", "c", "d"]
-CALLS = ("fsync", "unlink", "rename", "open", "rmdir", "mkdir")
 
 
 def cohort_of(number):
@@ -45,23 +44,6 @@ def check(process, said):
         client: {n} for client, n in expected.items()
     }
     return number
-
-
-def die_at(count):
-    """Lets this process die at the count-th file operation from now on."""
-    left = [count]
-
-    def counted(real):
-        def call(*arguments, **options):
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*arguments, **options)
-
-        return call
-
-    for name in CALLS:
-        setattr(os, name, counted(getattr(os, name)))
 
 
 def child(folder, said, rng):

@@ -6,6 +6,7 @@ import pytest
 from fedplug.errors import StoreError, StoreMismatchError
 from fedplug.stores.memory import MemoryStore
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 SIGNATURE = {"model": [["w", [3, 2], "float32"]], "encoder": {"name": "topk", "fraction": 0.01}}
 
@@ -35,9 +36,7 @@ def test_what_is_not_text_is_no_name(store, process, bad):
 
 
 @pytest.mark.parametrize("array", [np.array([{}]), np.array(["text"]), np.zeros(2, np.complex128)], ids=str)
-def test_a_dtype_that_cannot_be_stored_is_refused_with_its_name_and_nothing_is_committed(
-    process, round_of, array
-):
+def test_a_dtype_that_cannot_be_stored_is_refused_with_its_name_and_nothing_is_committed(process, array):
     process.commit(0, **round_of(0, ["good"]))
     with pytest.raises(StoreError, match=f"'x' has dtype {array.dtype}.*float32"):
         process.commit(1, client_states={"good": {}, "bad": {"x": array}}, server_state={})
@@ -66,7 +65,7 @@ def test_what_is_no_state_is_refused_and_nothing_is_committed(process, arguments
 
 
 @pytest.mark.parametrize("wrong", [3, 4, 6, -1])
-def test_only_the_next_round_may_be_committed(process, round_of, wrong):
+def test_only_the_next_round_may_be_committed(process, wrong):
     process.commit(4, **round_of(4, ["a"]))
     with pytest.raises(StoreError, match=f"next commit is round 5, not {wrong}"):
         process.commit(wrong, **round_of(9, ["a"]))

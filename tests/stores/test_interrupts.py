@@ -10,6 +10,7 @@ import pytest
 import fedplug.stores
 from fedplug.stores.memory import MemoryStore
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 STORES = str(Path(fedplug.stores.__file__).parent)
 
@@ -44,7 +45,7 @@ def interrupted(line, call, *arguments, **keywords):
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_an_interrupt_leaves_a_round_that_is_whole(kind, round_of, assert_same, tmp_path):
+def test_an_interrupt_leaves_a_round_that_is_whole(kind, assert_same, tmp_path):
     with MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "store") as store:
         process = store.open_process("p", {})
         process.commit(0, **round_of(0, ["a", "b"]))

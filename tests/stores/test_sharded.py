@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
+from fedplug.stores.repair import repair_store
 from fedplug.stores.sharded.local import LocalFleet, LocalStore
 from fedplug.stores.sharded.placement import Placement
 from fedplug.stores.sharded.staging import Staged
+from fedplug.stores.sqlite import SqliteStore
+from fedplug.stores.transfer import transfer, transfer_to_folder
 from fedplug.testing import StateStoreSuite
+from fedplug.testing.rounds import round_of
 
 KILLS = int(os.environ.get("FEDPLUG_KILLS", "25"))
 COMMITTER = pathlib.Path(__file__).with_name("sharded_committer.py")
@@ -55,7 +59,7 @@ def values(process):
 
 
 @pytest.fixture
-def folder(tmp_path, round_of):
+def folder(tmp_path):
     """Rounds 0 and 1 on shards a, b and c; every second client took part in round 1."""
     with LocalStore(tmp_path / "s") as store:
         process = store.open_process("p", {})
@@ -96,7 +100,7 @@ def test_the_order_of_a_round_does_not_depend_on_the_shards():
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
-def test_a_crash_before_every_step_leaves_one_round_whole(tmp_path, round_of, replicas):
+def test_a_crash_before_every_step_leaves_one_round_whole(tmp_path, replicas):
     crashed, steps = True, 0
     while crashed:
         folder = tmp_path / str(steps)
@@ -121,7 +125,7 @@ def test_a_crash_before_every_step_leaves_one_round_whole(tmp_path, round_of, re
 
 
 @pytest.mark.parametrize("names", ["abcd", "ab", "bcd"])
-def test_a_crash_before_every_step_of_a_move_loses_nothing(tmp_path, round_of, names):
+def test_a_crash_before_every_step_of_a_move_loses_nothing(tmp_path, names):
     crashed, steps = True, 0
     while crashed:
         folder = tmp_path / str(steps)
@@ -154,7 +158,7 @@ def test_a_store_killed_at_any_file_operation_is_whole_every_time(tmp_path):
     assert len(done.stdout.splitlines()) == KILLS
 
 
-def test_when_the_index_cannot_decide_the_round_before_is_intact(folder, round_of, monkeypatch):
+def test_when_the_index_cannot_decide_the_round_before_is_intact(folder, monkeypatch):
     with LocalStore(folder) as store:
         process = store.open_process("p", {})
         real = process.index.commit
@@ -172,7 +176,7 @@ def test_when_the_index_cannot_decide_the_round_before_is_intact(folder, round_o
         process.verify()
 
 
-def test_states_that_were_staged_are_committed(folder, round_of):
+def test_states_that_were_staged_are_committed(folder):
     with LocalStore(folder) as store:
         process = store.open_process("p", {})
         (shard,) = process.record.placement.homes("client 3")
@@ -198,7 +202,7 @@ def test_a_prepared_round_can_be_prepared_again_and_one_given_up_cannot(folder):
 # Machines.
 
 
-def test_machines_come_and_go(folder, round_of):
+def test_machines_come_and_go(folder):
     for number, names in enumerate(["abcd", "abcde", "abcde"], start=2):
         with LocalStore(folder, names) as store:
             process = store.open_process("p", {})
@@ -233,7 +237,7 @@ def test_a_machine_that_is_gone_is_named_with_its_clients(folder):
         process.verify()
 
 
-def test_with_replicas_a_machine_may_be_lost(folder, round_of):
+def test_with_replicas_a_machine_may_be_lost(folder):
     with LocalStore(folder, replicas=1) as store:
         store.open_process("p", {}).commit(2, **round_of(2, CLIENTS[:5]))
     shutil.rmtree(folder / "shards" / "b")
@@ -243,7 +247,7 @@ def test_with_replicas_a_machine_may_be_lost(folder, round_of):
         assert values(process) == AFTER_1 | dict.fromkeys(CLIENTS[:5], 2)
 
 
-def test_a_shard_of_another_time_is_refused(folder, round_of):
+def test_a_shard_of_another_time_is_refused(folder):
     shutil.copytree(folder / "shards" / "a", folder.parent / "old")
     with LocalStore(folder) as store:
         for number in range(2, 4):
@@ -263,6 +267,53 @@ def test_damage_on_a_shard_is_named(folder):
         process = store.open_process("p", {})
         with pytest.raises(CorruptStoreError, match=r"'p', client 'client .*shards/a/states/segments"):
             process.verify()
+
+
+# Copies, and what is for its folders alone.
+
+
+@pytest.mark.parametrize("steps", [None, 0, 1, 2])
+def test_a_copy_is_of_the_last_committed_round_of_all_shards(folder, tmp_path, steps):
+    if steps is not None:
+        with CrashingStore(folder, replicas=1) as store:
+            process = store.open_process("p", {})
+            store.fleet.left = steps  # shards that have prepared the round
+            with pytest.raises(CrashError):
+                process.commit(2, **round_of(2, CLIENTS))
+    with LocalStore(folder, replicas=1) as store:
+        transfer_to_folder(store, tmp_path / "copy")
+    with SqliteStore(tmp_path / "copy") as copy, LocalStore(tmp_path / "other", "xyz", replicas=1) as other:
+        transfer(copy, other)
+        for store in (copy, other):
+            process = store.open_process("p", {})
+            process.verify()
+            assert (process.last_round, process.metadata) == (1, {"round": 1})
+            assert process.read_server()["w"][0] == 1
+            assert values(process) == AFTER_1
+
+
+def test_who_wants_to_go_back_is_told_to_copy(folder):
+    with LocalStore(folder) as store:
+        process = store.open_process("p")
+        with pytest.raises(
+            StoreError, match=r"round 0 of process 'p' is not kept: .* `fedplug store copy` bef"
+        ):
+            process.rewind(0)
+        assert values(process) == AFTER_1
+
+
+@pytest.mark.parametrize("part", ["index", "shards/a/states"])
+def test_the_index_of_a_part_is_repaired_in_its_folder(folder, part):
+    (folder / part / "index.sqlite3").unlink()
+    with pytest.raises(StoreError):
+        LocalStore(folder)
+    assert repair_store(folder / part).lost == []
+    with LocalStore(folder) as store:
+        process = store.open_process("p", {})
+        process.verify()
+        assert values(process) == AFTER_1
+        process.commit(2, **round_of(2, CLIENTS))
+        assert set(values(process).values()) == {2}
 
 
 def test_options_without_sense_are_refused(folder):

@@ -12,6 +12,7 @@ from fedplug.errors import StoreError
 from fedplug.stores import copying
 from fedplug.stores.copying import copy_store, snapshot
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 COMMITTER = pathlib.Path(__file__).with_name("committer.py")
 
@@ -42,7 +43,7 @@ def test_copies_of_a_running_store_are_whole_and_of_the_round_of_their_time(tmp_
     assert {path.name for path in tmp_path.iterdir()} == {"s", *(f"copy {n}" for n in range(5))}
 
 
-def test_a_store_that_is_committed_to_while_it_is_copied_is_whole(tmp_path, round_of, monkeypatch):
+def test_a_store_that_is_committed_to_while_it_is_copied_is_whole(tmp_path, monkeypatch):
     """Rounds come, and segments go, between any two files of a copy."""
     with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
         process = store.open_process("p", {})
@@ -66,7 +67,7 @@ def test_a_store_that_is_committed_to_while_it_is_copied_is_whole(tmp_path, roun
         assert len(process.kept_rounds()) == 2
 
 
-def test_a_store_is_copied_by_the_process_that_has_it_open_and_remains_its_own(tmp_path, round_of):
+def test_a_store_is_copied_by_the_process_that_has_it_open_and_remains_its_own(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("p", {})
         process.commit(0, **round_of(0, ["a"]))
@@ -80,7 +81,7 @@ def test_a_store_is_copied_by_the_process_that_has_it_open_and_remains_its_own(t
         process.commit(1, **round_of(1, ["a"]))
 
 
-def test_a_copy_shares_nothing_with_its_source(tmp_path, round_of):
+def test_a_copy_shares_nothing_with_its_source(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     copy_store(tmp_path / "s", tmp_path / "copy")
@@ -89,14 +90,12 @@ def test_a_copy_shares_nothing_with_its_source(tmp_path, round_of):
         store.open_process("p").verify()
 
 
-def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_one_goes_through(
-    tmp_path, round_of
-):
+def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_one_goes_through(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     program = (
-        "import sys, committer; from fedplug.stores.copying import copy_store\n"
-        "committer.die_at('fsync', 3); copy_store(*sys.argv[1:])"
+        "import sys, deaths; from fedplug.stores.copying import copy_store\n"
+        "deaths.die_at(3, ['fsync']); copy_store(*sys.argv[1:])"
     )
     folders = [tmp_path / "s", tmp_path / "copy"]
     paths = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)}
@@ -117,7 +116,7 @@ def test_a_running_store_can_be_looked_into(tmp_path, running):
         assert "client 0" in process.client_ids()
 
 
-def test_what_is_no_store_or_there_already_is_refused(tmp_path, round_of):
+def test_what_is_no_store_or_there_already_is_refused(tmp_path):
     with pytest.raises(StoreError, match="there is no store in"):
         copy_store(tmp_path / "s", tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

@@ -10,12 +10,13 @@ import pytest
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 CLIENTS = ["a", "b", "c"]
 
 
 @pytest.fixture
-def folder(tmp_path, round_of):
+def folder(tmp_path):
     """A closed store whose one segment holds three clients and the server, in this order."""
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {"k": 1}).commit(3, **round_of(3, CLIENTS))
@@ -111,7 +112,7 @@ def test_a_missing_segment_is_noticed_and_named(folder, segment):
     assert all(f"{segment} is corrupt" in message and "missing" in message for message in messages.values())
 
 
-def test_one_damaged_client_does_not_keep_others_from_being_committed_and_read(folder, segment, round_of):
+def test_one_damaged_client_does_not_keep_others_from_being_committed_and_read(folder, segment):
     flip(segment, 8 * (64 + 10))
     with SqliteStore(folder) as store:
         process = open_process(store)
@@ -121,7 +122,7 @@ def test_one_damaged_client_does_not_keep_others_from_being_committed_and_read(f
             process.read_clients(["a", "b"])
 
 
-def test_a_damaged_client_is_never_moved_to_a_place_where_it_looks_sound(folder, segment, round_of):
+def test_a_damaged_client_is_never_moved_to_a_place_where_it_looks_sound(folder, segment):
     flip(segment, 8 * (64 + 10))
     for number in range(4, 8):
         with SqliteStore(folder) as store:

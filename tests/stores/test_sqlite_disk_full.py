@@ -11,6 +11,7 @@ import pytest
 from fedplug.errors import StoreError
 from fedplug.stores import segment
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 
 @pytest.fixture
@@ -37,9 +38,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("room", [0, 64, 500, 1200])
-def test_a_full_disk_leaves_the_previous_round_and_a_usable_store(
-    tmp_path, store, round_of, monkeypatch, room
-):
+def test_a_full_disk_leaves_the_previous_round_and_a_usable_store(tmp_path, store, monkeypatch, room):
     process = store.open_process("p", {})
     process.commit(0, **round_of(0, ["a", "b"]))
     before = segments(tmp_path)
@@ -59,7 +58,7 @@ def test_a_full_disk_leaves_the_previous_round_and_a_usable_store(
 
 
 @pytest.mark.parametrize("failing", [1, 2], ids=["file", "folder"])
-def test_a_segment_that_cannot_be_confirmed_is_not_committed(tmp_path, store, round_of, monkeypatch, failing):
+def test_a_segment_that_cannot_be_confirmed_is_not_committed(tmp_path, store, monkeypatch, failing):
     process = store.open_process("p", {})
     process.commit(0, **round_of(0, ["a"]))
     before, calls, fsync = segments(tmp_path), [], os.fsync
@@ -78,7 +77,7 @@ def test_a_segment_that_cannot_be_confirmed_is_not_committed(tmp_path, store, ro
     assert process.last_round == 0
 
 
-def test_a_round_that_cannot_be_collected_is_committed_all_the_same(tmp_path, store, round_of, monkeypatch):
+def test_a_round_that_cannot_be_collected_is_committed_all_the_same(tmp_path, store, monkeypatch):
     process = store.open_process("p", {})
     process.commit(0, **round_of(0, ["a", "b", "c", "d"]))
     with monkeypatch.context() as patch:
@@ -97,9 +96,7 @@ def test_a_round_that_cannot_be_collected_is_committed_all_the_same(tmp_path, st
     assert [path.name for path in segments(tmp_path)] == ["0000000002.segment", "0000000003.segment"]
 
 
-def test_a_round_that_the_index_refuses_leaves_the_previous_one_and_a_usable_store(
-    store, round_of, monkeypatch
-):
+def test_a_round_that_the_index_refuses_leaves_the_previous_one_and_a_usable_store(store, monkeypatch):
     process = store.open_process("p", {})
     process.commit(0, **round_of(0, ["a", "b"]))
 
@@ -116,7 +113,7 @@ def test_a_round_that_the_index_refuses_leaves_the_previous_one_and_a_usable_sto
     assert process.read_clients(["a"])["a"]["w"][0] == 1
 
 
-def test_a_state_that_cannot_be_stored_leaves_no_segment_behind(tmp_path, store, round_of):
+def test_a_state_that_cannot_be_stored_leaves_no_segment_behind(tmp_path, store):
     process = store.open_process("p", {})
     process.commit(0, **round_of(0, ["a"]))
     before = segments(tmp_path)

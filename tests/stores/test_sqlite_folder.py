@@ -13,10 +13,11 @@ import pytest
 from fedplug.errors import StoreError, StoreMismatchError
 from fedplug.stores import segment
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 
 @pytest.fixture
-def folder(tmp_path, round_of):
+def folder(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {"fraction": 0.01}).commit(0, **round_of(0, ["a", "b"]))
     return tmp_path / "s"
@@ -47,7 +48,7 @@ def test_a_store_may_be_copied_and_moved_while_closed(folder, tmp_path):
             assert process.client_ids() == ["a", "b"]
 
 
-def test_no_id_is_part_of_a_file_name(tmp_path, round_of):
+def test_no_id_is_part_of_a_file_name(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("../../escape", {})
         process.commit(0, **round_of(0, ["../up", "/etc/passwd", "x" * 9999, "a\0b"]))
@@ -158,7 +159,7 @@ def test_files_that_are_not_the_stores_own_are_never_deleted(folder):
     assert names == {"notes.txt", "1.segment", "0000000001.segment"}
 
 
-def test_a_round_that_replaces_everything_leaves_one_segment(tmp_path, round_of):
+def test_a_round_that_replaces_everything_leaves_one_segment(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("p", {})
         for number in range(5):
@@ -188,7 +189,7 @@ def test_segments_never_take_more_than_twice_what_is_alive(tmp_path):
     }
 
 
-def test_a_segment_of_which_half_is_alive_is_left_where_it_is(tmp_path, round_of):
+def test_a_segment_of_which_half_is_alive_is_left_where_it_is(tmp_path):
     """So that every byte freed costs at most one byte copied."""
     clients = ["a", "b", "c", "d", "e"]
     with SqliteStore(tmp_path / "s") as store:
@@ -201,7 +202,7 @@ def test_a_segment_of_which_half_is_alive_is_left_where_it_is(tmp_path, round_of
         assert not first.exists()
 
 
-def test_no_file_of_the_store_is_open_after_closing(tmp_path, round_of):
+def test_no_file_of_the_store_is_open_after_closing(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     descriptors = pathlib.Path("/proc/self/fd")

@@ -8,6 +8,7 @@ import pytest
 
 from fedplug.errors import StoreError
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 # What the child does ends with its whole interpreter, so that everything it holds is let go of.
 PROGRAM = """
@@ -47,7 +48,7 @@ def test_a_forked_child_takes_nothing_from_the_store_of_its_parent(tmp_path, chi
         process.verify()
 
 
-def test_a_segment_that_is_there_already_is_not_removed(tmp_path, round_of):
+def test_a_segment_that_is_there_already_is_not_removed(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("p", {})
         process.commit(0, **round_of(0, ["a"]))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
 from fedplug.stores.repair import repair_store
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 VERSION_1 = pathlib.Path(__file__).with_name("golden") / "version_1"
 
@@ -38,7 +39,7 @@ def flip(path, byte):
 
 
 @pytest.fixture
-def folder(tmp_path, round_of):
+def folder(tmp_path):
     """Two processes, replaced and moved states, a round gone back from and committed again."""
     with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
         p, q = (store.open_process(name, {"of": name}) for name in "pq")
@@ -63,7 +64,7 @@ def test_a_lost_index_is_made_anew_from_the_segments(folder):
     assert contents(folder) == before
 
 
-def test_after_going_back_repair_does_not_bring_the_later_rounds_back(folder, round_of):
+def test_after_going_back_repair_does_not_bring_the_later_rounds_back(folder):
     with SqliteStore(folder, keep_rounds=2) as store:
         process = store.open_process("q")
         process.rewind(12)
@@ -105,7 +106,7 @@ def test_what_is_whole_is_left_as_it_is(folder):
     assert {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_damaged_clients_are_listed_and_only_on_request_dropped(tmp_path, round_of):
+def test_damaged_clients_are_listed_and_only_on_request_dropped(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(3, **round_of(3, "abc"))
     (segment,) = (tmp_path / "s" / "segments").iterdir()
@@ -118,7 +119,7 @@ def test_damaged_clients_are_listed_and_only_on_request_dropped(tmp_path, round_
     assert contents(tmp_path / "s")["p"][3].keys() == {"b", "c"}
 
 
-def test_a_damaged_server_state_is_listed_and_never_dropped(tmp_path, round_of):
+def test_a_damaged_server_state_is_listed_and_never_dropped(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(3, client_states={}, server_state={"w": np.ones(9)})
     (segment,) = (tmp_path / "s" / "segments").iterdir()
@@ -157,7 +158,7 @@ def test_rows_that_are_left_of_a_store_of_release_0_1_are_used(tmp_path):
         assert store.open_process("p").client_ids() == ["a", "c", "d"]
 
 
-def test_a_server_state_that_is_nowhere_is_an_error_that_changes_nothing(tmp_path, round_of):
+def test_a_server_state_that_is_nowhere_is_an_error_that_changes_nothing(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("p", {})
         process.commit(0, **round_of(0, "abcd"))
@@ -185,7 +186,7 @@ def test_a_store_in_use_or_none_at_all_is_refused(tmp_path, folder):
 @given(
     rounds=st.lists(st.tuples(st.sampled_from("pq"), st.sets(st.sampled_from("abcdef")), st.integers(0, 2)))
 )
-def test_any_store_comes_back_from_its_segments_alone(tmp_path_factory, round_of, rounds):
+def test_any_store_comes_back_from_its_segments_alone(tmp_path_factory, rounds):
     """Commits of two processes, and ways back of 0 to 2 rounds before them."""
     folder = tmp_path_factory.mktemp("any") / "s"
     with SqliteStore(folder, keep_rounds=3) as store:

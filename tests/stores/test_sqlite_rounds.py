@@ -12,6 +12,7 @@ import pytest
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
 from fedplug.stores import open_store
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing.rounds import round_of
 
 VERSION_1 = pathlib.Path(__file__).with_name("golden") / "version_1"
 
@@ -21,7 +22,7 @@ def values(process):
 
 
 @pytest.fixture
-def folder(tmp_path, round_of):
+def folder(tmp_path):
     """Rounds 0 to 4, of which the last 3 are kept; client 'late' joins in round 4."""
     with SqliteStore(tmp_path / "s", keep_rounds=3) as store:
         process = store.open_process("p", {})
@@ -45,7 +46,7 @@ def test_going_back_restores_replaced_states_and_removes_clients_that_came_later
         assert values(store.open_process("p")) == {"a": 2, "b": 1}
 
 
-def test_training_goes_on_from_the_round_that_was_gone_back_to(folder, round_of):
+def test_training_goes_on_from_the_round_that_was_gone_back_to(folder):
     with SqliteStore(folder, keep_rounds=3) as store:
         process = store.open_process("p")
         process.rewind(3)
@@ -55,7 +56,7 @@ def test_training_goes_on_from_the_round_that_was_gone_back_to(folder, round_of)
         process.verify()
 
 
-def test_rounds_are_let_go_of_and_their_space_is_freed(folder, round_of):
+def test_rounds_are_let_go_of_and_their_space_is_freed(folder):
     with SqliteStore(folder, keep_rounds=1) as store:
         process = store.open_process("p")
         process.commit(5, **round_of(5, ["a", "b", "late"]))
@@ -66,9 +67,9 @@ def test_rounds_are_let_go_of_and_their_space_is_freed(folder, round_of):
 @pytest.mark.parametrize(("call", "count"), [("fsync", 1), ("fsync", 2), ("unlink", 1)])
 def test_going_back_and_dying_leaves_the_one_round_or_the_other(folder, call, count):
     program = (
-        "import sys, committer; from fedplug.stores.sqlite import SqliteStore\n"
+        "import sys, deaths; from fedplug.stores.sqlite import SqliteStore\n"
         "process = SqliteStore(sys.argv[1], keep_rounds=3).open_process('p')\n"
-        "committer.die_at(sys.argv[2], int(sys.argv[3]))\n"
+        "deaths.die_at(int(sys.argv[3]), [sys.argv[2]])\n"
         "process.rewind(2); print('went through')"
     )
     done = subprocess.run(
@@ -100,7 +101,7 @@ def test_a_number_of_rounds_that_is_none_is_refused(tmp_path, count):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_of_release_0_1_opens_and_goes_on(tmp_path, round_of):
+def test_a_store_of_release_0_1_opens_and_goes_on(tmp_path):
     shutil.copytree(VERSION_1, tmp_path / "s")
     with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
         assert store.processes() == ["new", "p"]

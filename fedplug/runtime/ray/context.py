@@ -6,7 +6,6 @@ What cannot be spread over workers runs in this process.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ from fedplug.runtime.ray.rounds import Cluster
 from fedplug.runtime.ray.slices import FAN_IN
 from fedplug.runtime.ray.stages import Staged, cut
 from fedplug.runtime.ray.worker import Worker
+from fedplug.stores.ray.connection import connect
 
 __all__ = ["RayContext", "create_ray_execution_context", "start_coordinators", "start_worker"]
 
@@ -86,7 +86,7 @@ def create_ray_execution_context(
     _check_at_least(1, clients_at_a_time=clients_at_a_time, clients_per_slice=clients_per_slice)
     _check_at_least(1, workers=1 if workers is None else workers)
     _check_at_least(0, retries=retries, coordinators=0 if coordinators is None else coordinators)
-    connected = _connect(address)
+    connected = connect(address)
     if workers is None:
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // clients_at_a_time)
     if coordinators is None:
@@ -203,19 +203,3 @@ def _check_at_least(least: int, **numbers: int) -> None:
 def _check_choice(name: str, value: str, choices: list[str]) -> None:
     if value not in choices:
         raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}, found {value!r}")
-
-
-def _connect(address: str | None) -> bool:
-    """Connects this process to a cluster if it is not yet; returns whether it was not."""
-    if ray.is_initialized():
-        if address is not None:
-            raise ConfigError(
-                f"this process is connected to a Ray cluster already; leave out address={address!r} to use it"
-            )
-        return False
-    # Without it Ray warns about a change to come in how it hides GPUs, and then makes it.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    # A task that fails has several results; of all but one Ray would print that nobody looked at the error.
-    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
-    ray.init(address=address, include_dashboard=False, log_to_driver=False)
-    return True

@@ -1,33 +1,34 @@
-"""Runs a staged computation: slices of a fixed number of clients on workers, the rest here.
-
-Which clients make a slice, and in which order accumulators are merged, depends on the number of clients only,
-or on the partitions of the store that keeps their states; so results do not depend on the workers.
-"""
+"""Runs a staged computation: slices of its clients on workers, the rest here."""
 
 from __future__ import annotations
 
 import collections
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import ray
-import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
 from fedplug.runtime.candidates import Request
 from fedplug.runtime.inprocess.invocation import Invocation
-from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
-from fedplug.runtime.ray.coordinator import Block
+from fedplug.runtime.ray.client_values import ClientValues
 from fedplug.runtime.ray.dispatch import Workers
 from fedplug.runtime.ray.first_of import FirstOf
 from fedplug.runtime.ray.serialization import deserialize, expand, serialize
-from fedplug.runtime.ray.shelves import OnShelf, Place, Shelf, find, let_go
-from fedplug.runtime.ray.slices import FAN_IN, StageOfRound, in_order, label, merge_tasks, slice_task
+from fedplug.runtime.ray.shelves import let_go
+from fedplug.runtime.ray.slices import (
+    FAN_IN,
+    StageOfRound,
+    clients_of_slices,
+    in_order,
+    merge_tasks,
+    slices_of_partitions,
+)
 from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
 from fedplug.runtime.ray.tasks import Task
+from fedplug.runtime.ray.units import Unit, block_unit, kept, returned, slice_unit
 from fedplug.runtime.ray.worker import Shared
 from fedplug.stores.ray.references import StateReference
 
@@ -36,43 +37,6 @@ __all__ = ["Cluster"]
 # Coordinators are given blocks of so many slices where a stage has more than so many: subtrees of the tree of
 # merges. Large ones are cheap to hand out, small ones give each coordinator as much to do.
 _BLOCKS = ((4096, FAN_IN**2), (256, FAN_IN))
-
-
-@dataclass(eq=False, slots=True)
-class _Kept:
-    """A client's value that a task of this round returned, the one at `position`.
-
-    Where it stays beside the client's state, that is its name there.
-    """
-
-    task: Task
-    position: int
-    type_signature: tff.Type
-    client: int
-    stays: bool
-
-    @property
-    def place(self) -> Place:
-        others = self.task.others
-        shelf = others[0]
-        return OnShelf(shelf, self.position) if isinstance(shelf, Shelf) else others[self.position]
-
-    def handle(self) -> ClientHandle:
-        return ClientHandle(self.place, self.type_signature, self.client)
-
-
-@dataclass(eq=False)
-class _Unit:
-    """Slices (their numbers) that are handed out together, their clients, and the task that does them."""
-
-    slices: list[int]
-    clients: list[int]
-    task: Task
-
-    @property
-    def lost(self) -> set[int]:
-        """The slices that were given up."""
-        return set(self.slices) if self.task.lost else {self.slices[index] for index in self.task.told or ()}
 
 
 class _Programs(NamedTuple):
@@ -88,6 +52,60 @@ class _ClientsLostError(Exception):
     def __init__(self, slices: set[int]) -> None:
         super().__init__(slices)
         self.slices = slices
+
+
+@dataclass(eq=False)
+class _Round:
+    """One run of a computation, while its steps are done one after the other.
+
+    Attributes:
+        invocation: The call that it is.
+        values: By name; every step adds its own.
+        slices: The clients of those that take part, by number.
+        request: What is asked of it where it need not take all of its clients.
+        homes: Where its clients' states are, if a store on the machines keeps them.
+        tasks: Of the stage before, by slice.
+    """
+
+    invocation: Invocation
+    values: dict[str, Any]
+    slices: dict[int, range]
+    request: Request | None
+    homes: Sequence[StateReference]
+    tasks: dict[int, Task] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises if the round was cancelled."""
+        with self.invocation.cancellation.call():
+            pass
+
+    def leave_out(self, lost: set[int]) -> set[int]:
+        """Goes on without slices; returns their clients.
+
+        Raises:
+            WorkerError: Nobody would be left.
+            _ClientsLostError: They took part in a stage before.
+        """
+        if len(lost) == len(self.slices):
+            raise WorkerError(
+                f"all clients of {self.invocation.name} were lost: their workers died or took too long"
+            )
+        if lost and self.tasks:
+            raise _ClientsLostError(lost)
+        return {client for number in lost for client in self.slices.pop(number)}
+
+    def results(self) -> dict[str, Any]:
+        """The values, those of clients for who took part."""
+        took_part = None
+        if self.request is not None:
+            took_part = self.request.took_part = [client for part in self.slices.values() for client in part]
+        found = dict(self.values)
+        for name, value in found.items():
+            if isinstance(value, ClientValues):
+                found[name] = returned(
+                    value if took_part is None else [value[client] for client in took_part]
+                )
+        return found
 
 
 class Cluster:
@@ -126,162 +144,102 @@ class Cluster:
                 lost |= late.slices
 
     def _run(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> Any:
-        names = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
-        request = _request(names.values())
-        homes = _homes(names.values())
-        everyone = self._slices(invocation.num_clients, request, homes)
-        slices = {number: clients for number, clients in enumerate(everyone) if number not in lost}
+        current = self._begin(staged, argument, invocation, lost)
         later = {name for step in staged.steps if isinstance(step, Stage) for name, _ in step.clients}
-        before: dict[int, Task] = {}
         for step in staged.steps:
             if isinstance(step, DriverStep):
-                names[step.name] = step.plan.run(names, invocation)
+                current.values[step.name] = step.plan.run(current.values, invocation)
             else:
-                stays = tuple(bool(homes) and name not in later for name, _ in step.keeps)
-                before = self._stage(step, names, slices, before, invocation, request, homes, stays)
-        took_part = None
-        if request is not None:
-            took_part = request.took_part = [client for part in slices.values() for client in part]
-        for name, value in names.items():
-            if isinstance(value, ClientValues):
-                column = value if took_part is None else [value[client] for client in took_part]
-                names[name] = _returned(column)
-        return staged.result.run(names, invocation)
+                stays = tuple(bool(current.homes) and name not in later for name, _ in step.keeps)
+                self._stage(current, step, stays)
+        return staged.result.run(current.results(), invocation)
 
-    def _slices(self, count: int, request: Request | None, homes: Sequence[StateReference]) -> list[range]:
-        """Returns the clients of every slice; those that are needed have slices of their own.
-
-        So a round that takes just these has the slices of a round that asks no others. Where states are kept
-        by partition, no slice is of two of them.
-        """
+    def _begin(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> _Round:
+        """The round before its first step, without the slices that are lost."""
+        values = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
+        request, homes = _request(values.values()), _homes(values.values())
+        count, size = invocation.num_clients, self._clients_per_slice
         if homes:
-            return list(_slices_of_partitions(homes, self._clients_per_slice))
-        size, needed = self._clients_per_slice, count if request is None else request.needed
-        # Without clients there is one slice, which is empty: aggregations have a result all the same.
-        firsts = [*range(0, max(needed, 1), size), *range(needed, count, size)]
-        return [range(first, min(first + size, needed if first < needed else count)) for first in firsts]
+            slices = list(slices_of_partitions(homes, size))
+        else:
+            slices = clients_of_slices(count, count if request is None else request.needed, size)
+        taking_part = {number: clients for number, clients in enumerate(slices) if number not in lost}
+        return _Round(invocation, values, taking_part, request, homes)
 
-    def _stage(
-        self,
-        stage: Stage,
-        names: dict[str, Any],
-        slices: dict[int, range],
-        before: dict[int, Task],
-        invocation: Invocation,
-        request: Request | None,
-        homes: Sequence[StateReference],
-        stays: tuple[bool, ...],
-    ) -> dict[int, Task]:
-        """Runs a stage, adds what it gives to `names`; returns the task of every slice."""
+    def _stage(self, current: _Round, stage: Stage, stays: tuple[bool, ...]) -> None:
+        """Runs a stage of a round, and adds what it gives to the round's values."""
+        of_round = self._of_round(current, stage, stays)
+        units = self._units(current, of_round, [current.values[name] for name, _ in stage.clients])
+        merges = merge_tasks(of_round, [unit.task for unit in units])
+        self._do(current, units, merges)
+        if stage.keeps:
+            self._do_again_what_died(units, current)
+        gone = current.leave_out(set[int]().union(*(unit.lost for unit in units)))
+        for position, (name, kind) in enumerate(stage.keeps):
+            count = current.invocation.num_clients
+            current.values[name] = kept(units, position, kind.member, count, gone, stays[position])
+        if stage.accumulators:
+            total = self._read(merges[-1] if merges else units[-1].task, current)
+            for (name, kind), value in zip(stage.accumulators, total, strict=True):
+                current.values[name] = deserialize(value, kind)
+        current.tasks = {number: unit.task for unit in units for number in unit.slices}
+
+    def _of_round(self, current: _Round, stage: Stage, stays: tuple[bool, ...]) -> StageOfRound:
         programs = self._shared(stage)
-        of_round = StageOfRound(
+        inputs = tuple(serialize(current.values[name], kind) for name, kind in stage.inputs)
+        return StageOfRound(
             run=programs.run,
             merge=programs.merge,
-            inputs=_share(tuple(serialize(names[name], kind) for name, kind in stage.inputs)),
+            inputs=_share(inputs),
             stays=stays,
             adds_up=bool(stage.accumulators),
-            computation=invocation.name,
-            clients=invocation.num_clients,
-            may_be_lost=self._skip_lost or request is not None,
+            computation=current.invocation.name,
+            clients=current.invocation.num_clients,
+            may_be_lost=self._skip_lost or current.request is not None,
         )
+
+    def _units(self, current: _Round, stage: StageOfRound, columns: list[ClientValues]) -> list[Unit]:
+        """Returns what is handed out."""
+        numbers = list(current.slices)
         # A block is taken or left out as one, so candidates' slices are handed out one by one.
-        in_blocks = self.coordinated and request is None
-        size = next((size for least, size in _BLOCKS if in_blocks and len(slices) > least), 1)
-        columns = [names[name] for name, _ in stage.clients]
-        units = self._units(of_round, columns, slices, before, size, homes)
-        tasks = [unit.task for unit in units]
-        merges = merge_tasks(of_round, tasks)
-        first_of = None
-        if request is not None and not before:
-            counts = [len(unit.clients) for unit in units]
-            first_of = FirstOf(tasks, counts, request.needed, request.first)
-        choose = None if first_of is None else first_of.ended
-        self.workers.run(in_order(tasks, merges), _check(invocation), choose)
-        if request is not None and first_of is not None and first_of.taken < request.needed:
+        in_blocks = self.coordinated and current.request is None
+        size = next((size for least, size in _BLOCKS if in_blocks and len(numbers) > least), 1)
+        units = []
+        for first in range(0, len(numbers), size):
+            slices = {number: current.slices[number] for number in numbers[first : first + size]}
+            needs = list({current.tasks[number]: None for number in slices if number in current.tasks})
+            if self.coordinated:
+                units.append(block_unit(stage, slices, columns, needs, self._gone.append))
+            else:
+                ((number, clients),) = slices.items()
+                units.append(slice_unit(stage, number, clients, columns, needs, current.homes))
+        return units
+
+    def _do(self, current: _Round, units: list[Unit], merges: list[Task]) -> None:
+        """Lets the workers do a stage; of candidates, the first stage takes as many as are needed."""
+        tasks, request, invocation = [unit.task for unit in units], current.request, current.invocation
+        if request is None or current.tasks:
+            self.workers.run(in_order(tasks, merges), current.check)
+            return
+        first_of = FirstOf(tasks, [len(unit.clients) for unit in units], request.needed, request.first)
+        self.workers.run(in_order(tasks, merges), current.check, first_of.ended)
+        if first_of.taken < request.needed:
             raise WorkerError(
                 f"{invocation.name} needs {request.needed} clients, and only {first_of.taken} of "
                 f"{invocation.num_clients} are done; the workers of the others died or took too long"
             )
-        if stage.keeps:
-            self._do_again_what_died(units, invocation)
 
-        lost = set[int]().union(*(unit.lost for unit in units))
-        if len(lost) == len(slices):
-            raise WorkerError(
-                f"all clients of {invocation.name} were lost: their workers died or took too long"
-            )
-        if lost and before:
-            raise _ClientsLostError(lost)
-        gone = {client for number in lost for client in slices[number]}
-        for number in lost:
-            del slices[number]
-        for position, (name, kind) in enumerate(stage.keeps):
-            column: list[Any] = [None] * invocation.num_clients
-            for unit in units:
-                first = position * len(unit.clients)
-                for place, client in enumerate(unit.clients, first):
-                    column[client] = _Kept(unit.task, place, kind.member, client, stays[position])
-            # Also those of slices that had been left out before.
-            for client in gone.union(i for i, kept in enumerate(column) if kept is None):
-                column[client] = ClientHandle(None, kind.member, client)
-            names[name] = ClientValues(column)
-        if stage.accumulators:
-            total = self._read((merges or tasks)[-1], invocation)
-            for (name, kind), value in zip(stage.accumulators, total, strict=True):
-                names[name] = deserialize(value, kind)
-        return {number: unit.task for unit in units for number in unit.slices}
-
-    def _units(
-        self,
-        stage: StageOfRound,
-        columns: list[ClientValues],
-        slices: dict[int, range],
-        before: dict[int, Task],
-        size: int,
-        homes: Sequence[StateReference],
-    ) -> list[_Unit]:
-        """Returns what is handed out: `size` slices at a time."""
-        numbers, units = list(slices), []
-        for first in range(0, len(numbers), size):
-            together = numbers[first : first + size]
-            ranges = [slices[number] for number in together]
-            clients = [client for clients in ranges for client in clients]
-            values = [[column[client] for client in clients] for column in columns]
-            needs = list({before[number]: None for number in together if number in before})
-            if self.coordinated:
-                task = self._block_task(stage, ranges, values, needs)
-            else:
-                (only,) = ranges
-                theirs = tuple(homes[only.start : only.stop])
-                task = slice_task(stage, only, values, _reference, needs, theirs)
-            units.append(_Unit(together, clients, task))
-        return units
-
-    def _block_task(
-        self, stage: StageOfRound, slices: list[range], columns: list[list[Any]], needs: list[Task]
-    ) -> Task:
-        def placed(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Place | None:
-            return value if isinstance(value, Given | OnWorker) else value.place
-
-        def submit(actor: Any, number: int) -> Sequence[Any]:
-            block = Block(stage, slices, [[placed(value) for value in column] for column in columns])
-            references = actor.run.options(num_returns=2).remote(number, block)
-            return [*references, Shelf(actor, number, self._gone.append)]
-
-        clients = [client for clients in slices for client in clients]
-        return Task(label(stage, clients), submit, needs, size=len(slices), may_be_lost=stage.may_be_lost)
-
-    def _do_again_what_died(self, units: list[_Unit], invocation: Invocation) -> None:
+    def _do_again_what_died(self, units: list[Unit], current: _Round) -> None:
         """Does again what coordinators did that died since, as they held the clients' values."""
         while again := [unit.task for unit in units if not unit.task.lost and self._died_with(unit.task)]:
             for task in again:
                 task.done = False
-            self.workers.run(again, _check(invocation))
+            self.workers.run(again, current.check)
 
     def _died_with(self, task: Task) -> bool:
         return self.coordinated and not self.workers.has(task.others[0].actor)
 
-    def _read(self, task: Task, invocation: Invocation) -> Any:
+    def _read(self, task: Task, current: _Round) -> Any:
         """Fetches the result of a task."""
         while True:
             try:
@@ -297,7 +255,7 @@ class Cluster:
                     raise WorkerError(
                         f"{task.label}: its result was lost, or took too long to fetch, {task.tries} times"
                     ) from error
-                self.workers.run([task], _check(invocation))
+                self.workers.run([task], current.check)
 
     def _shared(self, stage: Stage) -> _Programs:
         """The stage's programs; they leave the cluster with the computation that the stage is cut from."""
@@ -326,34 +284,3 @@ def _homes(values: Iterable[Any]) -> Sequence[StateReference]:
     """The references to the clients' states among the arguments; none where these are values."""
     columns = [value for value in values if isinstance(value, ClientValues)]
     return next((c for c in columns if c and all(isinstance(v, StateReference) for v in c)), [])
-
-
-def _slices_of_partitions(homes: Sequence[StateReference], size: int) -> Iterator[range]:
-    first = 0
-    for _, group in itertools.groupby(homes, lambda reference: reference.home.partition):
-        end = first + len(list(group))
-        yield from (range(start, min(start + size, end)) for start in range(first, end, size))
-        first = end
-
-
-def _returned(column: Sequence[Any]) -> ClientValues:
-    """What a computation returns of its clients: handles, or what they are called beside their states."""
-    staying = [one.task.others[one.position] for one in column if isinstance(one, _Kept) and one.stays]
-    if not staying:
-        return ClientValues(one.handle() if isinstance(one, _Kept) else one for one in column)
-    names = iter(ray.get(staying))
-    return ClientValues(next(names) if isinstance(one, _Kept) else one for one in column)
-
-
-def _reference(value: ClientHandle | _Kept) -> ray.ObjectRef[Any]:
-    assert value.place is not None  # what is lost is refused, or takes part no more
-    (reference,) = find([value.place])
-    return reference
-
-
-def _check(invocation: Invocation) -> Callable[[], None]:
-    def check() -> None:
-        with invocation.cancellation.call():  # raises, if the round was cancelled
-            pass
-
-    return check

@@ -1,12 +1,14 @@
-"""The tasks of a stage: one for every slice of the clients, and the tree in which accumulators are merged.
+"""The slices of a round's clients, the task of each, and the tree in which accumulators are merged.
 
-The tree is part of what makes the bits of a result, and depends on the number of slices only. Whoever hands
-out these tasks, the driver or a coordinator, may hand out any of its subtrees.
+Slices and tree are part of what makes the bits of a result. They depend on the number of clients only, or on
+the partitions of the store that keeps their states. Whoever hands out these tasks, the driver or a
+coordinator, may hand out any subtree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +19,44 @@ from fedplug.runtime.ray.tasks import Task
 from fedplug.runtime.ray.worker import Fetched, Shared, Slice
 from fedplug.stores.ray.references import StateReference
 
-__all__ = ["FAN_IN", "StageOfRound", "in_order", "label", "merge_tasks", "slice_task"]
+__all__ = [
+    "FAN_IN",
+    "StageOfRound",
+    "clients_of_slices",
+    "in_order",
+    "label",
+    "merge_tasks",
+    "slice_task",
+    "slices_of_partitions",
+]
 
 # Each node of the tree takes so many neighbours. Merges are done by workers: the driver gets one accumulator,
 # however many slices there are.
 FAN_IN = 8
+
+
+def clients_of_slices(count: int, needed: int, size: int) -> list[range]:
+    """Returns the clients of every slice; those that are needed have slices of their own.
+
+    So a round that takes just these has the slices of a round that asks no others.
+
+    Args:
+        count: How many clients the round asks.
+        needed: How many of them, the first, it needs.
+        size: How many clients a slice has at most.
+    """
+    # Without clients there is one slice, which is empty: aggregations have a result all the same.
+    firsts = [*range(0, max(needed, 1), size), *range(needed, count, size)]
+    return [range(first, min(first + size, needed if first < needed else count)) for first in firsts]
+
+
+def slices_of_partitions(homes: Sequence[StateReference], size: int) -> Iterator[range]:
+    """The clients of every slice where a store keeps states by partition: no slice is of two of them."""
+    first = 0
+    for _, group in itertools.groupby(homes, lambda reference: reference.home.partition):
+        end = first + len(list(group))
+        yield from (range(start, min(start + size, end)) for start in range(first, end, size))
+        first = end
 
 
 @dataclass(frozen=True)

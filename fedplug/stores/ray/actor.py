@@ -16,7 +16,7 @@ from fedplug.stores.sharded.shard import Shard
 
 __all__ = ["RemoteShard", "ShardActor", "answer"]
 
-# After a driver was killed, its actors are there until Ray notices.
+# After a driver was killed, its actors are there until Ray notices, and until their disks have answered.
 _PREDECESSOR_SECONDS = 60.0
 
 
@@ -49,9 +49,12 @@ class ShardActor:
                 try:
                     Path(self._folder).mkdir(parents=True, exist_ok=True)
                     self._shard = Shard(self._folder, self._session)
-                except StoreInUseError:
+                except StoreInUseError as error:
                     if time.monotonic() > end:
-                        raise
+                        raise StoreInUseError(
+                            f"{error}; waited {_PREDECESSOR_SECONDS:g} s for the shard of the driver before "
+                            "to end: it is in use, or its disk does not answer"
+                        ) from error
                     time.sleep(0.1)
             return self._shard
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from fedplug.errors import StoreError
 from fedplug.stores.ray.actor import RemoteShard, ShardActor, answer
 from fedplug.stores.ray.machines import Machine, on_node
 from fedplug.stores.ray.references import NAMESPACE
@@ -50,18 +50,10 @@ class RayFleet(Fleet):
         """Under which workers find the actor of a shard."""
         return f"{self._session}/{shard}"
 
-    def call(self, method: str, arguments: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    def begin(self, shard: str, method: str, arguments: Sequence[Any]) -> Callable[[], Any]:
         """As in `Fleet`."""
-        calls = {shard: self._actors[shard].call.remote(method, *given) for shard, given in arguments.items()}
-        results, errors = {}, []
-        for shard, reference in calls.items():
-            try:
-                results[shard] = answer(reference, self.places[shard])
-            except StoreError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        return results
+        called = self._actors[shard].call.remote(method, *arguments)
+        return functools.partial(answer, called, self.places[shard])
 
     def reader(self, shard: str) -> RemoteShard:
         """As in `Fleet`."""

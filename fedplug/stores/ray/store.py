@@ -12,13 +12,15 @@ from urllib.parse import parse_qsl
 import ray
 
 from fedplug.errors import ConfigError
+from fedplug.stores import rules
 from fedplug.stores.base import PlacedState, Tensors
+from fedplug.stores.ray.connection import connect
 from fedplug.stores.ray.fleet import RayFleet
 from fedplug.stores.ray.machines import assign, find_shards
 from fedplug.stores.ray.references import Home, StateReference
 from fedplug.stores.sharded.fleet import Fleet
 from fedplug.stores.sharded.process import ShardedProcess
-from fedplug.stores.sharded.store import Identity, Options, ShardedStore
+from fedplug.stores.sharded.store import Identity, Options, ShardedStore, require_store
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -75,13 +77,17 @@ class RayStore(ShardedStore):
     process_type = RayProcess
 
     def __init__(
-        self, path: str | Path, replicas: int = 0, lost: str = "fail", partitions: int | None = None
+        self,
+        path: str | Path,
+        replicas: int | None = 0,
+        lost: str = "fail",
+        partitions: int | None = None,
     ) -> None:
         """Opens the store, and makes it where there is none.
 
         Args:
             path: The folder, on every machine; relative to where this process runs.
-            replicas: On how many further machines a client's state is kept.
+            replicas: On how many further machines a client's state is kept; None: on as many as it is.
             lost: What follows when states are lost with a machine: ``"fail"``: an error that names their
                 clients; ``"restart"``: these begin anew.
             partitions: Of a new store: slices of clients end where partitions end, and no more machines than
@@ -101,21 +107,15 @@ class RayStore(ShardedStore):
 
         Options follow a question mark: ``?replicas=1&lost=restart&partitions=256``.
         """
-        path, _, query = url.removeprefix(_PREFIX).partition("?")
-        if not url.startswith(_PREFIX) or not path:
-            raise ConfigError(
-                f"{url!r}: write 'ray+sqlite:///relative/path' or 'ray+sqlite:////absolute/path'"
-            )
-        if path.startswith("~"):
-            raise ConfigError(f"{url!r}: the home folder has to be written out, as 'ray+sqlite:////home/...'")
-        options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
-        for name in _WHOLE_NUMBERS:
-            if name in options and options[name].isascii() and options[name].isdigit():
-                options[name] = int(options[name])
-        if unknown := set(options) - {*_WHOLE_NUMBERS, "lost"}:
-            raise ConfigError(
-                f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost and partitions"
-            )
+        path, options = _arguments(url)
+        return cls(path, **options)
+
+    @classmethod
+    def look_into(cls, url: str) -> Self:
+        """Opens the same for who only reads: makes none, and leaves states on the machines that have them."""
+        path, options = _arguments(url)
+        require_store(Path(path))
+        options.setdefault("replicas", None)
         return cls(path, **options)
 
     def get_config(self) -> dict[str, Any]:
@@ -124,11 +124,7 @@ class RayStore(ShardedStore):
 
     def connect(self, identity: Identity) -> Fleet:
         """Starts a shard on every machine."""
-        if not ray.is_initialized():
-            # Without it Ray warns about a change to come in how it hides GPUs, and then makes it.
-            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-            ray.init(include_dashboard=False, log_to_driver=False)
-            self._connected = True
+        self._connected = connect()
         folder = self._path / _SHARDS
         machines = assign(find_shards(str(folder), identity.store), identity.store)
         return RayFleet(folder, machines, secrets.token_hex(8))
@@ -139,3 +135,18 @@ class RayStore(ShardedStore):
         if self._connected:
             self._connected = False
             ray.shutdown()
+
+
+def _arguments(url: str) -> tuple[str, dict[str, Any]]:
+    """What a URL says: the path and the options."""
+    place, _, query = url.partition("?")
+    path = rules.folder_of(place, _PREFIX)
+    options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    for name in _WHOLE_NUMBERS:
+        if name in options and options[name].isascii() and options[name].isdigit():
+            options[name] = int(options[name])
+    if unknown := set(options) - {*_WHOLE_NUMBERS, "lost"}:
+        raise ConfigError(
+            f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost and partitions"
+        )
+    return path, options

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError
 from fedplug.stores.sharded.fleet import Fleet
 from fedplug.stores.sharded.shard import Reader, Shard
 from fedplug.stores.sharded.store import Identity, Options, ShardedStore
@@ -38,17 +39,9 @@ class LocalFleet(Fleet):
         """As in `Fleet`."""
         return {name: str(folder) for name, folder in self._folders.items()}
 
-    def call(self, method: str, arguments: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """As in `Fleet`; one after the other."""
-        results, errors = {}, []
-        for name, given in arguments.items():
-            try:
-                results[name] = getattr(self._shards[name], method)(*given)
-            except StoreError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        return results
+    def begin(self, shard: str, method: str, arguments: Sequence[Any]) -> Callable[[], Any]:
+        """As in `Fleet`; the call is made when it is waited for."""
+        return functools.partial(getattr(self._shards[shard], method), *arguments)
 
     def reader(self, shard: str) -> Reader:
         """As in `Fleet`."""
@@ -71,10 +64,10 @@ class LocalStore(ShardedStore):
 
     name: ClassVar[str] = "local"
 
-    def __init__(self, folder: Path, shards: Sequence[str] = ("a", "b", "c"), **options: Any) -> None:
-        self._folder = folder
+    def __init__(self, folder: str | Path, shards: Sequence[str] = ("a", "b", "c"), **options: Any) -> None:
+        self._folder = Path(folder)
         self._names = tuple(shards)
-        super().__init__(folder, Options(**options))
+        super().__init__(self._folder, Options(**options))
 
     @classmethod
     def from_url(cls, url: str) -> Self:

@@ -112,15 +112,13 @@ class ShardedProcess(ProcessState):
     ) -> None:
         """As in `ProcessState`; states that are on the shards already are given as `Staged`."""
         record = self.placed()
-        number = rules.check_round(self.process_id, record.round, round_num)
-        rules.to_json("metadata", metadata)
-        rules.check_mapping("client_states", "client ids to states", client_states)
+        number, _ = rules.check_commit(self.process_id, record.round, round_num, client_states, metadata)
         # In the first round all shards take part: from then on each has a version.
         states: dict[str, dict[str, Tensors | Staged]] = {
             shard: {} for shard, version in record.versions.items() if not version
         }
         for client_id, state in client_states.items():
-            for shard in record.placement.homes(rules.check_text("client id", client_id)):
+            for shard in record.placement.homes(client_id):
                 states.setdefault(shard, {})[client_id] = state
         new = dataclasses.replace(
             record, round=number, metadata=metadata, untidy=record.untidy and not self._tidied
@@ -128,10 +126,18 @@ class ShardedProcess(ProcessState):
         try:
             self.transact(new, states, list(client_states), server_state)
         except StoreError as error:
-            held = "no round" if record.round is None else f"round {record.round}"
-            raise StoreError(
-                f"round {number} of process {self.process_id!r} was not committed: {error}; {held} is intact"
-            ) from error
+            raise rules.not_committed(self.process_id, number, record.round, error) from error
+
+    def rewind(self, round_num: int) -> None:
+        """Not offered: of the rounds before, shards keep what a crash may undo, and no more.
+
+        Raises:
+            StoreError: Always.
+        """
+        raise StoreError(
+            f"round {round_num} of process {self.process_id!r} is not kept: a store on many machines keeps "
+            "no round but the last; copy it with `fedplug store copy` before what may have to be undone"
+        )
 
     def transact(
         self,

@@ -19,7 +19,7 @@ from fedplug.stores.sharded.moving import arrive, move
 from fedplug.stores.sharded.process import ShardedProcess
 from fedplug.stores.sqlite import SqliteStore
 
-__all__ = ["Identity", "Options", "ShardedStore", "identity_of"]
+__all__ = ["Identity", "Options", "ShardedStore", "identity_of", "require_store"]
 
 _IDENTITY = "cluster.json"
 _INDEX = "index"
@@ -31,7 +31,7 @@ class Options:
     """How a sharded store is used; another at each opening, but for the partitions.
 
     Attributes:
-        replicas: On how many further machines a client's state is kept.
+        replicas: On how many further machines a client's state is kept; None: on as many as it is.
         lost: What follows when states are lost with a machine: ``"fail"`` or ``"restart"``.
         partitions: Into how many the clients of a new store are divided; None: 64, or what the store has.
 
@@ -39,7 +39,7 @@ class Options:
         ConfigError: One has no such value.
     """
 
-    replicas: int = 0
+    replicas: int | None = 0
     lost: str = "fail"
     partitions: int | None = None
 
@@ -109,7 +109,7 @@ class ShardedStore(StateStore):
         index = self._index.open_process(process_id, signature)
         if process_id not in self._processes:
             process = self.process_type(process_id, index, self.fleet, self._partitions)
-            arrive(process, self._options.replicas, self._options.lost)
+            arrive(process, self._replicas_of(process), self._options.lost)
             self._processes[process_id] = process
         return self._processes[process_id]
 
@@ -128,12 +128,22 @@ class ShardedStore(StateStore):
         for process_id in self.processes():
             process = self.open_process(process_id)
             if process.record.versions:
-                move(process, left, self._options.replicas)
+                move(process, left, self._replicas_of(process))
 
     def close(self) -> None:
         """As in `StateStore`."""
         self._index.close()
         self.fleet.close()
+
+    def _replicas_of(self, process: ShardedProcess) -> int:
+        asked = self._options.replicas
+        return process.record.replicas if asked is None else asked
+
+
+def require_store(folder: Path) -> None:
+    """Raises `StoreError` unless there is the index of a sharded store in a folder."""
+    if not (folder / _IDENTITY).is_file():
+        raise StoreError(f"there is no store on many machines in {folder}; name its folder on this machine")
 
 
 def identity_of(folder: Path, partitions: int | None) -> Identity:

@@ -94,12 +94,7 @@ class PostgresProcess(ProcessState):
                 message says that it is not known.
         """
         last = self.last_round
-        number = rules.check_round(self._process_id, last, round_num)
-        text = rules.to_json("metadata", metadata)
-        rules.check_mapping("client_states", "client ids to states", client_states)
-        for client in client_states:
-            rules.check_text("client id", client)
-        held = "no round" if last is None else f"round {last}"
+        number, text = rules.check_commit(self._process_id, last, round_num, client_states, metadata)
         try:
             with self._session.transaction() as cursor:
                 with cursor.copy(f"COPY state ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
@@ -113,9 +108,7 @@ class PostgresProcess(ProcessState):
         except InDoubtError as error:
             self._settle(number, error)
         except StoreError as error:
-            raise StoreError(
-                f"round {number} of process {self._process_id!r} was not committed: {error}; {held} is intact"
-            ) from error
+            raise rules.not_committed(self._process_id, number, last, error) from error
 
     def rewind(self, round_num: int) -> None:
         """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
@@ -128,10 +121,7 @@ class PostgresProcess(ProcessState):
         query = "SELECT round, metadata FROM round WHERE process = %s ORDER BY round"
         rounds = dict(self._session.rows(query, self._key))
         if round_num not in rounds:
-            kept = ", ".join(map(str, rounds)) or "none"
-            raise StoreError(
-                f"round {round_num} of process {self._process_id!r} is not kept; kept are: {kept}"
-            )
+            raise rules.not_kept(self._process_id, round_num, rounds)
         try:
             with self._session.transaction() as cursor:
                 for table in ("state", "round"):

@@ -56,8 +56,7 @@ class PostgresStore(StateStore):
         """
         if not isinstance(schema, str) or not 0 < len(schema.encode()) < 64 or "\0" in schema:
             raise ConfigError(f"schema is {schema!r}; it must be a name of 1 to 63 bytes")
-        if not isinstance(keep_rounds, int) or keep_rounds < 1:
-            raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
+        rules.check_keep_rounds(keep_rounds)
         if not isinstance(timeout, int | float) or not timeout > 0:
             raise ConfigError(f"timeout is {timeout!r}; it must be a positive number of seconds")
         self._parameters = parameters(url)

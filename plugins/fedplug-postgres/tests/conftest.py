@@ -7,7 +7,6 @@ import itertools
 import pathlib
 import sys
 
-import numpy as np
 import psycopg  # noqa: F401  (server.py uses it: imported here, the folder is left out where it is missing)
 import pytest
 
@@ -52,18 +51,3 @@ def url(new_url):
 def proxy():
     """``proxy(port)``: a way to a server that can be cut (`Proxy` of proxy.py)."""
     return _load("proxy").Proxy
-
-
-@pytest.fixture(scope="session")
-def round_of():
-    """``round_of(n, clients)``: the arguments of a commit in which every array is filled with ``n``."""
-
-    def arguments(number, clients, size=100):
-        state = {"w": np.full(size, number, np.float32)}
-        return {
-            "client_states": {client: dict(state) for client in clients},
-            "server_state": dict(state),
-            "metadata": {"round": number},
-        }
-
-    return arguments

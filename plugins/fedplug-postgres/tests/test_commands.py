@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fedplug
 from fedplug.cli import main
+from fedplug.testing.rounds import round_of
 
 
-def test_the_commands_look_check_copy_and_go_back(new_url, tmp_path, capsys, round_of):
+def test_the_commands_look_check_copy_and_go_back(new_url, tmp_path, capsys):
     url, folder = new_url(keep_rounds=2), str(tmp_path / "copy")
     with fedplug.open_store(url) as store:
         process = store.open_process("p", {"encoder": "topk"})
@@ -30,7 +31,7 @@ def test_the_commands_look_check_copy_and_go_back(new_url, tmp_path, capsys, rou
         assert store.open_process("p").last_round == 7
 
 
-def test_what_makes_no_sense_is_refused(url, new_url, tmp_path, capsys, round_of):
+def test_what_makes_no_sense_is_refused(url, new_url, tmp_path, capsys):
     assert main(["store", "show", url]) != 0
     assert "there is no store in postgresql://" in capsys.readouterr().err
     with fedplug.open_store(url) as store:

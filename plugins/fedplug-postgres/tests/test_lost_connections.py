@@ -10,6 +10,7 @@ import pytest
 
 import fedplug
 from fedplug.errors import StoreError, StoreInUseError
+from fedplug.testing.rounds import round_of
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def by_the_way(server, way, url):
 
 
 @pytest.fixture
-def process(by_the_way, round_of):
+def process(by_the_way):
     """At round 0, with client 'a'."""
     with fedplug.open_store(by_the_way) as store:
         process = store.open_process("p", {})
@@ -34,9 +35,7 @@ def process(by_the_way, round_of):
 
 
 @pytest.mark.parametrize("moment", [b"COPY state", b"INSERT INTO round", b"DELETE FROM state", b"COMMIT"])
-def test_a_connection_lost_in_a_commit_leaves_the_round_before_and_a_retry_works(
-    process, way, round_of, moment
-):
+def test_a_connection_lost_in_a_commit_leaves_the_round_before_and_a_retry_works(process, way, moment):
     way.cut_before = moment
     with pytest.raises(StoreError, match=r"round 1 of process 'p' was not .*(lost|closed|intact)") as caught:
         process.commit(1, **round_of(1, ["a", "b"]))
@@ -48,14 +47,14 @@ def test_a_connection_lost_in_a_commit_leaves_the_round_before_and_a_retry_works
     process.verify()
 
 
-def test_a_connection_lost_after_the_round_was_permanent_is_found_out_and_is_no_error(process, way, round_of):
+def test_a_connection_lost_after_the_round_was_permanent_is_found_out_and_is_no_error(process, way):
     way.cut_after = b"COMMIT"
     process.commit(1, **round_of(1, ["b"]))
     assert way.cut_after is None
     assert (process.last_round, process.client_ids()) == (1, ["a", "b"])
 
 
-def test_who_cannot_ask_the_server_again_is_told_that_the_round_is_in_doubt(process, way, url, round_of):
+def test_who_cannot_ask_the_server_again_is_told_that_the_round_is_in_doubt(process, way, url):
     way.cut_after = b"COMMIT"
     way.close()  # the connection that there is goes on
     with pytest.raises(StoreError, match=r"lost while round 1 .* `last_round` says whether it was"):
@@ -73,7 +72,7 @@ def test_a_lost_connection_is_made_again_by_the_next_use(process, server):
     assert process.read_server()["w"][0] == 0
 
 
-def test_a_store_that_another_had_meanwhile_is_not_used_on(process, way, server, url, round_of):
+def test_a_store_that_another_had_meanwhile_is_not_used_on(process, way, server, url):
     way.cut_before = b"COMMIT"
     with pytest.raises(StoreError):
         process.commit(1, **round_of(1, ["a"]))
@@ -87,7 +86,7 @@ def test_a_store_that_another_had_meanwhile_is_not_used_on(process, way, server,
         process.commit(1, **round_of(1, ["a"]))
 
 
-def test_a_server_that_no_longer_answers_is_given_up_after_the_timeout(server, new_url, round_of):
+def test_a_server_that_no_longer_answers_is_given_up_after_the_timeout(server, new_url):
     with fedplug.open_store(new_url(timeout=0.5)) as store:
         process = store.open_process("p", {})
         process.commit(0, **round_of(0, ["a"]))
@@ -110,7 +109,7 @@ def test_a_network_that_swallows_everything_is_given_up_after_the_timeout(way, b
             process.read_server()
 
 
-def test_an_error_of_whoever_makes_the_states_changes_nothing(process, round_of):
+def test_an_error_of_whoever_makes_the_states_changes_nothing(process):
     class Broken(dict):
         def items(self):
             yield "a", {"w": np.zeros(3)}

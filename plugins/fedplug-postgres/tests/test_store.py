@@ -10,6 +10,7 @@ from fedplug_postgres.store import PostgresStore
 
 import fedplug
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
+from fedplug.testing.rounds import round_of
 
 
 def values(process):
@@ -73,7 +74,7 @@ def test_a_newer_version_and_what_is_no_store_are_refused_and_left_alone(server,
     assert server.sql(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'") == [("state",)]
 
 
-def test_going_back_restores_replaced_states_and_removes_clients_that_came_later(new_url, round_of):
+def test_going_back_restores_replaced_states_and_removes_clients_that_came_later(new_url):
     url = new_url(keep_rounds=3)
     with fedplug.open_store(url) as store:
         process = store.open_process("p", {})
@@ -93,7 +94,7 @@ def test_going_back_restores_replaced_states_and_removes_clients_that_came_later
         process.verify()
 
 
-def test_what_no_kept_round_needs_is_deleted(server, url, round_of):
+def test_what_no_kept_round_needs_is_deleted(server, url):
     with fedplug.open_store(url) as store:
         process = store.open_process("p", {})
         for number in range(5):
@@ -104,7 +105,7 @@ def test_what_no_kept_round_needs_is_deleted(server, url, round_of):
 @pytest.mark.parametrize(
     "damage", ["data = data || '\\x00'", "checksum = checksum + 1", "part = 7", "name = 'x'"]
 )
-def test_a_damaged_row_is_named_and_not_read(server, url, round_of, damage):
+def test_a_damaged_row_is_named_and_not_read(server, url, damage):
     with fedplug.open_store(url) as store:
         process = store.open_process("p", {})
         process.commit(3, **round_of(3, ["a", "b"]))
@@ -137,7 +138,7 @@ def test_large_states_are_cut_and_a_round_needs_the_memory_of_few(url):
     assert int(found.stdout) < 200
 
 
-def test_who_looks_into_a_store_in_use_sees_one_moment_and_changes_nothing(url, round_of):
+def test_who_looks_into_a_store_in_use_sees_one_moment_and_changes_nothing(url):
     with pytest.raises(StoreError, match="there is no store in"):
         PostgresStore.look_into(url)
     with fedplug.open_store(url) as store:

@@ -1,0 +1,26 @@
+"""Rounds for the tests of a store, which show in every value of which round it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from fedplug.stores.base import Tensors
+
+__all__ = ["round_of", "state_of"]
+
+
+def state_of(number: int, size: int = 100) -> Tensors:
+    """A state of one float32 tensor ``"w"`` of so many values, each the number of the round."""
+    return {"w": np.full(size, number, np.float32)}
+
+
+def round_of(number: int, client_ids: Iterable[str], size: int = 100) -> dict[str, Any]:
+    """The arguments of `ProcessState.commit`, but for the round's number, with `state_of` for everyone."""
+    return {
+        "client_states": {client_id: state_of(number, size) for client_id in client_ids},
+        "server_state": state_of(number, size),
+        "metadata": {"round": number},
+    }
