@@ -66,37 +66,97 @@ bool EncodeScale(const Job<T>& job, const T* values, Parallel& parallel,
   return true;
 }
 
+// Calls loop(i, length, scale) for the runs of values that share a scale which
+// is not 0, and fills in the levels of the others.
+template <typename T, typename Loop>
+void EncodeRuns(const Job<T>& job, const std::uint8_t* data, std::int64_t first,
+                std::int64_t n, std::uint8_t* levels, const Loop& loop) {
+  ForEachRun(job, data, first, n,
+             [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+               if (scale == 0) {
+                 std::fill_n(levels + i, length,
+                             static_cast<std::uint8_t>(job.layout.top));
+               } else {
+                 loop(i, length, scale);
+               }
+             });
+}
+
+// With noise that never leaves the registers, as far as there are whole groups
+// that share a scale and loops for them; returns how many values that are.
+template <typename T>
+std::int64_t EncodeInRegisters(const Job<T>& job, const WideOf<T>* wide,
+                               std::int64_t first, std::int64_t n,
+                               const Philox& random, const std::uint8_t* data,
+                               std::uint8_t* levels) {
+  if constexpr (std::is_same_v<WideOf<T>, float>) {
+    constexpr std::int64_t kGroup = value_loops::kDitherGroup;
+    const auto& loops = job.dither;
+    if (loops.at_random == nullptr || job.layout.block < kGroup) return 0;
+    const std::int64_t whole = n / kGroup * kGroup;
+    EncodeRuns(job, data, first, whole, levels,
+               [&](std::int64_t i, std::int64_t length, float scale) {
+                 const std::int64_t draw = (first + i) / Philox::kWords;
+                 if (job.code.form == ValueForm::kQsgd) {
+                   loops.at_random(random, draw, wide + i, length, scale,
+                                   job.layout.top, levels + i);
+                 } else {
+                   loops.ternary(random, draw, wide + i, length, scale,
+                                 levels + i);
+                 }
+               });
+    return whole;
+  }
+  return 0;
+}
+
+template <typename T>
+void EncodeAtRandom(const Job<T>& job, const WideOf<T>* wide,
+                    std::int64_t first, std::int64_t n, const Philox& random,
+                    const std::uint8_t* data, std::uint8_t* levels) {
+  constexpr std::int64_t kGroup = value_loops::kDitherGroup;
+  const auto& loops = job.level_loops;
+  std::array<std::uint32_t, kChunk> noise;
+  job.noise(random, first / Philox::kWords,
+            (n + kGroup - 1) / kGroup * philox::kGroup, noise.data());
+  EncodeRuns(job, data, first, n, levels,
+             [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+               if (job.code.form == ValueForm::kQsgd) {
+                 loops.at_random(wide + i, noise.data() + i, length, scale,
+                                 job.layout.top, levels + i);
+               } else {
+                 loops.ternary(wide + i, noise.data() + i, length, scale,
+                               levels + i);
+               }
+             });
+}
+
 // The levels of a chunk of finite values.
 template <typename T>
 void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
                   std::int64_t n, const Philox& random,
                   const std::uint8_t* data, std::uint8_t* levels) {
-  using Wide = WideOf<T>;
   const auto& loops = job.level_loops;
   if (job.code.form == ValueForm::kSign) return loops.signs(wide, n, levels);
-  std::array<std::uint32_t, kChunk> noise;
   if (job.layout.at_random) {
-    constexpr std::int64_t kWords = Philox::kWords * philox::kGroup;
-    job.noise(random, first / Philox::kWords,
-              (n + kWords - 1) / kWords * philox::kGroup, noise.data());
+    const std::int64_t done =
+        EncodeInRegisters(job, wide, first, n, random, data, levels);
+    if (done < n) {
+      EncodeAtRandom(job, wide + done, first + done, n - done, random, data,
+                     levels + done);
+    }
+    return;
   }
   const int top = job.layout.top;
-  ForEachRun(
-      job, data, first, n,
-      [&](std::int64_t i, std::int64_t length, Wide scale) {
-        if (scale == 0) {
-          std::fill_n(levels + i, length, static_cast<std::uint8_t>(top));
-        } else if (job.code.form == ValueForm::kBlockwise8) {
-          loops.nearest(wide + i, length, scale, top, levels + i);
-        } else if (job.code.form == ValueForm::kBfp) {
-          loops.nearest_multiple(wide + i, length, 1 / scale, top, levels + i);
-        } else if (job.code.form == ValueForm::kQsgd) {
-          loops.at_random(wide + i, noise.data() + i, length, scale, top,
-                          levels + i);
-        } else {
-          loops.ternary(wide + i, noise.data() + i, length, scale, levels + i);
-        }
-      });
+  EncodeRuns(job, data, first, n, levels,
+             [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+               if (job.code.form == ValueForm::kBlockwise8) {
+                 loops.nearest(wide + i, length, scale, top, levels + i);
+               } else {
+                 loops.nearest_multiple(wide + i, length, 1 / scale, top,
+                                        levels + i);
+               }
+             });
 }
 
 template <typename T>

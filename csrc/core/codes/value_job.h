@@ -15,6 +15,7 @@
 #include "core/base/parallel.h"
 #include "core/base/tiles.h"
 #include "core/codes/block_step.h"
+#include "core/codes/dither.h"
 #include "core/codes/power_of_two.h"
 #include "core/codes/value_layout.h"
 #include "core/codes/value_loops.h"
@@ -36,7 +37,8 @@ struct Job {
         convert(value_loops::ConvertLoopsFor<T>(level)),
         level_loops(value_loops::LevelLoopsFor<Wide>(level)),
         bit_loops(value_loops::BitLoopsFor(level)),
-        noise(philox::WordsLoopFor(level)) {}
+        noise(philox::WordsLoopFor(level)),
+        dither(value_loops::DitherLoopsFor(level)) {}
 
   ValueCode code;
   std::int64_t count;
@@ -46,6 +48,7 @@ struct Job {
   value_loops::LevelLoops<Wide> level_loops;
   value_loops::BitLoops bit_loops;
   philox::WordsLoop* noise;
+  value_loops::DitherLoops dither;
 };
 
 template <typename T>
