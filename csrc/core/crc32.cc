@@ -15,6 +15,7 @@
 // moved over the second, and that of the second.
 #include "core/crc32.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -78,6 +79,9 @@ std::uint32_t UpdateBySlicing(std::uint32_t crc, const std::uint8_t* data,
 
 // Below this a thread takes longer to wake than to work.
 constexpr std::int64_t kSmallestTile = std::int64_t{1} << 19;
+
+// What stays in the second-level cache until it has been visited.
+constexpr std::int64_t kPiece = 1 << 16;
 
 // The product modulo the polynomial, both in the mirrored order of bits.
 std::uint32_t Product(std::uint32_t a, std::uint32_t b) {
@@ -214,29 +218,44 @@ bool CanFold() {
 
 #endif
 
+// The register after so many bytes more.
+std::uint32_t Update(std::uint32_t crc, const std::uint8_t* data,
+                     std::int64_t bytes) {
+#if FEDPLUG_SIMD_X86
+  if (bytes >= kFolded && CanFold()) return UpdateByFolding(crc, data, bytes);
+#endif
+  return UpdateBySlicing(crc, data, bytes);
+}
+
 }  // namespace
 
 std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes) {
-#if FEDPLUG_SIMD_X86
-  if (bytes >= kFolded && CanFold()) {
-    return ~UpdateByFolding(0xffffffffu, data, bytes);
-  }
-#endif
-  return ~UpdateBySlicing(0xffffffffu, data, bytes);
+  return ~Update(0xffffffffu, data, bytes);
 }
 
-std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes,
-                    Parallel& parallel) {
+std::uint32_t Crc32(
+    const std::uint8_t* data, std::int64_t bytes, Parallel& parallel,
+    const std::function<void(std::int64_t begin, std::int64_t n)>& visit) {
+  const std::int64_t pieces = (bytes + kPiece - 1) / kPiece;
   const int tiles = TileCount(bytes, kSmallestTile, parallel);
   std::vector<std::uint32_t> checksums(static_cast<std::size_t>(tiles));
+  const auto tile_of = [=](int t) {
+    const Range mine = TileOf(pieces, tiles, t);
+    return Range{kPiece * mine.begin, std::min(kPiece * mine.end, bytes)};
+  };
   parallel.Run(tiles, [&](int t) {
-    const Range mine = TileOf(bytes, tiles, t);
-    checksums[static_cast<std::size_t>(t)] =
-        Crc32(data + mine.begin, mine.end - mine.begin);
+    const Range mine = tile_of(t);
+    std::uint32_t crc = 0xffffffffu;
+    for (std::int64_t at = mine.begin; at < mine.end; at += kPiece) {
+      const std::int64_t n = std::min(kPiece, mine.end - at);
+      crc = Update(crc, data + at, n);
+      visit(at, n);
+    }
+    checksums[static_cast<std::size_t>(t)] = ~crc;
   });
   std::uint32_t crc = 0;
   for (int t = 0; t < tiles; ++t) {
-    const Range mine = TileOf(bytes, tiles, t);
+    const Range mine = tile_of(t);
     crc = MovedOver(mine.end - mine.begin, crc) ^
           checksums[static_cast<std::size_t>(t)];
   }

@@ -48,21 +48,32 @@ bool EncodeScales(const Job<T>& job, const T* values, std::int64_t first,
   return true;
 }
 
-// The scale of all values.
+// The scale of kSign; EncodeChunk looks whether all values are finite.
 template <typename T>
-bool EncodeScale(const Job<T>& job, const T* values, Parallel& parallel,
-                 std::uint8_t* data) {
-  using Wide = WideOf<T>;
-  if (job.code.form == ValueForm::kSign) {
-    const T mean = MeanMagnitude(values, job.count, job.simd, parallel);
-    Wide wide;
-    job.convert.widen(&mean, 1, &wide);
-    WriteScale(job, wide, 0, data);
-    return true;  // EncodeChunk looks whether all are finite
-  }
-  const auto largest = LargestKeyOfAll(job, values, parallel);
-  if (!IsFiniteKey<Wide>(largest)) return false;
-  WriteScale(job, FromKey<Wide>(largest), 0, data);
+void EncodeMean(const Job<T>& job, const T* values, Parallel& parallel,
+                std::uint8_t* data) {
+  const T mean = MeanMagnitude(values, job.count, job.simd, parallel);
+  WideOf<T> wide;
+  job.convert.widen(&mean, 1, &wide);
+  WriteScale(job, wide, 0, data);
+}
+
+// The checksum of all values and, in the same walk, their scale where they
+// share one; false if that is not finite.
+template <typename T>
+bool EncodeScaleAndCheck(const Job<T>& job, const T* values, Parallel& parallel,
+                         std::uint8_t* data, std::uint32_t* checksum) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+  LargestOfThreads<WideOf<T>> largest;
+  *checksum =
+      Crc32(reinterpret_cast<const std::uint8_t*>(values), job.count * kBytes,
+            parallel, [&](std::int64_t begin, std::int64_t n) {
+              if (job.layout.per_block) return;
+              largest.Add(LargestKey(job, values + begin / kBytes, n / kBytes));
+            });
+  if (job.layout.per_block) return true;
+  if (!IsFiniteKey<WideOf<T>>(largest.key())) return false;
+  WriteScale(job, FromKey<WideOf<T>>(largest.key()), 0, data);
   return true;
 }
 
@@ -165,14 +176,13 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
   const KeepAwake awake(parallel);
   const ValueLayout& layout = job.layout;
   std::copy_n(layout.header.begin(), layout.header_bytes, data);
-  if (!layout.per_block && !EncodeScale(job, values, parallel, data)) {
+  std::uint32_t content = 0;
+  if (job.code.form == ValueForm::kSign) {
+    EncodeMean(job, values, parallel, data);
+  } else if (layout.at_random &&
+             !EncodeScaleAndCheck(job, values, parallel, data, &content)) {
     return false;
   }
-  const std::uint64_t content =
-      layout.at_random
-          ? Crc32(reinterpret_cast<const std::uint8_t*>(values),
-                  job.count * static_cast<std::int64_t>(sizeof(T)), parallel)
-          : 0;
   const Philox random(seed, content);
   const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
     WideChunk<T> staging;

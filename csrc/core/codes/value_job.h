@@ -185,22 +185,34 @@ FloatBitsOf<value_loops::WideOf<T>> LargestKey(const Job<T>& job,
   return largest;
 }
 
-// The same of all values, which threads share.
+// The largest of keys that threads find. Wide is float or double.
+template <typename Wide>
+class LargestOfThreads {
+ public:
+  // THREADS: any
+  void Add(FloatBitsOf<Wide> key) {
+    auto seen = largest_.load();
+    while (key > seen && !largest_.compare_exchange_weak(seen, key)) {
+    }
+  }
+  FloatBitsOf<Wide> key() const { return largest_; }
+
+ private:
+  std::atomic<FloatBitsOf<Wide>> largest_{0};
+};
+
+// The key of the largest magnitude of all values, which threads share.
 template <typename T>
 FloatBitsOf<value_loops::WideOf<T>> LargestKeyOfAll(const Job<T>& job,
                                                     const T* values,
                                                     Parallel& parallel) {
-  std::atomic<FloatBitsOf<value_loops::WideOf<T>>> largest{0};
-  ForEachUnit(
-      job.count, kSmallestShare, parallel,
-      [&](std::int64_t first, std::int64_t n) {
-        const auto key = LargestKey(job, values + first, n);
-        auto seen = largest.load();
-        while (key > seen && !largest.compare_exchange_weak(seen, key)) {
-        }
-        return true;
-      });
-  return largest;
+  LargestOfThreads<value_loops::WideOf<T>> largest;
+  ForEachUnit(job.count, kSmallestShare, parallel,
+              [&](std::int64_t first, std::int64_t n) {
+                largest.Add(LargestKey(job, values + first, n));
+                return true;
+              });
+  return largest.key();
 }
 
 }  // namespace fedplug
