@@ -4,6 +4,7 @@
 #define FEDPLUG_CORE_CRC32_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "core/base/parallel.h"
 
@@ -15,11 +16,14 @@ namespace fedplug {
 // COST:     reads each byte once
 std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes);
 
-// The same number.
+// The same number. Calls visit(begin, n) for pieces of the data, each once,
+// when they are in the cache of the thread that does. They begin at multiples
+// of 8 bytes.
 //
 // THREADS: those of `parallel`, for bytes that are worth it
-std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes,
-                    Parallel& parallel);
+std::uint32_t Crc32(
+    const std::uint8_t* data, std::int64_t bytes, Parallel& parallel,
+    const std::function<void(std::int64_t begin, std::int64_t n)>& visit);
 
 }  // namespace fedplug
 

@@ -113,8 +113,10 @@ Status TopKMomentum(const T* gradient, T momentum, const T* velocity_in,
                     std::int64_t* non_finite) {
   *non_finite = 0;
   if (Status status = CheckSizes(n, k); !status.ok()) return status;
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const topk::MomentumDelta<T> source(gradient, momentum, velocity_in,
-                                      velocity_out);
+                                      velocity_out, level);
   return Select<T>({{&source, residual_in, residual_out, n}}, k, policy,
                    parallel, values, indices, nullptr, non_finite);
 }

@@ -48,22 +48,98 @@ bool EncodeScales(const Job<T>& job, const T* values, std::int64_t first,
   return true;
 }
 
-// The scale of all values.
+// The scale of kSign; EncodeChunk looks whether all values are finite.
 template <typename T>
-bool EncodeScale(const Job<T>& job, const T* values, Parallel& parallel,
-                 std::uint8_t* data) {
-  using Wide = WideOf<T>;
-  if (job.code.form == ValueForm::kSign) {
-    const T mean = MeanMagnitude(values, job.count, job.simd, parallel);
-    Wide wide;
-    job.convert.widen(&mean, 1, &wide);
-    WriteScale(job, wide, 0, data);
-    return true;  // EncodeChunk looks whether all are finite
-  }
-  const auto largest = LargestKeyOfAll(job, values, parallel);
-  if (!IsFiniteKey<Wide>(largest)) return false;
-  WriteScale(job, FromKey<Wide>(largest), 0, data);
+void EncodeMean(const Job<T>& job, const T* values, Parallel& parallel,
+                std::uint8_t* data) {
+  const T mean = MeanMagnitude(values, job.count, job.simd, parallel);
+  WideOf<T> wide;
+  job.convert.widen(&mean, 1, &wide);
+  WriteScale(job, wide, 0, data);
+}
+
+// The checksum of all values and, in the same walk, their scale where they
+// share one; false if that is not finite.
+template <typename T>
+bool EncodeScaleAndCheck(const Job<T>& job, const T* values, Parallel& parallel,
+                         std::uint8_t* data, std::uint32_t* checksum) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+  LargestOfThreads<WideOf<T>> largest;
+  *checksum =
+      Crc32(reinterpret_cast<const std::uint8_t*>(values), job.count * kBytes,
+            parallel, [&](std::int64_t begin, std::int64_t n) {
+              if (job.layout.per_block) return;
+              largest.Add(LargestKey(job, values + begin / kBytes, n / kBytes));
+            });
+  if (job.layout.per_block) return true;
+  if (!IsFiniteKey<WideOf<T>>(largest.key())) return false;
+  WriteScale(job, FromKey<WideOf<T>>(largest.key()), 0, data);
   return true;
+}
+
+// Calls loop(i, length, scale) for the runs of values that share a scale which
+// is not 0, and fills in the levels of the others.
+template <typename T, typename Loop>
+void EncodeRuns(const Job<T>& job, const std::uint8_t* data, std::int64_t first,
+                std::int64_t n, std::uint8_t* levels, const Loop& loop) {
+  ForEachRun(job, data, first, n,
+             [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+               if (scale == 0) {
+                 std::fill_n(levels + i, length,
+                             static_cast<std::uint8_t>(job.layout.top));
+               } else {
+                 loop(i, length, scale);
+               }
+             });
+}
+
+// With noise that never leaves the registers, as far as there are whole groups
+// that share a scale and loops for them; returns how many values that are.
+template <typename T>
+std::int64_t EncodeInRegisters(const Job<T>& job, const WideOf<T>* wide,
+                               std::int64_t first, std::int64_t n,
+                               const Philox& random, const std::uint8_t* data,
+                               std::uint8_t* levels) {
+  if constexpr (std::is_same_v<WideOf<T>, float>) {
+    constexpr std::int64_t kGroup = value_loops::kDitherGroup;
+    const auto& loops = job.dither;
+    if (loops.at_random == nullptr || job.layout.block < kGroup) return 0;
+    const std::int64_t whole = n / kGroup * kGroup;
+    EncodeRuns(job, data, first, whole, levels,
+               [&](std::int64_t i, std::int64_t length, float scale) {
+                 const std::int64_t draw = (first + i) / Philox::kWords;
+                 if (job.code.form == ValueForm::kQsgd) {
+                   loops.at_random(random, draw, wide + i, length, scale,
+                                   job.layout.top, levels + i);
+                 } else {
+                   loops.ternary(random, draw, wide + i, length, scale,
+                                 levels + i);
+                 }
+               });
+    return whole;
+  }
+  return 0;
+}
+
+template <typename T>
+void EncodeAtRandom(const Job<T>& job, const WideOf<T>* wide,
+                    std::int64_t first, std::int64_t n, const Philox& random,
+                    const std::uint8_t* data, std::uint8_t* levels) {
+  constexpr std::int64_t kGroup = value_loops::kDitherGroup;
+  const auto& loops = job.level_loops;
+  std::array<std::uint32_t, kChunk> noise;
+  job.noise(random, first / Philox::kWords,
+            (n + kGroup - 1) / kGroup * philox::kGroup, noise.data());
+  EncodeRuns(job, data, first, n, levels,
+             [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+               if (job.code.form == ValueForm::kQsgd) {
+                 loops.at_random(wide + i, noise.data() + i, length, scale,
+                                 job.layout.top, levels + i);
+               } else {
+                 loops.ternary(wide + i, noise.data() + i, length, scale,
+                               levels + i);
+               }
+             });
 }
 
 // The levels of a chunk of finite values.
@@ -71,32 +147,27 @@ template <typename T>
 void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
                   std::int64_t n, const Philox& random,
                   const std::uint8_t* data, std::uint8_t* levels) {
-  using Wide = WideOf<T>;
   const auto& loops = job.level_loops;
   if (job.code.form == ValueForm::kSign) return loops.signs(wide, n, levels);
-  std::array<std::uint32_t, kChunk> noise;
   if (job.layout.at_random) {
-    constexpr std::int64_t kWords = Philox::kWords * philox::kGroup;
-    job.noise(random, first / Philox::kWords,
-              (n + kWords - 1) / kWords * philox::kGroup, noise.data());
+    const std::int64_t done =
+        EncodeInRegisters(job, wide, first, n, random, data, levels);
+    if (done < n) {
+      EncodeAtRandom(job, wide + done, first + done, n - done, random, data,
+                     levels + done);
+    }
+    return;
   }
   const int top = job.layout.top;
-  ForEachRun(
-      job, data, first, n,
-      [&](std::int64_t i, std::int64_t length, Wide scale) {
-        if (scale == 0) {
-          std::fill_n(levels + i, length, static_cast<std::uint8_t>(top));
-        } else if (job.code.form == ValueForm::kBlockwise8) {
-          loops.nearest(wide + i, length, scale, top, levels + i);
-        } else if (job.code.form == ValueForm::kBfp) {
-          loops.nearest_multiple(wide + i, length, 1 / scale, top, levels + i);
-        } else if (job.code.form == ValueForm::kQsgd) {
-          loops.at_random(wide + i, noise.data() + i, length, scale, top,
-                          levels + i);
-        } else {
-          loops.ternary(wide + i, noise.data() + i, length, scale, levels + i);
-        }
-      });
+  EncodeRuns(job, data, first, n, levels,
+             [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
+               if (job.code.form == ValueForm::kBlockwise8) {
+                 loops.nearest(wide + i, length, scale, top, levels + i);
+               } else {
+                 loops.nearest_multiple(wide + i, length, 1 / scale, top,
+                                        levels + i);
+               }
+             });
 }
 
 template <typename T>
@@ -105,14 +176,13 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
   const KeepAwake awake(parallel);
   const ValueLayout& layout = job.layout;
   std::copy_n(layout.header.begin(), layout.header_bytes, data);
-  if (!layout.per_block && !EncodeScale(job, values, parallel, data)) {
+  std::uint32_t content = 0;
+  if (job.code.form == ValueForm::kSign) {
+    EncodeMean(job, values, parallel, data);
+  } else if (layout.at_random &&
+             !EncodeScaleAndCheck(job, values, parallel, data, &content)) {
     return false;
   }
-  const std::uint64_t content =
-      layout.at_random
-          ? Crc32(reinterpret_cast<const std::uint8_t*>(values),
-                  job.count * static_cast<std::int64_t>(sizeof(T)), parallel)
-          : 0;
   const Philox random(seed, content);
   const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
     WideChunk<T> staging;

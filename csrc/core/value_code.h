@@ -135,8 +135,8 @@ Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
 // THREADS:  uses `parallel`; the result does not depend on the number of
 //           threads, nor on the SIMD level
 // COST:     reads sizeof(T) bytes per element once; once more for the checksum
-//           (forms at random) and for a scale of all values and for
-//           kBounded; four times for kCodebook
+//           (forms at random), for a mean of all values and for kBounded; four
+//           times for kCodebook
 template <typename T>
 Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
                     std::uint64_t seed, Parallel& parallel, std::uint8_t* data,

@@ -15,6 +15,7 @@
 #include "core/base/parallel.h"
 #include "core/base/tiles.h"
 #include "core/codes/block_step.h"
+#include "core/codes/dither.h"
 #include "core/codes/power_of_two.h"
 #include "core/codes/value_layout.h"
 #include "core/codes/value_loops.h"
@@ -36,7 +37,8 @@ struct Job {
         convert(value_loops::ConvertLoopsFor<T>(level)),
         level_loops(value_loops::LevelLoopsFor<Wide>(level)),
         bit_loops(value_loops::BitLoopsFor(level)),
-        noise(philox::WordsLoopFor(level)) {}
+        noise(philox::WordsLoopFor(level)),
+        dither(value_loops::DitherLoopsFor(level)) {}
 
   ValueCode code;
   std::int64_t count;
@@ -46,6 +48,7 @@ struct Job {
   value_loops::LevelLoops<Wide> level_loops;
   value_loops::BitLoops bit_loops;
   philox::WordsLoop* noise;
+  value_loops::DitherLoops dither;
 };
 
 template <typename T>
@@ -182,22 +185,34 @@ FloatBitsOf<value_loops::WideOf<T>> LargestKey(const Job<T>& job,
   return largest;
 }
 
-// The same of all values, which threads share.
+// The largest of keys that threads find. Wide is float or double.
+template <typename Wide>
+class LargestOfThreads {
+ public:
+  // THREADS: any
+  void Add(FloatBitsOf<Wide> key) {
+    auto seen = largest_.load();
+    while (key > seen && !largest_.compare_exchange_weak(seen, key)) {
+    }
+  }
+  FloatBitsOf<Wide> key() const { return largest_; }
+
+ private:
+  std::atomic<FloatBitsOf<Wide>> largest_{0};
+};
+
+// The key of the largest magnitude of all values, which threads share.
 template <typename T>
 FloatBitsOf<value_loops::WideOf<T>> LargestKeyOfAll(const Job<T>& job,
                                                     const T* values,
                                                     Parallel& parallel) {
-  std::atomic<FloatBitsOf<value_loops::WideOf<T>>> largest{0};
-  ForEachUnit(
-      job.count, kSmallestShare, parallel,
-      [&](std::int64_t first, std::int64_t n) {
-        const auto key = LargestKey(job, values + first, n);
-        auto seen = largest.load();
-        while (key > seen && !largest.compare_exchange_weak(seen, key)) {
-        }
-        return true;
-      });
-  return largest;
+  LargestOfThreads<value_loops::WideOf<T>> largest;
+  ForEachUnit(job.count, kSmallestShare, parallel,
+              [&](std::int64_t first, std::int64_t n) {
+                largest.Add(LargestKey(job, values + first, n));
+                return true;
+              });
+  return largest.key();
 }
 
 }  // namespace fedplug

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "core/codes/dither.h"
+
 namespace fedplug {
 namespace {
 
@@ -116,7 +118,7 @@ ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
       break;
     case ValueForm::kTernGrad:
       layout.group = 5;
-      layout.chunk = 1000;
+      layout.chunk = 5 * value_loops::kDitherGroup;
       break;
     case ValueForm::kSign:
       break;

@@ -1,5 +1,6 @@
-// The operations of topk/block_loops.h, and of philox/words_loop.h, with AVX2:
-// 8 lanes, 4 of double. Keys have no top bit, so that signed comparisons do.
+// The operations of topk/block_loops.h, philox/words_loop.h and
+// codes/dither_loop.h with AVX2: 8 lanes, 4 of double. Keys have no top bit, so
+// that signed comparisons do.
 #ifndef FEDPLUG_CORE_SIMD_AVX2_H_
 #define FEDPLUG_CORE_SIMD_AVX2_H_
 
@@ -279,7 +280,7 @@ struct Vector<double> {
 // The operations of philox/words_loop.h: a word of a draw to a 64-bit lane.
 struct Words {
   static constexpr int kLanes = 4;
-  static constexpr int kSideBySide = 2;
+  static constexpr int kSideBySide = 4;
   using Register = __m256i;
 
   FEDPLUG_OP Register Broadcast(std::uint32_t word) {
@@ -299,18 +300,67 @@ struct Words {
     return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
   }
   // The four words of each draw, one draw after the other.
-  FEDPLUG_OP void Store(std::uint32_t* to, Register w0, Register w1,
-                        Register w2, Register w3) {
+  FEDPLUG_OP void InOrder(Register w0, Register w1, Register w2, Register w3,
+                          Register* front, Register* back) {
     constexpr int kUpper = 0xAA;
-    const __m256i front =
+    const __m256i first =
         _mm256_blend_epi32(w0, _mm256_slli_epi64(w1, 32), kUpper);
-    const __m256i back =
+    const __m256i second =
         _mm256_blend_epi32(w2, _mm256_slli_epi64(w3, 32), kUpper);
-    const __m256i even = _mm256_unpacklo_epi64(front, back);
-    const __m256i odd = _mm256_unpackhi_epi64(front, back);
-    auto* const at = reinterpret_cast<__m256i*>(to);
-    _mm256_storeu_si256(at, _mm256_permute2x128_si256(even, odd, 0x20));
-    _mm256_storeu_si256(at + 1, _mm256_permute2x128_si256(even, odd, 0x31));
+    const __m256i even = _mm256_unpacklo_epi64(first, second);
+    const __m256i odd = _mm256_unpackhi_epi64(first, second);
+    *front = _mm256_permute2x128_si256(even, odd, 0x20);
+    *back = _mm256_permute2x128_si256(even, odd, 0x31);
+  }
+  FEDPLUG_OP void Store(std::uint32_t* to, Register words) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), words);
+  }
+};
+
+// Numbers that are rounded with these words.
+struct Floats {
+  static constexpr int kLanes = 8;
+  using Register = __m256;
+  using Mask = __m256;
+
+  FEDPLUG_OP Register Broadcast(float number) { return _mm256_set1_ps(number); }
+  FEDPLUG_OP Register Load(const float* from) { return _mm256_loadu_ps(from); }
+  FEDPLUG_OP Register Plus(Register a, Register b) {
+    return _mm256_add_ps(a, b);
+  }
+  FEDPLUG_OP Register Minus(Register a, Register b) {
+    return _mm256_sub_ps(a, b);
+  }
+  FEDPLUG_OP Register Times(Register a, Register b) {
+    return _mm256_mul_ps(a, b);
+  }
+  FEDPLUG_OP Register Over(Register a, Register b) {
+    return _mm256_div_ps(a, b);
+  }
+  FEDPLUG_OP Register Magnitude(Register a) {
+    return _mm256_andnot_ps(Broadcast(-0.0f), a);
+  }
+  FEDPLUG_OP Register Floor(Register a) { return _mm256_floor_ps(a); }
+  FEDPLUG_OP Mask Below(Register a, Register b) {
+    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+  }
+  FEDPLUG_OP Register Choose(Mask mask, Register a, Register b) {
+    return _mm256_blendv_ps(b, a, mask);
+  }
+  // The bits `kept` of the words, and these bits.
+  FEDPLUG_OP Register FromWords(Words::Register words, std::uint32_t kept,
+                                std::uint32_t bits) {
+    return _mm256_castsi256_ps(_mm256_or_si256(
+        _mm256_and_si256(words, _mm256_set1_epi32(static_cast<int>(kept))),
+        _mm256_set1_epi32(static_cast<int>(bits))));
+  }
+  // The lowest byte of each.
+  FEDPLUG_OP void StoreBytes(std::uint8_t* to, Register lanes) {
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_castps_si256(lanes),
+                                              _mm256_set1_epi32(0x0c080400));
+    const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes),
+                                            _mm256_extracti128_si256(bytes, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), both);
   }
 };
 

@@ -1,7 +1,7 @@
-// The operations of topk/block_loops.h, and of philox/words_loop.h, with
-// AVX-512: 16 lanes, 8 of double. Chosen
-// lanes are packed in a register and stored whole: a compressing store to
-// memory is microcoded on some processors.
+// The operations of topk/block_loops.h, philox/words_loop.h and
+// codes/dither_loop.h with AVX-512: 16 lanes, 8 of double. Chosen lanes are
+// packed in a register and stored whole: a compressing store to memory is
+// microcoded on some processors.
 #ifndef FEDPLUG_CORE_SIMD_AVX512_H_
 #define FEDPLUG_CORE_SIMD_AVX512_H_
 
@@ -276,17 +276,65 @@ struct Words {
     return _mm512_ternarylogic_epi64(a, b, c, 0x96);
   }
   // The four words of each draw, one draw after the other.
-  FEDPLUG_OP void Store(std::uint32_t* to, Register w0, Register w1,
-                        Register w2, Register w3) {
+  FEDPLUG_OP void InOrder(Register w0, Register w1, Register w2, Register w3,
+                          Register* front, Register* back) {
     constexpr __mmask16 kUpper = 0xAAAA;
-    const __m512i front =
+    const __m512i first =
         _mm512_mask_mov_epi32(w0, kUpper, _mm512_slli_epi64(w1, 32));
-    const __m512i back =
+    const __m512i second =
         _mm512_mask_mov_epi32(w2, kUpper, _mm512_slli_epi64(w3, 32));
     const __m512i low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
     const __m512i high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
-    _mm512_storeu_si512(to, _mm512_permutex2var_epi64(front, low, back));
-    _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi64(front, high, back));
+    *front = _mm512_permutex2var_epi64(first, low, second);
+    *back = _mm512_permutex2var_epi64(first, high, second);
+  }
+  FEDPLUG_OP void Store(std::uint32_t* to, Register words) {
+    _mm512_storeu_si512(to, words);
+  }
+};
+
+// Numbers that are rounded with these words.
+struct Floats {
+  static constexpr int kLanes = 16;
+  using Register = __m512;
+  using Mask = __mmask16;
+
+  FEDPLUG_OP Register Broadcast(float number) { return _mm512_set1_ps(number); }
+  FEDPLUG_OP Register Load(const float* from) { return _mm512_loadu_ps(from); }
+  FEDPLUG_OP Register Plus(Register a, Register b) {
+    return _mm512_add_ps(a, b);
+  }
+  FEDPLUG_OP Register Minus(Register a, Register b) {
+    return _mm512_sub_ps(a, b);
+  }
+  FEDPLUG_OP Register Times(Register a, Register b) {
+    return _mm512_mul_ps(a, b);
+  }
+  FEDPLUG_OP Register Over(Register a, Register b) {
+    return _mm512_div_ps(a, b);
+  }
+  FEDPLUG_OP Register Magnitude(Register a) { return _mm512_abs_ps(a); }
+  FEDPLUG_OP Register Floor(Register a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  }
+  FEDPLUG_OP Mask Below(Register a, Register b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+  }
+  FEDPLUG_OP Register Choose(Mask mask, Register a, Register b) {
+    return _mm512_mask_mov_ps(b, mask, a);
+  }
+  // The bits `kept` of the words, and these bits.
+  FEDPLUG_OP Register FromWords(Words::Register words, std::uint32_t kept,
+                                std::uint32_t bits) {
+    constexpr int kAndOr = 0xEA;
+    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(
+        words, _mm512_set1_epi32(static_cast<int>(kept)),
+        _mm512_set1_epi32(static_cast<int>(bits)), kAndOr));
+  }
+  // The lowest byte of each.
+  FEDPLUG_OP void StoreBytes(std::uint8_t* to, Register lanes) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                     _mm512_cvtepi32_epi8(_mm512_castps_si512(lanes)));
   }
 };
 

@@ -5,34 +5,25 @@
 
 #include <cstdint>
 
+#include "core/simd/level.h"
 #include "core/topk/update.h"
 
 namespace fedplug::topk {
 
 // velocity_out = momentum * velocity_in + gradient, which is the delta too. The
-// two may be one array.
+// two may be one array. T is float or double.
 template <typename T>
 class MomentumDelta final : public DeltaSource<T> {
  public:
+  // REQUIRES: IsSupported(level)
   MomentumDelta(const T* gradient, T momentum, const T* velocity_in,
-                T* velocity_out)
-      : gradient_(gradient),
-        momentum_(momentum),
-        velocity_in_(velocity_in),
-        velocity_out_(velocity_out) {}
+                T* velocity_out, SimdLevel level);
 
   const T* Read(std::int64_t begin, std::int64_t count,
-                T* staging) const override {
-    for (std::int64_t i = 0; i < count; ++i) {
-      staging[i] = momentum_ * velocity_in_[begin + i] + gradient_[begin + i];
-    }
-    return staging;
-  }
+                T* staging) const override;
   const T* Take(std::int64_t begin, std::int64_t count,
-                T* /*staging*/) const override {
-    return Read(begin, count, velocity_out_ + begin);
-  }
-  void Clear(std::int32_t index) const override { velocity_out_[index] = T{}; }
+                T* staging) const override;
+  void Clear(const std::int32_t* indices, std::int64_t count) const override;
   bool Clears() const override { return true; }
   bool TakeWrites() const override { return velocity_in_ == velocity_out_; }
   void Prefetch(std::int64_t begin) const override {
@@ -41,10 +32,20 @@ class MomentumDelta final : public DeltaSource<T> {
   }
 
  private:
-  const T* gradient_;
+  struct Loops {
+    // moved = momentum * velocity + gradient, to where neither is
+    void (*elsewhere)(const T* gradient, const T* velocity, std::int64_t n,
+                      T momentum, T* moved);
+    void (*in_place)(const T* gradient, std::int64_t n, T momentum,
+                     T* velocity);
+  };
+  static Loops LoopsFor(SimdLevel level);
+
+  const T* const gradient_;
   const T momentum_;
   const T* const velocity_in_;
   T* const velocity_out_;
+  const Loops loops_;
 };
 
 }  // namespace fedplug::topk

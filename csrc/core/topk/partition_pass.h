@@ -24,7 +24,7 @@ std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
     T a = cursor->values[j];
     if (!IsFinite(a)) {
       ++dropped;
-      update.delta->Clear(cursor->indices[j]);
+      update.delta->Clear(cursor->indices + j, 1);
       if (range.lo > 0) continue;
       a = T{};
     }

@@ -324,10 +324,7 @@ class Selection {
 
   void ClearSource(const ChunkState& state, const std::int32_t* indices) const {
     const DeltaSource<T>& delta = *UpdateOf(state).delta;
-    if (!delta.Clears()) return;
-    for (std::int64_t j = 0; j < state.chosen; ++j) {
-      delta.Clear(indices[state.first_entry + j]);
-    }
+    if (delta.Clears()) delta.Clear(indices + state.first_entry, state.chosen);
   }
 
   std::vector<Update<T>> updates_;

@@ -35,9 +35,11 @@ class DeltaSource {
     return Read(begin, count, staging);
   }
 
-  // Called for every element that leaves, when all have been taken, where
+  // Called with all elements that leave, when they have been taken, where
   // Clears().
-  virtual void Clear(std::int32_t /*index*/) const {}
+  // SHAPE: indices[count]
+  virtual void Clear(const std::int32_t* /*indices*/,
+                     std::int64_t /*count*/) const {}
   virtual bool Clears() const { return false; }
 
   // Whether Take changes anything that a refused call must leave as it is.
@@ -103,7 +105,9 @@ class NoDelta final : public DeltaSource<T> {
     return MinusZeros<T>();
   }
   void Prefetch(std::int64_t /*begin*/) const override {}
-  void Clear(std::int32_t index) const override { before_->Clear(index); }
+  void Clear(const std::int32_t* indices, std::int64_t count) const override {
+    before_->Clear(indices, count);
+  }
   bool Clears() const override { return before_->Clears(); }
 
  private:
