@@ -97,16 +97,15 @@ def decode_symbols(code: NDArray[np.uint8], count: int, bits: int, form: str) ->
 def encode_rotated(
     values: NDArray[Any], key: tuple[int, int], levels: NDArray[np.float64], block_size: int
 ) -> NDArray[np.uint8]: ...
-def check_rotated_bytes(
-    data: NDArray[np.uint8], count: int, levels: NDArray[np.float64], block_size: int, value_bytes: int
-) -> None: ...
 def decode_rotated(
     data: NDArray[np.uint8],
-    out: NDArray[Any],
+    count: int,
     key: tuple[int, int],
     levels: NDArray[np.float64],
     block_size: int,
-) -> None: ...
+    dtype: np.dtype[Any],
+    out: NDArray[Any] | None,
+) -> NDArray[Any]: ...
 def encode_values(
     values: NDArray[Any], form: str, bits: int, block_size: int, relative: float, seed: int
 ) -> NDArray[np.uint8]: ...
