@@ -91,8 +91,9 @@ class Codec:
             round_num: 0 or more; for schedules and seeds.
             in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
                 memory of the array's size is allocated. Arrays that cannot be written are copied. After a
-                NonFiniteError the state is unchanged; of a model, unless it is a sum of finite numbers that
-                is infinite: then arrays before it may have their next state.
+                NonFiniteError the state is unchanged; but in `encode_model`, where finite numbers and
+                residuals add up to an infinity, what was encoded before has its next state already, though
+                there is no payload of it. With ``out`` the state is never touched.
             out: A state that is not needed any more, of the same codec and array: the next state is written
                 over its arrays. The faster way: two states that take turns.
 
