@@ -96,9 +96,7 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     fedplug.decode(payload, out=out)
 
     def entries_by_kernels() -> tuple[Array, Array]:
-        body = kernels.read_container(payload)[3]
-        count, code, values = kernels.split_sparse_body(body, n)
-        return kernels.finite_from_bytes(values, dtype), kernels.decode_indices(code, count, n)
+        return kernels.read_entries(kernels.read_container(payload)[3], n, dtype)
 
     def decoded_by_kernels() -> Array:
         return kernels.scatter_decode(*entries_by_kernels(), size=n, out=other)
@@ -134,17 +132,24 @@ def qsgd_pairs(x: Array) -> Iterator[Pair]:
     yield Pair("qsgd(8), decode", decoded_by_kernels, lambda: fedplug.decode(payload, out=out))
 
 
+def empty_call() -> bytes:
+    """What it takes to call a kernel, without what it does: nothing in Python between two can take less."""
+    return kernels.frame(b"", b"")
+
+
 def beside_kernels() -> list[str]:
     lines = [
-        "| n | what | kernels, us | codec, us | codec - kernels, us | codec / kernels |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| n | what | kernels, us | codec, us | codec - kernels, us | codec / kernels | empty call, us |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for n in SIZES:
         x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
         for pair in (*topk_pairs(x), *qsgd_pairs(x)):
-            alone, codec = (1e6 * t for t in in_turn([pair.kernels, pair.codec], runs_of(n)))
+            times = in_turn([empty_call, pair.kernels, pair.codec], runs_of(n))
+            empty, alone, codec = (1e6 * seconds for seconds in times)
             cells = [f"{n:.0e}", pair.what, *(f"{t:.3g}" for t in (alone, codec))]
-            lines.append("| " + " | ".join([*cells, f"{codec - alone:.1f}", f"{codec / alone:.3f}"]) + " |")
+            cells += [f"{codec - alone:.1f}", f"{codec / alone:.3f}", f"{empty:.1f}"]
+            lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
@@ -275,7 +280,9 @@ Written by `python benchmarks/codec.py`; normal float32 numbers; medians; functi
 ## Beside the kernels it calls
 
 Kernels: the calls that the codec makes, one after the other, the look for numbers that are not finite
-included, with nothing between them. Two states take turns; decoding is into `out=`.
+included, with nothing between them. Two states take turns; decoding is into `out=`. An empty call is
+`kernels.frame` of nothing, in the same turns: the least that anything between two kernels takes there.
+The larger the arrays, the less they leave of Python in the caches.
 
 {chr(10).join(beside_kernels())}
 

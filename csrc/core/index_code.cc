@@ -12,7 +12,6 @@
 namespace fedplug {
 namespace {
 
-using index_codes::BytesFor;
 using index_codes::Corrupt;
 using index_codes::IndexWidth;
 

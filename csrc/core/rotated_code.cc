@@ -14,6 +14,7 @@
 #include "core/base/float_environment.h"
 #include "core/base/scratch.h"
 #include "core/base/tiles.h"
+#include "core/codes/bytes_for.h"
 #include "core/codes/rotated_block.h"
 #include "core/codes/value_loops.h"
 #include "core/random_numbers.h"
@@ -164,7 +165,7 @@ void Pack(const RotatedJob<T>& job, const std::uint8_t* codes,
   std::uint8_t* to = data + job.CodesAt() + first * job.bits / 8;
   for (std::int64_t done = 0; done < job.size; done += kChunk) {
     const std::int64_t n = std::min(kChunk, job.size - done);
-    const std::int64_t bytes = (n * job.bits + 7) / 8;
+    const std::int64_t bytes = BytesFor(n * job.bits);
     std::copy_n(codes + done, n, some.data());
     job.bit_loops.pack(some.data(), n, job.bits, packed.data());
     to = std::copy_n(packed.data(), bytes, to);
@@ -232,7 +233,7 @@ bool DecodeBlock(const RotatedJob<T>& job, const std::uint8_t* data,
     for (std::int64_t done = 0; done < n; done += kChunk) {
       const std::int64_t length = std::min(kChunk, n - done);
       const std::int64_t at = (first + begin + done) * job.bits / 8;
-      std::copy_n(data + job.CodesAt() + at, (length * job.bits + 7) / 8,
+      std::copy_n(data + job.CodesAt() + at, BytesFor(length * job.bits),
                   packed.data());
       job.bit_loops.unpack(packed.data(), length, job.bits, codes.data());
       job.loops.look_up(codes.data(), length, table, x + done);
@@ -288,7 +289,7 @@ std::int64_t RotatedCodeBytes(const RotatedCode& code, std::int64_t count,
                               std::int64_t value_bytes) {
   const std::int64_t blocks = BlocksOf(code, count);
   return blocks * ScaleBytes(value_bytes) +
-         (blocks * code.block_size * BitsOf(code) + 7) / 8;
+         BytesFor(blocks * code.block_size * BitsOf(code));
 }
 
 Status CheckRotatedBytes(std::int64_t bytes, std::int64_t count,

@@ -9,6 +9,8 @@
 
 #include "core/base/scratch.h"
 #include "core/codes/adaptive_symbols.h"
+#include "core/codes/bytes_for.h"
+#include "core/codes/corrupt_symbols.h"
 #include "core/codes/rans.h"
 #include "core/codes/symbol_chunks.h"
 #include "core/codes/symbol_frequencies.h"
@@ -34,10 +36,6 @@ std::int64_t WordsAt(std::int64_t table_bytes, std::int64_t count) {
   return 1 + table_bytes + kStateBytes * LanesFor(count);
 }
 
-Status Corrupt(const std::string& what) {
-  return {StatusCode::kDataLoss, "symbol code: " + what};
-}
-
 // Whether a bit after the last symbol is set.
 bool HasBitsLeftOver(const std::uint8_t* packed, std::int64_t count, int bits) {
   const std::int64_t used = count * bits;
@@ -48,7 +46,7 @@ bool HasBitsLeftOver(const std::uint8_t* packed, std::int64_t count, int bits) {
 Status CopyPacked(const std::uint8_t* code, std::int64_t count, int bits,
                   std::uint8_t* packed) {
   if (HasBitsLeftOver(code, count, bits)) {
-    return Corrupt("bits are set after its last symbol");
+    return CorruptSymbols("bits are set after its last symbol");
   }
   std::copy_n(code, PackedSymbolBytes(count, bits), packed);
   return {};
@@ -159,7 +157,7 @@ Status CheckSymbols(std::int64_t count, std::int64_t bits) {
 }
 
 std::int64_t PackedSymbolBytes(std::int64_t count, int bits) {
-  return (count * bits + 7) / 8;
+  return BytesFor(count * bits);
 }
 
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
@@ -211,21 +209,23 @@ Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
   if (form == SymbolForm::kAdaptive) {
     return CheckAdaptiveCode(bytes, count, static_cast<int>(bits));
   }
-  if (bytes < 1) return Corrupt("it is empty");
+  if (bytes < 1) return CorruptSymbols("it is empty");
   const std::int64_t packed_bytes =
       PackedSymbolBytes(count, static_cast<int>(bits));
   if (code[0] == 0 && bytes != 1 + packed_bytes) {
-    return Corrupt(std::to_string(count) + " symbols take " +
-                   std::to_string(packed_bytes) + " bytes when packed, not " +
-                   std::to_string(bytes - 1));
+    return CorruptSymbols(std::to_string(count) + " symbols take " +
+                          std::to_string(packed_bytes) +
+                          " bytes when packed, not " +
+                          std::to_string(bytes - 1));
   }
   if (code[0] != 0) {
     const std::int64_t words_at = WordsAt(code[0], count);
     if (count == 0 || bytes < words_at ||
         (bytes - words_at) % kWordBytes != 0) {
-      return Corrupt(std::to_string(bytes) +
-                     " bytes are not frequencies, states and words for " +
-                     std::to_string(count) + " symbols");
+      return CorruptSymbols(
+          std::to_string(bytes) +
+          " bytes are not frequencies, states and words for " +
+          std::to_string(count) + " symbols");
     }
   }
   return {};
@@ -262,7 +262,7 @@ Status DecodeSymbols(const std::uint8_t* code, std::int64_t bytes,
               static_cast<std::size_t>(kStateBytes * lanes));
   if (std::any_of(states.begin(), states.begin() + lanes,
                   [](std::uint32_t state) { return state < rans::kLowest; })) {
-    return Corrupt("a state is below 2^16");
+    return CorruptSymbols("a state is below 2^16");
   }
   const std::int64_t words_at = WordsAt(table_bytes, count);
   rans::Decoder decoder(frequencies, lanes, level, states, code + words_at,
@@ -270,11 +270,12 @@ Status DecodeSymbols(const std::uint8_t* code, std::int64_t bytes,
   SymbolChunks chunks(level, count, bits);
   for (std::int64_t c = 0; c < chunks.size(); ++c) {
     if (!decoder.Decode(chunks.SymbolsIn(c), chunks.Symbols(packed, c))) {
-      return Corrupt("its words end before its symbols");
+      return CorruptSymbols("its words end before its symbols");
     }
     chunks.Pack(c, packed);
   }
-  if (!decoder.IsAtEnd()) return Corrupt("it does not end with its symbols");
+  if (!decoder.IsAtEnd())
+    return CorruptSymbols("it does not end with its symbols");
   return {};
 }
 

@@ -33,6 +33,13 @@ DType DTypeOf(const py::dtype& dtype);
 
 enum class Access { kRead, kWrite };
 
+// The bytes of an array or of anything with a buffer, as they lie.
+struct Bytes {
+  py::object owner;  // as long as it lives, the memory stays where it is
+  const std::uint8_t* data;
+  std::int64_t size;
+};
+
 // The memory of a C-contiguous array of any shape, taken as flat.
 struct Flat {
   py::array array;
@@ -47,13 +54,9 @@ struct Flat {
   T* Write() {
     return static_cast<T*>(array.mutable_data());
   }
-};
-
-// The bytes of an array or of anything with a buffer, as they lie.
-struct Bytes {
-  py::object owner;  // as long as it lives, the memory stays where it is
-  const std::uint8_t* data;
-  std::int64_t size;
+  Bytes AsBytes() const {
+    return {array, Read<std::uint8_t>(), array.nbytes()};
+  }
 };
 
 // Arrays of any dtype, also of those that NumPy does not export as a buffer

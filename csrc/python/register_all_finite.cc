@@ -1,11 +1,42 @@
 // `all_finite` and `finite_from_bytes` for NumPy arrays.
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "core/all_finite.h"
 #include "python/arrays.h"
+#include "python/decoding.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
+
+py::array FiniteValues(const Bytes& bytes, const py::dtype& dtype,
+                       std::optional<Flat> place) {
+  const std::int64_t count = bytes.size / dtype.itemsize();
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data);
+  const auto alignment = static_cast<std::uintptr_t>(dtype.alignment());
+  const bool as_they_lie = !place.has_value() && address % alignment == 0;
+  if (as_they_lie) {
+    place = Flat{ReadOnlyArray(dtype, count, bytes.data, bytes.owner),
+                 DTypeOf(dtype), count};
+  } else if (!place.has_value()) {
+    place = NewArray(dtype, count);
+  }
+  Parallel& threads = Threads();
+  bool finite = false;
+  WithFloatType(place->dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const read = place->Read<T>();
+    T* const write = as_they_lie ? nullptr : place->Write<T>();
+    const py::gil_scoped_release release;
+    finite = as_they_lie ? AllFinite(read, count, threads)
+                         : CopyFinite(bytes.data, count, write, threads);
+  });
+  if (!finite) Throw("PayloadError", "a raw value is NaN or infinite");
+  return place->array;
+}
+
 namespace {
 
 bool IsAllFinite(const py::object& values_object) {
@@ -20,16 +51,6 @@ bool IsAllFinite(const py::object& values_object) {
   return finite;
 }
 
-// The bytes as values where they lie, if that is aligned.
-std::optional<Flat> AsTheyLie(const Flat& data, const py::dtype& dtype,
-                              std::int64_t count) {
-  const auto* const bytes = data.Read<std::uint8_t>();
-  const auto address = reinterpret_cast<std::uintptr_t>(bytes);
-  if (address % static_cast<std::uintptr_t>(dtype.alignment()) != 0) return {};
-  return Flat{ReadOnlyArray(dtype, count, bytes, data.array), DTypeOf(dtype),
-              count};
-}
-
 // `out` is an array of as many values of that dtype, or None.
 py::array FiniteFromBytes(const py::object& data_object, const py::dtype& dtype,
                           const py::object& out) {
@@ -41,26 +62,12 @@ py::array FiniteFromBytes(const py::object& data_object, const py::dtype& dtype,
                               " bytes are no whole numbers of " +
                               std::to_string(dtype.itemsize()) + " bytes each");
   }
-  std::optional<Flat> values;
-  if (out.is_none()) values = AsTheyLie(data, dtype, count);
-  const bool in_place = values.has_value();
-  if (!in_place) {
-    values = NewOrGiven(dtype, count, out);
-    RequireDisjoint(data, "data", *values, "out");
+  std::optional<Flat> place;
+  if (!out.is_none()) {
+    place = NewOrGiven(dtype, count, out);
+    RequireDisjoint(data, "data", *place, "out");
   }
-  Parallel& threads = Threads();
-  bool finite = false;
-  WithFloatType(values->dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const auto* const bytes = data.Read<std::uint8_t>();
-    const T* const read = values->Read<T>();
-    T* const write = in_place ? nullptr : values->Write<T>();
-    const py::gil_scoped_release release;
-    finite = in_place ? AllFinite(read, count, threads)
-                      : CopyFinite(bytes, count, write, threads);
-  });
-  if (!finite) Throw("PayloadError", "a raw value is NaN or infinite");
-  return values->array;
+  return FiniteValues(data.AsBytes(), dtype, std::move(place));
 }
 
 }  // namespace

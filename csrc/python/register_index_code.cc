@@ -1,14 +1,16 @@
 // The codes of ascending indices for NumPy arrays.
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/index_code.h"
 #include "python/arrays.h"
+#include "python/decoding.h"
 
 namespace fedplug::python {
-namespace {
 
-IndexForm FormCalled(const std::string& name) {
+IndexForm IndexFormCalled(const std::string& name) {
   IndexForm form;
   if (!FindIndexForm(name, &form)) {
     ThrowUnlessOk(
@@ -19,9 +21,29 @@ IndexForm FormCalled(const std::string& name) {
   return form;
 }
 
+py::array DecodedIndices(const Bytes& code, std::int64_t count,
+                         std::int64_t size, IndexForm form,
+                         std::optional<Flat> place) {
+  // `count` comes from the same untrusted place as the code.
+  ThrowUnlessOk(CheckIndexCode(code.data, code.size, count, size, form));
+  if (!place.has_value()) {
+    place = NewArray(py::dtype::of<std::int32_t>(), count);
+  }
+  std::int32_t* const index = place->Write<std::int32_t>();
+  Status status;
+  {
+    const py::gil_scoped_release release;
+    status = DecodeIndices(code.data, code.size, count, size, form, index);
+  }
+  ThrowUnlessOk(status);
+  return place->array;
+}
+
+namespace {
+
 py::array_t<std::uint8_t> Encode(const py::object& indices_object,
                                  std::int64_t size, const std::string& name) {
-  const IndexForm form = FormCalled(name);
+  const IndexForm form = IndexFormCalled(name);
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   auto* const code = new std::vector<std::uint8_t>();
   // The array keeps the vector alive, so that the bytes are not copied out of
@@ -44,28 +66,18 @@ py::array_t<std::uint8_t> Encode(const py::object& indices_object,
 py::array Decode(const py::object& code_object, std::int64_t count,
                  std::int64_t size, const std::string& name,
                  const py::object& out) {
-  const IndexForm form = FormCalled(name);
+  const IndexForm form = IndexFormCalled(name);
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
-  const auto* const bytes = code.Read<std::uint8_t>();
-  // `count` comes from the same untrusted place as the code.
-  ThrowUnlessOk(CheckIndexCode(bytes, code.size, count, size, form));
-  Flat indices =
-      out.is_none()
-          ? Flat{py::array_t<std::int32_t>(count), DType::kInt32, count}
-          : FlatArray(out, "out", DType::kInt32, Access::kWrite);
-  if (indices.size != count) {
-    ThrowArgumentError("out has " + std::to_string(indices.size) +
-                       " elements; it must have " + std::to_string(count));
+  std::optional<Flat> place;
+  if (!out.is_none()) {
+    place = FlatArray(out, "out", DType::kInt32, Access::kWrite);
+    if (place->size != count) {
+      ThrowArgumentError("out has " + std::to_string(place->size) +
+                         " elements; it must have " + std::to_string(count));
+    }
+    RequireDisjoint(code, "code", *place, "out");
   }
-  RequireDisjoint(code, "code", indices, "out");
-  std::int32_t* const index = indices.Write<std::int32_t>();
-  Status status;
-  {
-    const py::gil_scoped_release release;
-    status = DecodeIndices(bytes, code.size, count, size, form, index);
-  }
-  ThrowUnlessOk(status);
-  return indices.array;
+  return DecodedIndices(code.AsBytes(), count, size, form, std::move(place));
 }
 
 }  // namespace

@@ -43,31 +43,27 @@ py::array_t<std::uint8_t> EncodeRotation(const py::object& values_object,
   return data;
 }
 
-void DecodeRotation(const py::object& data_object, const py::object& out,
-                    const RotationKey& key, const py::object& levels,
-                    std::int64_t block_size) {
+// `out` is an array of `count` values of that dtype, or None.
+py::array DecodeRotation(const py::object& data_object, std::int64_t count,
+                         const RotationKey& key, const py::object& levels,
+                         std::int64_t block_size, const py::dtype& dtype,
+                         const py::object& out) {
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
-  Flat values = FloatArray(out, "out", Access::kWrite);
-  RequireDisjoint(data, "data", values, "out");
   const RotatedCode code = ToRotatedCode(key, levels, block_size);
+  // `count` comes from the same untrusted place as the bytes.
+  ThrowUnlessOk(CheckRotatedBytes(data.size, count, code, dtype.itemsize()));
+  Flat values = NewOrGiven(dtype, count, out);
+  RequireDisjoint(data, "data", values, "out");
   Parallel& threads = Threads();
   Status status;
   WithFloatType(values.dtype, [&](auto zero) {
     auto* const write = values.Write<decltype(zero)>();
     const py::gil_scoped_release release;
-    status = DecodeRotated(data.Read<std::uint8_t>(), data.size, values.size,
-                           code, threads, write);
+    status = DecodeRotated(data.Read<std::uint8_t>(), data.size, count, code,
+                           threads, write);
   });
   ThrowUnlessOk(status);
-}
-
-void CheckRotationBytes(const py::object& data_object, std::int64_t count,
-                        const py::object& levels, std::int64_t block_size,
-                        std::int64_t value_bytes) {
-  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
-  ThrowUnlessOk(CheckRotatedBytes(data.size, count,
-                                  ToRotatedCode({0, 0}, levels, block_size),
-                                  value_bytes));
+  return values.array;
 }
 
 }  // namespace
@@ -75,11 +71,9 @@ void CheckRotationBytes(const py::object& data_object, std::int64_t count,
 void RegisterRotatedCode(py::module_& module) {
   module.def("encode_rotated", &EncodeRotation, py::arg("values"),
              py::arg("key"), py::arg("levels"), py::arg("block_size"));
-  module.def("decode_rotated", &DecodeRotation, py::arg("data"), py::arg("out"),
-             py::arg("key"), py::arg("levels"), py::arg("block_size"));
-  module.def("check_rotated_bytes", &CheckRotationBytes, py::arg("data"),
-             py::arg("count"), py::arg("levels"), py::arg("block_size"),
-             py::arg("value_bytes"));
+  module.def("decode_rotated", &DecodeRotation, py::arg("data"),
+             py::arg("count"), py::arg("key"), py::arg("levels"),
+             py::arg("block_size"), py::arg("dtype"), py::arg("out"));
 }
 
 }  // namespace fedplug::python

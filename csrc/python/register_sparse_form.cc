@@ -1,6 +1,10 @@
 // The body of a sparse payload for NumPy arrays.
+#include <string>
+#include <utility>
+
 #include "core/sparse_form.h"
 #include "python/arrays.h"
+#include "python/decoding.h"
 
 namespace fedplug::python {
 namespace {
@@ -33,12 +37,39 @@ py::tuple Split(const py::object& body_object, std::int64_t elements) {
       ReadOnlyPart(bytes, parts.values_begin, bytes.size - parts.values_begin));
 }
 
+// The entries of a body whose values were written as they are.
+py::tuple ReadEntries(const py::object& body_object, std::int64_t elements,
+                      const py::dtype& dtype, const std::string& form) {
+  const IndexForm index_form = IndexFormCalled(form);
+  const Flat body = FlatArray(body_object, "body", DType::kUInt8);
+  WithFloatType(DTypeOf(dtype), [](auto) {});  // refuses what is none
+  SparseBodyParts parts;
+  const auto* const bytes = body.Read<std::uint8_t>();
+  ThrowUnlessOk(ReadSparseBody(bytes, body.size, elements, &parts));
+  const Bytes code{body.array, bytes + parts.code_begin,
+                   parts.values_begin - parts.code_begin};
+  const Bytes data{body.array, bytes + parts.values_begin,
+                   body.size - parts.values_begin};
+  const std::int64_t wanted = parts.count * dtype.itemsize();
+  if (data.size != wanted) {
+    Throw("PayloadError", "the bytes of raw values have the wrong length, " +
+                              std::to_string(data.size) + "; there must be " +
+                              std::to_string(wanted));
+  }
+  py::array values = FiniteValues(data, dtype, {});
+  return py::make_tuple(
+      std::move(values),
+      DecodedIndices(code, parts.count, elements, index_form, {}));
+}
+
 }  // namespace
 
 void RegisterSparseForm(py::module_& module) {
   module.def("sparse_body", &Write, py::arg("count"), py::arg("index_code"),
              py::arg("values"));
   module.def("split_sparse_body", &Split, py::arg("body"), py::arg("elements"));
+  module.def("read_entries", &ReadEntries, py::arg("body"), py::arg("elements"),
+             py::arg("dtype"), py::arg("form"));
 }
 
 }  // namespace fedplug::python

@@ -9,15 +9,17 @@ import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, wire
+from fedplug import kernels, ops, wire
 from fedplug.errors import ArgumentError
 
-__all__ = ["DTYPES", "DTYPE_NAMES", "as_array", "require_output"]
+__all__ = ["DTYPES", "DTYPE_NAMES", "FLOATING", "as_array", "require_output"]
 
 DTYPES = {name: np.dtype(name) for name in wire.DTYPE_CODES}
 """Those that have a place in a payload, by name; NumPy takes microseconds to find out either."""
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+FLOATING = frozenset(filter(ops.is_floating, DTYPE_NAMES))
 
 
 def as_array(value: Any) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import api, kernels, ops, wire
-from fedplug.codecs.arrays import DTYPE_NAMES, as_array
+from fedplug.codecs.arrays import DTYPE_NAMES, FLOATING, as_array
 from fedplug.codecs.metrics import TensorMetrics
 from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
 from fedplug.encoders.arguments import check_whole
@@ -91,8 +91,9 @@ class Codec:
             round_num: 0 or more; for schedules and seeds.
             in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
                 memory of the array's size is allocated. Arrays that cannot be written are copied. After a
-                NonFiniteError the state is unchanged; of a model, unless it is a sum of finite numbers that
-                is infinite: then arrays before it may have their next state.
+                NonFiniteError the state is unchanged; but in `encode_model`, where finite numbers and
+                residuals add up to an infinity, what was encoded before has its next state already, though
+                there is no payload of it. With ``out`` the state is never touched.
             out: A state that is not needed any more, of the same codec and array: the next state is written
                 over its arrays. The faster way: two states that take turns.
 
@@ -112,10 +113,11 @@ class Codec:
             given, in_place = encoder.init_state(spec), True
         else:
             given = form.require(state, donated=in_place)
-        with _sums_may_overflow(), ops.donate_residuals(in_place), ops.residuals_in(form.spare(out, given)):
+        spare = form.spare(out, given)
+        with _sums_may_overflow(), ops.donate_residuals() if in_place else ops.residuals_in(spare):
             payload, next_state = encoder.encode(x, given, round_num)
             values = payload.get("values")
-            if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
+            if values is not None and values.dtype in FLOATING and not kernels.all_finite(values):
                 raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
             body = encoder.to_wire(payload, spec)
         return kernels.frame(body, header), form.tagged(next_state)
@@ -165,7 +167,7 @@ class Codec:
             given = model.form.require(states, donated=in_place)
         spare = model.form.spare(out, given)
         model.require_finite(xs, all_of_them=in_place and states is not None)
-        with _sums_may_overflow(), ops.donate_residuals(in_place), ops.residuals_in(spare):
+        with _sums_may_overflow(), ops.donate_residuals() if in_place else ops.residuals_in(spare):
             try:
                 buffers, next_state = model.encode(xs, given, round_num)
             except NonFiniteError:

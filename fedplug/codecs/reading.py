@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.codecs.arrays import DTYPES, require_output
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.coders.index import KERNEL_FORMS
 from fedplug.encoders.identity import Identity
+from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.values import ValueCoder
@@ -76,18 +78,17 @@ def decode(
         require_output(out, spec.shape, spec.dtype)
     else:
         _require_at_most(max_bytes, spec)
-    with ops.results_in(out):
-        received = _read(plan, body)
-        dense = received.values
-        if received.indices is not None:
-            dense = ops.scatter_decode(ops.num_elements(spec), received.values, received.indices)
+    _, values, indices = _read(plan, body, out)
+    if indices is not None:
+        dense = kernels.scatter_decode(values, indices, size=ops.num_elements(spec), out=out)
+        return dense if out is not None else dense.reshape(spec.shape)
     if out is not None:
-        if not np.shares_memory(dense, out):
-            np.copyto(out, dense.reshape(spec.shape))
+        if not np.shares_memory(values, out):
+            np.copyto(out, values.reshape(spec.shape))
         return out
-    if np.may_share_memory(dense, body):
-        dense = dense.copy()
-    return dense.reshape(spec.shape)
+    if np.may_share_memory(values, body):
+        values = values.copy()
+    return values.reshape(spec.shape)
 
 
 def decode_model(
@@ -119,12 +120,13 @@ def decode_model(
     return arrays
 
 
-def receive(payload: Any, *, shape: tuple[int, ...]) -> Received:
+def receive(payload: Any, *, shape: tuple[int, ...], place: NDArray[Any] | None) -> Received:
     """What a payload stands for, without making a sparse one dense.
 
     Args:
         payload: As for `decode`.
         shape: That it must have.
+        place: Where the elements of a dense payload may go, if they fit.
 
     Raises:
         PayloadError: As for `decode`; or the payload is of another shape.
@@ -132,7 +134,7 @@ def receive(payload: Any, *, shape: tuple[int, ...]) -> Received:
     plan, body = _opened(payload)
     if plan.spec.shape != shape:
         raise PayloadError(f"the payload is of shape {list(plan.spec.shape)}; expected {list(shape)}")
-    return _read(plan, body)
+    return _read(plan, body, place)
 
 
 def _opened(payload: Any) -> tuple[_Plan, NDArray[np.uint8]]:
@@ -152,9 +154,9 @@ def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
         )
 
 
-def _read(plan: _Plan, body: NDArray[np.uint8]) -> Received:
+def _read(plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None) -> Received:
     try:
-        return plan.reader.read(body, plan.spec)
+        return plan.reader.read(body, plan.spec, place)
     except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
         raise PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}") from error
 
@@ -162,8 +164,8 @@ def _read(plan: _Plan, body: NDArray[np.uint8]) -> Received:
 class _Reader(Protocol):
     """Reads the bodies of one wire id."""
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
-        """What a body stands for; every byte is untrusted."""
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+        """What a body stands for; every byte is untrusted. ``place`` is as for `receive`."""
 
 
 class _EncoderReader:
@@ -172,9 +174,10 @@ class _EncoderReader:
     def __init__(self, encoder: type[Encoder]) -> None:
         self._encoder = encoder
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
         encoder = self._encoder.from_payload(body, spec)
-        values = encoder.decode(encoder.from_wire(body, spec), spec)
+        with ops.results_in(place):
+            values = encoder.decode(encoder.from_wire(body, spec), spec)
         return Received(spec, np.reshape(values, -1), None)
 
 
@@ -183,12 +186,13 @@ class _DenseReader:
 
     def __init__(self, quantizer: type[Quantizer], entropy_coder: type[EntropyCoder] | None) -> None:
         self._quantizer, self._entropy_coder = quantizer, entropy_coder
-        self._same: ValueCoder | None = None
+        self._same: Quantizer | ValueCoder | None = None
         if _always_the_same(quantizer) and _always_the_same(entropy_coder):
             self._same = self._coder_of(np.zeros(0, np.uint8))
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
-        return Received(spec, self.values(body, ops.num_elements(spec), spec.dtype), None)
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+        with ops.results_in(place):
+            return Received(spec, self.values(body, ops.num_elements(spec), spec.dtype), None)
 
     def values(self, code: NDArray[np.uint8], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """So many values."""
@@ -196,10 +200,10 @@ class _DenseReader:
         values: NDArray[Any] = coder.decode(code, count, dtype)
         return values
 
-    def _coder_of(self, code: NDArray[np.uint8]) -> ValueCoder:
+    def _coder_of(self, code: NDArray[np.uint8]) -> Quantizer | ValueCoder:
         quantizer = self._quantizer.from_payload(code)
         if self._entropy_coder is None:
-            return ValueCoder(quantizer)
+            return quantizer
         if quantizer.symbols(0, DTYPES["float32"]) is None:
             raise PayloadError(f"{quantizer.wire_id} has no symbols that could have been entropy-coded")
         return ValueCoder(quantizer, self._entropy_coder.from_payload(code))
@@ -212,12 +216,26 @@ class _SparseReader:
         self._values, self._index_coder = values, index_coder
         self._same = _always_the_same(index_coder) and index_coder.from_payload(np.zeros(0, np.uint8))
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec) -> Received:
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+        del place  # the entries are not the elements
         size = ops.num_elements(spec)
-        count, index_code, code = ops.split_sparse_body(body, size)
+        count, index_code, code = kernels.split_sparse_body(body, size)
         values = self._values.values(code, count, spec.dtype)
         index_coder = self._same or self._index_coder.from_payload(index_code)
         return Received(spec, values, index_coder.decode(index_code, count, size))
+
+
+class _RawEntriesReader:
+    """The same where values are uncompressed, and the indices in a code of the kernels: one call for both."""
+
+    def __init__(self, form: ops.IndexForm) -> None:
+        self._form = form
+
+    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+        del place
+        size = ops.num_elements(spec)
+        values, indices = kernels.read_entries(body, size, spec.dtype, form=self._form)
+        return Received(spec, values, indices)
 
 
 class _Plan(NamedTuple):
@@ -271,9 +289,12 @@ def _reader(wire_id: str) -> _Reader:
     if classes or Quantizer not in found or (sparse and not _DEFAULTS.isdisjoint(parts)):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which nothing that is installed writes")
     values = _DenseReader(found[Quantizer], found.get(EntropyCoder))
-    if sparse:
-        return _SparseReader(values, found[IndexCoder])
-    return values
+    if not sparse:
+        return values
+    form = KERNEL_FORMS.get(found[IndexCoder])
+    if form is not None and found[Quantizer] is Raw:
+        return _RawEntriesReader(form)
+    return _SparseReader(values, found[IndexCoder])
 
 
 def _class_of(part: str, wire_id: str) -> type:

@@ -123,6 +123,8 @@ class Sum:
 
     def _factor(self, weight: float) -> NDArray[Any] | None:
         """By what the values are multiplied; None: by nothing, as the weight is 1."""
+        if type(weight) is float and weight == 1:
+            return None
         check_number("weight", weight, lambda number: True, "")
         if abs(weight) > self._largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
@@ -130,31 +132,27 @@ class Sum:
 
     def _receive(self, payload: Any) -> Received:
         """What the payload stands for; the last step at which anything can be wrong with it."""
-        with ops.results_in(self._scratch):
-            received = receive(payload, shape=self._shape)
+        received = receive(payload, shape=self._shape, place=self._scratch)
         self._require_dtype(received.spec.dtype)
         if received.indices is None:
             self._keep_scratch(received.values, payload)
         return received
 
     def _add_received(self, received: Received, factor: NDArray[Any] | None) -> None:
-        if received.indices is None:
-            self._add_dense(received.values, factor)
-        else:
-            self._add_sparse(received.values, received.indices, factor)
+        _, values, indices = received
+        if indices is None:
+            self._add_dense(values, factor)
+            return
+        if values.dtype != self._dtype:
+            values = values.astype(self._dtype)
+        weights = None if factor is None else factor.reshape(1)
+        kernels.scatter_decode_add(self._total, values, indices, weights=weights)
 
     def _require_dtype(self, dtype: np.dtype[Any]) -> None:
         if dtype == self._dtype or self._dtype.name in _WIDER.get(dtype.name, ()):
             return
         if self._dtype != np.float64 or dtype.kind not in "iub":
             raise PayloadError(f"the payload is of {dtype}, and cannot be added to a sum of {self._dtype}")
-
-    def _add_sparse(
-        self, values: NDArray[Any], indices: NDArray[np.int32], factor: NDArray[Any] | None
-    ) -> None:
-        values = values.astype(self._dtype, copy=False)
-        weights = None if factor is None else factor.reshape(1)
-        kernels.scatter_decode_add(self._total, values, indices, weights=weights)
 
     def _add_dense(self, values: NDArray[Any], factor: NDArray[Any] | None) -> None:
         total = self._total.reshape(-1)

@@ -152,10 +152,11 @@ class Pipeline(Encoder):
         return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
     def _encode_dense(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
-        keeps_error = self._stages.quantizer.error_feedback
-        a = ops.reshape(x + state["residual"] if keeps_error else x, [-1])
-        payload = self._values.payload(a, round_num, known=keeps_error)
-        return payload, {"residual": ops.reshape(a - payload["values"], x.shape)} if keeps_error else {}
+        if not self._stages.quantizer.error_feedback:
+            return self._values.payload(ops.reshape(x, [-1]), round_num, known=False), {}
+        a = ops.reshape(ops.add_residual(x, state["residual"]), [-1])
+        payload = self._values.payload(a, round_num, known=True)
+        return payload, {"residual": ops.reshape(ops.subtract(a, payload["values"]), x.shape)}
 
     def _encode_sparse(self, x: Array, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
         assert self._stages.sparsifier is not None

@@ -40,7 +40,7 @@ from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
 from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
-from fedplug.kernels.sparse_form import sparse_body, split_sparse_body
+from fedplug.kernels.sparse_form import read_entries, sparse_body, split_sparse_body
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
@@ -71,6 +71,7 @@ __all__ = [
     "random_uniform",
     "random_words",
     "read_container",
+    "read_entries",
     "scatter_decode",
     "scatter_decode_add",
     "simd_level",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedplug import _kernels
-from fedplug.kernels.output import output_array
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -68,8 +67,4 @@ def decode_rotated(
         PayloadError: These are not the bytes of ``count`` values. Memory is only asked for if their number is
             right.
     """
-    wanted = np.dtype(dtype)
-    _kernels.check_rotated_bytes(data, count, levels, block_size, wanted.itemsize)
-    values = output_array(out, count, wanted)
-    _kernels.decode_rotated(data, values, key, levels, block_size)
-    return values
+    return _kernels.decode_rotated(data, count, key, levels, block_size, np.dtype(dtype), out)

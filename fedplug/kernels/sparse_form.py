@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedplug import _kernels
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["sparse_body", "split_sparse_body"]
+    from fedplug.kernels.index_code import IndexForm
+
+__all__ = ["read_entries", "sparse_body", "split_sparse_body"]
 
 
 def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -50,3 +52,28 @@ def split_sparse_body(
         PayloadError: The numbers cannot be read, are not in their fewest bytes, or do not fit.
     """
     return _kernels.split_sparse_body(body, elements)
+
+
+def read_entries(
+    body: NDArray[np.uint8], elements: int, dtype: np.dtype[Any], *, form: IndexForm = "rice"
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """The entries of a body whose values are uncompressed. Every byte is treated as hostile.
+
+    What :func:`split_sparse_body`, :func:`finite_from_bytes` and :func:`decode_indices` find one after the
+    other, with the same bits and errors, in one call.
+
+    Args:
+        body: ``[bytes]`` uint8.
+        elements: Of the tensor the entries are of; below 2**31.
+        dtype: Of the values, a floating one.
+        form: Of the index code.
+
+    Returns:
+        ``(values, indices)``, ``[count]`` each: finite, read-only where they are part of ``body``; and int32,
+        strictly ascending, in ``[0, elements)``.
+
+    Raises:
+        ArgumentError: ``body`` or ``dtype`` cannot be used, or there is no such form.
+        PayloadError: As for those three, or there are not ``count`` values.
+    """
+    return _kernels.read_entries(body, elements, dtype, form)

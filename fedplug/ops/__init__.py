@@ -20,6 +20,7 @@ from typing import Any
 from fedplug.ops._dispatch import Array, DType, Spec, also_on_tensors, are_of_tensorflow
 from fedplug.ops.arrays import (
     add_n,
+    add_residual,
     all,
     all_finite,
     any,
@@ -54,6 +55,7 @@ from fedplug.ops.arrays import (
     size,
     sqrt,
     stack,
+    subtract,
     sum,
     table_lookup,
     take,
@@ -119,6 +121,7 @@ __all__ = [
     "TopKUpdate",
     "ValueForm",
     "add_n",
+    "add_residual",
     "all",
     "all_finite",
     "also_on_tensors",
@@ -203,6 +206,7 @@ __all__ = [
     "sqrt",
     "stack",
     "subset_bits",
+    "subtract",
     "sum",
     "sum_of_squares",
     "symbol_bits",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -45,11 +46,12 @@ def also_on_tensors(on_arrays: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(on_arrays)
     def dispatch(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        values: Any = (*args, *kwargs.values()) if kwargs else args
-        if not _others.issuperset(map(type, values)):  # quick, as encoders of small arrays do little else
-            if are_of_tensorflow(values):
-                return on_tensors()(*args, **kwargs)
-            _others.update(kind for kind in map(type, values) if kind is not list and kind is not tuple)
+        if "tensorflow" in sys.modules:  # where it was never imported, there are no tensors
+            values: Any = (*args, *kwargs.values()) if kwargs else args
+            if not _others.issuperset(map(type, values)):  # quick, as encoders of small arrays do little else
+                if are_of_tensorflow(values):
+                    return on_tensors()(*args, **kwargs)
+                _others.update(kind for kind in map(type, values) if kind is not list and kind is not tuple)
         if kwargs and kwargs.get("lowering") is not None:
             return on_tensors()(*args, **kwargs)
         return on_arrays(*args, **kwargs)

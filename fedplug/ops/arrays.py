@@ -18,10 +18,12 @@ import numpy as np
 from fedplug import kernels
 from fedplug.errors import ArgumentError
 from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import place_for
 from fedplug.ops.spec import largest_finite
 
 __all__ = [
     "add_n",
+    "add_residual",
     "all",
     "all_finite",
     "any",
@@ -56,6 +58,7 @@ __all__ = [
     "size",
     "sqrt",
     "stack",
+    "subtract",
     "sum",
     "table_lookup",
     "take",
@@ -217,6 +220,24 @@ def multiply(x: Array, y: Array) -> Array:
     """Elementwise; what is too large becomes infinite, without a warning."""
     with np.errstate(over="ignore"):
         return np.asarray(np.multiply(x, y))  # NumPy makes a scalar, which cannot be written, of rank 0
+
+
+@also_on_tensors
+def add_residual(x: Array, residual: Array) -> Array:
+    """``x + residual``, in the place of the next residual.
+
+    A residual that was donated is not written over where a sum is NaN or infinite, as that is refused later.
+    """
+    place = place_for(residual, x)
+    if place is residual and kernels.count_nonfinite(x, residual):
+        place = np.empty_like(x)
+    return np.add(x, residual, out=place)
+
+
+@also_on_tensors
+def subtract(x: Array, y: Array) -> Array:
+    """``x - y``, over ``x``, which nobody else may have, unless the two share memory."""
+    return np.subtract(x, y, out=None if np.may_share_memory(x, y) else x)
 
 
 @also_on_tensors

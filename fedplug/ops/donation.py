@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 __all__ = ["donate_residuals", "own", "place_for", "residuals_in", "results_in", "take_result"]
 
-_donated: contextvars.ContextVar[bool] = contextvars.ContextVar("fedplug_donated", default=False)
-_spare: contextvars.ContextVar[list[NDArray[Any]]] = contextvars.ContextVar("fedplug_spare")
-_result: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar("fedplug_result", default=None)
-
+_spare: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
+"""Arrays for new residuals; None: the old ones were donated."""
 
 _NONE_SPARE: list[NDArray[Any]] = []
+
+_result: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar("fedplug_result", default=None)
 
 
 class _Set:
@@ -37,9 +37,9 @@ class _Set:
         self._variable.reset(self._token)
 
 
-def donate_residuals(donated: bool = True) -> AbstractContextManager[None]:
+def donate_residuals() -> AbstractContextManager[None]:
     """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given."""
-    return _Set(_donated, donated)
+    return _Set(_spare, None)
 
 
 def residuals_in(spare: list[NDArray[Any]]) -> AbstractContextManager[None]:
@@ -74,9 +74,9 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
         residual: Of the round before; None for none.
         like: Has its shape and dtype.
     """
-    if residual is not None and _donated.get():
-        return residual
     spare = _spare.get(_NONE_SPARE)
+    if spare is None:
+        return np.empty(like.shape, like.dtype) if residual is None else residual
     for position, array in enumerate(spare):
         if array.shape == like.shape and array.dtype == like.dtype:
             return spare.pop(position)
@@ -85,4 +85,4 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:
     """What an op may add to: the array itself where it was donated, else a copy of it."""
-    return accumulator if _donated.get() else accumulator.copy()
+    return accumulator if _spare.get(_NONE_SPARE) is None else accumulator.copy()

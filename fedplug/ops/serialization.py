@@ -17,8 +17,7 @@ __all__ = ["finite_from_bytes", "from_bytes", "to_bytes"]
 @also_on_tensors
 def to_bytes(x: Array) -> Array:
     """The elements in row-major order, little-endian: a uint8 vector of ``size * itemsize`` bytes."""
-    x = np.ascontiguousarray(x)
-    return x.reshape(-1).view(np.uint8)
+    return np.asarray(x).ravel().view(np.uint8)
 
 
 @also_on_tensors

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "core/codes/adaptive_bits.h"
+#include "core/codes/bytes_for.h"
+#include "core/codes/corrupt_symbols.h"
 #include "core/codes/symbol_model.h"
 
 namespace fedplug {
@@ -16,10 +18,6 @@ constexpr std::int64_t kHeaderBytes = 1 + adaptive_bits::kStateBytes;
 
 // Of so many and no more: every bit takes its share of a state.
 constexpr std::int64_t kMostSymbolsPerByte = 2048;
-
-Status Corrupt(const std::string& what) {
-  return {StatusCode::kDataLoss, "symbol code: " + what};
-}
 
 // In [-2^(bits-1), 2^(bits-1)).
 int DistanceOf(int symbol, int centre, int bits) {
@@ -116,7 +114,7 @@ bool EndsBlock(std::int64_t chunk, const SymbolChunks& chunks) {
 bool EncodeAdaptively(const std::uint8_t* packed, std::int64_t count, int bits,
                       const SymbolCounts& counts, SymbolChunks* chunks,
                       std::vector<std::uint8_t>* code) {
-  const auto packed_bytes = static_cast<std::size_t>((count * bits + 7) / 8);
+  const auto packed_bytes = static_cast<std::size_t>(BytesFor(count * bits));
   const int centre = CentreOf(counts, bits);
   code->push_back(static_cast<std::uint8_t>(centre));
   DistanceCoder distances(bits);
@@ -134,12 +132,13 @@ bool EncodeAdaptively(const std::uint8_t* packed, std::int64_t count, int bits,
 }
 
 Status CheckAdaptiveCode(std::int64_t bytes, std::int64_t count, int bits) {
-  const std::int64_t packed_bytes = (count * bits + 7) / 8;
+  const std::int64_t packed_bytes = BytesFor(count * bits);
   if (bytes == packed_bytes) return {};
   if (bytes > packed_bytes || bytes < kHeaderBytes ||
       count > bytes * kMostSymbolsPerByte) {
-    return Corrupt(std::to_string(bytes) + " bytes cannot be a code of " +
-                   std::to_string(count) + " symbols");
+    return CorruptSymbols(std::to_string(bytes) +
+                          " bytes cannot be a code of " +
+                          std::to_string(count) + " symbols");
   }
   return {};
 }
@@ -148,25 +147,27 @@ Status DecodeAdaptively(const std::uint8_t* code, std::int64_t bytes, int bits,
                         SymbolChunks* chunks, std::uint8_t* packed) {
   const int centre = code[0];
   const int mask = (1 << bits) - 1;
-  if (centre > mask) return Corrupt("its centre is no symbol");
+  if (centre > mask) return CorruptSymbols("its centre is no symbol");
   DistanceCoder distances(bits);
   adaptive_bits::Reader reader(code + 1, bytes - 1);
   bool is_new = true;
   for (std::int64_t c = 0; c < chunks->size(); ++c) {
-    if (is_new && !reader.Begin()) return Corrupt("a state is below 2^16");
+    if (is_new && !reader.Begin())
+      return CorruptSymbols("a state is below 2^16");
     std::uint8_t* const symbols = chunks->Symbols(packed, c);
     for (std::int64_t i = 0; i < chunks->SymbolsIn(c); ++i) {
       symbols[i] = static_cast<std::uint8_t>(
           (centre + distances.Code(0, &reader)) & mask);
     }
-    if (reader.Missed()) return Corrupt("it ends before its symbols");
+    if (reader.Missed()) return CorruptSymbols("it ends before its symbols");
     chunks->Pack(c, packed);
     is_new = EndsBlock(c, *chunks);
     if (is_new && !reader.IsBack()) {
-      return Corrupt("a state does not end with its symbols");
+      return CorruptSymbols("a state does not end with its symbols");
     }
   }
-  if (!reader.IsAtEnd()) return Corrupt("it does not end with its symbols");
+  if (!reader.IsAtEnd())
+    return CorruptSymbols("it does not end with its symbols");
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/codes/bounded_loops.h"
+#include "core/codes/bytes_for.h"
 #include "core/codes/power_of_two.h"
 #include "core/codes/value_packing.h"
 
@@ -134,8 +135,6 @@ struct Planes {
   std::int64_t high_at;
 };
 
-std::int64_t BytesOf(std::int64_t n, int bits) { return (n * bits + 7) / 8; }
-
 // Zeros after the last of n levels, up to a whole group of eight.
 void FillGroup(std::int64_t n, LevelChunk* levels) {
   std::fill(levels->begin() + n, levels->begin() + (n + 7) / 8 * 8,
@@ -153,7 +152,7 @@ void WritePlane(const value_loops::BitLoops& loops, std::int64_t n, int bits,
   PackedChunk packed;
   FillGroup(n, levels);
   loops.pack(levels->data(), n, bits, packed.data());
-  std::copy_n(packed.begin(), BytesOf(n, bits), to);
+  std::copy_n(packed.begin(), BytesFor(n * bits), to);
 }
 
 // False where a bit after the last level is set.
@@ -165,7 +164,7 @@ bool ReadPlane(const value_loops::BitLoops& loops, const std::uint8_t* from,
   }
   PackedChunk packed;
   packed.fill(0);
-  std::copy_n(from, BytesOf(n, bits), packed.begin());
+  std::copy_n(from, BytesFor(n * bits), packed.begin());
   loops.unpack(packed.data(), n, bits, levels->data());
   return EndsWithZeros(*levels, n);
 }

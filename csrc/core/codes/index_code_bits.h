@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
-namespace fedplug::index_codes {
+#include "core/codes/bytes_for.h"
 
-inline std::int64_t BytesFor(std::int64_t bits) { return (bits + 7) / 8; }
+namespace fedplug::index_codes {
 
 // Up to eight bytes of stream[bytes], from byte `at` on; zeros behind its end.
 inline std::uint64_t LoadWord(const std::uint8_t* stream, std::int64_t bytes,

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/codes/bytes_for.h"
 #include "core/codes/value_loops.h"
 #include "core/simd/level.h"
 
@@ -29,7 +30,7 @@ class SymbolChunks {
   const std::uint8_t* Unpack(const std::uint8_t* packed, std::int64_t c) {
     const std::int64_t n = SymbolsIn(c);
     if (bits_ == 8) return packed + c * value_loops::kChunk;
-    std::copy_n(packed + BytesBefore(c), (n * bits_ + 7) / 8, bytes_.data());
+    std::copy_n(packed + BytesBefore(c), BytesFor(n * bits_), bytes_.data());
     loops_.unpack(bytes_.data(), n, bits_, symbols_.data());
     return symbols_.data();
   }
@@ -45,7 +46,7 @@ class SymbolChunks {
     std::fill(symbols_.begin() + n, symbols_.begin() + (n + 7) / 8 * 8,
               std::uint8_t{0});
     loops_.pack(symbols_.data(), n, bits_, bytes_.data());
-    std::copy_n(bytes_.data(), (n * bits_ + 7) / 8, packed + BytesBefore(c));
+    std::copy_n(bytes_.data(), BytesFor(n * bits_), packed + BytesBefore(c));
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/codes/bytes_for.h"
 #include "core/codes/dither.h"
 
 namespace fedplug {
@@ -147,7 +148,7 @@ ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
   layout.scale_bytes =
       code.form == ValueForm::kBfp ? kExponentBytes : value_bytes;
   layout.low_at = layout.header_bytes + layout.scales * layout.scale_bytes;
-  layout.levels_at = layout.low_at + (count * layout.low_bits + 7) / 8;
+  layout.levels_at = layout.low_at + BytesFor(count * layout.low_bits);
   return layout;
 }
 

@@ -9,7 +9,7 @@ from fedplug.encoders.stages import IndexCoder
 from fedplug.ops import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
-__all__ = ["BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
+__all__ = ["KERNEL_FORMS", "BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
 
 
 class _Coder(IndexCoder):
@@ -84,3 +84,9 @@ class Gaps(_Coder):
 
     name = "gaps"
     wire_id: ClassVar[str] = "gaps/1"
+
+
+KERNEL_FORMS: dict[type, ops.IndexForm] = {
+    coder: coder.name for coder in (Bitmap, BitPack, Gaps, Rice, Shortest)
+}
+"""Those whose codes a kernel reads together with what else is in a payload, and how it calls them."""

@@ -6,7 +6,7 @@ What is known while building is a ValueError or TypeError. What is found when ru
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import tensorflow as tf
 
@@ -18,6 +18,7 @@ __all__ = [
     "require",
     "require_equal_shapes",
     "require_floating",
+    "require_form",
     "require_policy",
     "require_variable",
     "require_vectors",
@@ -76,6 +77,12 @@ def require_policy(on_nonfinite: str) -> None:
     """Raises UnknownNameError unless this is what may be done about a sum that is NaN or infinite."""
     if on_nonfinite not in _POLICIES:
         raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
+
+
+def require_form(what: str, form: str, forms: Any) -> None:
+    """Raises UnknownNameError unless a code, ``what``, has this form; ``forms`` is the `Literal` of all."""
+    if form not in get_args(forms):
+        raise UnknownNameError(what, form, get_args(forms), where="form")
 
 
 def require_vectors(**tensors: Any) -> None:

@@ -83,6 +83,14 @@ def cond(condition: tf.Tensor, if_true: Callable[[], Any], if_false: Callable[[]
     return tf.cond(condition, if_true, if_false)
 
 
+def add_residual(x: tf.Tensor, residual: tf.Tensor) -> tf.Tensor:
+    return x + residual
+
+
+def subtract(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return x - y
+
+
 def put_zeros(x: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
     rows = indices[:, tf.newaxis]
     return tf.tensor_scatter_nd_update(x, rows, tf.zeros(tf.shape(indices), x.dtype))

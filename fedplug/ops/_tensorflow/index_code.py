@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import tensorflow as tf
 
-from fedplug.errors import UnknownNameError
 from fedplug.ops._reference import index_code as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_vectors
+from fedplug.ops._tensorflow.arguments import as_int64, require_form, require_vectors
 from fedplug.ops.index_code import IndexForm
 from fedplug.ops.lowering import resolve_lowering
 
@@ -26,7 +25,7 @@ def encode_indices(
     indices = tf.convert_to_tensor(indices, tf.int32)
     size = as_int64(size)
     require_vectors(indices=indices)
-    _require_form(form)
+    require_form("index code", form, IndexForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_encode_indices(indices, size, form=form)
     return reference.encode(indices, size, form)
@@ -39,12 +38,7 @@ def decode_indices(
     count = as_int64(count)
     size = as_int64(size)
     require_vectors(code=code)
-    _require_form(form)
+    require_form("index code", form, IndexForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_indices(code, count, size, form=form)
     return reference.decode(code, count, size, form)
-
-
-def _require_form(form: str) -> None:
-    if form not in get_args(IndexForm):
-        raise UnknownNameError("index code", form, get_args(IndexForm), where="form")

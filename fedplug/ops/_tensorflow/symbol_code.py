@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import tensorflow as tf
 
-from fedplug.errors import UnknownNameError
 from fedplug.ops._reference import adaptive_symbols
 from fedplug.ops._reference import symbol_code as rans
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_vectors
+from fedplug.ops._tensorflow.arguments import as_int64, require_form, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.symbol_code import SymbolForm
 
@@ -29,7 +28,7 @@ def encode_symbols(
     count = as_int64(count)
     require_vectors(packed=packed)
     bits = _checked_bits(bits)
-    _require_form(form)
+    require_form("symbol code", form, SymbolForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_encode_symbols(packed, count, bits, form=form)
     return _REFERENCES[form].encode(packed, count, bits)
@@ -42,7 +41,7 @@ def decode_symbols(
     count = as_int64(count)
     require_vectors(code=code)
     bits = _checked_bits(bits)
-    _require_form(form)
+    require_form("symbol code", form, SymbolForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_symbols(code, count, bits, form=form)
     return _REFERENCES[form].decode(code, count, bits)
@@ -52,8 +51,3 @@ def _checked_bits(bits: Any) -> tf.Tensor:
     if isinstance(bits, int) and not 1 <= bits <= 8:
         raise ValueError(f"bits is {bits}; a symbol has 1 to 8")
     return as_int64(bits)
-
-
-def _require_form(form: str) -> None:
-    if form not in get_args(SymbolForm):
-        raise UnknownNameError("symbol code", form, get_args(SymbolForm), where="form")

@@ -1,0 +1,36 @@
+// Parts of a payload as arrays, for bindings that read one part and for those
+// that read several. Must not know how the parts lie in a payload.
+#ifndef FEDPLUG_PYTHON_DECODING_H_
+#define FEDPLUG_PYTHON_DECODING_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/index_code.h"
+#include "python/arrays.h"
+
+namespace fedplug::python {
+
+// Raises: ArgumentError when no form has this name.
+IndexForm IndexFormCalled(const std::string& name);
+
+// The indices of a code that nobody vouches for: in `place`, or in a new array,
+// once the length of the code allows for so many.
+// REQUIRES: `place` has `count` elements, and does not overlap the code
+// Raises: PayloadError when it is not the code of so many
+py::array DecodedIndices(const Bytes& code, std::int64_t count,
+                         std::int64_t size, IndexForm form,
+                         std::optional<Flat> place);
+
+// Bytes that nobody vouches for as values: in `place`, or where they lie if
+// that is aligned, or in a new array.
+// REQUIRES: there are whole values; `place` has as many, and does not overlap
+//           the bytes
+// Raises: PayloadError when one is not finite
+py::array FiniteValues(const Bytes& bytes, const py::dtype& dtype,
+                       std::optional<Flat> place);
+
+}  // namespace fedplug::python
+
+#endif  // FEDPLUG_PYTHON_DECODING_H_

@@ -1,0 +1,92 @@
+"""`read_entries` does in one call what three do, of good bodies and of bad ones."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedplug import errors, kernels, ops
+
+FORMS = ("rice", "bitpack", "bitmap", "shortest", "gaps")
+DTYPES = [np.dtype(dtype) for dtype in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
+NUMBERS = (0, -0.0, 1, -2.5, 3e4)
+
+
+@st.composite
+def bodies(draw):
+    """Of up to forty entries, with what it takes to read them."""
+    size = draw(st.sampled_from([1, 40, 3000, 2**31 - 1]))
+    indices = np.array(sorted(draw(st.sets(st.integers(0, min(size, 10**6) - 1), max_size=40))), np.int32)
+    form, dtype = draw(st.sampled_from(FORMS)), draw(st.sampled_from(DTYPES))
+    if form in ("bitmap", "shortest") and size > 3000:
+        form = "rice"
+    count = len(indices)
+    values = np.array(draw(st.lists(st.sampled_from(NUMBERS), min_size=count, max_size=count)), dtype)
+    code = kernels.encode_indices(indices, size, form=form)
+    body = kernels.sparse_body(count, code, values.view(np.uint8))
+    return body, size, dtype, form, values, indices
+
+
+def one_after_the_other(body, size, dtype, form):
+    count, code, data = kernels.split_sparse_body(body, size)
+    return ops.finite_from_bytes(data, count, dtype), kernels.decode_indices(code, count, size, form=form)
+
+
+def outcome(read, body, size, dtype, form):
+    """The bits of the entries, or what is wrong with them."""
+    try:
+        values, indices = read(body, size, dtype, form)
+    except (errors.ArgumentError, errors.PayloadError) as error:
+        return type(error), str(error)
+    return values.dtype, values.tobytes(), indices.tobytes()
+
+
+def at_once(body, size, dtype, form):
+    return kernels.read_entries(body, size, dtype, form=form)
+
+
+@settings(max_examples=300)
+@given(bodies(), st.integers(0, 7))
+def test_it_reads_what_was_written_wherever_it_lies(written, offset):
+    body, size, dtype, form, values, indices = written
+    memory = np.zeros(offset + len(body), np.uint8)
+    memory[offset:] = body
+    found, places = kernels.read_entries(memory[offset:], size, dtype, form=form)
+    assert found.dtype == dtype
+    assert found.tobytes() == values.tobytes()
+    np.testing.assert_array_equal(places, indices)
+    assert places.dtype == np.int32
+    assert not (np.may_share_memory(found, memory) and found.flags.writeable)
+
+
+@settings(max_examples=500)
+@given(bodies(), st.data())
+def test_of_any_bytes_it_says_what_the_three_say(written, data):
+    body, size, dtype, form, _, _ = written
+    changed = body.copy()
+    for _ in range(data.draw(st.integers(0, 3))):
+        changed[data.draw(st.integers(0, len(body) - 1))] ^= data.draw(st.integers(1, 255))
+    changed = changed[: data.draw(st.integers(0, len(body)))]
+    wanted = outcome(one_after_the_other, changed, size, dtype, form)
+    assert outcome(at_once, changed, size, dtype, form) == wanted
+
+
+def test_what_is_wrong_is_named():
+    code = kernels.encode_indices(np.array([2, 5], np.int32), 10)
+    body = kernels.sparse_body(2, code, np.ones(2, np.float32).view(np.uint8))
+    float32 = np.dtype(np.float32)
+    assert [part.tolist() for part in kernels.read_entries(body, 10, float32)] == [[1, 1], [2, 5]]
+    with pytest.raises(errors.PayloadError, match="wrong length, 8; there must be 16"):
+        kernels.read_entries(body, 10, np.dtype(np.float64))
+    with pytest.raises(errors.PayloadError, match="do not fit the payload or the tensor"):
+        kernels.read_entries(body, 1, float32)
+    infinite = kernels.sparse_body(2, code, np.array([1, np.inf], np.float32).view(np.uint8))
+    with pytest.raises(errors.PayloadError, match="a raw value is NaN or infinite"):
+        kernels.read_entries(infinite, 10, float32)
+    with pytest.raises(errors.ArgumentError, match="form is 'zip'; it must be rice"):
+        kernels.read_entries(body, 10, float32, form="zip")
+    with pytest.raises(errors.ArgumentError, match="not a floating dtype"):
+        kernels.read_entries(body, 10, np.dtype(np.int32))
