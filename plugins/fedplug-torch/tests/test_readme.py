@@ -14,6 +14,9 @@ import pytest
 from standard_library import read_text
 
 PACKAGE = Path(__file__).parents[1]
+# What a process says where a thread of Gloo's still holds a tensor while the interpreter ends. Others
+# see it too (pytorch/pytorch#179291, #190489); here it was once or twice in 70 runs.
+ABORTED_AT_EXIT = "terminate called without an active exception"
 TORCHRUN = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
 
 
@@ -42,15 +45,18 @@ def test_the_program_for_tensors_runs():
 
 def test_the_program_for_ddp_runs_with_torchrun(tmp_path):
     (tmp_path / "train.py").write_text(blocks()[1], encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, *TORCHRUN, "train.py"],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, *TORCHRUN, "train.py"],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        if ABORTED_AT_EXIT not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     # Two processes write to one pipe: a line may begin before the other has ended.
     assert sorted(re.findall(r"rank \d(?= sent )", done.stdout)) == ["rank 0", "rank 1"]
