@@ -25,6 +25,8 @@ SLICE = 3  # clients a worker is given at a time
 # command, too, in a copy of the checkout; and it would warn of changes to come.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Its workers would give way to every other process of a busy machine, for minutes.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # Ray leaves the log files of the processes it starts to the garbage collector, and warns of changes to come.
 RAY_WARNINGS = [
