@@ -23,12 +23,7 @@
 #include "core/simd/level.h"
 
 #if FEDPLUG_SIMD_X86
-// GCC 12 warns about its own header (GCC bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
+#include "core/simd/intrinsics.h"
 #endif
 
 namespace fedplug {

@@ -4,14 +4,8 @@
 
 #if FEDPLUG_SIMD_X86
 
-// GCC 12 warns about its own header (GCC bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
 #include "core/codes/rans.h"
+#include "core/simd/intrinsics.h"
 #define FEDPLUG_TARGET FEDPLUG_TARGET_AVX512
 #include "core/codes/rans_encode_loop.h"
 

@@ -8,14 +8,8 @@
 #include <cstdint>
 
 #include "core/base/float_bits.h"
+#include "core/simd/intrinsics.h"
 #include "core/simd/level.h"
-
-// GCC 12 warns about its own header (GCC bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
 
 #define FEDPLUG_OP FEDPLUG_TARGET_AVX512 static inline
 
