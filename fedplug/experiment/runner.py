@@ -118,7 +118,6 @@ class Experiment:
     """The data, the model and the processes of a plan.
 
     Attributes:
-        fingerprints: Of the data, by seed.
         metric: The key of the rows' number that is shown.
     """
 
@@ -126,8 +125,8 @@ class Experiment:
         """Reads the data and builds the model, and so finds what is wrong; writes nothing.
 
         Raises:
-            ConfigError: The folder holds an experiment with other settings or data, or an encoder is not
-                valid; the data or the model cannot be had, or do not fit each other.
+            ConfigError: The folder holds an experiment with other settings, or an encoder is not valid; the
+                data or the model cannot be had, or do not fit each other.
             MissingDependencyError: scikit-learn or Matplotlib is not installed.
             PluginError: A component that an earlier run of this folder was made with is not installed now.
             StoreError: The folder's description cannot be read.
@@ -144,8 +143,6 @@ class Experiment:
         report.require_matplotlib()
         identity.check_settings(plan.folder, config)
         self._data = {seed: load_data(config.data, seed, plan.base) for seed in config.seeds}
-        self.fingerprints = {seed: fingerprint(data) for seed, data in self._data.items()}
-        identity.check_data(plan.folder, self.fingerprints)
         for data in self._data.values():
             check_clients_per_round(config, len(data.clients))
         self._model = ModelBuilder(config.model, self._data[config.seed], plan.base)
@@ -157,6 +154,17 @@ class Experiment:
                 f"{in_words(self.metric)}"
             )
         self._processes: dict[str, StatefulClientsProcess] = {}
+
+    def fingerprints(self) -> identity.Fingerprints:
+        """Of the data, by seed; reads all of them.
+
+        Raises:
+            ConfigError: The rounds in the folder were made with other data.
+            StoreError: The folder's description of its data cannot be read.
+        """
+        found = {seed: fingerprint(data) for seed, data in self._data.items()}
+        identity.check_data(self.plan.folder, found)
+        return found
 
     def process(self, name: str) -> StatefulClientsProcess:
         """That of a run, built once, for the runtime in use.

@@ -33,13 +33,14 @@ def run_experiments(plans: Sequence[Plan], jobs: int = 1) -> None:
         if path in paths[:i]:
             raise ConfigError(f"two configurations have the name {path.name!r}; give each another one")
     experiments = [Experiment(plan) for plan in plans]
+    fingerprints = [experiment.fingerprints() for experiment in experiments]  # here once, in no worker again
     jobs = min(jobs, sum(len(plan.trainings) for plan in plans))
     with contextlib.ExitStack() as stack:
         workers = stack.enter_context(Jobs(plans, jobs)) if jobs > 1 else None
         built = workers.build() if workers else [_build(experiment) for experiment in experiments]
         folders = [
-            stack.enter_context(contextlib.closing(Folder(experiment.plan, of_plan, experiment.fingerprints)))
-            for experiment, of_plan in zip(experiments, built, strict=True)
+            stack.enter_context(contextlib.closing(Folder(*arguments)))
+            for arguments in zip(plans, built, fingerprints, strict=True)
         ]
         progress, lines = _progress(plans, folders)
         with contextlib.closing(progress):
