@@ -8,6 +8,8 @@ RUN := $(UV) run --no-sync
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # Some environments set it; every test process would then compile TensorFlow's and TFF's sources anew, 10 s each.
 unexport PYTHONDONTWRITEBYTECODE
+# With `make --jobs` it names a job server, whose files no recipe inherits: Ninja would complain of an error.
+unexport MAKEFLAGS
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
