@@ -19,6 +19,7 @@ from fedplug.ops._reference.adaptive_bits import (
     taken,
 )
 from fedplug.ops._reference.symbol_code import as_it_is, sizes_checked, symbols_of
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.packing import pack, packed_size
 
@@ -33,10 +34,12 @@ _MEMORY = 127
 _MOST_A_BYTE = 2048
 
 
+@traced_once
 def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
     return in_graph(_encode_any, packed, *sizes_checked(count, bits))
 
 
+@traced_once
 def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
     return in_graph(_decode_any, code, *sizes_checked(count, bits))
 

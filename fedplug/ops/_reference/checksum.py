@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
+
 __all__ = ["crc32"]
 
 _POLYNOMIAL = 0xEDB88320
@@ -22,6 +24,7 @@ _PREFIX = (0x62, 0xF5, 0x26, 0x92)
 """The four bytes that take a register of zeros to the ones with which zlib begins."""
 
 
+@traced_once
 def crc32(data: Any) -> tf.Tensor:
     words = _words(tf.concat([tf.constant(_PREFIX, tf.uint8), data], 0))
     step = tf.constant(_word_step())

@@ -7,11 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops._reference.topk import magnitude_bits
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 
 __all__ = ["chunked_topk_residual"]
 
 
+@traced_once
 def chunked_topk_residual(
     delta: Any, residual: Any, k: Any, decay: Any, chunk: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.checksum import crc32
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
@@ -16,32 +17,32 @@ _LENGTH_BYTES = 8
 _CHECKSUM_BYTES = 4
 
 
-def frame(body: Any, header: bytes) -> tf.Tensor:
-    content = tf.concat([_constant(header), to_bytes(tf.size(body, tf.int64)), body], axis=0)
+@traced_once
+def frame(body: Any, header: Any) -> tf.Tensor:
+    content = tf.concat([header, to_bytes(tf.size(body, tf.int64)), body], axis=0)
     return tf.concat([content, _checksum(content)], axis=0)
 
 
-def unframe(container: Any, header: bytes) -> tf.Tensor:
-    expected = _constant(header)
-    body_at = len(header) + _LENGTH_BYTES
+@traced_once
+def unframe(container: Any, header: Any) -> tf.Tensor:
+    header_bytes = tf.size(header)
+    body_at = header_bytes + _LENGTH_BYTES
     enough = tf.size(container) >= body_at + _CHECKSUM_BYTES
     with require(enough, "a payload is truncated"):
         container = tf.identity(container)
     with require(
-        tf.reduce_all(container[: len(header)] == expected),
+        tf.reduce_all(container[:header_bytes] == header),
         "the header of a payload is wrong: corrupt, or made by another encoder or for another tensor",
     ):
-        (length,) = tf.unstack(from_bytes(container[len(header) : body_at], tf.int64), num=1)
+        (length,) = tf.unstack(from_bytes(container[header_bytes:body_at], tf.int64), num=1)
     content, checksum = container[:-_CHECKSUM_BYTES], container[-_CHECKSUM_BYTES:]
-    intact = (length == tf.size(content, tf.int64) - body_at) & tf.reduce_all(_checksum(content) == checksum)
+    intact = (length == tf.size(content, tf.int64) - tf.cast(body_at, tf.int64)) & tf.reduce_all(
+        _checksum(content) == checksum
+    )
     with require(
         intact, "the length or the checksum of a payload is wrong: the bytes were changed on the way"
     ):
         return content[body_at:]
-
-
-def _constant(header: bytes) -> tf.Tensor:
-    return tf.constant(list(header), tf.uint8)
 
 
 def _checksum(content: Any) -> tf.Tensor:

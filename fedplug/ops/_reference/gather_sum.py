@@ -7,11 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 
 __all__ = ["gather_sum", "take_from_sum"]
 
 
+@traced_once
 def gather_sum(addends: Sequence[Any], indices: Any) -> tf.Tensor:
     delta, *residual = addends
     checks = [require(same_shape(delta, x), "delta and residual must have the same shape") for x in residual]
@@ -22,6 +24,7 @@ def gather_sum(addends: Sequence[Any], indices: Any) -> tf.Tensor:
     return tf.stop_gradient(values)
 
 
+@traced_once
 def take_from_sum(delta: Any, residual: Any, indices: Any) -> tuple[tf.Tensor, tf.Tensor]:
     checks = [
         require(same_shape(delta, residual), "delta and residual must have the same shape"),

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops._reference import gap_code
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.packing import bits_of, numbers, pack, packed_size, unpack_all
 
@@ -21,10 +22,12 @@ _TOO_SHORT = "index code: it is too short for this many indices"
 _CHOICES = ("rice", "bitpack", "bitmap")
 
 
+@traced_once
 def encode(indices: Any, size: Any, form: str) -> tf.Tensor:
     return _ENCODE[form](after(_index_checks(indices, size), indices), size)
 
 
+@traced_once
 def decode(code: Any, count: Any, size: Any, form: str) -> tf.Tensor:
     return _DECODE[form](code, after(_count_checks(count, size), count), size)
 

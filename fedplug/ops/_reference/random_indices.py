@@ -6,12 +6,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.prng import shared_uniform
 
 __all__ = ["draw_indices"]
 
 
+@traced_once
 def draw_indices(seed: Any, count: Any, size: Any) -> tf.Tensor:
     valid = (count >= 0) & (count <= size) & (size < 2**31)
     with require(valid, "the count of random indices must be in [0, size], and size below 2^31"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arrays import saturate_cast
 from fedplug.ops._tensorflow.block_scaling import block_count, scales_from_bytes
 from fedplug.ops._tensorflow.checks import require
@@ -26,6 +27,7 @@ _MOST_LEVELS = 128
 _LARGEST_LEVEL = 1e6
 
 
+@traced_once
 def encode(values: Any, key: Any, levels: Sequence[float], block_size: Any) -> tf.Tensor:
     block_size = _checked(tf.size(values, tf.int64), levels, block_size)
     wide = widened(values)
@@ -44,6 +46,7 @@ def encode(values: Any, key: Any, levels: Sequence[float], block_size: Any) -> t
     return tf.concat([to_bytes(scales), pack(tf.cast(codes, tf.uint8), _bits(levels))], axis=0)
 
 
+@traced_once
 def decode(
     code: Any, count: Any, key: Any, levels: Sequence[float], block_size: Any, dtype: tf.DType
 ) -> tf.Tensor:

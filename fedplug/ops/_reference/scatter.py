@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 
 __all__ = ["scatter_decode", "scatter_decode_add"]
@@ -13,6 +14,7 @@ __all__ = ["scatter_decode", "scatter_decode_add"]
 _MAX_SIZE = 2**31 - 1
 
 
+@traced_once
 def scatter_decode(size: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:
     in_range = (size >= 0) & (size <= _MAX_SIZE)
     checked = after([require(in_range, "size is not in [0, 2^31)", size)], size)
@@ -21,6 +23,7 @@ def scatter_decode(size: Any, values: Any, indices: Any, row_splits: Any, weight
     return scatter_decode_add(zeros, values, indices, row_splits, weights)
 
 
+@traced_once
 def scatter_decode_add(
     accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any
 ) -> tf.Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.checks import require
 
 __all__ = ["join", "split"]
@@ -14,6 +15,7 @@ _LONGEST_NUMBER = 5
 _NUMBERS_END = 2**31
 
 
+@traced_once
 def join(count: Any, index_code: Any, values: Any) -> tf.Tensor:
     numbers = tf.stack([count, tf.size(index_code, tf.int64)])
     with require(
@@ -23,6 +25,7 @@ def join(count: Any, index_code: Any, values: Any) -> tf.Tensor:
         return tf.concat([_to_leb128(numbers), index_code, values], axis=0)
 
 
+@traced_once
 def split(body: Any, size: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     head = tf.cast(body[: 2 * _LONGEST_NUMBER], tf.int64)
     is_last = head < 128

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops._reference import index_code
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack_all
 
@@ -24,6 +25,7 @@ _STATE_BYTES = 4
 _WORD_BYTES = 2
 
 
+@traced_once
 def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
     count, bits = sizes_checked(count, bits)
     symbols = symbols_of(packed, count, bits)
@@ -36,6 +38,7 @@ def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
     return tf.cond(count > 0, shorter, lambda: as_they_are)
 
 
+@traced_once
 def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
     count, bits = sizes_checked(count, bits)
     code = after([require(tf.size(code) >= 1, "symbol code: it is empty")], code)

@@ -6,11 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 
 __all__ = ["threshold_residual"]
 
 
+@traced_once
 def threshold_residual(delta: Any, residual: Any, threshold: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     zero = tf.zeros([], delta.dtype)
     checks = [

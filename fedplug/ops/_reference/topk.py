@@ -6,11 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 
 __all__ = ["grouped_topk_residual", "magnitude_bits", "topk_residual"]
 
 
+@traced_once
 def grouped_topk_residual(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
     checks = [
         require(same_shape(delta, residual), "a delta and its residual must have the same shape")
@@ -36,6 +38,7 @@ def _end_to_end(tensors: Any) -> tf.Tensor:
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
 
 
+@traced_once
 def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
     shape = tf.shape(delta)
     checks = [

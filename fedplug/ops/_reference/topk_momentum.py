@@ -7,11 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 
 __all__ = ["topk_momentum"]
 
 
+@traced_once
 def topk_momentum(
     gradient: Any, momentum: Any, velocity: Any, residual: Any, topk: Callable[[Any, Any], Any]
 ) -> tuple[Any, ...]:

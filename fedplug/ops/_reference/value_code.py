@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.ops._reference import bfp, bounded, codebook
+from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow import block_scaling as blocks
 from fedplug.ops._tensorflow.checks import of_length, require
 from fedplug.ops._tensorflow.floats import widened
@@ -27,6 +28,7 @@ _TRIT_PLACES = (1, 3, 9, 27, 81)
 _FORMATS = {"float16": tf.float16, "bfloat16": tf.bfloat16}
 
 
+@traced_once
 def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relative: float) -> tf.Tensor:
     finite = tf.reduce_all(tf.math.is_finite(values))
     with require(finite, f"{form} got values that are NaN or infinite"):
@@ -47,6 +49,7 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relati
     return _encode_terngrad(values, seed) if form == "terngrad" else _encode_sign(values)
 
 
+@traced_once
 def decode(
     code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_size: int, relative: float
 ) -> tf.Tensor:

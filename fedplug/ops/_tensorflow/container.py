@@ -22,7 +22,7 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor
     require_vectors(body=body)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_frame(body, header=header)
-    return reference.frame(body, header)
+    return reference.frame(body, _constant(header))
 
 
 def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
@@ -30,4 +30,8 @@ def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> tf
     require_vectors(container=container)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_unframe(container, header=header)
-    return reference.unframe(container, header)
+    return reference.unframe(container, _constant(header))
+
+
+def _constant(header: bytes) -> tf.Tensor:
+    return tf.constant(list(header), tf.uint8)

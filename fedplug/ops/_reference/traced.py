@@ -1,0 +1,78 @@
+"""Graphs of references, traced once.
+
+A reference is hundreds of nodes, and a graph calls the same ones over and over: for every tensor, and to
+encode, decode and measure it. Must not know any of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from fedplug.ops.lowering import use_lowering
+
+__all__ = ["traced_once"]
+
+_R = TypeVar("_R")
+
+
+def traced_once(reference: Callable[..., _R]) -> Callable[..., _R]:
+    """In a graph, one node that calls a function, which all calls with such arguments share.
+
+    What is not a tensor is part of the function, and so is the static shape of what is one; but bytes and
+    indices may be of any number. TensorFlow does not put the function's nodes in place of the call either, or
+    it would optimize each of them anew. The ops that a reference calls are references, too.
+    """
+    functions: dict[Any, Callable[..., _R]] = {}
+
+    def with_references(*args: Any) -> _R:
+        with use_lowering("reference"):
+            return reference(*args)
+
+    @functools.wraps(reference)
+    def call(*args: Any) -> _R:
+        if tf.executing_eagerly():
+            return with_references(*args)
+        leaves = tf.nest.flatten(args)
+        kinds = [_kind(leaf) for leaf in leaves]
+        key = (*kinds, *(len(arg) if isinstance(arg, list | tuple) else None for arg in args))
+        if key not in functions:
+            functions[key] = _traced(with_references, args, kinds)
+        return functions[key](*(leaf for leaf in leaves if tf.is_tensor(leaf)))
+
+    return call
+
+
+def _kind(leaf: Any) -> Any:
+    """What all arguments have in common that share a function."""
+    if not tf.is_tensor(leaf):
+        return type(leaf), leaf
+    counted = leaf.dtype in (tf.uint8, tf.int32) and leaf.shape.rank == 1
+    return tf.TensorSpec([None] if counted else leaf.shape, leaf.dtype)
+
+
+def _traced(function: Callable[..., _R], args: Any, kinds: list[Any]) -> Callable[..., _R]:
+    """The function of the tensors in ``args``, in their order; the other arguments are as they are there.
+
+    A concrete function: a `tf.function` traces twice what is called twice.
+    """
+    others = [None if isinstance(kind, tf.TensorSpec) else kind[1] for kind in kinds]
+
+    def of_tensors(*tensors: Any) -> _R:
+        left = iter(tensors)
+        leaves = [
+            next(left) if isinstance(kind, tf.TensorSpec) else other
+            for kind, other in zip(kinds, others, strict=True)
+        ]
+        return function(*tf.nest.pack_sequence_as(args, leaves))
+
+    concrete: Callable[..., _R] = tf.function(
+        of_tensors,
+        input_signature=[kind for kind in kinds if isinstance(kind, tf.TensorSpec)],
+        autograph=False,
+        experimental_attributes={"_noinline": True},
+    ).get_concrete_function()
+    return concrete

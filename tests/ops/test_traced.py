@@ -1,0 +1,65 @@
+"""Graphs of references: traced once for all calls alike, without a compiled op in them."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.ops._reference.traced import traced_once
+
+
+@pytest.fixture
+def counted():
+    """A reference, and what it was traced with."""
+    traced = []
+
+    @traced_once
+    def doubled(x, word):
+        traced.append((x.shape, word))
+        return x * 2
+
+    return doubled, traced
+
+
+def in_graph(function):
+    with tf.Graph().as_default() as graph:
+        function()
+    return graph
+
+
+def test_graphs_share_what_they_call_alike(counted) -> None:
+    doubled, traced = counted
+    for _ in range(2):
+        in_graph(lambda: [doubled(tf.zeros([3]), "a"), doubled(tf.ones([3]), "a")])
+    assert traced == [([3], "a")]
+    in_graph(lambda: [doubled(tf.zeros([3]), "b"), doubled(tf.zeros([4]), "a")])
+    assert traced[1:] == [([3], "b"), ([4], "a")]
+
+
+@pytest.mark.parametrize("dtype", [tf.uint8, tf.int32])
+def test_bytes_and_indices_are_of_any_number(counted, dtype) -> None:
+    doubled, traced = counted
+    in_graph(lambda: [doubled(tf.ones([count], dtype), "a") for count in (1, 2, 3)])
+    assert [(shape.as_list(), word) for shape, word in traced] == [([None], "a")]
+
+
+def test_eager_calls_leave_no_graph_behind(counted) -> None:
+    doubled, traced = counted
+    for _ in range(2):
+        assert doubled(tf.ones([2]), "a").numpy().tolist() == [2, 2]
+    assert len(traced) == 2
+
+
+def test_what_a_reference_calls_is_a_reference_whoever_traced_it_first() -> None:
+    """A graph for a runtime without compiled ops may share what one beside them has traced."""
+
+    def framed():
+        return ops.frame(tf.zeros([2], tf.uint8), b"header", lowering="reference")
+
+    for lowering in ("fused", "reference"):
+        with ops.use_lowering(lowering):
+            graph = in_graph(framed)
+        used = {node.op for function in graph.as_graph_def().library.function for node in function.node_def}
+        assert used
+        assert not [op for op in used if op.startswith("Fedplug>")]
