@@ -33,9 +33,9 @@ def model(seed):
     return {"w": rng.normal(size=200).astype(np.float32), "steps": np.int32(seed)}
 
 
-def build(encoder="topk(0.1)", value_type=MODEL, snapshot=None):
+def build(encoder="topk(0.1)", value_type=MODEL, snapshot=None, lowering="fused"):
     encoding = model_encoder(fedplug.encoder(encoder), value_type, 64)
-    return build_encoded_broadcast(value_type, encoding, "reference", snapshot)
+    return build_encoded_broadcast(value_type, encoding, lowering, snapshot)
 
 
 MEMORY = "artemis('randomk(0.25)', rate=0.25)"
@@ -90,6 +90,12 @@ def test_who_hears_every_message_has_the_reference_model_bit_for_bit(parts, hist
     for message, then in zip(messages[1:], expected[1:], strict=True):
         held = parts.reference.follow(held, message["messages"], message["snapshots"], message["round_num"])
         same(held, then)
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.1) | qsgd(4) | rans", MEMORY])
+def test_stock_tensorflow_sends_the_same(encoder) -> None:
+    """Of graphs that need no compiled op; they take ten times as long to build as the others."""
+    same(*(broadcasts(build(encoder, lowering=lowering), 2) for lowering in ("fused", "reference")))
 
 
 def test_who_comes_in_at_any_round_has_it_from_the_snapshot(parts, history) -> None:
@@ -232,7 +238,7 @@ def test_a_memory_that_would_go_away_from_the_model_is_refused(encoder, message)
     two = tff.to_type({name: tff.TensorType(np.float32, [200]) for name in ("v", "w")})
     encoding = model_encoder(fedplug.encoder(encoder), two, 64, ["v", "w"])
     with pytest.raises(CapabilityError, match=message):
-        build_encoded_broadcast(two, encoding, "reference")
+        build_encoded_broadcast(two, encoding, "fused")
 
 
 @pytest.mark.parametrize(
