@@ -141,7 +141,11 @@ def test_coordinators_that_are_killed_in_a_round_change_nothing(
 def test_states_that_a_killed_coordinator_held_are_named(in_blocks, on_ray, cluster):
     on_ray(1, coordinators=1, client_results="handles")
     states = round_of([*range(CLIENTS)], states_of(CLIENTS))[2]
-    cluster.kill(states[0].place.shelf.actor)
+    coordinator = states[0].place.shelf.actor
+    cluster.kill(coordinator)
+    with pytest.raises(cluster.exceptions.RayActorError):  # to kill is to ask for it
+        while True:
+            cluster.get(coordinator.__ray_ready__.remote())
     with pytest.raises(WorkerError, match=r"value of client 7 .* is lost with the machine, or the coord"):
         states[7].read()
     with pytest.raises(WorkerError, match=r"clients \d+ to \d+ of 61 .* value that it was given as a handle"):
