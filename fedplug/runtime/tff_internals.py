@@ -7,6 +7,9 @@ behaviour TFF's own (how a list becomes a dataset, how tensors in arguments beco
 from __future__ import annotations
 
 from tensorflow_federated.proto.v0 import computation_pb2
+from tensorflow_federated.python.core.environments.tensorflow_backend.tensorflow_tree_transformations import (
+    replace_intrinsics_with_bodies,
+)
 from tensorflow_federated.python.core.environments.tensorflow_frontend.tensorflow_computation import (
     transform_args,
     transform_result,
@@ -22,6 +25,7 @@ __all__ = [
     "ExecutorValue",
     "computation_pb2",
     "make_data_set_from_elements",
+    "replace_intrinsics_with_bodies",
     "transform_args",
     "transform_result",
 ]

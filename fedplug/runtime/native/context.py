@@ -12,6 +12,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError, WorkerError
 from fedplug.runtime.inprocess.event_loop import LoopThread
+from fedplug.runtime.native.compiler import compiled_for_worker
 from fedplug.runtime.native.worker import Worker
 from fedplug.runtime.tff_internals import transform_args, transform_result
 
@@ -177,7 +178,7 @@ def _compile(computation: Any) -> Any:
             f"the computation holds {', '.join(ops)}, and TFF's stock worker cannot load custom ops; "
             'build it with lowering="reference", or run it with fedplug.use_runtime("inprocess")'
         )
-    compiled = tff.backends.native.desugar_and_transform_to_native(computation)
+    compiled = compiled_for_worker(computation)
     if intrinsics := _missing_intrinsics_of(compiled):
         raise LoweringError(
             f"the computation holds {', '.join(intrinsics)}, which TFF's stock worker does not have; run it "
