@@ -80,9 +80,7 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     def by_kernels() -> bytes:
         values, indices = kernels.topk_residual(x, residuals[0], k, residual_out=residuals[1])
         residuals.reverse()
-        code = kernels.encode_indices(indices, n)
-        assert kernels.all_finite(values)
-        return kernels.frame(kernels.sparse_body(k, code, values.view(np.uint8)), header)
+        return kernels.frame_entries(indices, n, values, header)
 
     def by_codec() -> bytes:
         payload, states[0] = codec.encode(x, states[1], out=states[0])
@@ -119,8 +117,7 @@ def qsgd_pairs(x: Array) -> Iterator[Pair]:
     out, other = np.empty_like(x), np.empty_like(x)
 
     def by_kernels() -> bytes:
-        values = kernels.encode_values(x, "qsgd", bits=BITS, block_size=BLOCK)
-        return kernels.frame(values, header)
+        return kernels.frame_values(x, header, "qsgd", bits=BITS, block_size=BLOCK)
 
     def decoded_by_kernels() -> Array:
         code = kernels.read_container(payload)[3]

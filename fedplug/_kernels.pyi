@@ -95,7 +95,13 @@ def split_sparse_body(
 def read_entries(
     body: NDArray[np.uint8], elements: int, dtype: np.dtype[Any], form: str
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
+def frame_entries(
+    indices: NDArray[np.int32], elements: int, values: NDArray[Any], header: bytes, form: str
+) -> bytes: ...
 def encode_symbols(packed: NDArray[np.uint8], count: int, bits: int, form: str) -> NDArray[np.uint8]: ...
+def frame_symbols(
+    data: NDArray[np.uint8], start: int, count: int, bits: int, form: str, header: bytes
+) -> bytes: ...
 def decode_symbols(code: NDArray[np.uint8], count: int, bits: int, form: str) -> NDArray[np.uint8]: ...
 def encode_rotated(
     values: NDArray[Any], key: tuple[int, int], levels: NDArray[np.float64], block_size: int
@@ -112,6 +118,15 @@ def decode_rotated(
 def encode_values(
     values: NDArray[Any], form: str, bits: int, block_size: int, relative: float, seed: int
 ) -> NDArray[np.uint8]: ...
+def frame_values(
+    values: NDArray[Any],
+    header: bytes,
+    form: str,
+    bits: int,
+    block_size: int,
+    relative: float,
+    seed: int,
+) -> bytes: ...
 def decode_values(
     data: NDArray[np.uint8],
     count: int,

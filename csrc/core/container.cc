@@ -123,6 +123,18 @@ std::int64_t ContainerBytes(std::int64_t header_bytes,
   return header_bytes + kLengthBytes + body_bytes + kChecksumBytes;
 }
 
+std::int64_t BodyBegin(std::int64_t header_bytes) {
+  return header_bytes + kLengthBytes;
+}
+
+void CloseContainer(const std::uint8_t* header, std::int64_t header_bytes,
+                    std::int64_t body_bytes, std::uint8_t* data) {
+  std::copy_n(header, header_bytes, data);
+  Put(static_cast<std::uint64_t>(body_bytes), data + header_bytes);
+  const std::int64_t content = BodyBegin(header_bytes) + body_bytes;
+  Put(Crc32(data, content), data + content);
+}
+
 void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::uint8_t* body, std::int64_t body_bytes,
                     std::uint8_t* data) {
@@ -131,15 +143,12 @@ void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
 
 void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::vector<BodyPart>& parts, std::uint8_t* data) {
-  std::copy_n(header, header_bytes, data);
-  const std::int64_t begin = header_bytes + kLengthBytes;
-  std::uint8_t* end = data + begin;
+  std::uint8_t* const begin = data + BodyBegin(header_bytes);
+  std::uint8_t* end = begin;
   for (const BodyPart& part : parts) {
     end = std::copy_n(part.data, part.bytes, end);
   }
-  const std::int64_t content = end - data;
-  Put(static_cast<std::uint64_t>(content - begin), data + header_bytes);
-  Put(Crc32(data, content), data + content);
+  CloseContainer(header, header_bytes, end - begin, data);
 }
 
 Status ReadContainer(const std::uint8_t* data, std::int64_t bytes,

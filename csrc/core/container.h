@@ -44,6 +44,20 @@ Status EncodeHeader(const ContainerHeader& header,
 // How many bytes a container of such a header and body takes.
 std::int64_t ContainerBytes(std::int64_t header_bytes, std::int64_t body_bytes);
 
+// Where in a container of such a header its body begins.
+std::int64_t BodyBegin(std::int64_t header_bytes);
+
+// Writes what is around a body that lies where it belongs: header, length and
+// checksum.
+//
+// REQUIRES: `header` is from EncodeHeader, and does not overlap `data`
+// SHAPE:    header[header_bytes], data[ContainerBytes(header_bytes,
+//           body_bytes)]
+// THREADS:  the caller's only
+// COST:     reads the body once
+void CloseContainer(const std::uint8_t* header, std::int64_t header_bytes,
+                    std::int64_t body_bytes, std::uint8_t* data);
+
 // REQUIRES: `header` is from EncodeHeader; `data` overlaps neither
 // SHAPE:    header[header_bytes], body[body_bytes],
 //           data[ContainerBytes(header_bytes, body_bytes)]

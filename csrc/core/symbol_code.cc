@@ -107,14 +107,25 @@ SymbolCounts Count(const std::uint8_t* packed, std::int64_t count, int bits,
   return counts.Sums();
 }
 
-// Appends the states and the words; false when there are more words than
-// `capacity`.
-bool AppendEncoded(const std::uint8_t* packed, std::int64_t count,
-                   const rans::Frequencies& frequencies, SimdLevel level,
-                   std::int64_t capacity, SymbolChunks* chunks,
-                   std::vector<std::uint8_t>* code) {
+// The packed symbols behind `head`, as they are.
+void WritePacked(const std::vector<std::uint8_t>& head,
+                 const std::uint8_t* packed, std::int64_t bytes,
+                 const CodePlace& place) {
+  const auto head_bytes = static_cast<std::int64_t>(head.size());
+  std::uint8_t* const code = place(head_bytes + bytes);
+  if (code == nullptr) return;
+  std::copy_n(packed, bytes, std::copy(head.begin(), head.end(), code));
+}
+
+// Writes `head`, the states and the words; false, and nothing is written, when
+// that is not below `limit` bytes.
+bool WriteEncoded(const std::vector<std::uint8_t>& head,
+                  const std::uint8_t* packed, std::int64_t count,
+                  const rans::Frequencies& frequencies, SimdLevel level,
+                  std::int64_t limit, SymbolChunks* chunks,
+                  const CodePlace& place) {
   const int lanes = LanesFor(count);
-  const std::int64_t room = capacity + lanes + 1;
+  const std::int64_t room = limit / kWordBytes + lanes + 1;
   ScratchLease scratch;
   rans::Encoder encoder(frequencies, lanes, level,
                         scratch->values.Reserve<std::uint16_t>(room), room);
@@ -122,12 +133,18 @@ bool AppendEncoded(const std::uint8_t* packed, std::int64_t count,
     const std::uint8_t* const symbols = chunks->Unpack(packed, c);
     if (!encoder.Encode(symbols, chunks->SymbolsIn(c))) return false;
   }
-  const auto append = [code](const void* data, std::int64_t bytes) {
-    const auto* const first = static_cast<const std::uint8_t*>(data);
-    code->insert(code->end(), first, first + bytes);
-  };
-  append(encoder.states().data(), kStateBytes * lanes);
-  append(encoder.words(), kWordBytes * encoder.word_count());
+  const std::int64_t state_bytes = kStateBytes * lanes;
+  const std::int64_t word_bytes = kWordBytes * encoder.word_count();
+  const std::int64_t bytes =
+      static_cast<std::int64_t>(head.size()) + state_bytes + word_bytes;
+  if (bytes >= limit) return false;
+  std::uint8_t* code = place(bytes);
+  if (code == nullptr) return true;
+  code = std::copy(head.begin(), head.end(), code);
+  std::memcpy(code, encoder.states().data(),
+              static_cast<std::size_t>(state_bytes));
+  std::memcpy(code + state_bytes, encoder.words(),
+              static_cast<std::size_t>(word_bytes));
   return true;
 }
 
@@ -162,7 +179,7 @@ std::int64_t PackedSymbolBytes(std::int64_t count, int bits) {
 
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
                      std::int64_t count, int bits, SymbolForm form,
-                     std::vector<std::uint8_t>* code) {
+                     const CodePlace& place) {
   if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
   if (bytes != PackedSymbolBytes(count, bits)) {
     return {StatusCode::kInvalidArgument,
@@ -177,12 +194,15 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
 
-  code->clear();
   if (form == SymbolForm::kAdaptive) {
     SymbolChunks chunks(level, count, bits);
     const auto counts = Count(packed, count, bits, &chunks);
-    if (!EncodeAdaptively(packed, count, bits, counts, &chunks, code)) {
-      code->assign(packed, packed + bytes);
+    std::vector<std::uint8_t> code;
+    if (EncodeAdaptively(packed, count, bits, counts, &chunks, &code)) {
+      WritePacked({}, code.data(), static_cast<std::int64_t>(code.size()),
+                  place);
+    } else {
+      WritePacked({}, packed, bytes, place);
     }
     return {};
   }
@@ -190,17 +210,25 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
     SymbolChunks chunks(level, count, bits);
     const auto frequencies = FrequenciesOf(Count(packed, count, bits, &chunks));
     const auto table = FrequenciesToBytes(frequencies, bits);
-    code->push_back(static_cast<std::uint8_t>(table.size()));
-    code->insert(code->end(), table.begin(), table.end());
-    if (AppendEncoded(packed, count, frequencies, level, bytes / kWordBytes,
-                      &chunks, code) &&
-        static_cast<std::int64_t>(code->size()) < 1 + bytes) {
+    std::vector<std::uint8_t> head{static_cast<std::uint8_t>(table.size())};
+    head.insert(head.end(), table.begin(), table.end());
+    if (WriteEncoded(head, packed, count, frequencies, level, 1 + bytes,
+                     &chunks, place)) {
       return {};
     }
   }
-  code->assign(1, 0);
-  code->insert(code->end(), packed, packed + bytes);
+  WritePacked({0}, packed, bytes, place);
   return {};
+}
+
+Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
+                     std::int64_t count, int bits, SymbolForm form,
+                     std::vector<std::uint8_t>* code) {
+  return EncodeSymbols(packed, bytes, count, bits, form,
+                       [code](std::int64_t length) {
+                         code->resize(static_cast<std::size_t>(length));
+                         return code->data();
+                       });
 }
 
 Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,

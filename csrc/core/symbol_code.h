@@ -55,6 +55,7 @@
 #define FEDPLUG_CORE_SYMBOL_CODE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -75,16 +76,26 @@ Status CheckSymbols(std::int64_t count, std::int64_t bits);
 // REQUIRES: CheckSymbols(count, bits) is ok
 std::int64_t PackedSymbolBytes(std::int64_t count, int bits);
 
+// Where so many bytes of a code go; null: nowhere, they are not written.
+using CodePlace = std::function<std::uint8_t*(std::int64_t bytes)>;
+
 // Refuses (kInvalidArgument) what CheckSymbols does, another number of bytes
 // than PackedSymbolBytes says, and unused bits that are set. The code is never
 // longer than the packed symbols and one byte, of kAdaptive than these, and it
-// follows from the symbols alone. FindSimdLevel may refuse, too.
+// follows from the symbols alone. FindSimdLevel may refuse, too. Asks for the
+// code's place once, when its length is known; not where it refuses.
 //
-// SHAPE:    packed[bytes]; *code is replaced
+// SHAPE:    packed[bytes]
 // THREADS:  the caller's only
 // COST:     two passes over the symbols: one counts them, or bytes that have
-//           whole ones, and one encodes them; of kAdaptive that takes
-//           30 to 90 times as long
+//           whole ones, and one encodes them; and a copy of the code. Of
+//           kAdaptive that takes 30 to 90 times as long. Scratch memory is kept
+//           for the next call.
+Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
+                     std::int64_t count, int bits, SymbolForm form,
+                     const CodePlace& place);
+
+// The same; *code is replaced.
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
                      std::int64_t count, int bits, SymbolForm form,
                      std::vector<std::uint8_t>* code);

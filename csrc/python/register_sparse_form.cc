@@ -1,10 +1,14 @@
 // The body of a sparse payload for NumPy arrays.
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "core/all_finite.h"
 #include "core/sparse_form.h"
 #include "python/arrays.h"
 #include "python/decoding.h"
+#include "python/new_container.h"
+#include "python/threads.h"
 
 namespace fedplug::python {
 namespace {
@@ -62,6 +66,62 @@ py::tuple ReadEntries(const py::object& body_object, std::int64_t elements,
       DecodedIndices(code, parts.count, elements, index_form, {}));
 }
 
+// Floats, as many as there are indices, or bytes.
+Flat ValuesOf(const py::object& object, const Flat& indices) {
+  if (py::isinstance<py::array_t<std::uint8_t>>(object)) {
+    return FlatArray(object, "values", DType::kUInt8);
+  }
+  Flat values = FloatArray(object, "values");
+  RequireSameSize(indices, "indices", values, "values");
+  return values;
+}
+
+void RequireFinite(const Flat& values) {
+  if (values.dtype == DType::kUInt8) return;
+  Parallel& threads = Threads();
+  bool finite = false;
+  WithFloatType(values.dtype, [&](auto zero) {
+    const auto* const read = values.Read<decltype(zero)>();
+    const py::gil_scoped_release release;
+    finite = AllFinite(read, values.size, threads);
+  });
+  if (!finite) {
+    Throw("NonFiniteError",
+          "the array holds a NaN or an infinity, which no receiver would take");
+  }
+}
+
+// The container of a body that is written where it belongs.
+py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
+                       const py::object& values_object, const py::bytes& header,
+                       const std::string& form) {
+  const IndexForm index_form = IndexFormCalled(form);
+  const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
+  const Flat values = ValuesOf(values_object, indices);
+  RequireFinite(values);
+  std::vector<std::uint8_t> code;
+  Status status;
+  {
+    const py::gil_scoped_release release;
+    status = EncodeIndices(indices.Read<std::int32_t>(), indices.size, elements,
+                           index_form, &code);
+  }
+  ThrowUnlessOk(status);
+  const std::int64_t count = indices.size;
+  const auto code_bytes = static_cast<std::int64_t>(code.size());
+  const Bytes data = values.AsBytes();
+  ThrowUnlessOk(CheckSparseBody(count, code_bytes));
+  const NewContainer container(header,
+                               SparseBodyBytes(count, code_bytes, data.size));
+  {
+    const py::gil_scoped_release release;
+    WriteSparseBody(count, code.data(), code_bytes, data.data, data.size,
+                    container.body());
+    container.Close();
+  }
+  return container.bytes();
+}
+
 }  // namespace
 
 void RegisterSparseForm(py::module_& module) {
@@ -70,6 +130,9 @@ void RegisterSparseForm(py::module_& module) {
   module.def("split_sparse_body", &Split, py::arg("body"), py::arg("elements"));
   module.def("read_entries", &ReadEntries, py::arg("body"), py::arg("elements"),
              py::arg("dtype"), py::arg("form"));
+  module.def("frame_entries", &FrameEntries, py::arg("indices"),
+             py::arg("elements"), py::arg("values"), py::arg("header"),
+             py::arg("form"));
 }
 
 }  // namespace fedplug::python

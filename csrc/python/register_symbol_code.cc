@@ -1,9 +1,11 @@
 // The codes of packed symbols for NumPy arrays.
+#include <algorithm>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "core/symbol_code.h"
 #include "python/arrays.h"
+#include "python/new_container.h"
 
 namespace fedplug::python {
 namespace {
@@ -17,27 +19,60 @@ SymbolForm FormCalled(const std::string& name) {
   return form;
 }
 
+// What EncodeSymbols writes to where `place`, which is called with the GIL,
+// puts a code of so many bytes.
+void EncodeTo(const std::uint8_t* packed, std::int64_t bytes,
+              std::int64_t count, std::int64_t bits, SymbolForm form,
+              const CodePlace& place) {
+  ThrowUnlessOk(CheckSymbols(count, bits));
+  Status status;
+  {
+    const py::gil_scoped_release release;
+    status = EncodeSymbols(packed, bytes, count, static_cast<int>(bits), form,
+                           [&](std::int64_t length) {
+                             const py::gil_scoped_acquire acquire;
+                             return place(length);
+                           });
+  }
+  ThrowUnlessOk(status);
+}
+
 py::array_t<std::uint8_t> Encode(const py::object& packed_object,
                                  std::int64_t count, std::int64_t bits,
                                  const std::string& name) {
   const SymbolForm form = FormCalled(name);
   const Flat packed = FlatArray(packed_object, "packed", DType::kUInt8);
-  ThrowUnlessOk(CheckSymbols(count, bits));
-  auto* const code = new std::vector<std::uint8_t>();
-  // The array keeps the vector alive, so that the bytes are not copied out of
-  // it.
-  const py::capsule owner(code, [](void* vector) {
-    delete static_cast<std::vector<std::uint8_t>*>(vector);
-  });
-  Status status;
+  py::array_t<std::uint8_t> code;
+  EncodeTo(packed.Read<std::uint8_t>(), packed.size, count, bits, form,
+           [&](std::int64_t length) {
+             code = py::array_t<std::uint8_t>(length);
+             return code.mutable_data();
+           });
+  return code;
+}
+
+// The container of the first bytes as they are and the code of the others.
+py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
+                       std::int64_t count, std::int64_t bits,
+                       const std::string& name, const py::bytes& header) {
+  const SymbolForm form = FormCalled(name);
+  const Flat bytes = FlatArray(bytes_object, "data", DType::kUInt8);
+  if (start < 0 || start > bytes.size) {
+    ThrowArgumentError("start is " + std::to_string(start) + ", and data has " +
+                       std::to_string(bytes.size) + " bytes");
+  }
+  const auto* const data = bytes.Read<std::uint8_t>();
+  std::optional<NewContainer> container;
+  EncodeTo(data + start, bytes.size - start, count, bits, form,
+           [&](std::int64_t length) {
+             container.emplace(header, start + length);
+             return std::copy_n(data, start, container->body());
+           });
   {
     const py::gil_scoped_release release;
-    status = EncodeSymbols(packed.Read<std::uint8_t>(), packed.size, count,
-                           static_cast<int>(bits), form, code);
+    container->Close();
   }
-  ThrowUnlessOk(status);
-  return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(code->size()),
-                                   code->data(), owner);
+  return container->bytes();
 }
 
 py::array_t<std::uint8_t> Decode(const py::object& code_object,
@@ -64,6 +99,9 @@ py::array_t<std::uint8_t> Decode(const py::object& code_object,
 void RegisterSymbolCode(py::module_& module) {
   module.def("encode_symbols", &Encode, py::arg("packed"), py::arg("count"),
              py::arg("bits"), py::arg("form"));
+  module.def("frame_symbols", &FrameSymbols, py::arg("data"), py::arg("start"),
+             py::arg("count"), py::arg("bits"), py::arg("form"),
+             py::arg("header"));
   module.def("decode_symbols", &Decode, py::arg("code"), py::arg("count"),
              py::arg("bits"), py::arg("form"));
 }

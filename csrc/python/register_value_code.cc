@@ -3,6 +3,7 @@
 
 #include "core/value_code.h"
 #include "python/arrays.h"
+#include "python/new_container.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -23,18 +24,10 @@ ValueCode ToValueCode(const std::string& form, int bits,
   return code;
 }
 
-py::array_t<std::uint8_t> Encode(const py::object& values_object,
-                                 const std::string& form, int bits,
-                                 std::int64_t block_size, float relative,
-                                 std::int64_t seed) {
-  const Flat values = FloatArray(values_object, "values");
-  const ValueCode code = ToValueCode(form, bits, block_size, relative);
-  ThrowUnlessOk(CheckValueCode(code, values.size));
+// REQUIRES: `code` fits `values`; data[ValueCodeBytes(...)]
+void EncodeInto(const Flat& values, const ValueCode& code, std::int64_t seed,
+                std::uint8_t* data) {
   Parallel& threads = Threads();
-  const std::int64_t value_bytes = values.array.itemsize();
-  py::array_t<std::uint8_t> data(
-      ValueCodeBytes(code, values.size, value_bytes));
-  std::uint8_t* const bytes = data.mutable_data();
   Status status;
   std::int64_t non_finite = 0;
   WithFloatType(values.dtype, [&](auto zero) {
@@ -42,10 +35,40 @@ py::array_t<std::uint8_t> Encode(const py::object& values_object,
     const py::gil_scoped_release release;
     status =
         EncodeValues(read, values.size, code, static_cast<std::uint64_t>(seed),
-                     threads, bytes, &non_finite);
+                     threads, data, &non_finite);
   });
   ThrowUnlessOk(status, non_finite);
+}
+
+py::array_t<std::uint8_t> Encode(const py::object& values_object,
+                                 const std::string& form, int bits,
+                                 std::int64_t block_size, float relative,
+                                 std::int64_t seed) {
+  const Flat values = FloatArray(values_object, "values");
+  const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  ThrowUnlessOk(CheckValueCode(code, values.size));
+  py::array_t<std::uint8_t> data(
+      ValueCodeBytes(code, values.size, values.array.itemsize()));
+  EncodeInto(values, code, seed, data.mutable_data());
   return data;
+}
+
+// The container of a body that is written where it belongs.
+py::bytes FrameValues(const py::object& values_object, const py::bytes& header,
+                      const std::string& form, int bits,
+                      std::int64_t block_size, float relative,
+                      std::int64_t seed) {
+  const Flat values = FloatArray(values_object, "values");
+  const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  ThrowUnlessOk(CheckValueCode(code, values.size));
+  const NewContainer container(
+      header, ValueCodeBytes(code, values.size, values.array.itemsize()));
+  EncodeInto(values, code, seed, container.body());
+  {
+    const py::gil_scoped_release release;
+    container.Close();
+  }
+  return container.bytes();
 }
 
 // `out` is an array of `count` values of that dtype, or None.
@@ -78,6 +101,9 @@ void RegisterValueCode(py::module_& module) {
   module.def("encode_values", &Encode, py::arg("values"), py::arg("form"),
              py::arg("bits"), py::arg("block_size"), py::arg("relative"),
              py::arg("seed"));
+  module.def("frame_values", &FrameValues, py::arg("values"), py::arg("header"),
+             py::arg("form"), py::arg("bits"), py::arg("block_size"),
+             py::arg("relative"), py::arg("seed"));
   module.def("decode_values", &Decode, py::arg("data"), py::arg("count"),
              py::arg("form"), py::arg("dtype"), py::arg("bits"),
              py::arg("block_size"), py::arg("relative"), py::arg("out"));

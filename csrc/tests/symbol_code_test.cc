@@ -430,5 +430,30 @@ TEST(DecodeSymbols, SaysWhatIsWrong) {
             std::string("symbol code: its words end before its symbols"));
 }
 
+TEST(EncodeSymbols, AsksOnceForItsPlaceAndNeedsNone) {
+  Random random(7);
+  for (const auto form : {SymbolForm::kRans, SymbolForm::kAdaptive}) {
+    for (const double spread : {0.5, 100.0}) {
+      const Bytes symbols = RandomSymbols(1000, 4, spread, random);
+      const Bytes packed = Pack(symbols, 4);
+      const std::int64_t length = SizeOf(Encode(symbols, 4, form));
+      int asked = 0;
+      const auto nowhere = [&](std::int64_t bytes) -> std::uint8_t* {
+        ++asked;
+        EXPECT_EQ(bytes, length);
+        return nullptr;
+      };
+      EXPECT_TRUE(
+          EncodeSymbols(packed.data(), SizeOf(packed), 1000, 4, form, nowhere)
+              .ok());
+      EXPECT_EQ(asked, 1);
+      EXPECT_FALSE(
+          EncodeSymbols(packed.data(), SizeOf(packed), 1001, 4, form, nowhere)
+              .ok());
+      EXPECT_EQ(asked, 1);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fedplug::testing

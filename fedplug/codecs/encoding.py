@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import api, kernels, ops, wire
-from fedplug.codecs.arrays import DTYPE_NAMES, FLOATING, as_array
+from fedplug.codecs.arrays import DTYPE_NAMES, as_array
 from fedplug.codecs.metrics import TensorMetrics
 from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
 from fedplug.encoders.arguments import check_whole
@@ -25,6 +24,7 @@ from fedplug.ops import ArraySpec
 __all__ = ["Codec", "codec"]
 
 _MOST_PLANS = 1024
+_ROUNDS_END = 2**31
 
 _CONTROL = "codec/"
 """Before the names of what rate control keeps, in the state of a model."""
@@ -106,7 +106,8 @@ class Codec:
             NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
             StateError: ``state`` is of another codec, shape or dtype.
         """
-        round_num = _round(round_num)
+        if type(round_num) is not int or not 0 <= round_num < _ROUNDS_END:
+            round_num = _round(round_num)
         x = as_array(array)
         encoder, spec, form, header = self._plans.get((x.shape, x.dtype)) or self._plan(x)
         if state is None:
@@ -114,13 +115,9 @@ class Codec:
         else:
             given = form.require(state, donated=in_place)
         spare = form.spare(out, given)
-        with _sums_may_overflow(), ops.donate_residuals() if in_place else ops.residuals_in(spare):
-            payload, next_state = encoder.encode(x, given, round_num)
-            values = payload.get("values")
-            if values is not None and values.dtype in FLOATING and not kernels.all_finite(values):
-                raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
-            body = encoder.to_wire(payload, spec)
-        return kernels.frame(body, header), form.tagged(next_state)
+        with ops.donate_residuals() if in_place else ops.residuals_in(spare):
+            payload, next_state = encoder.encode_container(x, given, round_num, spec, header)
+        return payload, form.tagged(next_state)
 
     def encode_model(
         self,
@@ -167,7 +164,7 @@ class Codec:
             given = model.form.require(states, donated=in_place)
         spare = model.form.spare(out, given)
         model.require_finite(xs, all_of_them=in_place and states is not None)
-        with _sums_may_overflow(), ops.donate_residuals() if in_place else ops.residuals_in(spare):
+        with ops.sums_may_overflow(), ops.donate_residuals() if in_place else ops.residuals_in(spare):
             try:
                 buffers, next_state = model.encode(xs, given, round_num)
             except NonFiniteError:
@@ -294,16 +291,11 @@ def _named_array(name: str, array: Any) -> NDArray[Any]:
         raise ArgumentError(f"array {name!r}: {error}") from error
 
 
-def _sums_may_overflow() -> AbstractContextManager[None]:
-    """NumPy need not warn of an update and a residual that together are infinite: that is an error."""
-    return np.errstate(over="ignore", invalid="ignore")
-
-
 def _round(round_num: Any) -> int:
     try:
         number = operator.index(round_num)
     except TypeError:
         number = -1
-    if not 0 <= number < 2**31:
+    if not 0 <= number < _ROUNDS_END:
         raise ArgumentError(f"round_num is {round_num!r}; it must be a whole number from 0 to 2^31 - 1")
     return number

@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.codecs.arrays import DTYPES, require_output
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.coders.index import KERNEL_FORMS
 from fedplug.encoders.identity import Identity
-from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.values import ValueCoder
@@ -80,10 +78,10 @@ def decode(
         _require_at_most(max_bytes, spec)
     _, values, indices = _read(plan, body, out)
     if indices is not None:
-        dense = kernels.scatter_decode(values, indices, size=ops.num_elements(spec), out=out)
+        dense = kernels.scatter_decode(values, indices, size=plan.size, out=out)
         return dense if out is not None else dense.reshape(spec.shape)
     if out is not None:
-        if not np.shares_memory(values, out):
+        if values.base is not out and not np.shares_memory(values, out):
             np.copyto(out, values.reshape(spec.shape))
         return out
     if np.may_share_memory(values, body):
@@ -156,7 +154,7 @@ def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
 
 def _read(plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None) -> Received:
     try:
-        return plan.reader.read(body, plan.spec, place)
+        return plan.reader.read(body, plan, place)
     except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
         raise PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}") from error
 
@@ -164,7 +162,7 @@ def _read(plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None) -> R
 class _Reader(Protocol):
     """Reads the bodies of one wire id."""
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
         """What a body stands for; every byte is untrusted. ``place`` is as for `receive`."""
 
 
@@ -174,7 +172,8 @@ class _EncoderReader:
     def __init__(self, encoder: type[Encoder]) -> None:
         self._encoder = encoder
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
+        spec = plan.spec
         encoder = self._encoder.from_payload(body, spec)
         with ops.results_in(place):
             values = encoder.decode(encoder.from_wire(body, spec), spec)
@@ -190,9 +189,9 @@ class _DenseReader:
         if _always_the_same(quantizer) and _always_the_same(entropy_coder):
             self._same = self._coder_of(np.zeros(0, np.uint8))
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
         with ops.results_in(place):
-            return Received(spec, self.values(body, ops.num_elements(spec), spec.dtype), None)
+            return Received(plan.spec, self.values(body, plan.size, plan.spec.dtype), None)
 
     def values(self, code: NDArray[np.uint8], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """So many values."""
@@ -216,13 +215,12 @@ class _SparseReader:
         self._values, self._index_coder = values, index_coder
         self._same = _always_the_same(index_coder) and index_coder.from_payload(np.zeros(0, np.uint8))
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
         del place  # the entries are not the elements
-        size = ops.num_elements(spec)
-        count, index_code, code = kernels.split_sparse_body(body, size)
-        values = self._values.values(code, count, spec.dtype)
+        count, index_code, code = kernels.split_sparse_body(body, plan.size)
+        values = self._values.values(code, count, plan.spec.dtype)
         index_coder = self._same or self._index_coder.from_payload(index_code)
-        return Received(spec, values, index_coder.decode(index_code, count, size))
+        return Received(plan.spec, values, index_coder.decode(index_code, count, plan.size))
 
 
 class _RawEntriesReader:
@@ -231,10 +229,10 @@ class _RawEntriesReader:
     def __init__(self, form: ops.IndexForm) -> None:
         self._form = form
 
-    def read(self, body: NDArray[np.uint8], spec: ArraySpec, place: NDArray[Any] | None) -> Received:
+    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
         del place
-        size = ops.num_elements(spec)
-        values, indices = kernels.read_entries(body, size, spec.dtype, form=self._form)
+        spec = plan.spec
+        values, indices = kernels.read_entries(body, plan.size, spec.dtype, form=self._form)
         return Received(spec, values, indices)
 
 
@@ -243,6 +241,7 @@ class _Plan(NamedTuple):
 
     wire_id: str
     spec: ArraySpec
+    size: int
     reader: _Reader
 
 
@@ -258,7 +257,7 @@ def _plan(wire_id: str, dtype: str, shape: tuple[int, ...]) -> _Plan:
         raise PayloadError(f"the payload is of shape {list(shape)}, which no array can have, empty or not")
     if wire_id != Identity.wire_id and not ops.is_floating(spec.dtype):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which is for floats, not {spec.dtype}")
-    return _Plan(wire_id, spec, _reader(wire_id))
+    return _Plan(wire_id, spec, ops.num_elements(spec), _reader(wire_id))
 
 
 def _always_the_same(stage: type[CodedStage] | None) -> bool:
@@ -279,7 +278,7 @@ def _reader(wire_id: str) -> _Reader:
     if not sparse and len(classes) == 1 and issubclass(classes[0], Encoder):
         return _EncoderReader(classes[0])
     roles = (Quantizer, EntropyCoder, IndexCoder)[: 3 if sparse else 2]
-    found: dict[type, type] = {}
+    found: dict[type, Any] = {}
     for role in roles:
         if classes and issubclass(classes[0], role):
             found[role] = classes.pop(0)
@@ -291,8 +290,8 @@ def _reader(wire_id: str) -> _Reader:
     values = _DenseReader(found[Quantizer], found.get(EntropyCoder))
     if not sparse:
         return values
-    form = KERNEL_FORMS.get(found[IndexCoder])
-    if form is not None and found[Quantizer] is Raw:
+    form = found[IndexCoder].kernel_form
+    if form is not None and found[Quantizer].uncompressed and EntropyCoder not in found:
         return _RawEntriesReader(form)
     return _SparseReader(values, found[IndexCoder])
 

@@ -95,9 +95,11 @@ class StateForm:
             return []
         arrays = self.require(out)
         for key, array in arrays.items():
-            if np.may_share_memory(array, given[key]):
+            other = given[key]
+            alone = array.base is None and other.base is None  # each has memory of its own
+            if array is other or (not alone and np.may_share_memory(array, other)):
                 raise StateError(f"{key!r} of out is that of the state itself; pass in_place=True instead")
-            if not out[key].flags.carray:
+            if array is not out[key] or not array.flags.writeable:
                 raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
         return list(arrays.values())
 

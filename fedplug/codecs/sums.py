@@ -87,7 +87,7 @@ class Sum:
             PayloadError: As for `fedplug.decode`, or it is of another shape or dtype. Nothing is added.
             ConfigError: ``weight`` is no finite number.
         """
-        factor = self._factor(weight)
+        factor = None if type(weight) is float and weight == 1 else self._factor(weight)
         with self._lock:
             received = self._receive(payload)
             self._add_received(received, factor)
@@ -123,8 +123,6 @@ class Sum:
 
     def _factor(self, weight: float) -> NDArray[Any] | None:
         """By what the values are multiplied; None: by nothing, as the weight is 1."""
-        if type(weight) is float and weight == 1:
-            return None
         check_number("weight", weight, lambda number: True, "")
         if abs(weight) > self._largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
@@ -133,7 +131,8 @@ class Sum:
     def _receive(self, payload: Any) -> Received:
         """What the payload stands for; the last step at which anything can be wrong with it."""
         received = receive(payload, shape=self._shape, place=self._scratch)
-        self._require_dtype(received.spec.dtype)
+        if received.spec.dtype is not self._dtype:
+            self._require_dtype(received.spec.dtype)
         if received.indices is None:
             self._keep_scratch(received.values, payload)
         return received

@@ -11,14 +11,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedplug import ops, wire
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import kernels, ops, wire
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER, Stage, Stages, arrange
 from fedplug.encoders.stages import Selection
 from fedplug.encoders.values import ValueCoder
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.ops import Array, Spec
+from fedplug.ops import Array, ArraySpec, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -159,21 +162,44 @@ class Pipeline(Encoder):
         return payload, {"residual": ops.reshape(ops.subtract(a, payload["values"]), x.shape)}
 
     def _encode_sparse(self, x: Array, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
+        values, next_state = self._quantized(chosen, round_num)
+        index_code = self._stages.index_coder.encode(chosen.indices, ops.num_elements(x), round_num)
+        return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
+
+    def _quantized(self, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
+        """What is sent of the values chosen, and the next state, which takes what of them is lost."""
         assert self._stages.sparsifier is not None
         loses = bool(chosen.state) and not self._values.lossless
         values = self._values.payload(chosen.values, round_num, known=loses)
-        payload = {
-            **values,
-            "indices": chosen.indices,
-            "index_code": self._stages.index_coder.encode(chosen.indices, ops.num_elements(x), round_num),
-        }
         if not loses:
-            return payload, chosen.state
-        lost = ops.require_finite(
-            chosen.values - values["values"],
-            f"the error of {self._values.wire_id}, which the residual would keep,",
-        )
-        return payload, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
+            return values, chosen.state
+        with ops.sums_may_overflow():
+            lost = chosen.values - values["values"]
+        ops.require_finite(lost, f"the error of {self._values.wire_id}, which the residual would keep,")
+        return values, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
+
+    def encode_container(
+        self, x: NDArray[Any], state: State, round_num: int, spec: ArraySpec, header: bytes
+    ) -> tuple[bytes, State]:
+        """Where kernels write the index code, they write all that comes after the choice at once.
+
+        And the bytes of a quantizer that stands alone where they belong.
+        """
+        sparsifier, quantizer, _, index_coder = self._stages
+        if sparsifier is None:
+            if quantizer.error_feedback or self._values.lossless:
+                return super().encode_container(x, state, round_num, spec, header)
+            return self._values.encode_container(x.reshape(-1), round_num, header), {}
+        form = index_coder.kernel_form
+        if form is None or (self._values.lossless and not quantizer.uncompressed):
+            return super().encode_container(x, state, round_num, spec, header)
+        chosen = sparsifier.select(x, state, round_num)
+        sent, next_state = chosen.values, chosen.state
+        if not quantizer.uncompressed:
+            payload, next_state = self._quantized(chosen, round_num)
+            sent = self._values.to_bytes(payload)
+        indices, sent = np.asarray(chosen.indices, np.int32), np.ascontiguousarray(sent)
+        return kernels.frame_entries(indices, x.size, sent, header, form=form), next_state
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
         """The values in their places, zeros elsewhere."""

@@ -14,7 +14,9 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from fedplug import ops
+from numpy.typing import NDArray
+
+from fedplug import kernels, ops
 from fedplug.encoders.base import Adjustable, State, faded
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.ops import Array, DType, Spec
@@ -182,6 +184,9 @@ class Quantizer(CodedStage):
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"qsgd/1"``; part of a pipeline's wire id."""
 
+    uncompressed: ClassVar[bool] = False
+    """Whether its bytes are the values as they lie in memory: kernels then write and read them so."""
+
     error_feedback: bool = False
     """Whether a pipeline without a sparsifier keeps the error on the client and adds it the next time. After
     a sparsifier its residual takes the error, if it has one."""
@@ -199,6 +204,16 @@ class Quantizer(CodedStage):
             values: ``[n]``, finite; n may be 0, and unknown while a graph is built.
             round_num: int32 scalar, for schedules and seeds.
         """
+
+    def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
+        """What `encode` makes of a NumPy array, in its container. Default: one after the other.
+
+        Args:
+            values: As for `encode`.
+            round_num: As for `encode`.
+            header: Of the container, see `fedplug.wire.header`.
+        """
+        return kernels.frame(self.encode(values, round_num), header)
 
     @abc.abstractmethod
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
@@ -232,6 +247,10 @@ class EntropyCoder(_Coder):
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rans/1"``; part of a pipeline's wire id."""
 
+    kernel_form: ClassVar[ops.SymbolForm | None] = None
+    """The form of `fedplug.ops.encode_symbols` that its codes are, where they are: kernels then write them
+    together with what else is in a payload. Default: none."""
+
     takes_trits: ClassVar[bool] = False
     """Whether symbols made of digits of base 3 come as these digits, 2 bits each, in place of 8 for all."""
 
@@ -264,6 +283,10 @@ class IndexCoder(_Coder):
 
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rice/1"``; part of a pipeline's wire id."""
+
+    kernel_form: ClassVar[ops.IndexForm | None] = None
+    """The form of `fedplug.ops.encode_indices` that its codes are, where they are: kernels then write and
+    read them together with what else is in a payload. Default: none."""
 
     @abc.abstractmethod
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
-from fedplug import ops
+from numpy.typing import NDArray
+
+from fedplug import kernels, ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.encoders.trits import TRIT_BITS, joined_trits, split_trits
@@ -67,6 +70,17 @@ class ValueCoder:
             return payload["value_code"]
         values = payload["values"]
         return self._shortened(self.quantizer.encode(values, 0), values)
+
+    def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
+        """`to_bytes` of the payload of a NumPy array, in its container; the quantizer must lose something."""
+        coder = self.entropy_coder
+        if coder is None:
+            return self.quantizer.encode_container(values, round_num, header)
+        code = self.quantizer.encode(values, round_num)
+        start, number, bits, trits = self._symbols(values.size, values.dtype)
+        if coder.kernel_form is None or (trits and coder.takes_trits):
+            return kernels.frame(self._shortened(code, values), header)
+        return kernels.frame_symbols(code, start, number, header, bits=bits, form=coder.kernel_form)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
         """The payload of ``count`` values; refuses what entropy coder and quantizer refuse."""

@@ -40,12 +40,12 @@ from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
 from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
-from fedplug.kernels.sparse_form import read_entries, sparse_body, split_sparse_body
-from fedplug.kernels.symbol_code import decode_symbols, encode_symbols
+from fedplug.kernels.sparse_form import frame_entries, read_entries, sparse_body, split_sparse_body
+from fedplug.kernels.symbol_code import decode_symbols, encode_symbols, frame_symbols
 from fedplug.kernels.system import num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
 from fedplug.kernels.topk import count_nonfinite, grouped_topk_residual, topk_momentum, topk_residual
-from fedplug.kernels.value_code import decode_values, encode_values
+from fedplug.kernels.value_code import decode_values, encode_values, frame_values
 
 __all__ = [
     "all_finite",
@@ -63,6 +63,9 @@ __all__ = [
     "encode_values",
     "finite_from_bytes",
     "frame",
+    "frame_entries",
+    "frame_symbols",
+    "frame_values",
     "from_dlpack",
     "gather_sum",
     "grouped_topk_residual",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from fedplug.kernels.index_code import IndexForm
 
-__all__ = ["read_entries", "sparse_body", "split_sparse_body"]
+__all__ = ["frame_entries", "read_entries", "sparse_body", "split_sparse_body"]
 
 
 def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -77,3 +77,31 @@ def read_entries(
         PayloadError: As for those three, or there are not ``count`` values.
     """
     return _kernels.read_entries(body, elements, dtype, form)
+
+
+def frame_entries(
+    indices: NDArray[np.int32],
+    elements: int,
+    values: NDArray[Any],
+    header: bytes,
+    *,
+    form: IndexForm = "rice",
+) -> bytes:
+    """The container of a sparse payload, written at once.
+
+    What :func:`all_finite`, :func:`encode_indices`, :func:`sparse_body` and :func:`frame` do one after the
+    other, with the same bytes and errors.
+
+    Args:
+        indices: ``[count]`` int32, strictly ascending, in ``[0, elements)``.
+        elements: Of the tensor the entries are of; below 2**31.
+        values: ``[count]`` of a floating dtype, sent as they are; or uint8, the bytes of their code.
+        header: As for :func:`frame`.
+        form: Of the index code.
+
+    Raises:
+        ArgumentError: An array cannot be used, there are not as many values as indices, or as for
+            :func:`encode_indices`.
+        NonFiniteError: A value that would be sent as it is is NaN or infinite.
+    """
+    return _kernels.frame_entries(indices, elements, values, header, form)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["decode_symbols", "encode_symbols"]
+__all__ = ["decode_symbols", "encode_symbols", "frame_symbols"]
 
 SymbolForm: TypeAlias = Literal["rans", "adaptive"]
 
@@ -38,6 +38,28 @@ def encode_symbols(
             or there is no such form.
     """
     return _kernels.encode_symbols(packed, count, bits, form)
+
+
+def frame_symbols(
+    data: NDArray[np.uint8], start: int, count: int, header: bytes, *, bits: int, form: SymbolForm = "rans"
+) -> bytes:
+    """The container of bytes of which all from ``start`` on are symbols and are coded, written at once.
+
+    What :func:`encode_symbols` and :func:`~fedplug.kernels.frame` of ``[data[:start], code]`` do one after
+    the other, with the same bytes and errors.
+
+    Args:
+        data: ``[start + ceil(count * bits / 8)]`` uint8.
+        start: How many bytes come before the symbols.
+        count: As for :func:`encode_symbols`.
+        header: As for :func:`~fedplug.kernels.frame`.
+        bits: As for :func:`encode_symbols`.
+        form: As for :func:`encode_symbols`.
+
+    Raises:
+        ArgumentError: As for :func:`encode_symbols`, or ``start`` is not in ``data``.
+    """
+    return _kernels.frame_symbols(data, start, count, bits, form, header)
 
 
 def decode_symbols(

@@ -11,7 +11,7 @@ from fedplug import _kernels
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["ValueForm", "decode_values", "encode_values"]
+__all__ = ["ValueForm", "decode_values", "encode_values", "frame_values"]
 
 ValueForm: TypeAlias = Literal[
     "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"
@@ -53,6 +53,33 @@ def encode_values(
         NonFiniteError: A value is NaN or infinite; its ``count`` says how many are.
     """
     return _kernels.encode_values(values, form, bits, block_size, relative, seed)
+
+
+def frame_values(
+    values: NDArray[Any],
+    header: bytes,
+    form: ValueForm,
+    *,
+    bits: int = 8,
+    block_size: int = 256,
+    relative: float = 0.01,
+    seed: int = 0,
+) -> bytes:
+    """The container of what :func:`encode_values` makes of values, written at once.
+
+    Args:
+        values: As for :func:`encode_values`, and so all the others but
+        header: As for :func:`~fedplug.kernels.frame`.
+        form: See ``values``.
+        bits: See ``values``.
+        block_size: See ``values``.
+        relative: See ``values``.
+        seed: See ``values``.
+
+    Raises:
+        ArgumentError, NonFiniteError: As :func:`encode_values`.
+    """
+    return _kernels.frame_values(values, header, form, bits, block_size, relative, seed)
 
 
 def decode_values(

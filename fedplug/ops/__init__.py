@@ -65,7 +65,7 @@ from fedplug.ops.arrays import (
     zeros_like,
 )
 from fedplug.ops.block_scaling import block_count, block_scales, scales_from_bytes
-from fedplug.ops.checks import of_length, require, require_finite
+from fedplug.ops.checks import of_length, require, require_finite, sums_may_overflow
 from fedplug.ops.checksum import crc32
 from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
@@ -92,7 +92,7 @@ from fedplug.ops.spec import (
     spec_of,
 )
 from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
-from fedplug.ops.symbol_code import decode_symbols, encode_symbols
+from fedplug.ops.symbol_code import SymbolForm, decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
 from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
 from fedplug.ops.topk_momentum import TopKMomentum, topk_momentum
@@ -115,6 +115,7 @@ __all__ = [
     "IndexForm",
     "Lowering",
     "Spec",
+    "SymbolForm",
     "TakenFromSum",
     "TopK",
     "TopKMomentum",
@@ -209,6 +210,7 @@ __all__ = [
     "subtract",
     "sum",
     "sum_of_squares",
+    "sums_may_overflow",
     "symbol_bits",
     "table_lookup",
     "take",

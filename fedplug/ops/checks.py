@@ -5,13 +5,15 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from fedplug import kernels
 from fedplug.errors import NonFiniteError, PayloadError
 from fedplug.ops._dispatch import Array, also_on_tensors
 
 _PASSED: AbstractContextManager[Any] = nullcontext()
 
-__all__ = ["of_length", "require", "require_finite"]
+__all__ = ["of_length", "require", "require_finite", "sums_may_overflow"]
 
 
 @also_on_tensors
@@ -55,3 +57,8 @@ def require_finite(x: Array, what: str) -> Array:
     if not kernels.all_finite(x):
         raise NonFiniteError(f"{what} holds a NaN or an infinity")
     return x
+
+
+def sums_may_overflow() -> AbstractContextManager[None]:
+    """Within the ``with`` block NumPy warns of no sum that is infinite: that is refused later."""
+    return np.errstate(over="ignore", invalid="ignore")

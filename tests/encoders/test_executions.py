@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug import ops
+from fedplug import kernels, ops, wire
 from fedplug.encoders import ModelEncoder
 from fedplug.registry.resolve import catalog
 from fedplug.testing import executions, expect, tensors
@@ -97,6 +97,10 @@ def test_bytes_tensors_and_states_are_those_of_compiled_ops_and_of_references(te
         values = tensors.tensor(kind, specs[0], seed) * np.array(2.0**exponent, specs[0].dtype)
         x, round_num = tf.constant(values), tf.constant(number)
         got = computed(encoder, specs[0], values, state, number)
+        header = wire.header(encoder.wire_id, dtype, (SIZE,))
+        at_once = encoder.encode_container(values, state, number, specs[0], header)
+        assert at_once[0] == kernels.frame(got["bytes"], header)
+        expect.same_tensors(f"state of round {number}, with a container", at_once[1], got["next state"])
         with ops.use_lowering("fused"):
             compiled = computed(encoder, specs[1], x, on_tensors, round_num)
         same(f"round {number}, against compiled ops", got, compiled)

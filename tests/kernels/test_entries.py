@@ -1,4 +1,4 @@
-"""`read_entries` does in one call what three do, of good bodies and of bad ones."""
+"""`read_entries` and `frame_entries` do in one call what several do, of good entries and of bad ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug import errors, kernels, ops
+from fedplug import errors, kernels, ops, wire
 
 FORMS = ("rice", "bitpack", "bitmap", "shortest", "gaps")
 DTYPES = [np.dtype(dtype) for dtype in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
@@ -90,3 +90,58 @@ def test_what_is_wrong_is_named():
         kernels.read_entries(body, 10, float32, form="zip")
     with pytest.raises(errors.ArgumentError, match="not a floating dtype"):
         kernels.read_entries(body, 10, np.dtype(np.int32))
+
+
+HEADER = wire.header("sparse/1", "float32", (3, 1000))
+
+
+def framed_one_after_the_other(indices, size, values, header, form):
+    if values.dtype != np.uint8 and not kernels.all_finite(values):
+        raise errors.NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
+    code = kernels.encode_indices(indices, size, form=form)
+    return kernels.frame(kernels.sparse_body(len(indices), code, values.view(np.uint8)), header)
+
+
+def framed_at_once(indices, size, values, header, form):
+    return kernels.frame_entries(indices, size, values, header, form=form)
+
+
+@settings(max_examples=300)
+@given(bodies(), st.booleans())
+def test_it_writes_what_the_others_write(written, as_bytes):
+    _, size, _, form, values, indices = written
+    sent = values.view(np.uint8) if as_bytes else values
+    want = framed_one_after_the_other(indices, size, sent, HEADER, form)
+    assert framed_at_once(indices, size, sent, HEADER, form) == want
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("place", [0, 700, 999])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_not_written(dtype, place, bad):
+    values = np.ones(1000, dtype)
+    values[place] = bad
+    with pytest.raises(errors.NonFiniteError, match="the array holds a NaN or an infinity"):
+        kernels.frame_entries(np.arange(1000, dtype=np.int32), 3000, values, HEADER)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_indices_that_do_not_ascend_are_not_written(form):
+    values = np.ones(2, np.float32)
+    for indices, size in (([5, 2], 10), ([2, 2], 10), ([2, 5], 5), ([-1, 2], 10)):
+        with pytest.raises(errors.ArgumentError, match="index"):
+            kernels.frame_entries(np.array(indices, np.int32), size, values, HEADER, form=form)
+
+
+def test_what_cannot_be_written_is_named():
+    indices, values = np.array([2, 5], np.int32), np.ones(2, np.float32)
+    with pytest.raises(errors.ArgumentError, match="indices has 2 elements and values has 3"):
+        kernels.frame_entries(indices, 10, np.ones(3, np.float32), HEADER)
+    with pytest.raises(errors.ArgumentError, match="values has dtype int32"):
+        kernels.frame_entries(indices, 10, indices, HEADER)
+    with pytest.raises(errors.ArgumentError, match="indices has dtype int64"):
+        kernels.frame_entries(indices.astype(np.int64), 10, values, HEADER)
+    with pytest.raises(errors.ArgumentError, match="values is not C-contiguous"):
+        kernels.frame_entries(indices, 10, np.ones(4, np.float32)[::2], HEADER)
+    with pytest.raises(errors.ArgumentError, match="form is 'zip'; it must be rice"):
+        kernels.frame_entries(indices, 10, values, HEADER, form="zip")

@@ -253,3 +253,24 @@ def test_packed_symbols_are_counted_before_memory_is_taken_for_them():
 def test_what_is_not_packed_symbols_is_not_encoded(data, count, bits, message):
     with pytest.raises(errors.ArgumentError, match=message):
         kernels.encode_symbols(np.uint8(data), count, bits=bits)
+
+
+@pytest.mark.parametrize("form", ["rans", "adaptive"])
+@pytest.mark.parametrize("bits", [1, 3, 4, 8])
+@pytest.mark.parametrize("count", [0, 1, 500, 70_000])
+@pytest.mark.parametrize("spread", [0.3, 1e6], ids=["shorter when coded", "not shorter"])
+def test_a_container_is_written_at_once_with_the_same_bytes(form, bits, count, spread):
+    head = np.arange(5, dtype=np.uint8)
+    symbols = packed(levels(count, bits, spread), bits)
+    want = kernels.frame([head, kernels.encode_symbols(symbols, count, bits=bits, form=form)], b"header")
+    data = np.concatenate([head, symbols])
+    assert kernels.frame_symbols(data, 5, count, b"header", bits=bits, form=form) == want
+
+
+def test_no_container_is_written_of_what_are_no_symbols():
+    data = np.zeros(7, np.uint8)
+    for start in (-1, 8):
+        with pytest.raises(errors.ArgumentError, match=f"start is {start}, and data has 7 bytes"):
+            kernels.frame_symbols(data, start, 4, b"header", bits=8)
+    with pytest.raises(errors.ArgumentError, match="5 packed symbols of 8 bits take 5 bytes, not 4"):
+        kernels.frame_symbols(data, 3, 5, b"header", bits=8)

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tf/kernels/inputs.h"
@@ -47,12 +46,17 @@ class EncodeSymbolsOp : public OpKernel {
     int bits;
     OP_REQUIRES_OK(context, ReadSizes(context, &count, &bits));
     const Tensor& packed = context->input(0);
-    std::vector<std::uint8_t> bytes;
+    tensorflow::Status allocated;
+    const auto place = [&](std::int64_t bytes) -> std::uint8_t* {
+      Tensor* code;
+      allocated = AllocateOutput(context, 0, {bytes}, &code);
+      return allocated.ok() ? code->flat<std::uint8_t>().data() : nullptr;
+    };
     OP_REQUIRES_OK(
         context, ToTensorFlow(EncodeSymbols(packed.flat<std::uint8_t>().data(),
                                             packed.NumElements(), count, bits,
-                                            form_, &bytes)));
-    OP_REQUIRES_OK(context, OutputBytes(context, 0, bytes));
+                                            form_, place)));
+    OP_REQUIRES_OK(context, allocated);
   }
 
  private:

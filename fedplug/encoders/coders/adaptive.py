@@ -31,6 +31,7 @@ class Adaptive(EntropyCoder):
 
     name: ClassVar[str] = "adaptive"
     wire_id: ClassVar[str] = "adaptive/1"
+    kernel_form: ClassVar[ops.SymbolForm] = "adaptive"
     takes_trits: ClassVar[bool] = True
 
     @property

@@ -9,13 +9,14 @@ from fedplug.encoders.stages import IndexCoder
 from fedplug.ops import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
-__all__ = ["KERNEL_FORMS", "BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
+__all__ = ["BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
 
 
 class _Coder(IndexCoder):
     """A coder with an op of its own; its layout is specified in csrc/core/index_code.h."""
 
     name: ClassVar[ops.IndexForm]
+    kernel_form: ClassVar[ops.IndexForm]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -35,7 +36,7 @@ class Rice(_Coder):
     Sources: Rice & Plaunt, IEEE Trans. Commun. 1971; Golomb, IEEE Trans. Inf. Theory 1966.
     """
 
-    name = "rice"
+    name = kernel_form = "rice"
     wire_id: ClassVar[str] = "rice/1"
 
 
@@ -45,7 +46,7 @@ class Bitmap(_Coder):
     Layout: the bit of element ``8 i + j`` is bit j of byte i; unused bits are 0.
     """
 
-    name = "bitmap"
+    name = kernel_form = "bitmap"
     wire_id: ClassVar[str] = "bitmap/1"
 
 
@@ -55,7 +56,7 @@ class BitPack(_Coder):
     Layout: one index after the other, its lowest bit first, eight bits a byte; unused bits are 0.
     """
 
-    name = "bitpack"
+    name = kernel_form = "bitpack"
     wire_id: ClassVar[str] = "bitpack/1"
 
 
@@ -65,7 +66,7 @@ class Shortest(_Coder):
     Layout: a byte that says which, 0, 1 or 2 in this order (the first of equally short ones), and the code.
     """
 
-    name = "shortest"
+    name = kernel_form = "shortest"
     wire_id: ClassVar[str] = "shortest/1"
 
 
@@ -82,11 +83,5 @@ class Gaps(_Coder):
     2003; Duda, arXiv 1311.2540. The layout is specified in csrc/core/index_code.h.
     """
 
-    name = "gaps"
+    name = kernel_form = "gaps"
     wire_id: ClassVar[str] = "gaps/1"
-
-
-KERNEL_FORMS: dict[type, ops.IndexForm] = {
-    coder: coder.name for coder in (Bitmap, BitPack, Gaps, Rice, Shortest)
-}
-"""Those whose codes a kernel reads together with what else is in a payload, and how it calls them."""

@@ -26,6 +26,7 @@ class Rans(EntropyCoder):
 
     name: ClassVar[str] = "rans"
     wire_id: ClassVar[str] = "rans/1"
+    kernel_form: ClassVar[ops.SymbolForm] = "rans"
 
     @property
     def capabilities(self) -> Capabilities:

@@ -89,13 +89,13 @@ class QSGD(ValueFormQuantizer):
 
     @property
     def value_form(self) -> Mapping[str, Any]:
-        """With the bits of the first round; see `encode` and `decode` for those of others."""
+        """With the bits of the first round; see `form_in` and `decode` for those of others."""
         return {"form": "qsgd", "bits": self._widths.all[0], "block_size": self._block_size}
 
-    def encode(self, values: Array, round_num: Array) -> Array:
-        """With the bits of the round."""
-        form = {**self.value_form, "bits": self._widths.of(round_num)}
-        return ops.encode_values(values, **form, seed=ops.round_seed(self.seed, round_num))
+    def form_in(self, round_num: Array) -> Mapping[str, Any]:
+        if len(self._widths.all) == 1:
+            return self._form
+        return {**self._form, "bits": self._widths.of(round_num)}
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """With the bits that the payload says it has, if they are those of some round."""

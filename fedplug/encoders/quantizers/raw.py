@@ -17,6 +17,7 @@ class Raw(Quantizer):
 
     name: ClassVar[str] = "raw"
     wire_id: ClassVar[str] = "raw/1"
+    uncompressed: ClassVar[bool] = True
 
     @property
     def capabilities(self) -> Capabilities:

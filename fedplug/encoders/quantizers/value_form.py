@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-from fedplug import ops
+from numpy.typing import NDArray
+
+from fedplug import kernels, ops
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
@@ -30,9 +33,24 @@ class ValueFormQuantizer(Quantizer):
     def value_form(self) -> Mapping[str, Any]:
         """The arguments of both ops: ``form``, and ``bits`` and ``block_size`` where it has them."""
 
+    @functools.cached_property
+    def _form(self) -> Mapping[str, Any]:
+        return self.value_form
+
+    def form_in(self, round_num: Array) -> Mapping[str, Any]:
+        """`value_form` where it may change with the round. Default: it does not."""
+        del round_num
+        return self._form
+
     def encode(self, values: Array, round_num: Array) -> Array:
         """Refuses values that are NaN or infinite."""
-        return ops.encode_values(values, **self.value_form, seed=ops.round_seed(self.seed, round_num))
+        seed = ops.round_seed(self.seed, round_num)
+        return ops.encode_values(values, **self.form_in(round_num), seed=seed)
+
+    def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
+        """In one call, without the bytes in between."""
+        seed = (self.seed << 32) + round_num  # as `fedplug.ops.round_seed`
+        return kernels.frame_values(values, header, **self.form_in(round_num), seed=seed)
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses what `encode` does not write for so many values with this configuration."""

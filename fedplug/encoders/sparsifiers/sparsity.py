@@ -17,6 +17,8 @@ from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["Sparsity"]
 
+_MOST_SIZES = 1024
+
 
 @dataclass(frozen=True)
 class Sparsity:
@@ -77,10 +79,8 @@ class Sparsity:
         A number where that is known while a graph is built, else an int32 scalar.
         """
         if self.rate is None:
-            wanted = self._wanted(size)
-            if len(wanted) == 1:
-                return _at_most(size, wanted[0])
-            return ops.table_lookup(self.in_each_round(size), round_num, "int32")
+            known = self._known.get(size) or self._found(size)
+            return known[0] if len(known) == 1 else ops.table_lookup(known, round_num, "int32")
         entries = ops.table_lookup(self._wanted(size), round_num, "float64")
         entries = ops.minimum(ops.floor(entries * ops.astype(self.rate, "float64") + 0.5), float(size))
         return ops.minimum(ops.maximum(ops.astype(entries, "int32"), 1), size)
@@ -88,6 +88,17 @@ class Sparsity:
     def in_each_round(self, size: int) -> list[int]:
         """How many in each round up to the one from which on it stays as it is, at rate 1."""
         return [_at_most(size, entries) for entries in self._wanted(size)]
+
+    @functools.cached_property
+    def _known(self) -> dict[int, list[int]]:
+        """What `in_each_round` says of some sizes, as it is asked for every array that is encoded."""
+        return {}
+
+    def _found(self, size: int) -> list[int]:
+        if len(self._known) >= _MOST_SIZES:
+            self._known.clear()
+        self._known[size] = self.in_each_round(size)
+        return self._known[size]
 
     def _wanted(self, size: int) -> list[float]:
         if self.count is not None:

@@ -1,0 +1,53 @@
+// A container as Python bytes, into which a binding writes the body where it
+// belongs, in place of a copy of it. Must not know what is in a body.
+#ifndef FEDPLUG_PYTHON_NEW_CONTAINER_H_
+#define FEDPLUG_PYTHON_NEW_CONTAINER_H_
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "core/container.h"
+
+namespace fedplug::python {
+
+class NewContainer {
+ public:
+  // REQUIRES: the GIL; `header` is from EncodeHeader
+  NewContainer(const pybind11::bytes& header, std::int64_t body_bytes)
+      : NewContainer(reinterpret_cast<const std::uint8_t*>(
+                         PyBytes_AS_STRING(header.ptr())),
+                     PyBytes_GET_SIZE(header.ptr()), body_bytes) {}
+
+  // REQUIRES: the same; header[header_bytes] outlives the object
+  NewContainer(const std::uint8_t* header, std::int64_t header_bytes,
+               std::int64_t body_bytes)
+      : header_(header),
+        header_bytes_(header_bytes),
+        body_bytes_(body_bytes),
+        bytes_(nullptr, static_cast<std::size_t>(
+                            ContainerBytes(header_bytes, body_bytes))),
+        data_(
+            reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(bytes_.ptr()))) {}
+
+  // body[body_bytes], where it is to be written. THREADS: needs no GIL
+  std::uint8_t* body() const { return data_ + BodyBegin(header_bytes_); }
+
+  // Writes what is around a body that is there. THREADS: needs no GIL
+  void Close() const {
+    CloseContainer(header_, header_bytes_, body_bytes_, data_);
+  }
+
+  const pybind11::bytes& bytes() const { return bytes_; }
+
+ private:
+  const std::uint8_t* header_;
+  std::int64_t header_bytes_;
+  std::int64_t body_bytes_;
+  pybind11::bytes bytes_;
+  std::uint8_t* data_;
+};
+
+}  // namespace fedplug::python
+
+#endif  // FEDPLUG_PYTHON_NEW_CONTAINER_H_
