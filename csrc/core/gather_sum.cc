@@ -134,7 +134,7 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
         std::copy_n(sums.data(), length, residual_out + at);
       }
     }
-    topk::FenceStreamedStores();
+    FenceStreamedStores();
   });
   if (finite) return {};
   return RefuseNonFinite(delta, residual_in, n, parallel, non_finite);

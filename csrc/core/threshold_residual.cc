@@ -151,7 +151,7 @@ Status ThresholdSelection<T>::Run(
           static_cast<std::int32_t>(at), range, &cursor);
     };
     topk::ForEachBlock(update, share.begin, share.end, partition_block);
-    topk::FenceStreamedStores();
+    FenceStreamedStores();
     found_[static_cast<std::size_t>(t)] = {values + room, indices + room,
                                            cursor.count};
     return largest < FloatTraits<T>::kInfinity;

@@ -17,6 +17,7 @@ void RegisterRandomIndices(pybind11::module_& module);
 void RegisterRandomNumbers(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
 void RegisterRotatedCode(pybind11::module_& module);
+void RegisterLowRank(pybind11::module_& module);
 void RegisterAllFinite(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
 void RegisterChecksum(pybind11::module_& module);
@@ -40,6 +41,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterRandomNumbers(module);
   fedplug::python::RegisterValueCode(module);
   fedplug::python::RegisterRotatedCode(module);
+  fedplug::python::RegisterLowRank(module);
   fedplug::python::RegisterAllFinite(module);
   fedplug::python::RegisterContainer(module);
   fedplug::python::RegisterChecksum(module);

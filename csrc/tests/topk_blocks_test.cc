@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/simd/stream.h"
 #include "core/topk/blocks.h"
 #include "tests/kernel_inputs.h"
 
@@ -110,7 +111,7 @@ void ExpectPartitionsAlike() {
           T* const left = in_place ? before.data() : after.data();
           const FloatBitsOf<T> largest = partition_block(
               delta.data(), before.data(), left, n, 1000, range, &cursor);
-          topk::FenceStreamedStores();
+          FenceStreamedStores();
           std::vector<std::int64_t> all = {OneNaN<T>(largest), cursor.count,
                                            cursor.in_range};
           for (std::int64_t j = 0; j < cursor.count; ++j) {
@@ -199,7 +200,7 @@ void ExpectNotesToRecallEveryResidual() {
         auto left = residual;
         partition_block(delta.data(), left.data(), left.data(), n, 0, range,
                         &cursor);
-        topk::FenceStreamedStores();
+        FenceStreamedStores();
         for (std::int64_t j = 0; j < cursor.count; ++j) {
           left[static_cast<std::size_t>(cursor.indices[j])] = cursor.values[j];
         }

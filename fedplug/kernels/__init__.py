@@ -36,6 +36,7 @@ from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite, finite_from_bytes
 from fedplug.kernels.gather_sum import gather_sum, take_from_sum
 from fedplug.kernels.index_code import decode_indices, encode_indices
+from fedplug.kernels.low_rank import low_rank_matrix, low_rank_residual, matrix_times, sum_and_largest
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
 from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
@@ -69,6 +70,9 @@ __all__ = [
     "from_dlpack",
     "gather_sum",
     "grouped_topk_residual",
+    "low_rank_matrix",
+    "low_rank_residual",
+    "matrix_times",
     "num_threads",
     "pack_container",
     "random_uniform",
@@ -80,6 +84,7 @@ __all__ = [
     "simd_level",
     "sparse_body",
     "split_sparse_body",
+    "sum_and_largest",
     "take_from_sum",
     "threshold_residual",
     "topk_momentum",

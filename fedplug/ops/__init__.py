@@ -73,6 +73,13 @@ from fedplug.ops.donation import donate_residuals, residuals_in, results_in
 from fedplug.ops.floats import wide_dtype, widened
 from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
+from fedplug.ops.low_rank import (
+    SumAndLargest,
+    low_rank_matrix,
+    low_rank_residual,
+    matrix_times,
+    sum_and_largest,
+)
 from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
 from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.packing import pack, packed_size, unpack
@@ -115,6 +122,7 @@ __all__ = [
     "IndexForm",
     "Lowering",
     "Spec",
+    "SumAndLargest",
     "SymbolForm",
     "TakenFromSum",
     "TopK",
@@ -167,6 +175,9 @@ __all__ = [
     "identity",
     "is_floating",
     "itemsize",
+    "low_rank_matrix",
+    "low_rank_residual",
+    "matrix_times",
     "max",
     "maximum",
     "mean_magnitude",
@@ -209,6 +220,7 @@ __all__ = [
     "subset_bits",
     "subtract",
     "sum",
+    "sum_and_largest",
     "sum_of_squares",
     "sums_may_overflow",
     "symbol_bits",

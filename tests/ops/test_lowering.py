@@ -32,6 +32,7 @@ VECTOR, BYTES, INDICES = (
     tf.TensorSpec([None], tf.uint8),
     tf.TensorSpec([None], tf.int32),
 )
+MATRIX, FACTOR = tf.TensorSpec([None, None]), tf.TensorSpec([None, 2])
 VARIABLE = tf.Variable(tf.zeros(9))
 
 
@@ -60,6 +61,10 @@ CALLS = {
     "Fedplug>TopKMomentum": (lambda d: ops.topk_momentum(d, d, d, 3, momentum=0.9), VECTOR),
     "Fedplug>GatherSum": (lambda d, i: ops.gather_sum(d, d, i), VECTOR, INDICES),
     "Fedplug>TakeFromSum": (lambda d, i: ops.take_from_sum(d, d, i), VECTOR, INDICES),
+    "Fedplug>SumAndLargest": (lambda d: ops.sum_and_largest(d, d), VECTOR),
+    "Fedplug>MatrixTimes": (lambda a, b: ops.matrix_times(a, b, transposed=True), MATRIX, FACTOR),
+    "Fedplug>LowRankMatrix": (lambda p, q: ops.low_rank_matrix(p, q, dtype=tf.float16), FACTOR, FACTOR),
+    "Fedplug>LowRankResidual": (lambda a, p, q: ops.low_rank_residual(a, p, q), MATRIX, FACTOR, FACTOR),
     "Fedplug>EncodeRotated": (lambda v: ops.encode_rotated(v, (1, 2), [0.8], 16), VECTOR),
     "Fedplug>DecodeRotated": (
         lambda c: ops.decode_rotated(c, 9, (1, 2), [0.8], 16, dtype=tf.float32),

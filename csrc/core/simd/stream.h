@@ -24,7 +24,7 @@ inline constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
 //
 // REQUIRES: the two do not overlap
 // SHAPE:    from[n], to[n]
-// THREADS:  others may read `to` after a store fence
+// THREADS:  others may read `to` after a FenceStreamedStores
 template <typename T>
 void StreamCopy(const T* from, std::int64_t n, T* to) {
   std::int64_t i = 0;
@@ -39,6 +39,14 @@ void StreamCopy(const T* from, std::int64_t n, T* to) {
   }
 #endif
   std::copy(from + i, from + n, to + i);
+}
+
+// Orders what this thread has written past the caches before what it writes
+// next, as other stores are by themselves.
+inline void FenceStreamedStores() {
+#if FEDPLUG_SIMD_X86
+  _mm_sfence();
+#endif
 }
 
 }  // namespace fedplug

@@ -11,10 +11,6 @@
 #include "core/simd/level.h"
 #include "core/topk/undo_notes.h"
 
-#if FEDPLUG_SIMD_X86
-#include <xmmintrin.h>
-#endif
-
 namespace fedplug::topk {
 
 // Elements per block: what a caller stages for a block stays in the first-level
@@ -120,14 +116,6 @@ struct BlockKernels {
                   FloatBitsOf<T> from, FloatBitsOf<T> hi,
                   CompactCursor<T>* cursor);
 };
-
-// Orders what this thread has written past the caches before what it writes
-// next, as other stores are by themselves.
-inline void FenceStreamedStores() {
-#if FEDPLUG_SIMD_X86
-  _mm_sfence();
-#endif
-}
 
 // The loops in plain C++, for every T and every processor.
 template <typename T>

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/simd/stream.h"
 #include "core/topk/chunks.h"
 #include "core/topk/undo_log.h"
 

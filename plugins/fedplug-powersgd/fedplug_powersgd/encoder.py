@@ -6,8 +6,6 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
@@ -48,7 +46,8 @@ class PowerSGD(Encoder):
     tensor's dtype. All are little-endian, in row-major order. That is ``r (m + n) / (m n)`` elements per
     element.
 
-    Takes float16, bfloat16, float32 and float64. Denormal numbers are zero to TensorFlow's arithmetic.
+    Takes float16, bfloat16, float32 and float64. Denormal numbers are zero to TensorFlow's own arithmetic:
+    to the references of ops, and to what makes the columns of P orthonormal.
     """
 
     name: ClassVar[str] = "powersgd"
@@ -107,16 +106,16 @@ class PowerSGD(Encoder):
         spec = ops.spec_of(x)
         if not self._is_factored(spec):
             return {"values": x}, {}
-        carried = x + state["residual"]
-        a = widened(ops.reshape(carried, _matrix_shape(spec)))
-        scale = ops.max(abs(a))  # or the products of large numbers would overflow
-        a = ops.divide_no_nan(a, scale)
-        p = ops.astype(matrices.orthonormal_columns(matrices.times(a, state["q"])), x.dtype)
-        q = ops.astype(matrices.times_transposed(a, widened(p)), x.dtype)
-        payload = {"p": p, "q": q, "scale": scale}
+        carried, largest = ops.sum_and_largest(x, state["residual"])
+        a = ops.reshape(carried, _matrix_shape(spec))
+        scale = widened(largest)  # divided by it, or the products of large numbers would overflow
+        p = matrices.orthonormal_columns(ops.matrix_times(a, state["q"], scale=scale))
+        p = ops.astype(p, x.dtype)
+        q = ops.astype(ops.matrix_times(a, widened(p), scale=scale, transposed=True), x.dtype)
         empty = ops.max(abs(widened(q)), axis=0) == 0
-        return payload, {
-            "residual": carried - self.decode(payload, spec),
+        residual = ops.low_rank_residual(a, widened(p), widened(q), scale=scale)
+        return {"p": p, "q": q, "scale": scale}, {
+            "residual": ops.reshape(residual, spec.shape),
             "q": ops.where(empty, self._first_q(spec), widened(q)),
         }
 
@@ -124,12 +123,9 @@ class PowerSGD(Encoder):
         """``P Q'^T``; what is too large for the dtype becomes its largest number."""
         if not self._is_factored(spec):
             return payload["values"]
-        a = matrices.product(widened(payload["p"]), widened(payload["q"]))
-        # Between two multiplications; or TensorFlow's optimizer would begin with the smaller tensors.
-        a = ops.ensure_shape(a, _matrix_shape(spec))
-        with np.errstate(over="ignore"):
-            a = a * payload["scale"]
-        return ops.reshape(ops.saturate_cast(a, spec.dtype), spec.shape)
+        p, q = widened(payload["p"]), widened(payload["q"])
+        a = ops.low_rank_matrix(p, q, scale=payload["scale"], dtype=spec.dtype)
+        return ops.reshape(a, spec.shape)
 
     def to_wire(self, payload: Payload, spec: Spec) -> Array:
         """See the class."""

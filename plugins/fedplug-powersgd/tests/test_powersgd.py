@@ -124,16 +124,6 @@ def test_columns_become_orthonormal_or_zero_and_span_the_same_space(m, r, rank, 
     np.testing.assert_allclose(q @ (q.T @ p), p, atol=1e-9)
 
 
-@settings(deadline=None)
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3), st.integers(0, 2**32 - 1))
-def test_products_are_those_of_matrices(m, n, r, seed):
-    rng = np.random.default_rng(seed)
-    a, b, c = rng.standard_normal((m, n)), rng.standard_normal((n, r)), rng.standard_normal((m, r))
-    np.testing.assert_allclose(matrices.times(tf.constant(a), tf.constant(b)), a @ b, atol=1e-12)
-    np.testing.assert_allclose(matrices.times_transposed(tf.constant(a), tf.constant(c)), a.T @ c, atol=1e-12)
-    np.testing.assert_allclose(matrices.product(tf.constant(c), tf.constant(b)), c @ b.T, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("shape", "numbers"),
     [((100, 50), 2 * 150), ((3, 3, 16, 32), 2 * (144 + 32)), ((10, 4), 40), ((1000,), 1000)],

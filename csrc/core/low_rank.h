@@ -1,0 +1,45 @@
+// The product of two thin matrices as a large one, and what it misses of
+// another: p[i, 0] q[c, 0] + p[i, 1] q[c, 1] ..., one after the other, times
+// `scale`. Everything is rounded once, in float, of doubles in double; then to
+// T, where what is too large becomes the largest number. NaN stays.
+#ifndef FEDPLUG_CORE_LOW_RANK_H_
+#define FEDPLUG_CORE_LOW_RANK_H_
+
+#include <cstdint>
+
+#include "core/base/parallel.h"
+#include "core/base/status.h"
+#include "core/matrix_times.h"
+
+namespace fedplug {
+
+// matrix = scale P Q'
+//
+// REQUIRES: shape.rank >= 1, and no other number in it is negative (checked);
+//           `matrix` overlaps nothing. T is float, double, Half or BFloat16.
+// SHAPE:    p[rows, rank], q[columns, rank], matrix[rows, columns]
+// THREADS:  uses `parallel`; the result does not depend on the number of
+//           threads, nor on the SIMD level
+// COST:     writes sizeof(T) bytes per element, past the caches where these
+//           would not hold them
+template <typename T>
+Status LowRankMatrix(const value_loops::WideOf<T>* p,
+                     const value_loops::WideOf<T>* q,
+                     value_loops::WideOf<T> scale, const MatrixShape& shape,
+                     Parallel& parallel, T* matrix);
+
+// residual = a - what LowRankMatrix makes, with the difference rounded to T.
+//
+// REQUIRES: as LowRankMatrix; `residual` is `a`, or overlaps nothing
+// SHAPE:    a[rows, columns], residual[rows, columns]
+// THREADS:  as LowRankMatrix
+// COST:     reads and writes sizeof(T) bytes per element
+template <typename T>
+Status LowRankResidual(const T* a, const value_loops::WideOf<T>* p,
+                       const value_loops::WideOf<T>* q,
+                       value_loops::WideOf<T> scale, const MatrixShape& shape,
+                       Parallel& parallel, T* residual);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_LOW_RANK_H_

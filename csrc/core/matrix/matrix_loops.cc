@@ -1,0 +1,201 @@
+#include "core/matrix/matrix_loops.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "core/base/float_bits.h"
+#include "core/simd/loops.h"
+
+namespace fedplug::matrix {
+namespace {
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void DivideLoop(const T* x, std::int64_t n, T divisor,
+                                      T* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] / divisor;
+}
+
+// Product i of 2^kDepth stretches, the first of which is `stretch`.
+template <int kDepth, typename Product>
+FEDPLUG_ALWAYS_INLINE auto Tree(const Product& product, std::int64_t stretch) {
+  if constexpr (kDepth == 0) {
+    return product(stretch);
+  } else {
+    constexpr std::int64_t kHalf = std::int64_t{1} << (kDepth - 1);
+    return Tree<kDepth - 1>(product, stretch) +
+           Tree<kDepth - 1>(product, stretch + kHalf);
+  }
+}
+
+template <int kDepth, typename T>
+FEDPLUG_ALWAYS_INLINE void NumbersLoop(const T* x, std::int64_t x_stride,
+                                       const T* y, std::int64_t y_stride,
+                                       std::int64_t n, T* __restrict sums) {
+  T numbers[1 << kDepth];
+  for (int s = 0; s < 1 << kDepth; ++s) numbers[s] = y[s * y_stride];
+  for (std::int64_t i = 0; i < n; ++i) {
+    sums[i] = Tree<kDepth>(
+        [&](std::int64_t s) { return x[s * x_stride + i] * numbers[s]; }, 0);
+  }
+}
+
+template <int kDepth, typename T>
+FEDPLUG_ALWAYS_INLINE void VectorsLoop(const T* x, std::int64_t x_stride,
+                                       const T* y, std::int64_t y_stride,
+                                       std::int64_t n, T* __restrict sums) {
+  for (std::int64_t at = 0; at < n; at += kLoopBlock) {
+    T block[kLoopBlock];  // so many pointers, GCC does not compare with `sums`
+    for (std::int64_t i = 0; i < kLoopBlock; ++i) {
+      block[i] = Tree<kDepth>(
+          [&](std::int64_t s) {
+            return x[s * x_stride + at + i] * y[s * y_stride + at + i];
+          },
+          0);
+    }
+    std::copy_n(block, kLoopBlock, sums + at);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void AddHalvesLoop(const T* terms, std::int64_t half,
+                                         T* __restrict sums) {
+  for (std::int64_t at = 0; at < half; at += kLoopBlock) {
+    for (std::int64_t i = at; i < at + kLoopBlock; ++i) {
+      sums[i] = terms[i] + terms[half + i];
+    }
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void AddLoop(const T* terms, std::int64_t n,
+                                   T* __restrict sums) {
+  for (std::int64_t i = 0; i < n; ++i) sums[i] += terms[i];
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void AddZerosLoop(std::int64_t n, T* sums) {
+  for (std::int64_t i = 0; i < n; ++i) sums[i] += T{0};
+}
+
+template <int kRanks, bool kAdds, typename T>
+FEDPLUG_ALWAYS_INLINE void OuterLoop(const T* p, const T* q,
+                                     std::int64_t q_stride, std::int64_t n,
+                                     T* __restrict total) {
+  T numbers[kRanks];
+  for (int j = 0; j < kRanks; ++j) numbers[j] = p[j];
+  for (std::int64_t i = 0; i < n; ++i) {
+    T sum = kAdds ? total[i] + numbers[0] * q[i] : numbers[0] * q[i];
+    for (int j = 1; j < kRanks; ++j) sum += numbers[j] * q[j * q_stride + i];
+    total[i] = sum;
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(T scale, T largest, std::int64_t n,
+                                          T* x) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    T value = x[i] * scale;
+    value = value > largest ? largest : value;
+    x[i] = value < -largest ? -largest : value;
+  }
+}
+
+// As signed integers, which every instruction set can compare: a key has no
+// sign bit.
+template <typename T>
+using SignedBits = std::make_signed_t<FloatBitsOf<T>>;
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE T AddAndFindLargestLoop(const T* x, const T* y,
+                                              std::int64_t n, T* sums) {
+  SignedBits<T> largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T sum = x[i] + y[i];
+    const auto key = static_cast<SignedBits<T>>(MagnitudeKey(sum));
+    largest = key > largest ? key : largest;
+    sums[i] = sum;
+  }
+  T magnitude;
+  std::memcpy(&magnitude, &largest, sizeof(magnitude));
+  return magnitude;
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE T Minus(T x, T y) {
+  return x - y;
+}
+template <>
+FEDPLUG_ALWAYS_INLINE Half Minus(Half x, Half y) {
+  return ToHalf(ToFloat(x) - ToFloat(y));
+}
+template <>
+FEDPLUG_ALWAYS_INLINE BFloat16 Minus(BFloat16 x, BFloat16 y) {
+  return ToBFloat16(ToFloat(x) - ToFloat(y));
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void SubtractLoop(const T* x, const T* y, std::int64_t n,
+                                        T* differences) {
+  for (std::int64_t i = 0; i < n; ++i) differences[i] = Minus(x[i], y[i]);
+}
+
+}  // namespace
+
+template <typename T>
+MatrixLoops<T> MatrixLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {
+        Avx2<DivideLoop<T>>,
+        {Avx2<NumbersLoop<0, T>>, Avx2<NumbersLoop<1, T>>,
+         Avx2<NumbersLoop<2, T>>, Avx2<NumbersLoop<3, T>>},
+        {Avx2<VectorsLoop<0, T>>, Avx2<VectorsLoop<1, T>>,
+         Avx2<VectorsLoop<2, T>>, Avx2<VectorsLoop<3, T>>},
+        Avx2<AddHalvesLoop<T>>,
+        Avx2<AddLoop<T>>,
+        Avx2<AddZerosLoop<T>>,
+        {nullptr, Avx2<OuterLoop<1, false, T>>, Avx2<OuterLoop<2, false, T>>,
+         Avx2<OuterLoop<3, false, T>>, Avx2<OuterLoop<4, false, T>>},
+        {nullptr, Avx2<OuterLoop<1, true, T>>, Avx2<OuterLoop<2, true, T>>,
+         Avx2<OuterLoop<3, true, T>>, Avx2<OuterLoop<4, true, T>>},
+        Avx2<TimesScaleLoop<T>>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<DivideLoop<T>>,
+          {Baseline<NumbersLoop<0, T>>, Baseline<NumbersLoop<1, T>>,
+           Baseline<NumbersLoop<2, T>>, Baseline<NumbersLoop<3, T>>},
+          {Baseline<VectorsLoop<0, T>>, Baseline<VectorsLoop<1, T>>,
+           Baseline<VectorsLoop<2, T>>, Baseline<VectorsLoop<3, T>>},
+          Baseline<AddHalvesLoop<T>>,
+          Baseline<AddLoop<T>>,
+          Baseline<AddZerosLoop<T>>,
+          {nullptr, Baseline<OuterLoop<1, false, T>>,
+           Baseline<OuterLoop<2, false, T>>, Baseline<OuterLoop<3, false, T>>,
+           Baseline<OuterLoop<4, false, T>>},
+          {nullptr, Baseline<OuterLoop<1, true, T>>,
+           Baseline<OuterLoop<2, true, T>>, Baseline<OuterLoop<3, true, T>>,
+           Baseline<OuterLoop<4, true, T>>},
+          Baseline<TimesScaleLoop<T>>};
+}
+
+template <typename T>
+ElementLoops<T> ElementLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {Avx2<AddAndFindLargestLoop<T>>, Avx2<SubtractLoop<T>>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<AddAndFindLargestLoop<T>>, Baseline<SubtractLoop<T>>};
+}
+
+template MatrixLoops<float> MatrixLoopsFor(SimdLevel);
+template MatrixLoops<double> MatrixLoopsFor(SimdLevel);
+template ElementLoops<float> ElementLoopsFor(SimdLevel);
+template ElementLoops<double> ElementLoopsFor(SimdLevel);
+template ElementLoops<Half> ElementLoopsFor(SimdLevel);
+template ElementLoops<BFloat16> ElementLoopsFor(SimdLevel);
+
+}  // namespace fedplug::matrix

@@ -1,0 +1,77 @@
+// The inner loops of products of a large matrix with a few vectors. Written
+// plainly, for the compiler to vectorise; each is compiled for every SIMD
+// level, with equal results. They know numbers and strides, neither matrices
+// nor threads.
+#ifndef FEDPLUG_CORE_MATRIX_MATRIX_LOOPS_H_
+#define FEDPLUG_CORE_MATRIX_MATRIX_LOOPS_H_
+
+#include <cstdint>
+
+#include "core/matrix/halving.h"
+#include "core/simd/level.h"
+
+namespace fedplug::matrix {
+
+// Loops that say so work on whole blocks of so many elements: they read and
+// write what is beyond n there, whatever it is, and leave whatever.
+inline constexpr std::int64_t kLoopBlock = 16;
+
+inline std::int64_t InWholeBlocks(std::int64_t n) {
+  return (n + kLoopBlock - 1) / kLoopBlock * kLoopBlock;
+}
+
+// The most columns whose products are added up at once.
+inline constexpr int kRanksAtOnce = 4;
+
+// T is float or double.
+template <typename T>
+struct MatrixLoops {
+  // y = x / divisor; y may be x.
+  void (*divide)(const T* x, std::int64_t n, T divisor, T* y);
+
+  // sums = the products of x and y in the stretches 0, 1 ... 2^depth - 1, each
+  // `x_stride` (`y_stride`) after the one before, added up as a balanced tree;
+  // by depth. `y` has a number for each stretch, or for each product; then the
+  // loop works on whole blocks.
+  using Products = void(const T* x, std::int64_t x_stride, const T* y,
+                        std::int64_t y_stride, std::int64_t n, T* sums);
+  Products* products_with_numbers[Halving::kMostDepth + 1];
+  Products* products_with_vectors[Halving::kMostDepth + 1];
+
+  // sums = terms + the terms after `half`, in whole blocks.
+  void (*add_halves)(const T* terms, std::int64_t half, T* sums);
+
+  // sums += terms
+  void (*add)(const T* terms, std::int64_t n, T* sums);
+  // sums += 0: -0 becomes +0.
+  void (*add_zeros)(std::int64_t n, T* sums);
+
+  // total = p[0] * q + p[1] * (q after q_stride) ..., one after the other;
+  // and the same added to the total that is there. By their number.
+  using Outer = void(const T* p, const T* q, std::int64_t q_stride,
+                     std::int64_t n, T* total);
+  Outer* outer[kRanksAtOnce + 1];
+  Outer* add_outer[kRanksAtOnce + 1];
+
+  // x = x * scale, at most `largest` in magnitude; NaN stays.
+  void (*times_scale)(T scale, T largest, std::int64_t n, T* x);
+};
+
+// T is float, double, Half or BFloat16.
+template <typename T>
+struct ElementLoops {
+  // sums = x + y, which may be one of the two; returns the largest magnitude.
+  T (*add_and_find_largest)(const T* x, const T* y, std::int64_t n, T* sums);
+  // differences = x - y, which may be one of the two.
+  void (*subtract)(const T* x, const T* y, std::int64_t n, T* differences);
+};
+
+// REQUIRES: IsSupported(level)
+template <typename T>
+MatrixLoops<T> MatrixLoopsFor(SimdLevel level);
+template <typename T>
+ElementLoops<T> ElementLoopsFor(SimdLevel level);
+
+}  // namespace fedplug::matrix
+
+#endif  // FEDPLUG_CORE_MATRIX_MATRIX_LOOPS_H_

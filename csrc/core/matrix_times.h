@@ -1,0 +1,58 @@
+// A large matrix times a few vectors, in an order of additions that depends on
+// the shape alone, so that threads, vector width and plain-TensorFlow
+// references give the same bits.
+//
+// Elements of A are divided by `scale` (all are +0 where it is 0), then
+// multiplied with those of B; then the upper half of the products (the smaller
+// one where they are odd) is added to the lower half, until one is left. What
+// lacks a partner is added to +0; a sum over nothing is +0. Everything is
+// rounded once, in float, of doubles in double: 16-bit elements of A are
+// widened first.
+#ifndef FEDPLUG_CORE_MATRIX_TIMES_H_
+#define FEDPLUG_CORE_MATRIX_TIMES_H_
+
+#include <cstdint>
+
+#include "core/base/parallel.h"
+#include "core/base/status.h"
+#include "core/codes/value_loops.h"
+
+namespace fedplug {
+
+// Of A, and how many vectors there are.
+struct MatrixShape {
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t rank;
+};
+
+// product = (A / scale) B, for all matrices in row-major order.
+//
+// REQUIRES: no number in `shape` is negative (checked); `product` overlaps
+//           nothing. T is float, double, Half or BFloat16.
+// SHAPE:    a[rows, columns], b[columns, rank], product[rows, rank]
+// THREADS:  uses `parallel`, rows to a thread; the result does not depend on
+//           the number of threads, nor on the SIMD level
+// COST:     reads each element once for every eight vectors
+template <typename T>
+Status MatrixTimes(const T* a, value_loops::WideOf<T> scale,
+                   const value_loops::WideOf<T>* b, const MatrixShape& shape,
+                   Parallel& parallel, value_loops::WideOf<T>* product);
+
+// product = (A / scale)' B, with A transposed.
+//
+// REQUIRES: as MatrixTimes
+// SHAPE:    a[rows, columns], b[rows, rank], product[columns, rank]
+// THREADS:  as MatrixTimes, but rows that are added up first, and columns, to a
+//           thread
+// COST:     as MatrixTimes; takes some 20 sums of 2,048 elements of memory for
+//           each thread and vector, and of B a copy
+template <typename T>
+Status TransposedTimes(const T* a, value_loops::WideOf<T> scale,
+                       const value_loops::WideOf<T>* b,
+                       const MatrixShape& shape, Parallel& parallel,
+                       value_loops::WideOf<T>* product);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_MATRIX_TIMES_H_

@@ -1,0 +1,72 @@
+"""Products with thin matrices in stock TensorFlow ops: the reference of `fedplug.ops.low_rank`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference.traced import traced_once
+from fedplug.ops._tensorflow.arguments import after, require, same_shape
+from fedplug.ops._tensorflow.arrays import saturate_cast
+from fedplug.ops._tensorflow.floats import widened
+
+__all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
+
+
+@traced_once
+def sum_and_largest(delta: Any, residual: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    check = require(same_shape(delta, residual), "delta and residual must have the same shape")
+    total = tf.stop_gradient(after([check], delta) + residual)
+    magnitudes = tf.concat([tf.zeros([1], delta.dtype), tf.reshape(tf.abs(total), [-1])], axis=0)
+    return total, tf.reduce_max(magnitudes)
+
+
+@traced_once
+def matrix_times(a: Any, b: Any, scale: Any, transposed: bool) -> tf.Tensor:
+    terms = tf.shape(a)[0 if transposed else 1]
+    a = after([require(tf.equal(terms, tf.shape(b)[0]), "the shapes of a and b do not fit")], a)
+    a = tf.math.divide_no_nan(widened(a), scale)
+    if not transposed:
+        a = tf.transpose(a)
+    columns = [_column_sums(a * column[:, tf.newaxis]) for column in tf.unstack(b, axis=1)]
+    if not columns:
+        return tf.zeros([tf.shape(a)[1], 0], b.dtype)
+    return tf.stop_gradient(tf.stack(columns, axis=1))
+
+
+@traced_once
+def low_rank_matrix(p: Any, q: Any, scale: Any, dtype: tf.DType) -> tf.Tensor:
+    ones = [require(tf.shape(p)[1] >= 1, "p and q have no columns")]
+    p_columns, q_columns = tf.unstack(after(ones, p), axis=1), tf.unstack(q, axis=1)
+    total = tf.zeros([tf.shape(p)[0], tf.shape(q)[0]], p.dtype)
+    for j, (of_rows, of_columns) in enumerate(zip(p_columns, q_columns, strict=True)):
+        product = of_rows[:, tf.newaxis] * of_columns
+        total = total + product if j else product
+    # Between two multiplications; or TensorFlow's optimizer would begin with the smaller tensors.
+    total = tf.ensure_shape(total, [p.shape[0], q.shape[0]])
+    return tf.stop_gradient(saturate_cast(total * scale, dtype))
+
+
+@traced_once
+def low_rank_residual(a: Any, p: Any, q: Any, scale: Any) -> tf.Tensor:
+    made = low_rank_matrix(p, q, scale, a.dtype)
+    check = require(same_shape(a, made), "a must have the shape of the product of p and q")
+    return tf.stop_gradient(after([check], a) - made)
+
+
+def _column_sums(rows: Any) -> tf.Tensor:
+    """The sum over the first axis, halves added to halves: ``[m, n]`` to ``[n]``; 0 where m is 0."""
+
+    def halved(rows: tf.Tensor) -> tuple[tf.Tensor]:
+        count = tf.shape(rows)[0]
+        half = (count + 1) // 2
+        return (rows[:half] + tf.pad(rows[half:], [[0, count % 2], [0, 0]]),)
+
+    (last,) = tf.while_loop(
+        lambda rows: tf.shape(rows)[0] > 1,
+        halved,
+        (rows,),
+        shape_invariants=(tf.TensorShape([None, rows.shape[1]]),),
+    )
+    return tf.pad(last, [[0, 1], [0, 0]])[0]

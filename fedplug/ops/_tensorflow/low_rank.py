@@ -1,0 +1,94 @@
+"""`fedplug.ops.low_rank` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import low_rank as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
+from fedplug.ops._tensorflow.floats import wide_dtype
+from fedplug.ops.low_rank import SumAndLargest
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["SumAndLargest", "low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
+
+tf.no_gradient("Fedplug>SumAndLargest")
+tf.no_gradient("Fedplug>MatrixTimes")
+tf.no_gradient("Fedplug>LowRankMatrix")
+tf.no_gradient("Fedplug>LowRankResidual")
+
+
+def sum_and_largest(delta: Any, residual: Any, *, lowering: str | None = None) -> SumAndLargest:
+    delta = tf.convert_to_tensor(delta)
+    residual = tf.convert_to_tensor(residual, delta.dtype)
+    require_floating(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
+    if resolve_lowering(lowering) == "fused":
+        return SumAndLargest(*loader.library().fedplug_sum_and_largest(delta, residual))
+    return SumAndLargest(*reference.sum_and_largest(delta, residual))
+
+
+def matrix_times(
+    a: Any, b: Any, *, scale: Any = 1, transposed: bool = False, lowering: str | None = None
+) -> tf.Tensor:
+    a, b = tf.convert_to_tensor(a), tf.convert_to_tensor(b)
+    require_floating(a=a)
+    _require_matrix(a=a)
+    _require_factors(a.dtype, b=b)
+    terms, rows = a.shape.with_rank(2)[0 if transposed else 1], b.shape[0]
+    if None not in (terms, rows) and terms != rows:
+        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} do not fit")
+    scale = tf.convert_to_tensor(scale, b.dtype)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_matrix_times(a, b, scale, transposed=transposed)
+    return reference.matrix_times(a, b, scale, transposed)
+
+
+def low_rank_matrix(p: Any, q: Any, *, dtype: Any, scale: Any = 1, lowering: str | None = None) -> tf.Tensor:
+    p, q, dtype = tf.convert_to_tensor(p), tf.convert_to_tensor(q), tf.as_dtype(dtype)
+    _require_factors(dtype, p=p, q=q)
+    scale = tf.convert_to_tensor(scale, p.dtype)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_low_rank_matrix(p, q, scale, T=dtype)
+    return reference.low_rank_matrix(p, q, scale, dtype)
+
+
+def low_rank_residual(a: Any, p: Any, q: Any, *, scale: Any = 1, lowering: str | None = None) -> tf.Tensor:
+    a, p, q = tf.convert_to_tensor(a), tf.convert_to_tensor(p), tf.convert_to_tensor(q)
+    require_floating(a=a)
+    _require_matrix(a=a)
+    _require_factors(a.dtype, p=p, q=q)
+    made = tf.TensorShape([p.shape[0], q.shape[0]])
+    if not a.shape.is_compatible_with(made):
+        raise ValueError(
+            f"a has shape {a.shape} but the product of p and q has {made}; the two must be equal"
+        )
+    scale = tf.convert_to_tensor(scale, p.dtype)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_low_rank_residual(a, p, q, scale)
+    return reference.low_rank_residual(a, p, q, scale)
+
+
+def _require_matrix(**tensors: Any) -> None:
+    for name, tensor in tensors.items():
+        if tensor.shape.rank not in (None, 2):
+            raise ValueError(f"{name} must be a matrix, not of shape {tensor.shape}")
+
+
+def _require_factors(dtype: tf.DType, **factors: Any) -> None:
+    """Raises unless they are matrices of as many columns, in which one of ``dtype`` is computed with."""
+    wide, columns = wide_dtype(dtype), set()
+    for name, factor in factors.items():
+        if factor.dtype != wide:
+            raise TypeError(f"{name} must be {wide.name} beside {dtype.name}, not {factor.dtype.name}")
+        _require_matrix(**{name: factor})
+        if factor.shape.rank is None or factor.shape[1] is None:
+            raise ValueError(f"the number of columns of {name} must be known, not of shape {factor.shape}")
+        columns.add(factor.shape[1])
+    if len(columns) > 1:
+        raise ValueError(
+            f"{' and '.join(factors)} must have the same number of columns, not {sorted(columns)}"
+        )

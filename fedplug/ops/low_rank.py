@@ -1,0 +1,135 @@
+"""A large matrix and its approximation by thin ones, with the same bits on any number of threads.
+
+The matrix multiplication of a library orders its additions by threads and vector width. Here elements are
+multiplied first, and the products are added halves to halves (csrc/core/matrix_times.h). Arithmetic is in
+float32, of float64 in float64. None of these is differentiable. TensorFlow's arithmetic takes denormal
+numbers for zero, and so do the references; the kernels do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedplug import kernels
+from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.donation import place_for, take_result
+
+__all__ = ["SumAndLargest", "low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
+
+
+class SumAndLargest(NamedTuple):
+    """What `sum_and_largest` returns.
+
+    Attributes:
+        sum: ``delta + residual``, shape and dtype of both. It need not be finite.
+        largest: The largest magnitude in it: 0 of no elements, NaN where one is NaN. Scalar, the same dtype.
+    """
+
+    sum: Array
+    largest: Array
+
+
+@also_on_tensors
+def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = None) -> SumAndLargest:
+    """``delta + residual``, in the place of the next residual, and the largest magnitude in it.
+
+    Args:
+        delta: The update of this round; any shape; float32, float64, bfloat16 or float16.
+        residual: What earlier rounds left behind; shape and dtype of ``delta``.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+
+    Raises:
+        TypeError: ``delta`` is not of one of these dtypes.
+        ValueError: The static shapes differ.
+        UnknownNameError: ``lowering`` is not one of the words above.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: the shapes differ.
+    """
+    place = place_for(residual, delta)
+    total, largest = kernels.sum_and_largest(
+        np.ascontiguousarray(delta), residual, out=None if place is residual else place
+    )
+    return SumAndLargest(total, largest.reshape(()))
+
+
+@also_on_tensors
+def matrix_times(
+    a: Array, b: Array, *, scale: Any = 1, transposed: bool = False, lowering: str | None = None
+) -> Array:
+    """``(a / scale) b``, or ``(a / scale)' b``, for a few columns of ``b``.
+
+    Args:
+        a: ``[m, n]``; float32, float64, bfloat16 or float16.
+        b: ``[n, r]``, or ``[m, r]`` with ``transposed``, in the `wide_dtype` of ``a``; r is known while a
+            graph is built.
+        scale: A scalar; elements of ``a`` are divided by it first, and are 0 where it is 0.
+        transposed: Whether it is ``a'`` that is multiplied.
+        lowering: As for `sum_and_largest`.
+
+    Returns:
+        ``[m, r]``, or ``[n, r]`` with ``transposed``, in the dtype of ``b``.
+
+    Raises:
+        TypeError: A dtype is not as above.
+        ValueError: A static rank or shape does not fit, or r is not known.
+        UnknownNameError: ``lowering`` is not one of the words.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: the shapes do not fit.
+    """
+    return kernels.matrix_times(
+        np.ascontiguousarray(a), np.ascontiguousarray(b), scale=float(scale), transposed=transposed
+    )
+
+
+@also_on_tensors
+def low_rank_matrix(p: Array, q: Array, *, dtype: Any, scale: Any = 1, lowering: str | None = None) -> Array:
+    """``scale p q'``, a column of each after the other, then rounded to ``dtype``.
+
+    Args:
+        p: ``[m, r]``, r at least 1 and known while a graph is built, in the `wide_dtype` of ``dtype``.
+        q: ``[n, r]``, the dtype of ``p``.
+        dtype: float32, float64, bfloat16 or float16.
+        scale: A scalar.
+        lowering: As for `sum_and_largest`.
+
+    Returns:
+        ``[m, n]``; what is too large for the dtype is its largest number.
+
+    Raises:
+        TypeError: A dtype is not as above.
+        ValueError: A static rank or shape does not fit, or r is not known.
+        UnknownNameError: ``lowering`` is not one of the words.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: the shapes do not fit.
+    """
+    shape = p.shape[0], q.shape[0]
+    out = take_result(shape[0] * shape[1], np.dtype(dtype))
+    factors = np.ascontiguousarray(p), np.ascontiguousarray(q)
+    return kernels.low_rank_matrix(*factors, scale=float(scale), dtype=dtype, out=out).reshape(shape)
+
+
+@also_on_tensors
+def low_rank_residual(a: Array, p: Array, q: Array, *, scale: Any = 1, lowering: str | None = None) -> Array:
+    """What `low_rank_matrix` misses of ``a``; over ``a``, which nobody else may have.
+
+    Args:
+        a: ``[m, n]``; float32, float64, bfloat16 or float16.
+        p: ``[m, r]``, r at least 1 and known while a graph is built, in the `wide_dtype` of ``a``.
+        q: ``[n, r]``, the dtype of ``p``.
+        scale: A scalar.
+        lowering: As for `sum_and_largest`.
+
+    Returns:
+        The difference, rounded to the dtype of ``a``. ``[m, n]``.
+
+    Raises:
+        TypeError: A dtype is not as above.
+        ValueError: A static rank or shape does not fit, or r is not known.
+        UnknownNameError: ``lowering`` is not one of the words.
+        OpLibraryError: "fused" was asked for and cannot be loaded.
+        tf.errors.InvalidArgumentError: When run: the shapes do not fit.
+    """
+    factors = np.ascontiguousarray(p), np.ascontiguousarray(q)
+    return kernels.low_rank_residual(a, *factors, scale=float(scale), out=a)
