@@ -58,10 +58,19 @@ class SqliteProcess(ProcessState):
         """The rounds that `rewind` can go to, oldest first; the last one is the current."""
         return [row.round for row in self._index.rounds(self._process_id)]
 
+    def kept_metadata(self) -> dict[int, Any]:
+        """What was committed with each of these rounds, in the same order."""
+        return {row.round: json.loads(row.metadata) for row in self._index.rounds(self._process_id)}
+
     def client_ids(self) -> list[str]:
         """As in `ProcessState`."""
         owners = self._index.owners(self._process_id)
         return sorted(owner.removeprefix(_CLIENT) for owner in owners if owner != SERVER)
+
+    def client_ids_at(self, round_num: int) -> list[str]:
+        """The clients that had state in a round that is kept, sorted."""
+        entries = self._index.entries(self._process_id)
+        return sorted({each.client for each in entries if not each.is_server and each.round <= round_num})
 
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
         """As in `ProcessState`."""
@@ -83,8 +92,17 @@ class SqliteProcess(ProcessState):
         client_states: Mapping[str, Tensors],
         server_state: Tensors,
         metadata: Any = None,
+        oldest: int | None = None,
     ) -> None:
-        """As in `ProcessState`; of a mapping that makes states when asked, one is in memory at a time."""
+        """As in `ProcessState`; of a mapping that makes states when asked, one is in memory at a time.
+
+        Args:
+            round_num: As there.
+            client_states: As there.
+            server_state: As there.
+            metadata: As there.
+            oldest: The oldest round that is kept from now on; None: as the store's ``keep_rounds`` says.
+        """
         row = self._row()
         number, text = rules.check_commit(self._process_id, row.round, round_num, client_states, metadata)
         owners = [*map(client_owner, client_states), SERVER]
@@ -103,7 +121,9 @@ class SqliteProcess(ProcessState):
                         self._index.put(Entry(self._process_id, owner, number, extent))
                     self._index.put_process(new)
                     self._index.put_round(RoundRow(self._process_id, number, text, json.dumps(owners)))
-                    replaced = self._let_go_of_rounds_before(number - self._keep_rounds + 1)
+                    replaced = self._let_go_of_rounds_before(
+                        number - self._keep_rounds + 1 if oldest is None else oldest
+                    )
                 self._collector.collect(replaced)
         except StoreError as error:
             raise rules.not_committed(self._process_id, number, row.round, error) from error

@@ -7,6 +7,7 @@ import sys
 CALLS = ("fsync", "unlink", "rename", "open", "rmdir", "mkdir")
 # What a sharded store is doing, by the functions that are running: the first of these that is among them.
 PHASES = {
+    "rewind": "going back",
     "collect": "compaction",
     "prepare": "prepare",
     "copy_from": "move",

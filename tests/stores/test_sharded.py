@@ -192,11 +192,11 @@ def test_a_prepared_round_can_be_prepared_again_and_one_given_up_cannot(folder):
     with LocalStore(folder) as store:
         store.open_process("p", {})
         call = store.fleet._shards["a"].prepare
-        call("p", 2, 3, {"client 1": {}})
-        call("p", 2, 3, {"client 1": {}})  # as after a restart in which the answer was lost
-        call("p", 2, 5, {})
+        call("p", 2, 2, 3, {"client 1": {}})
+        call("p", 2, 2, 3, {"client 1": {}})  # as after a restart in which the answer was lost
+        call("p", 2, 2, 5, {})
         with pytest.raises(StoreError, match="version 3 was given up; now it is 5"):
-            call("p", 2, 3, {"client 1": {}})
+            call("p", 2, 2, 3, {"client 1": {}})
 
 
 # Machines.
@@ -269,6 +269,205 @@ def test_damage_on_a_shard_is_named(folder):
             process.verify()
 
 
+# Going back, and machines.
+
+
+@pytest.fixture
+def five(tmp_path):
+    """Rounds 0 to 4 on shards a, b and c with a replica, of which the last 4 are kept."""
+    with LocalStore(tmp_path / "s", replicas=1, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        for number in range(5):
+            process.commit(number, **round_of(number, cohort(number)))
+    return tmp_path / "s"
+
+
+def cohort(number):
+    return CLIENTS[number : 36 + number : 1 + number]
+
+
+def after(number):
+    return {client: n for n in range(number + 1) for client in cohort(n)}
+
+
+# Of a store that had shards a, b and c in rounds 1 and 2, and these in rounds 3 and 4.
+@pytest.mark.parametrize("names", ["abc", "abcd", "ab", "bcd"])
+def test_a_crash_before_every_step_of_going_back_leaves_one_round_whole(tmp_path, names):
+    crashed, steps, found = True, 0, []
+    while crashed:
+        folder = tmp_path / str(steps)
+        for shards, numbers in (("abc", range(3)), (names, range(3, 5))):
+            with LocalStore(folder, shards, replicas=1, keep_rounds=4) as store:
+                process = store.open_process("p", {})
+                for number in numbers:
+                    process.commit(number, **round_of(number, cohort(number)))
+        with CrashingStore(folder, names, replicas=1, keep_rounds=4) as store:
+            process = store.open_process("p", {})
+            store.fleet.left = steps
+            try:
+                process.rewind(2)
+                crashed = False
+            except CrashError:
+                steps += 1
+        with LocalStore(folder, names, replicas=1, keep_rounds=4) as store:
+            process = store.open_process("p", {})
+            process.verify()
+            found.append(process.last_round)
+            assert process.metadata == {"round": process.last_round}
+            assert values(process) == after(process.last_round)
+            assert process.read_server()["w"][0] == process.last_round
+            assert set(process.record.versions) == set(names)
+            process.rewind(1)
+            assert values(process) == after(1)
+    assert found == sorted(found, reverse=True)
+    assert set(found) == {2, 4}
+
+
+def test_when_the_index_cannot_go_back_nothing_has_changed(five):
+    with LocalStore(five, replicas=1, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        real = process.index.rewind
+
+        def full(number):
+            process.index.rewind = real
+            raise StoreError("the disk is full")
+
+        process.index.rewind = full
+        with pytest.raises(StoreError, match="the disk is full"):
+            process.rewind(2)
+        assert (process.last_round, values(process)) == (4, after(4))
+        process.commit(5, **round_of(5, CLIENTS))
+        process.rewind(3)
+        assert values(process) == after(3)
+        process.verify()
+
+
+def test_when_a_shard_cannot_go_back_the_next_use_does_it(five):
+    with CrashingStore(five, "abcd", replicas=1, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        real = store.fleet._shards["b"].settle
+
+        def full(*arguments):
+            raise StoreError("the disk is full")
+
+        store.fleet._shards["b"].settle = full
+        process.rewind(2)
+        assert process.last_round == 2
+        with pytest.raises(StoreError, match="the disk is full"):
+            values(process)
+        with pytest.raises(
+            StoreError, match="round 3 of process 'p' was not committed: the disk is full; round 2"
+        ):
+            process.commit(3, **round_of(3, CLIENTS))
+        store.fleet._shards["b"].settle = real
+        assert values(process) == after(2)
+        process.verify()
+
+
+def test_states_stay_with_the_machines_that_there_are_when_going_back(five):
+    with LocalStore(five, "abcd", replicas=1, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        store.drain({"a"})
+        placement = process.record.placement
+        assert placement.shards == set("bcd")
+        process.rewind(2)
+        assert process.record.placement == placement
+        assert values(process) == after(2)
+        process.verify()
+        assert process.kept_rounds() == [1, 2]
+        process.commit(3, **round_of(30, CLIENTS[:3]))
+        process.rewind(2)
+        assert values(process) == after(2)
+
+
+def test_a_machine_that_was_away_goes_back_with_the_others(five):
+    with LocalStore(five, "ab", replicas=1, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        process.rewind(3)
+        for number in range(4, 6):
+            process.commit(number, **round_of(10 * number, cohort(number)))
+    with LocalStore(five, replicas=1, keep_rounds=4) as store:  # c holds rounds that were undone meanwhile
+        process = store.open_process("p", {})
+        process.verify()
+        expected = after(3) | dict.fromkeys(cohort(4), 40) | dict.fromkeys(cohort(5), 50)
+        assert values(process) == expected
+        process.rewind(2)
+        assert values(process) == after(2)
+        process.verify()
+
+
+def test_a_round_whose_machine_is_not_there_is_named_and_not_gone_back_to(tmp_path):
+    folder = tmp_path / "s"
+    with LocalStore(folder, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        for number in range(3):
+            process.commit(number, **round_of(number, CLIENTS[number:]))
+        placement = process.record.placement
+        store.drain({"b"})  # takes the states of round 2 along
+    lost = [client for client in sorted(CLIENTS) if placement.homes(client) == ("b",)]
+    with LocalStore(folder, "ac", keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        process.commit(3, **round_of(3, CLIENTS[3:]))
+        process.verify()
+        with pytest.raises(StoreError) as caught:
+            process.rewind(1)
+        for part in ("cannot go back to round 1", f"{len(lost)} clients", repr(lost[0]), "shards/b", "back"):
+            assert part in str(caught.value)
+        assert (process.last_round, values(process)) == (3, {c: min(i, 3) for i, c in enumerate(CLIENTS)})
+        process.rewind(2)
+        assert values(process) == {c: min(i, 2) for i, c in enumerate(CLIENTS)}
+    with LocalStore(folder, keep_rounds=4) as store:  # it was only away
+        process = store.open_process("p", {})
+        process.rewind(1)
+        assert values(process) == {c: min(i, 1) for i, c in enumerate(CLIENTS)}
+        process.verify()
+
+
+def test_clients_that_begin_anew_take_the_rounds_before_with_them(five):
+    with LocalStore(five, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        process.commit(5, **round_of(5, cohort(5)))
+        placement = process.record.placement
+    kept = {c: n for c, n in (after(5)).items() if placement.homes(c) != ("b",)}
+    with LocalStore(five, "ac", lost="restart", keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        assert process.kept_rounds() == [5]
+        assert values(process) == kept
+    with LocalStore(five, keep_rounds=4) as store:  # what it has is too old
+        process = store.open_process("p", {})
+        assert values(process) == kept
+        process.verify()
+        assert kept.keys() >= set(store.fleet._shards["b"]._open("p").client_ids())
+
+
+def test_what_no_kept_round_needs_is_deleted_on_all_shards(five):
+    with LocalStore(five, "abcd", replicas=1, keep_rounds=2) as store:
+        process = store.open_process("p", {})
+        store.drain({"a"})
+        shards = {name: shard._open("p") for name, shard in store.fleet._shards.items()}
+        assert shards["a"].client_ids() != []  # of the rounds before
+        for number in range(5, 9):
+            process.commit(number, **round_of(number, CLIENTS[:1]))
+        assert shards["a"].client_ids() == []
+        for name in process.record.placement.homes(CLIENTS[0]):
+            assert len(shards[name].kept_rounds()) == 3  # two, and what an attempt can undo
+
+
+def test_a_shard_that_was_repaired_cannot_go_back_and_goes_on(five):
+    (five / "shards" / "a" / "states" / "index.sqlite3").unlink()
+    assert repair_store(five / "shards" / "a" / "states").lost == []
+    with LocalStore(five, replicas=1, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        with pytest.raises(
+            StoreError, match=r"shards/a holds version 6, .* has version 4 of it: it was repair"
+        ):
+            process.rewind(2)
+        assert values(process) == after(4)
+        process.commit(5, **round_of(5, CLIENTS))
+        process.rewind(4)
+        assert values(process) == after(4)
+
+
 # Copies, and what is for its folders alone.
 
 
@@ -292,16 +491,6 @@ def test_a_copy_is_of_the_last_committed_round_of_all_shards(folder, tmp_path, s
             assert values(process) == AFTER_1
 
 
-def test_who_wants_to_go_back_is_told_to_copy(folder):
-    with LocalStore(folder) as store:
-        process = store.open_process("p")
-        with pytest.raises(
-            StoreError, match=r"round 0 of process 'p' is not kept: .* `fedplug store copy` bef"
-        ):
-            process.rewind(0)
-        assert values(process) == AFTER_1
-
-
 @pytest.mark.parametrize("part", ["index", "shards/a/states"])
 def test_the_index_of_a_part_is_repaired_in_its_folder(folder, part):
     (folder / part / "index.sqlite3").unlink()
@@ -321,6 +510,7 @@ def test_options_without_sense_are_refused(folder):
         ({"lost": "ignore"}, "lost must be one of 'fail', 'restart'"),
         ({"replicas": -1}, "replicas must be a whole number of at least 0, found -1"),
         ({"partitions": 32}, "has 64 partitions for ever, not 32"),
+        ({"keep_rounds": 0}, "keep_rounds is 0; it must be 1 or more"),
     ):
         with pytest.raises(ConfigError, match=message):
             LocalStore(folder, **options)

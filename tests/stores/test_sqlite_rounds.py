@@ -1,4 +1,4 @@
-"""Going back a number of rounds, and stores of the release before that could not."""
+"""Going back in an embedded store and dying, and stores of the release before, which could not."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fedplug.errors import ConfigError, CorruptStoreError, StoreError
+from fedplug.errors import ConfigError, CorruptStoreError
 from fedplug.stores import open_store
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
@@ -29,31 +29,6 @@ def folder(tmp_path):
         for number, clients in enumerate(["ab", "b", "a", "ab", ["a", "late"]]):
             process.commit(number, **round_of(number, list(clients)))
     return tmp_path / "s"
-
-
-def test_going_back_restores_replaced_states_and_removes_clients_that_came_later(folder):
-    with SqliteStore(folder, keep_rounds=3) as store:
-        process = store.open_process("p")
-        assert process.kept_rounds() == [2, 3, 4]
-        assert values(process) == {"a": 4, "b": 3, "late": 4}
-        process.rewind(2)
-        assert (process.last_round, process.metadata) == (2, {"round": 2})
-        assert values(process) == {"a": 2, "b": 1}
-        assert process.read_server()["w"][0] == 2
-        with pytest.raises(StoreError, match="round 4 of process 'p' is not kept; kept are: 2"):
-            process.rewind(4)
-    with SqliteStore(folder) as store:  # permanent
-        assert values(store.open_process("p")) == {"a": 2, "b": 1}
-
-
-def test_training_goes_on_from_the_round_that_was_gone_back_to(folder):
-    with SqliteStore(folder, keep_rounds=3) as store:
-        process = store.open_process("p")
-        process.rewind(3)
-        process.commit(4, **round_of(40, ["b"]))
-        assert values(process) == {"a": 3, "b": 40}
-        assert process.kept_rounds() == [2, 3, 4]
-        process.verify()
 
 
 def test_rounds_are_let_go_of_and_their_space_is_freed(folder):

@@ -19,7 +19,7 @@ from fedplug.stores.ray.fleet import RayFleet
 from fedplug.stores.ray.machines import assign, find_shards
 from fedplug.stores.ray.references import Home, StateReference
 from fedplug.stores.sharded.fleet import Fleet
-from fedplug.stores.sharded.process import ShardedProcess
+from fedplug.stores.sharded.rewinding import RewindableProcess
 from fedplug.stores.sharded.store import Identity, Options, ShardedStore, require_store
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["RayProcess", "RayStore"]
 
 _PREFIX = "ray+sqlite:///"
-_WHOLE_NUMBERS = ("partitions", "replicas")
+_WHOLE_NUMBERS = ("partitions", "replicas", "keep_rounds")
 _SHARDS = "shards"
 
 
-class RayProcess(ShardedProcess, PlacedState):
+class RayProcess(RewindableProcess, PlacedState):
     """A process whose states are on the machines of a cluster."""
 
     _initial: tuple[Tensors, list[ray.ObjectRef[Any]]] | None = None
@@ -82,6 +82,7 @@ class RayStore(ShardedStore):
         replicas: int | None = 0,
         lost: str = "fail",
         partitions: int | None = None,
+        keep_rounds: int = 1,
     ) -> None:
         """Opens the store, and makes it where there is none.
 
@@ -92,6 +93,8 @@ class RayStore(ShardedStore):
                 clients; ``"restart"``: these begin anew.
             partitions: Of a new store: slices of clients end where partitions end, and no more machines than
                 partitions can have states. Default: 64.
+            keep_rounds: How many rounds of each process to keep: `RayProcess.rewind` goes back to one of
+                them. It may be another at each opening; fewer rounds are let go of at the next commit.
 
         Raises:
             ConfigError: An option has no such value, or the store has another number of partitions.
@@ -99,13 +102,14 @@ class RayStore(ShardedStore):
         """
         self._path = Path(os.path.abspath(path))
         self._connected = False
-        super().__init__(self._path, Options(replicas=replicas, lost=lost, partitions=partitions))
+        options = Options(replicas=replicas, lost=lost, partitions=partitions, keep_rounds=keep_rounds)
+        super().__init__(self._path, options)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
         """Opens ``ray+sqlite:///relative/path`` or ``ray+sqlite:////absolute/path``; the path is not decoded.
 
-        Options follow a question mark: ``?replicas=1&lost=restart&partitions=256``.
+        Options follow a question mark: ``?replicas=1&lost=restart&partitions=256&keep_rounds=5``.
         """
         path, options = _arguments(url)
         return cls(path, **options)
@@ -147,6 +151,7 @@ def _arguments(url: str) -> tuple[str, dict[str, Any]]:
             options[name] = int(options[name])
     if unknown := set(options) - {*_WHOLE_NUMBERS, "lost"}:
         raise ConfigError(
-            f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost and partitions"
+            f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost, partitions and "
+            "keep_rounds"
         )
     return path, options

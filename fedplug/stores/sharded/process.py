@@ -18,6 +18,7 @@ from fedplug.errors import StoreError
 from fedplug.stores import rules
 from fedplug.stores.base import ProcessState, Tensors
 from fedplug.stores.sharded.fleet import Fleet
+from fedplug.stores.sharded.history import History
 from fedplug.stores.sharded.record import Record
 from fedplug.stores.sharded.staging import Staged
 from fedplug.stores.sqlite_process import SqliteProcess
@@ -35,12 +36,16 @@ class ShardedProcess(ProcessState):
         index: What the index keeps of it.
         fleet: The shards.
         partitions: For a process that is new.
+        keep_rounds: How many rounds are kept from the next commit on.
     """
 
-    def __init__(self, process_id: str, index: SqliteProcess, fleet: Fleet, partitions: int) -> None:
+    def __init__(
+        self, process_id: str, index: SqliteProcess, fleet: Fleet, partitions: int, keep_rounds: int
+    ) -> None:
         self.process_id = process_id
         self.index = index
         self.fleet = fleet
+        self._keep_rounds = keep_rounds
         self._in_doubt = False
         self._tidied = False
         if index.last_round is None:
@@ -54,6 +59,11 @@ class ShardedProcess(ProcessState):
     def record(self) -> Record:
         """What the index says now."""
         return Record.from_json(self.index.metadata)
+
+    @property
+    def history(self) -> History:
+        """What the index says of all rounds that are kept."""
+        return History(self.index.kept_metadata())
 
     def placed(self) -> Record:
         """The record to go on from: where there is no state yet, it is to be on all shards."""
@@ -111,33 +121,25 @@ class ShardedProcess(ProcessState):
         metadata: Any = None,
     ) -> None:
         """As in `ProcessState`; states that are on the shards already are given as `Staged`."""
-        record = self.placed()
-        number, _ = rules.check_commit(self.process_id, record.round, round_num, client_states, metadata)
-        # In the first round all shards take part: from then on each has a version.
-        states: dict[str, dict[str, Tensors | Staged]] = {
-            shard: {} for shard, version in record.versions.items() if not version
-        }
-        for client_id, state in client_states.items():
-            for shard in record.placement.homes(client_id):
-                states.setdefault(shard, {})[client_id] = state
-        new = dataclasses.replace(
-            record, round=number, metadata=metadata, untidy=record.untidy and not self._tidied
-        )
+        last = self.last_round
+        number, _ = rules.check_commit(self.process_id, last, round_num, client_states, metadata)
         try:
-            self.transact(new, states, list(client_states), server_state)
+            self.resolve()
+            if self.record.untidy and not self._tidied and len(self.history.placements()) == 1:
+                self.tidy()
+            record = self.placed()
+            # In the first round all shards take part: from then on each has a version.
+            states: dict[str, dict[str, Tensors | Staged]] = {
+                shard: {} for shard, version in record.versions.items() if not version
+            }
+            for client_id, state in client_states.items():
+                for shard in record.placement.homes(client_id):
+                    states.setdefault(shard, {})[client_id] = state
+            untidy = record.untidy and not self._tidied
+            new = dataclasses.replace(record, round=number, metadata=metadata, untidy=untidy)
+            self.transact(new, states, list(client_states), server_state, number - self._keep_rounds + 1)
         except StoreError as error:
-            raise rules.not_committed(self.process_id, number, record.round, error) from error
-
-    def rewind(self, round_num: int) -> None:
-        """Not offered: of the rounds before, shards keep what a crash may undo, and no more.
-
-        Raises:
-            StoreError: Always.
-        """
-        raise StoreError(
-            f"round {round_num} of process {self.process_id!r} is not kept: a store on many machines keeps "
-            "no round but the last; copy it with `fedplug store copy` before what may have to be undone"
-        )
+            raise rules.not_committed(self.process_id, number, last, error) from error
 
     def transact(
         self,
@@ -145,6 +147,7 @@ class ShardedProcess(ProcessState):
         states: Mapping[str, _States],
         client_ids: Iterable[str],
         server_state: Tensors,
+        oldest: int | None = None,
     ) -> None:
         """Goes to a new record: all of it or, when this raises or anything stops, nothing of it.
 
@@ -153,13 +156,17 @@ class ShardedProcess(ProcessState):
             states: By shard, what it is to prepare.
             client_ids: Those that have state from now on.
             server_state: From now on.
+            oldest: The oldest round that is kept from now on; None: all that are.
 
         Raises:
             StoreError: A shard or the index refuses.
         """
         self.resolve()
-        held = self.record.versions
+        history = self.history
+        held = history.versions()
         self._number = 1 + max(self._number or 0, *held.values(), 0)
+        commit = self._commits() + 1
+        needed = history.first_needed(oldest, record.round)
         decided = dataclasses.replace(
             record,
             versions={**record.versions, **dict.fromkeys(states, self._number)},
@@ -167,18 +174,20 @@ class ShardedProcess(ProcessState):
         )
         self._in_doubt = True
         try:
+            # Shards keep what the index keeps until now: it lets go of rounds first, and they follow.
             self.fleet.call(
                 "prepare",
                 {
-                    shard: (self.process_id, held.get(shard), self._number, part)
+                    shard: (self.process_id, held.get(shard), history.oldest(shard), self._number, part)
                     for shard, part in states.items()
                 },
             )
             self.index.commit(
-                self._index_round() + 1,
+                commit,
                 client_states={client_id: {} for client_id in client_ids},
                 server_state=server_state,
                 metadata=decided.to_json(),
+                oldest=commit if needed is None else needed,
             )
             self._in_doubt = False
         except BaseException:
@@ -186,15 +195,19 @@ class ShardedProcess(ProcessState):
                 self.resolve()
             raise
 
-    def settle(self, shards: Iterable[str]) -> None:
-        """Lets shards go to the version that the index has.
+    def settle(self) -> None:
+        """Lets the shards that are there go to the version that the index has.
 
         Raises:
-            StoreError: A shard has neither that nor the next, or cannot be reached.
+            StoreError: A shard has it not, or cannot be reached.
         """
-        versions = self.record.versions
+        versions = self.history.versions()
         self.fleet.call(
-            "settle", {shard: (self.process_id, versions[shard], self._number) for shard in shards}
+            "settle",
+            {
+                shard: (self.process_id, versions[shard], self._number)
+                for shard in set(versions) & set(self.fleet.places)
+            },
         )
 
     def resolve(self) -> None:
@@ -206,42 +219,51 @@ class ShardedProcess(ProcessState):
         if self._in_doubt:
             # A disk that failed in the middle of a decision may yet remember it after a crash. This
             # overwrites it, before any shard goes on as if it had not been taken.
-            self.index.rewind(self._index_round())
-            self.settle(set(self.record.versions) & set(self.fleet.places))
+            self.index.rewind(self._commits())
+            self.settle()
             self._in_doubt = False
 
-    def _index_round(self) -> int:
-        """The index counts rounds and moves."""
+    def _commits(self) -> int:
+        """The last commit of the index, which counts rounds and moves."""
         number = self.index.last_round
-        assert number is not None, "the constructor commits the first"
+        assert number is not None, "the constructor makes the first"
         return number
 
     def tidy(self) -> None:
-        """Lets the shards delete the states of clients that were moved away from them.
+        """Lets the shards delete the states of clients that are elsewhere in all rounds that are kept.
 
         Raises:
             StoreError: A disk refuses.
         """
         self._tidied = False
-        placement = self.record.placement
+        placements = self.history.placements()
         self.fleet.call(
             "tidy",
             {
-                shard: (self.process_id, placement.partitions, placement.partitions_of(shard))
+                shard: (
+                    self.process_id,
+                    self.record.partitions,
+                    sorted({number for each in placements for number in each.partitions_of(shard)}),
+                )
                 for shard in self.fleet.places
             },
         )
-        self._tidied = True
+        self._tidied = len(placements) == 1
 
     def verify(self) -> None:
-        """As in `ProcessState`; the shards check their parts at the same time."""
+        """As in `ProcessState`; the shards check their parts at the same time.
+
+        Of rounds before the last, what is on machines that are not there is left out.
+        """
+        self.resolve()
         self.index.verify()
-        record = self.record
-        kept: dict[str, list[str]] = {shard: [] for shard in record.versions}
-        for client_id in self.client_ids():
-            for shard in record.placement.homes(client_id):
-                kept[shard].append(client_id)
-        self.fleet.call(
-            "verify",
-            {shard: (self.process_id, record.versions[shard], ids) for shard, ids in kept.items()},
-        )
+        history = self.history
+        there = set(history.versions()) & set(self.fleet.places)
+        kept: dict[str, dict[int, set[str]]] = {shard: {} for shard in there}
+        for commit, record in history.rounds.values():
+            for shard in there & set(record.versions):
+                kept[shard].setdefault(record.versions[shard], set())
+            for client_id in self.index.client_ids_at(commit):
+                for shard in there.intersection(record.placement.homes(client_id)):
+                    kept[shard][record.versions[shard]].add(client_id)
+        self.fleet.call("verify", {shard: (self.process_id, clients) for shard, clients in kept.items()})

@@ -1,9 +1,10 @@
 """What one machine does for a sharded store: an embedded store on its own disk, and its part in two phases.
 
-To *prepare* a version is to commit it to the embedded store, which keeps the version before, too: it is
-durable, and can be undone. Whether it counts, the index of the sharded store decides. To *settle* is to go
-to the version that the index has: nothing to do where that was prepared last, one round back where it was the
-one before. So there is nothing to be done after the decision, and nothing to be lost by dying then.
+To *prepare* a version is to commit it to the embedded store, which keeps the versions that the index may yet
+go back to, too: it is durable, and can be undone. Whether it counts, the index of the sharded store decides.
+To *settle* is to go to the version that the index has: nothing to do where that was prepared last, some
+rounds back where it was one before. So there is nothing to be done after the decision, be it for a round or
+for going back, and nothing to be lost by dying then.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Shard:
 
     def __init__(self, folder: str | Path, session: str) -> None:
         self._folder = Path(folder)
-        self._store = SqliteStore(self._folder / "states", keep_rounds=2)
+        self._store = SqliteStore(self._folder / "states")
         self._staging = Staging(self._folder / "staged", session)
         self._turn = threading.Lock()
 
@@ -62,19 +63,28 @@ class Shard:
 
         Args:
             process_id: Of the process.
-            version: The version; prepared last, or right before the last.
+            version: The version; prepared last, or one of those kept from before.
             latest: The highest that was given to an attempt since the store was opened, so that a call which
                 comes too late has no effect; None: there was no attempt yet.
 
         Raises:
-            StoreError: This shard has neither.
+            StoreError: This shard has it not.
         """
         with self._turn:
             process = self._open(process_id)
-            held, _ = _versions(process)
+            held = _version(process)
             if held is None or latest is None or held <= latest:
-                self._settle(process, version)
+                self._go_to(process, version)
             self._staging.clear(process_id)
+
+    def check_kept(self, process_id: str, version: int) -> None:
+        """Makes sure that this shard can be settled to a version.
+
+        Raises:
+            StoreError: It cannot.
+        """
+        with self._turn:
+            self._round_of(self._open(process_id), version)
 
     def read(
         self, process_id: str, version: int, client_ids: Sequence[str]
@@ -123,14 +133,20 @@ class Shard:
         return copied
 
     def prepare(
-        self, process_id: str, before: int | None, version: int, states: Mapping[str, Tensors | Staged]
+        self,
+        process_id: str,
+        before: int | None,
+        oldest: int | None,
+        version: int,
+        states: Mapping[str, Tensors | Staged],
     ) -> None:
-        """Makes new states durable; the ones before are kept as well, until the next version is prepared.
+        """Makes new states durable; those before are kept as well, as the index may go back to them.
 
         Args:
             process_id: Of the process.
             before: The version that the index has of this shard; None: it has none, and what is here of the
                 process, from an attempt that was given up or from long ago, is deleted.
+            oldest: The oldest version that the index has of this shard; those before it are deleted.
             version: The one that is made.
             states: Of the clients that change.
 
@@ -139,7 +155,7 @@ class Shard:
         """
         with self._turn:
             process = self._open(process_id)
-            held, _ = _versions(process)
+            held = _version(process)
             if held is not None and before is not None and held >= version:
                 if held == version:
                     return  # done before: the answer was lost with a restart of this shard
@@ -147,13 +163,14 @@ class Shard:
             if before is None:
                 process.drop_clients(process.client_ids())
             else:
-                self._settle(process, before)
+                self._go_to(process, before)
             number = 0 if process.last_round is None else process.last_round + 1
             process.commit(
                 number,
                 client_states=StagedStates(states, process_id, self._staging),
                 server_state={},
-                metadata=[version, before],
+                metadata=[version],
+                oldest=number if oldest is None else _first_from(process, oldest),
             )
             self._staging.clear(process_id)
 
@@ -170,21 +187,27 @@ class Shard:
                 client for client in process.client_ids() if partition_of(client, partitions) not in kept
             )
 
-    def verify(self, process_id: str, version: int, client_ids: Iterable[str]) -> None:
-        """Reads everything that is kept of a process, and checks that these clients are among it.
+    def verify(self, process_id: str, clients: Mapping[int, Iterable[str]]) -> None:
+        """Reads everything that is kept of a process, and checks that each version has the clients it should.
+
+        Args:
+            process_id: Of the process.
+            clients: By version that may be gone back to, with the last.
 
         Raises:
             CorruptStoreError: Names the first damage found.
+            StoreError: A version is not here.
         """
         with self._turn:
-            process = self._at(process_id, version)
+            process = self._open(process_id)
             process.verify()
-            missing = sorted(set(client_ids) - set(process.client_ids()))
-        if missing:
-            raise CorruptStoreError(
-                f"{self._folder}: {len(missing)} clients of process {process_id!r} should be here and are "
-                f"not, for instance {missing[0]!r}"
-            )
+            for version, client_ids in clients.items():
+                there = process.client_ids_at(self._round_of(process, version))
+                if missing := sorted({*client_ids}.difference(there)):
+                    raise CorruptStoreError(
+                        f"{self._folder}: {len(missing)} clients of process {process_id!r} should be here "
+                        f"and are not, for instance {missing[0]!r}"
+                    )
 
     def close(self) -> None:
         """Releases the folder."""
@@ -195,7 +218,7 @@ class Shard:
 
     def _at(self, process_id: str, version: int) -> SqliteProcess:
         process = self._open(process_id)
-        held, _ = _versions(process)
+        held = _version(process)
         if held != version:
             raise StoreError(
                 f"{self._folder} holds version {held} of process {process_id!r}, and {version} is asked for: "
@@ -203,19 +226,37 @@ class Shard:
             )
         return process
 
-    def _settle(self, process: SqliteProcess, version: int) -> None:
-        held, before = _versions(process)
-        if held == version:
-            return
-        if held is None or before != version or len(process.kept_rounds()) < 2:
+    def _go_to(self, process: SqliteProcess, version: int) -> None:
+        number = self._round_of(process, version)
+        if number != process.last_round:
+            process.rewind(number)
+
+    def _round_of(self, process: SqliteProcess, version: int) -> int:
+        """The round of the embedded store that is a version.
+
+        Raises:
+            StoreError: It is not kept.
+        """
+        kept = {held: number for number, held in _versions(process).items()}
+        if version not in kept:
             raise StoreError(
-                f"{self._folder} holds version {held}, and the index has version {version} of it: one of the "
-                "two is an older copy; restore both from copies of the same time"
+                f"{self._folder} holds version {_version(process)}, and the index has version {version} of "
+                "it: it was repaired, or one of the two is an older copy; restore both from copies of the "
+                "same time"
             )
-        process.rewind(process.kept_rounds()[0])
+        return kept[version]
 
 
-def _versions(process: SqliteProcess) -> tuple[int | None, int | None]:
-    """The version that is held, and the one that it was made from."""
-    held, before = process.metadata or (None, None)
-    return held, before
+def _versions(process: SqliteProcess) -> dict[int, int]:
+    """The versions that are kept, by round of the embedded store."""
+    return {number: metadata[0] for number, metadata in process.kept_metadata().items()}
+
+
+def _version(process: SqliteProcess) -> int | None:
+    """The version that is held."""
+    return None if process.metadata is None else process.metadata[0]
+
+
+def _first_from(process: SqliteProcess, version: int) -> int:
+    """The first round of the embedded store that is this version, or a later one."""
+    return next(number for number, held in _versions(process).items() if held >= version)

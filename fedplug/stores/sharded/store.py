@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedplug.errors import ConfigError, StoreError
+from fedplug.stores import rules
 from fedplug.stores.base import StateStore
 from fedplug.stores.segment import sync_folder
 from fedplug.stores.sharded.fleet import Fleet
 from fedplug.stores.sharded.moving import arrive, move
 from fedplug.stores.sharded.process import ShardedProcess
+from fedplug.stores.sharded.rewinding import RewindableProcess
 from fedplug.stores.sqlite import SqliteStore
 
 __all__ = ["Identity", "Options", "ShardedStore", "identity_of", "require_store"]
@@ -34,6 +36,7 @@ class Options:
         replicas: On how many further machines a client's state is kept; None: on as many as it is.
         lost: What follows when states are lost with a machine: ``"fail"`` or ``"restart"``.
         partitions: Into how many the clients of a new store are divided; None: 64, or what the store has.
+        keep_rounds: How many rounds of each process are kept, to go back to.
 
     Raises:
         ConfigError: One has no such value.
@@ -42,6 +45,7 @@ class Options:
     replicas: int | None = 0
     lost: str = "fail"
     partitions: int | None = None
+    keep_rounds: int = 1
 
     def __post_init__(self) -> None:
         if self.lost not in _LOST:
@@ -52,6 +56,7 @@ class Options:
         ):
             if number is not None and (not isinstance(number, int) or number < least):
                 raise ConfigError(f"{name} must be a whole number of at least {least}, found {number!r}")
+        rules.check_keep_rounds(self.keep_rounds)
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,11 @@ class ShardedStore(StateStore):
         CorruptStoreError: The index is damaged.
     """
 
-    process_type: ClassVar[type[ShardedProcess]] = ShardedProcess
+    process_type: ClassVar[type[RewindableProcess]] = RewindableProcess
 
     def __init__(self, folder: Path, options: Options) -> None:
         self._options = options
-        self._processes: dict[str, ShardedProcess] = {}
+        self._processes: dict[str, RewindableProcess] = {}
         identity = identity_of(folder, options.partitions)
         self._partitions = identity.partitions
         self._index = SqliteStore(folder / _INDEX)
@@ -100,7 +105,7 @@ class ShardedStore(StateStore):
         """The shards, by name, with the machine and the folder of each."""
         return self.fleet.places
 
-    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ShardedProcess:
+    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> RewindableProcess:
         """As in `StateStore`.
 
         Raises:
@@ -108,7 +113,9 @@ class ShardedStore(StateStore):
         """
         index = self._index.open_process(process_id, signature)
         if process_id not in self._processes:
-            process = self.process_type(process_id, index, self.fleet, self._partitions)
+            process = self.process_type(
+                process_id, index, self.fleet, self._partitions, self._options.keep_rounds
+            )
             arrive(process, self._replicas_of(process), self._options.lost)
             self._processes[process_id] = process
         return self._processes[process_id]
