@@ -264,13 +264,13 @@ def test_it_goes_back_on_all_machines(process, on_ray, second_node, tmp_path, as
     assert machines == 2
     trained(process, url.format("b"), 4)
     with fedplug.open_store(url.format("b")) as store:
-        assert store.open_process("default").kept_rounds() == [1, 2, 3]
+        assert store.open_process("default").kept_rounds() == [2, 3, 4]
         store.drain({min(store.machines)})
-    assert main(["store", "rewind", url.format("b"), "1"]) == 0  # to before states moved
-    assert "is back from round 3 to round 1" in capsys.readouterr().out
-    assert main(["store", "rewind", url.format("b"), "2"]) == 2
-    assert "round 2 of process 'default' is not kept; kept are: 1" in capsys.readouterr().err
-    *found, _ = trained(process, url.format("b"), 4)  # rounds 2 and 3 again
+    assert main(["store", "rewind", url.format("b"), "2"]) == 0  # to before states moved
+    assert "is back from round 4 to round 2" in capsys.readouterr().out
+    assert main(["store", "rewind", url.format("b"), "3"]) == 2
+    assert "round 3 of process 'default' is not kept; kept are: 2" in capsys.readouterr().err
+    *found, _ = trained(process, url.format("b"), 4)  # rounds 3 and 4 again
     assert_same_bits(found, expected)
 
 
