@@ -48,9 +48,9 @@ def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = Non
         tf.errors.InvalidArgumentError: When run: the shapes differ.
     """
     place = place_for(residual, delta)
-    total, largest = kernels.sum_and_largest(
-        np.ascontiguousarray(delta), residual, out=None if place is residual else place
-    )
+    if place is residual:  # donated, but whoever refuses a sum that is not finite leaves it as it was
+        place = np.empty_like(residual)
+    total, largest = kernels.sum_and_largest(np.ascontiguousarray(delta), residual, out=place)
     return SumAndLargest(total, largest.reshape(()))
 
 

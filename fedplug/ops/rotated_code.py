@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
+from fedplug.errors import NonFiniteError
 from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.donation import take_result
 
@@ -26,7 +27,7 @@ def encode_rotated(
 
     Args:
         values: Shape ``[n]``, a floating dtype. A block with one that is NaN or infinite becomes bytes that
-            `decode_rotated` refuses.
+            `decode_rotated` refuses; with NumPy it is an error.
         key: Of the rotation, two integers.
         levels: The positive ones, ascending; as many as a power of two up to 128. The others are their
             negatives.
@@ -41,9 +42,16 @@ def encode_rotated(
         TypeError, ValueError: The dtype is not floating, or a static rank is wrong.
         UnknownNameError: ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
+        NonFiniteError: With NumPy: a value is NaN or infinite.
         tf.errors.InvalidArgumentError: When run: levels or block size are not as above.
     """
-    return kernels.encode_rotated(values, _key(key), np.asarray(levels, np.float64), int(block_size))
+    code = kernels.encode_rotated(values, _key(key), np.asarray(levels, np.float64), int(block_size))
+    blocks = -(-len(values) // int(block_size))
+    wide = np.float64 if values.dtype == np.float64 else np.float32
+    scales = code[: blocks * np.dtype(wide).itemsize].view(wide)
+    if not kernels.all_finite(scales):
+        raise NonFiniteError("values to be rotated hold a NaN or an infinity")
+    return code
 
 
 @also_on_tensors

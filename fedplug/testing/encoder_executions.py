@@ -11,6 +11,7 @@ import numpy as np
 
 from fedplug import codecs, ops
 from fedplug.encoders import framing
+from fedplug.errors import NonFiniteError
 from fedplug.ops import Array
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
@@ -74,6 +75,27 @@ class ExecutionChecks(EncoderSubject):
             payload = framing.frame(encoder.to_wire(step.payload, spec), encoder.wire_id, spec)
             want = encoder.decode(step.payload, spec)
             expect.same_bits(f"{step.case.what}, read by fedplug.decode", codecs.decode(payload), want)
+
+    @after(_ARGUMENTS, _STATE)
+    def test_no_array_is_sent_that_is_not_finite(self) -> None:
+        """By `fedplug.codec`, which raises NonFiniteError; the state, be it donated, is what it was."""
+        self.require("numpy")
+        codec = codecs.Codec(self.make_encoder())
+        for spec in self.few_specs():
+            if not ops.num_elements(spec):
+                continue
+            x = np.array(self.on.tensor("normal", spec))
+            _, state = codec.encode(x)
+            before = _copied(state)
+            for number in (np.nan, np.inf):
+                x.reshape(-1)[-1] = number
+                what = f"{tensors.name_of(spec)} with {number}"
+                try:
+                    codec.encode(x, state, 1, in_place=True)
+                except NonFiniteError:
+                    expect.same_tensors(f"the state after refusing {what}", state, before)
+                else:
+                    expect.that(False, f"{what} was encoded; refuse it, see fedplug.ops.require_finite")
 
     def _rounds(self) -> dict[str, Mapping[str, Array]]:
         """Everything that is computed in the first rounds, for comparing two executions."""

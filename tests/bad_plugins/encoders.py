@@ -531,6 +531,23 @@ class ReadsWhatItGaveAway(OnNumPy):
         return {"values": values}, {"residual": x + state["residual"] - values}
 
 
+class SendsWhatNobodyTakes(Everywhere):
+    """Looks at no element, and calls what it sends a name under which the codec does not look either."""
+
+    def encode(self, x, state, round_num):
+        payload, state = super().encode(x, state, round_num)
+        return {"whole": payload["values"]}, state
+
+    def decode(self, payload, spec):
+        return super().decode({"values": payload["whole"]}, spec)
+
+    def to_wire(self, payload, spec):
+        return super().to_wire({"values": payload["whole"]}, spec)
+
+    def from_wire(self, body, spec):
+        return {"whole": super().from_wire(body, spec)["values"]}
+
+
 class ReadsAnotherConfiguration(Everywhere):
     """Whoever receives it takes it for twice as much."""
 
@@ -746,6 +763,7 @@ BAD = [
     ("test_hostile_bytes_do_not_take_memory", BelievesCountsOnNumPy),
     ("test_numpy_arrays_and_tensors_give_the_same_bits", CutsOffOnNumPy),
     ("test_donated_residuals_give_the_same_bits", ReadsWhatItGaveAway),
+    ("test_no_array_is_sent_that_is_not_finite", SendsWhatNobodyTakes),
     ("test_it_is_read_without_its_configuration", ReadsAnotherConfiguration),
     ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
     ("test_compiled_ops_and_their_references_give_the_same", AnotherTwin),

@@ -105,8 +105,9 @@ class PowerSGD(Encoder):
         del round_num
         spec = ops.spec_of(x)
         if not self._is_factored(spec):
-            return {"values": x}, {}
+            return {"values": ops.require_finite(x, "the update")}, {}
         carried, largest = ops.sum_and_largest(x, state["residual"])
+        largest = ops.require_finite(largest, "the update, or its sum with the residual,")
         a = ops.reshape(carried, _matrix_shape(spec))
         scale = widened(largest)  # divided by it, or the products of large numbers would overflow
         p = matrices.orthonormal_columns(ops.matrix_times(a, state["q"], scale=scale))

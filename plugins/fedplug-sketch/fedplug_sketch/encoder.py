@@ -101,7 +101,7 @@ class CountSketch(Encoder):
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """The payload is ``{"table": float[rows, columns], "round": int32 scalar}``."""
         del state
-        values = ops.widened(ops.reshape(x, [-1]))
+        values = ops.widened(ops.reshape(ops.require_finite(x, "the update"), [-1]))
         table = count_sketch(values, self._keys(round_num), self._columns(ops.spec_of(x)))
         table = ops.saturate_cast(table, table.dtype)  # where a sum was too large
         return {"table": table, "round": ops.astype(round_num, "int32")}, {}
