@@ -33,7 +33,7 @@ def graphs(monkeypatch):
 def test_a_lowering_is_of_graphs_and_the_bytes_are_the_same(graphs, specs, lowering):
     encoder = fedplug.encoder({"kernel": "topk(0.01)", "*": "qsgd(8)"})
     found = break_even(ModelEncoder(encoder, specs), 10, lowering=lowering)
-    assert len(graphs) == (0 if lowering is None else 2)  # one of the encoder, one of the model as it is
+    assert bool(graphs) == (lowering is not None)
     assert found.sent_bytes == break_even(ModelEncoder(encoder, ON_ARRAYS), 10).sent_bytes
     assert found.plain_bytes > 4 * 1000 + 2 * 70
 
