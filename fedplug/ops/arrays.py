@@ -298,7 +298,7 @@ def divide_no_nan(x: Array, y: Array) -> Array:
 @also_on_tensors
 def all_finite(x: Array) -> Array:
     """Whether no element is NaN or infinite."""
-    return kernels.all_finite(x)
+    return kernels.all_finite(np.asarray(x))  # of one element, NumPy has scalars
 
 
 @also_on_tensors

@@ -54,7 +54,7 @@ def require_finite(x: Array, what: str) -> Array:
     Raises:
         NonFiniteError: An element is NaN or infinite.
     """
-    if not kernels.all_finite(x):
+    if not kernels.all_finite(np.asarray(x)):
         raise NonFiniteError(f"{what} holds a NaN or an infinity")
     return x
 

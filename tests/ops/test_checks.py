@@ -1,0 +1,25 @@
+"""What may not be sent is refused on arrays: of any shape, scalars of NumPy included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedplug import ops
+from fedplug.errors import NonFiniteError
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_what_is_not_finite_is_refused_by_name(shape, bad):
+    x = np.full(shape, bad, np.float32)[()]
+    assert not ops.all_finite(x)
+    with pytest.raises(NonFiniteError, match="the scale holds a NaN or an infinity"):
+        ops.require_finite(x, "the scale")
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_what_is_finite_comes_back(shape):
+    x = np.ones(shape, np.float32)[()]
+    assert ops.all_finite(x)
+    assert ops.require_finite(x, "the scale") is x
