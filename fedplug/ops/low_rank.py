@@ -35,6 +35,8 @@ class SumAndLargest(NamedTuple):
 def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = None) -> SumAndLargest:
     """``delta + residual``, in the place of the next residual, and the largest magnitude in it.
 
+    The residual stays as it is even where it was donated: who sees that the sum is not finite refuses it.
+
     Args:
         delta: The update of this round; any shape; float32, float64, bfloat16 or float16.
         residual: What earlier rounds left behind; shape and dtype of ``delta``.
@@ -48,7 +50,7 @@ def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = Non
         tf.errors.InvalidArgumentError: When run: the shapes differ.
     """
     place = place_for(residual, delta)
-    if place is residual:  # donated, but whoever refuses a sum that is not finite leaves it as it was
+    if place is residual:
         place = np.empty_like(residual)
     total, largest = kernels.sum_and_largest(np.ascontiguousarray(delta), residual, out=place)
     return SumAndLargest(total, largest.reshape(()))
