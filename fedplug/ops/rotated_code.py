@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
-from fedplug.errors import NonFiniteError
 from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops.block_scaling import block_count
+from fedplug.ops.checks import require_finite
 from fedplug.ops.donation import take_result
+from fedplug.ops.floats import wide_dtype
 
 __all__ = ["decode_rotated", "encode_rotated"]
 
@@ -46,11 +48,9 @@ def encode_rotated(
         tf.errors.InvalidArgumentError: When run: levels or block size are not as above.
     """
     code = kernels.encode_rotated(values, _key(key), np.asarray(levels, np.float64), int(block_size))
-    blocks = -(-len(values) // int(block_size))
-    wide = np.float64 if values.dtype == np.float64 else np.float32
-    scales = code[: blocks * np.dtype(wide).itemsize].view(wide)
-    if not kernels.all_finite(scales):
-        raise NonFiniteError("values to be rotated hold a NaN or an infinity")
+    wide = wide_dtype(values.dtype)
+    scales = code[: block_count(len(values), int(block_size)) * wide.itemsize].view(wide)
+    require_finite(scales, "what is to be rotated")
     return code
 
 

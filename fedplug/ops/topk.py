@@ -17,8 +17,6 @@ from fedplug.ops.donation import place_for
 
 __all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
 
-_NONE = np.int64(0)
-
 
 class TopK(NamedTuple):
     """What `topk_residual` returns.
@@ -91,7 +89,7 @@ def topk_residual(
             finite.
     """
     rest = place_for(residual, delta)
-    nonfinite = _NONE if on_nonfinite == "error" else _nonfinite([delta], [residual], on_nonfinite)
+    nonfinite = _nonfinite([delta], [residual], on_nonfinite)
     out = None if rest is residual else rest
     values, indices = kernels.topk_residual(
         delta, residual, int(k), on_nonfinite=on_nonfinite, residual_out=out

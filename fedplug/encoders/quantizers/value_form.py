@@ -49,7 +49,7 @@ class ValueFormQuantizer(Quantizer):
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """In one call, without the bytes in between."""
-        seed = (self.seed << 32) + round_num  # as `fedplug.ops.round_seed`
+        seed = ops.round_seed(self.seed, round_num)
         return kernels.frame_values(values, header, **self.form_in(round_num), seed=seed)
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:

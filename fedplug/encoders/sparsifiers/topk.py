@@ -117,8 +117,7 @@ class TopK(Sparsifier):
         chosen: ops.TopK | ops.ChunkedTopK
         if self._chunk is None:
             k = self.sparsity.of_size(size, round_num)
-            residual = self.residual_of(x, state) if self._decay == 1 else self._decayed(x, state)
-            chosen = ops.topk_residual(x, residual, k)
+            chosen = ops.topk_residual(x, self._decayed(x, state), k)
         else:
             k = self.sparsity.of_size(min(self._chunk, size), round_num)
             decay = ops.asarray(self._decay, like=x)

@@ -14,8 +14,8 @@ def compiled_for_worker(computation: tff.framework.ConcreteComputation) -> tff.f
     """What `tff.backends.native.desugar_and_transform_to_native` does, but what is a function remains one.
 
     That one puts the nodes of every function in place of every call, for the sake of GPUs, which this worker
-    has none of, and then optimizes all of it: a graph of references becomes ten times as large, and
-    takes minutes.
+    has none of, and then optimizes all of it: a graph of references becomes ten times as large, and to
+    optimize it takes most of the first round.
     """
     bodies, _ = replace_intrinsics_with_bodies(computation.to_building_block())
     return tff.backends.native.transform_to_native_form(
