@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from fedplug.registry import resolve
 from fedplug.registry.specs import Capabilities
-from fedplug.testing import EncoderSuite, golden, run
+from fedplug.testing import EncoderSuite, golden, memory, run
 
 BAD_PLUGINS = "encoders"
 PLUGIN = """
@@ -73,6 +73,8 @@ def test_a_good_encoder_passes_every_check(good, suite_of, failures):
 
 
 def test_a_bad_encoder_fails_exactly_the_check_it_was_made_for(check, bad, suite_of, failures):
+    if bad.__name__ == "BelievesCounts":
+        memory.of_tensors(lambda: None)  # skips: not on every processor does TensorFlow count its memory
     failed = failures(suite_of(bad, tff="tff" in check))
     assert set(failed) == {check}, failed
     assert all(failed.values())
