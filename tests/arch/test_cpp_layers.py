@@ -27,7 +27,7 @@ MAY_INCLUDE_IN_CORE = {
     "codes": {"base", "simd", "philox", "codes"},
     "topk": {"base", "simd", "topk"},
     "sparse": {"base", "simd", "sparse"},
-    "matrix": {"base", "simd", "matrix"},
+    "matrix": {"base", "simd", "codes", "matrix"},
 }
 # How a header tells its library; what is not listed is the standard library or the compiler's intrinsics.
 LIBRARIES = {

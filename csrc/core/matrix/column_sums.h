@@ -1,0 +1,139 @@
+// A' B: the terms of a sum are the rows, columns are summed side by side.
+#ifndef FEDPLUG_CORE_MATRIX_COLUMN_SUMS_H_
+#define FEDPLUG_CORE_MATRIX_COLUMN_SUMS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/base/tiles.h"
+#include "core/matrix/products.h"
+#include "core/matrix_times.h"
+
+namespace fedplug::matrix {
+
+// Columns, or elements of neighbouring rows, that are read one after the other.
+constexpr std::int64_t kWidest = 2048;
+
+constexpr std::int64_t kTasksOfAThread = 4;
+
+template <typename T>
+class ColumnSums {
+ public:
+  using Wide = WideOf<T>;
+
+  ColumnSums(const T* a, const MatrixShape& shape, const Products<T>& products,
+             std::int64_t threads)
+      : a_(a),
+        columns_(shape.columns),
+        products_(products),
+        strips_((shape.columns + kWidest - 1) / kWidest),
+        group_(strips_ > 1
+                   ? 1
+                   : std::max<std::int64_t>(1, kWidest / shape.columns)),
+        level_(products.halving().top()) {
+    const Halving& halving = products.halving();
+    while (level_ > products.depth() &&
+           (halving.size(level_) < group_ ||
+            tasks() < (threads > 1 ? threads * kTasksOfAThread : 1))) {
+      --level_;
+    }
+  }
+
+  static int Depth(std::int64_t rows) {
+    return std::min(Halving::kMostDepth, Halving(rows).top());
+  }
+
+  std::int64_t tasks() const { return strips_ * groups(); }
+
+  // Of a thread.
+  std::int64_t Memory(std::int64_t vectors) const {
+    return products_.stretches() * kPiece +
+           vectors * (level_ - products_.depth()) * kWidest;
+  }
+  // Of all of them.
+  std::int64_t SumsOf(std::int64_t vectors) const {
+    return vectors * products_.halving().size(level_) * columns_;
+  }
+
+  // A part of the entries of the level that tasks end with.
+  void Run(std::int64_t task, Wide* memory, Wide* sums) const {
+    const std::int64_t entries = products_.halving().size(level_);
+    const std::int64_t entry = task / strips_ * group_;
+    const std::int64_t strip = task % strips_;
+    const Range mine =
+        TileOf(columns_, static_cast<int>(strips_), static_cast<int>(strip));
+    const std::int64_t width = mine.end - mine.begin;
+    const auto leaf = [&](std::int64_t first, std::int64_t count, Wide* to,
+                          std::int64_t stride) {
+      Leaf(first, count, mine, memory, to, stride);
+    };
+    products_.AddUp(level_, entry, std::min(group_, entries - entry), width,
+                    leaf, sums + entry * columns_ + mine.begin,
+                    entries * columns_, memory + products_.stretches() * kPiece,
+                    kWidest);
+  }
+
+  // What is left to be added up.
+  // SHAPE: product[columns, rank], from the column `first` on
+  void Finish(Wide* sums, std::int64_t rank, std::int64_t first,
+              Wide* product) const {
+    for (std::int64_t j = 0; j < products_.vectors(); ++j) {
+      Wide* const sum = sums + j * SumsOf(1);
+      products_.Fold(level_, products_.halving().top(), columns_, sum);
+      for (std::int64_t c = 0; c < columns_; ++c) {
+        product[c * rank + first + j] = sum[c];
+      }
+    }
+  }
+
+ private:
+  std::int64_t groups() const {
+    return (products_.halving().size(level_) + group_ - 1) / group_;
+  }
+
+  void Leaf(std::int64_t first, std::int64_t count, const Range& columns,
+            Wide* x, Wide* sums, std::int64_t stride) const {
+    const std::int64_t width = columns.end - columns.begin;
+    // Whole rows, whose elements are neighbours, or a part of one row.
+    const std::int64_t rows = std::max<std::int64_t>(1, kPiece / width);
+    for (std::int64_t i = 0; i < count; i += rows) {
+      const std::int64_t some = std::min(rows, count - i);
+      for (std::int64_t c = 0; c < width; c += kPiece) {
+        Piece(first + i, some, columns.begin + c, std::min(kPiece, width - c),
+              x, sums + i * width + c, stride);
+      }
+    }
+  }
+
+  void Piece(std::int64_t first, std::int64_t rows, std::int64_t column,
+             std::int64_t width, Wide* x, Wide* sums,
+             std::int64_t stride) const {
+    const Halving& halving = products_.halving();
+    const int depth = products_.depth();
+    for (int s = 0; s < products_.stretches(); ++s) {
+      const std::int64_t at =
+          (first + halving.Offset(depth, s)) * columns_ + column;
+      products_.Scaled(a_ + at, halving.Present(depth, s, first, rows) * width,
+                       halving.size(0) * columns_ - at, rows * width,
+                       x + s * kPiece);
+    }
+    for (std::int64_t j = 0; j < products_.vectors(); ++j) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        products_.loops().products_with_numbers[depth](
+            x + i * width, kPiece, products_.Numbers(j, first + i),
+            products_.NumbersStride(), width, sums + j * stride + i * width);
+      }
+    }
+  }
+
+  const T* a_;
+  std::int64_t columns_;
+  const Products<T>& products_;
+  std::int64_t strips_;  // of columns
+  std::int64_t group_;   // of neighbouring rows
+  int level_;            // which tasks end with
+};
+
+}  // namespace fedplug::matrix
+
+#endif  // FEDPLUG_CORE_MATRIX_COLUMN_SUMS_H_

@@ -1,0 +1,124 @@
+// A B: the terms of a sum are the columns of a row. Neighbours are summed side
+// by side, and when few sums of a row are left, those of many rows.
+#ifndef FEDPLUG_CORE_MATRIX_ROW_SUMS_H_
+#define FEDPLUG_CORE_MATRIX_ROW_SUMS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/matrix/products.h"
+#include "core/matrix_times.h"
+
+namespace fedplug::matrix {
+
+// Sums of a row that are added up beside those of other rows, so many at once.
+constexpr std::int64_t kFewTerms = 16;
+constexpr std::int64_t kRowsAtOnce = 32;
+
+template <typename T>
+class RowSums {
+ public:
+  using Wide = WideOf<T>;
+
+  RowSums(const T* a, const MatrixShape& shape, const Products<T>& products,
+          Wide* product)
+      : a_(a),
+        shape_(shape),
+        products_(products),
+        strip_(
+            std::max(products.depth(), products.halving().LevelBelow(kPiece))),
+        few_(std::max(strip_, products.halving().LevelBelow(kFewTerms))),
+        product_(product) {}
+
+  static int Depth(std::int64_t columns) {
+    return std::min(Halving::kMostDepth,
+                    Halving(columns).LevelBelow(kFewTerms));
+  }
+
+  // Of a thread, for so many vectors.
+  std::int64_t Memory(std::int64_t vectors) const {
+    return products_.stretches() * kPiece + kHalves +
+           vectors * ((strip_ - products_.depth() + 1) * kSums +
+                      kFewTerms * kRowsAtOnce);
+  }
+
+  // Rows [begin, end) of the product, columns first ... of it.
+  // REQUIRES: end - begin <= kRowsAtOnce
+  void Multiply(std::int64_t begin, std::int64_t end, std::int64_t first,
+                Wide* memory) const {
+    const Halving& halving = products_.halving();
+    Wide* const x = memory;
+    Wide* const halves = x + products_.stretches() * kPiece;
+    Wide* const sums = halves + kHalves;
+    Wide* const spare = sums + products_.vectors() * kSums;
+    Wide* const few =
+        spare + (strip_ - products_.depth()) * products_.vectors() * kSums;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto leaf = [&](std::int64_t entry, std::int64_t count, Wide* to,
+                            std::int64_t stride) {
+        Leaf(a_ + row * shape_.columns, entry, count, x, to, stride);
+      };
+      products_.AddUp(strip_, 0, halving.size(strip_), 1, leaf, sums, kSums,
+                      spare, kSums);
+      for (std::int64_t j = 0; j < products_.vectors(); ++j) {
+        const Wide* const left = Halved(sums + j * kSums, halves);
+        Wide* to = few + j * kFewTerms * kRowsAtOnce + (row - begin);
+        for (std::int64_t i = 0; i < halving.size(few_); ++i) {
+          to[i * kRowsAtOnce] = left[i];
+        }
+      }
+    }
+    for (std::int64_t j = 0; j < products_.vectors(); ++j) {
+      Wide* const of_rows = few + j * kFewTerms * kRowsAtOnce;
+      products_.Fold(few_, halving.top(), kRowsAtOnce, of_rows);
+      for (std::int64_t row = begin; row < end; ++row) {
+        product_[row * shape_.rank + first + j] = of_rows[row - begin];
+      }
+    }
+  }
+
+ private:
+  // Of a vector; the loops work on whole blocks.
+  static constexpr std::int64_t kSums = kPiece + 2 * kLoopBlock;
+  static constexpr std::int64_t kHalves = 2 * kSums;
+
+  // The sums of a row at level strip_ become those of level few_, in the one
+  // half of `halves`, then in the other.
+  const Wide* Halved(Wide* sums, Wide* halves) const {
+    for (int level = strip_; level < few_; ++level) {
+      sums[products_.halving().size(level)] = 0;  // the last one's partner
+      Wide* const to = halves + (level - strip_) % 2 * kSums;
+      products_.loops().add_halves(sums, products_.halving().size(level + 1),
+                                   to);
+      sums = to;
+    }
+    return sums;
+  }
+
+  void Leaf(const T* row, std::int64_t first, std::int64_t count, Wide* x,
+            Wide* sums, std::int64_t stride) const {
+    const int depth = products_.depth();
+    for (int s = 0; s < products_.stretches(); ++s) {
+      const T* const from = row + first + products_.halving().Offset(depth, s);
+      products_.Scaled(
+          from, products_.halving().Present(depth, s, first, count),
+          a_ + shape_.rows * shape_.columns - from, count, x + s * kPiece);
+    }
+    for (std::int64_t j = 0; j < products_.vectors(); ++j) {
+      products_.loops().products_with_vectors[depth](
+          x, kPiece, products_.Numbers(j, first), products_.NumbersStride(),
+          count, sums + j * stride);
+    }
+  }
+
+  const T* a_;
+  MatrixShape shape_;
+  const Products<T>& products_;
+  int strip_;  // the level at which a row is cut into leaves no more
+  int few_;    // the level from which rows are added up side by side
+  Wide* product_;
+};
+
+}  // namespace fedplug::matrix
+
+#endif  // FEDPLUG_CORE_MATRIX_ROW_SUMS_H_
