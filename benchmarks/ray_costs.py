@@ -107,9 +107,9 @@ def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
         sizes["slices"] += size(made)
         return made
 
-    def timed_give(self: Any, task: Any) -> bool:
+    def timed_give(self: Any, task: Any, node: str) -> None:
         began[task] = time.perf_counter()
-        return give(self, task)
+        give(self, task, node)
 
     def timed_wait(self: Any) -> Any:
         ended = wait(self)

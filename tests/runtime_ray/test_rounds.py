@@ -302,3 +302,14 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
     np.testing.assert_array_equal(names["states"]["b"].read(), np.full(1000, ord("b"), F32))
     exec(last, names)
     assert names["trainer"]["over_sampling"].reserve(100) == 30
+
+
+def test_clients_values_elsewhere_are_passed_by_and_others_become_arrays():
+    client_values = pytest.importorskip("fedplug.runtime.ray.client_values", reason="Ray is not installed")
+    data = [client_values.on_worker(abs, number) for number in range(3)]
+    found = client_values.to_arrays([{"data": data, "model": tf.constant([1.0])}, data, [tf.constant(2)] * 2])
+    (nested, same, numbers) = found
+    assert same is data
+    assert nested["data"] == data
+    assert isinstance(nested["model"], np.ndarray)
+    assert [type(number) for number in numbers] == [np.int32] * 2

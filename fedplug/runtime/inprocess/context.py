@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +20,7 @@ import tensorflow_federated as tff
 from fedplug.runtime.inprocess.clients import ClientPool
 from fedplug.runtime.inprocess.event_loop import LoopThread
 from fedplug.runtime.inprocess.executor import Compile, InProcessExecutorFactory, Program, compile_program
-from fedplug.runtime.tff_internals import transform_args, transform_result
+from fedplug.runtime.tff_internals import transform_args
 
 __all__ = ["create_async_execution_context", "create_sync_execution_context"]
 
@@ -71,6 +72,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         factory: Makes executors.
         rounds: Threads to compile in.
         compile_: Makes the programs that the executors run.
+        to_arrays: Makes arrays of the tensors in arguments and results, as TFF's `transform_args` does.
     """
 
     runs_custom_ops = True
@@ -80,13 +82,14 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         factory: InProcessExecutorFactory,
         rounds: ThreadPoolExecutor,
         compile_: Compile = compile_program,
+        to_arrays: Callable[[Any], Any] = transform_args,
     ) -> None:
         self._rounds = rounds
         self._compile_program = compile_
         self._programs: dict[int, Program] = {}
         self._compiling = threading.Lock()
         self._process = os.getpid()
-        super().__init__(factory, transform_args=transform_args, transform_result=transform_result)
+        super().__init__(factory, transform_args=to_arrays, transform_result=to_arrays)
 
     async def invoke(self, comp: Any, arg: Any) -> Any:
         """Runs a computation.

@@ -5,6 +5,7 @@ A list with one value per client may hold them among ordinary values.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,9 @@ from fedplug.runtime.candidates import Candidate, Request
 from fedplug.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.runtime.ray.building_blocks import varies
 from fedplug.runtime.ray.serialization import deserialize, serialize
-from fedplug.runtime.ray.shelves import Place, find
+from fedplug.runtime.ray.shelves import OnShelf, Place, Shelf, find
 from fedplug.runtime.ray.stored_states import read_states
+from fedplug.runtime.tff_internals import transform_args
 from fedplug.stores.ray.references import StateReference
 from fedplug.stores.sharded.staging import Staged
 
@@ -32,6 +34,7 @@ __all__ = [
     "holds_staged",
     "on_worker",
     "take_in",
+    "to_arrays",
 ]
 
 
@@ -42,20 +45,25 @@ class ClientHandle:
 
     Attributes:
         type_signature: The TFF type of the value.
-        place: Where it is; None: there is no value.
     """
 
-    __slots__ = ("_client", "place", "type_signature")
+    __slots__ = ("_client", "_held", "_position", "type_signature")
 
     def __init__(self, place: Place | None, type_signature: tff.Type, client: int) -> None:
-        self.place = place
+        # Not as `OnShelf`: there is a handle per client, and Python's garbage collector visits every object.
+        self._held, self._position = place if isinstance(place, OnShelf) else (place, -1)
         self.type_signature = type_signature
         self._client = client
 
     @property
+    def place(self) -> Place | None:
+        """Where the value is; None: there is none."""
+        return OnShelf(self._held, self._position) if isinstance(self._held, Shelf) else self._held
+
+    @property
     def lost(self) -> bool:
         """Whether there is no value, because the client was left out of its round (`on_lost="skip"`)."""
-        return self.place is None
+        return self._held is None
 
     def read(self) -> Any:
         """Fetches the value.
@@ -63,12 +71,13 @@ class ClientHandle:
         Raises:
             WorkerError: The client was left out of its round, or the machine that held the value is gone.
         """
-        if self.place is None:
+        place = self.place
+        if place is None:
             raise WorkerError(
                 f"client {self._client} (counted from 0) has no result; it was left out of its round, "
                 "because workers died or took too long; look at `lost` before reading"
             )
-        (fetched,) = _fetch([self.place], f"client {self._client} (counted from 0)")
+        (fetched,) = _fetch([place], f"client {self._client} (counted from 0)")
         value = deserialize(fetched, self.type_signature)
         return tff.types.type_to_py_container(materialize(value, self.type_signature, 1), self.type_signature)
 
@@ -159,6 +168,22 @@ def holds_staged(value: Any) -> bool:
     if isinstance(value, ClientValues):
         return any(isinstance(one, Staged) for one in value)
     return type(value) is tuple and any(map(holds_staged, value))
+
+
+def to_arrays(value: Any) -> Any:
+    """TFF's `transform_args`, which does not go through the clients whose values are in the cluster."""
+    if _is_elsewhere(value):
+        return value
+    if type(value) in (list, tuple) and any(map(_is_elsewhere, value)):
+        return type(value)(map(to_arrays, value))
+    if type(value) in (dict, collections.OrderedDict) and any(map(_is_elsewhere, value.values())):
+        return type(value)((key, to_arrays(part)) for key, part in value.items())
+    return transform_args(value)
+
+
+def _is_elsewhere(value: Any) -> bool:
+    kinds = ClientHandle, OnWorker, StateReference, Staged
+    return type(value) is list and bool(value) and all(isinstance(one, kinds) for one in value)
 
 
 def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:

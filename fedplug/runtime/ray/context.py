@@ -24,7 +24,7 @@ from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import computation_name, plan
 from fedplug.runtime.inprocess.values import materialize
 from fedplug.runtime.ray.building_blocks import Block
-from fedplug.runtime.ray.client_values import hand_out_handles, here, holds_staged, take_in
+from fedplug.runtime.ray.client_values import hand_out_handles, here, holds_staged, take_in, to_arrays
 from fedplug.runtime.ray.coordinator import Coordinator
 from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.rounds import Cluster
@@ -156,7 +156,7 @@ class RayContext(InProcessSyncContext):
         factory = InProcessExecutorFactory(
             ClientPool(), rounds, default_num_clients, take_in=take_in, hand_out=hand_out
         )
-        super().__init__(InProcessAsyncContext(factory, rounds, self._compile))
+        super().__init__(InProcessAsyncContext(factory, rounds, self._compile, to_arrays))
 
     def close(self) -> None:
         """Ends the workers, and the connection to the cluster if it was made here."""

@@ -18,6 +18,7 @@ import ray
 
 from fedplug.errors import WorkerError
 from fedplug.runtime.ray.client_values import Given, OnWorker
+from fedplug.runtime.ray.columns import Column, unpack
 from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.shelves import find, lost
 from fedplug.runtime.ray.slices import StageOfRound, in_order, merge_tasks, slice_task
@@ -34,12 +35,12 @@ class Block:
     Attributes:
         stage: The stage.
         slices: The positions in the round of the clients of each.
-        columns: For every client value of the stage, one `Given`, `OnWorker` or `Place` per client.
+        columns: For every client value of the stage, one `Given`, `OnWorker` or `Place` per client, packed.
     """
 
     stage: StageOfRound
     slices: list[range]
-    columns: list[list[Any]]
+    columns: list[Column]
 
 
 @dataclass(eq=False)
@@ -91,13 +92,13 @@ class Coordinator:
             WorkerError: Workers died, or took too long, more often than is allowed.
         """
         self._kept[number] = []
-        stage = block.stage
-        held = [[v for v in column if not isinstance(v, Given | OnWorker)] for column in block.columns]
+        stage, values = block.stage, [unpack(column) for column in block.columns]
+        held = [[v for v in column if not isinstance(v, Given | OnWorker)] for column in values]
         places = [place for column in held for place in column]
         references = dict(zip(map(id, places), find(places, self._mine), strict=True))
         tasks, first = [], 0
         for clients in block.slices:
-            columns = [column[first : first + len(clients)] for column in block.columns]
+            columns = [column[first : first + len(clients)] for column in values]
             tasks.append(slice_task(stage, clients, columns, lambda place: references[id(place)]))
             first += len(clients)
         merges = merge_tasks(stage, tasks)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import collections
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import ray
 
@@ -40,8 +39,7 @@ class Shelf:
         return Shelf, (self.actor, self.number)
 
 
-@dataclass(frozen=True, slots=True)
-class OnShelf:
+class OnShelf(NamedTuple):
     """The place of one value."""
 
     shelf: Shelf

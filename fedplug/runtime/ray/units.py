@@ -10,6 +10,7 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
+from fedplug.runtime.ray.columns import pack
 from fedplug.runtime.ray.coordinator import Block
 from fedplug.runtime.ray.shelves import OnShelf, Place, Shelf, find
 from fedplug.runtime.ray.slices import StageOfRound, label, slice_task
@@ -100,9 +101,8 @@ def block_unit(
     values = _values(columns, clients)
 
     def submit(actor: Any, number: int) -> Sequence[Any]:
-        block = Block(
-            stage, list(slices.values()), [[_placed(value) for value in column] for column in values]
-        )
+        columns = [pack([_placed(value) for value in column]) for column in values]
+        block = Block(stage, list(slices.values()), columns)
         references = actor.run.options(num_returns=2).remote(number, block)
         return [*references, Shelf(actor, number, let_go)]
 
@@ -147,11 +147,16 @@ def _values(columns: Sequence[ClientValues], clients: Sequence[int]) -> list[lis
     return [[column[client] for client in clients] for column in columns]
 
 
-def _placed(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Place | None:
-    return value if isinstance(value, Given | OnWorker) else value.place
+def _placed(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Place:
+    return value if isinstance(value, Given | OnWorker) else _place_of(value)
 
 
 def _reference(value: ClientHandle | _Kept) -> ray.ObjectRef[Any]:
-    assert value.place is not None  # what is lost is refused, or takes part no more
-    (reference,) = find([value.place])
+    (reference,) = find([_place_of(value)])
     return reference
+
+
+def _place_of(value: ClientHandle | _Kept) -> Place:
+    place = value.place
+    assert place is not None  # what is lost is refused, or takes part no more
+    return place
