@@ -207,9 +207,10 @@ def test_a_shard_on_a_slow_disk_commits_all_or_nothing_and_may_be_killed(cluster
         for delay in (None, 0.02, 0.1):
             pid = cluster.get(shard.__ray_call__.remote(lambda self: os.getpid()))
             with slow_disk.slowed_down(pid):
-                if delay is not None:
-                    threading.Timer(delay, os.kill, (pid, signal.SIGKILL)).start()
+                killer = threading.Timer(delay or 0.0, os.kill, [pid, signal.SIGKILL if delay else 0])
+                killer.start()
                 number = commit_next(process)
+                killer.join()  # while the process is there, though the commit was faster than the kill
             check_whole(process, number)
         assert number == 3
 
