@@ -307,9 +307,13 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
 def test_clients_values_elsewhere_are_passed_by_and_others_become_arrays():
     client_values = pytest.importorskip("fedplug.runtime.ray.client_values", reason="Ray is not installed")
     data = [client_values.on_worker(abs, number) for number in range(3)]
-    found = client_values.to_arrays([{"data": data, "model": tf.constant([1.0])}, data, [tf.constant(2)] * 2])
-    (nested, same, numbers) = found
+    parts = {"data": data, "model": tf.constant([1.0])}, data, [tf.constant(2)] * 2
+    argument = client_values.set_apart(tff.structure.Struct.unnamed(*parts))
+    assert argument[0] is parts[0]
+    assert not isinstance(argument[1], list)  # for TFF, a leaf
+    nested, same, numbers = client_values.to_arrays(list(argument))
     assert same is data
     assert nested["data"] == data
     assert isinstance(nested["model"], np.ndarray)
     assert [type(number) for number in numbers] == [np.int32] * 2
+    assert client_values.to_arrays(client_values.set_apart(data)) is data

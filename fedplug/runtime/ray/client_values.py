@@ -33,6 +33,7 @@ __all__ = [
     "here",
     "holds_staged",
     "on_worker",
+    "set_apart",
     "take_in",
     "to_arrays",
 ]
@@ -170,8 +171,28 @@ def holds_staged(value: Any) -> bool:
     return type(value) is tuple and any(map(holds_staged, value))
 
 
+class _Leaf:
+    """Clients' values in the cluster, for TFF to pass by, which else looks into every list for structures."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+
+def set_apart(argument: Any) -> Any:
+    """A computation's argument, in which clients' values in the cluster are leaves until `to_arrays`."""
+    if isinstance(argument, tff.structure.Struct):
+        return tff.structure.Struct(
+            (name, set_apart(part)) for name, part in tff.structure.iter_elements(argument)
+        )
+    return _Leaf(argument) if _is_elsewhere(argument) else argument
+
+
 def to_arrays(value: Any) -> Any:
     """TFF's `transform_args`, which does not go through the clients whose values are in the cluster."""
+    if isinstance(value, _Leaf):
+        return value.values
     if _is_elsewhere(value):
         return value
     if type(value) in (list, tuple) and any(map(_is_elsewhere, value)):
@@ -183,7 +204,9 @@ def to_arrays(value: Any) -> Any:
 
 def _is_elsewhere(value: Any) -> bool:
     kinds = ClientHandle, OnWorker, StateReference, Staged
-    return type(value) is list and bool(value) and all(isinstance(one, kinds) for one in value)
+    if type(value) is list:
+        return bool(value) and all(isinstance(one, kinds) for one in value)
+    return isinstance(value, _Leaf)
 
 
 def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:

@@ -24,7 +24,14 @@ from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import computation_name, plan
 from fedplug.runtime.inprocess.values import materialize
 from fedplug.runtime.ray.building_blocks import Block
-from fedplug.runtime.ray.client_values import hand_out_handles, here, holds_staged, take_in, to_arrays
+from fedplug.runtime.ray.client_values import (
+    hand_out_handles,
+    here,
+    holds_staged,
+    set_apart,
+    take_in,
+    to_arrays,
+)
 from fedplug.runtime.ray.coordinator import Coordinator
 from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.rounds import Cluster
@@ -129,6 +136,13 @@ def start_coordinators(starts: Sequence[Callable[[], Any]], coordinators: int, l
     return Workers([functools.partial(actor.remote, share, limits) for share in shares], own, capacity)
 
 
+class _AsyncContext(InProcessAsyncContext):
+    """Shows TFF no client's value that is in the cluster."""
+
+    async def invoke(self, comp: Any, arg: Any) -> Any:
+        return await super().invoke(comp, set_apart(arg))
+
+
 class RayContext(InProcessSyncContext):
     """Runs computations on a cluster.
 
@@ -156,7 +170,7 @@ class RayContext(InProcessSyncContext):
         factory = InProcessExecutorFactory(
             ClientPool(), rounds, default_num_clients, take_in=take_in, hand_out=hand_out
         )
-        super().__init__(InProcessAsyncContext(factory, rounds, self._compile, to_arrays))
+        super().__init__(_AsyncContext(factory, rounds, self._compile, to_arrays))
 
     def close(self) -> None:
         """Ends the workers, and the connection to the cluster if it was made here."""
