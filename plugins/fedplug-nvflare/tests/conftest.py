@@ -9,11 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import jobs
+import psutil
 import pytest
-from broken_filter import BrokenFilter
-from fedplug_nvflare import FedplugAggregator, FedplugDecoder, FedplugEncoder
 
 Jobs = dict[str, Future[jobs.Finished]]
+SECONDS, TRIES = 240, 3
 
 
 @pytest.fixture(scope="session")
@@ -21,60 +21,27 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     """The jobs by name, under way from the first test on that looks at one."""
     workspace = tmp_path_factory.mktemp("workspace")
     with ThreadPoolExecutor(3) as pool:
-        yield {
-            job.__name__.removeprefix("_"): pool.submit(job, workspace)
-            for job in (_continued, _mixed, _example, _plain, _identity_summed, _identity_decoded)
-        }
+        yield {name: pool.submit(_finish, name, workspace) for name in jobs.JOBS}
 
 
-def _plain(workspace: Path) -> jobs.Finished:
-    """NVFlare without fedplug."""
-    return jobs.run(jobs.recipe("plain", 2, 3), workspace, 2)
+def _finish(name: str, workspace: Path) -> jobs.Finished:
+    """Runs a job in a process of its own, and anew if it does not end.
 
-
-def _identity_summed(workspace: Path) -> jobs.Finished:
-    """Nothing is compressed away; payloads are added up."""
-    job = jobs.recipe("identity-summed", 2, 3, aggregator=FedplugAggregator())
-    job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
-    return jobs.run(job, workspace, 2)
-
-
-def _identity_decoded(workspace: Path) -> jobs.Finished:
-    """The same with NVFlare's own aggregation behind the decoder."""
-    job = jobs.recipe("identity-decoded", 2, 3)
-    job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
-    job.add_server_input_filter(FedplugDecoder(), tasks=["train"])
-    return jobs.run(job, workspace, 2)
-
-
-def _continued(workspace: Path) -> jobs.Finished:
-    """Ten rounds in two jobs; in the second, every client's process ends after each of its rounds."""
-    first = _topk_job("first", 8, workspace)
-    before = jobs.run(first, workspace, 2)
-    second = _topk_job("second", 2, workspace, initial_ckpt=str(before.model_file))
-    return jobs.run(second, workspace, 2, processes=1)
-
-
-def _topk_job(name: str, rounds: int, workspace: Path, **more: str) -> jobs.NumpyFedAvgRecipe:
-    aggregator = FedplugAggregator(receipts=str(workspace / "server/receipts.json"))
-    job = jobs.recipe(name, 2, rounds, aggregator=aggregator, **more)
-    encoder = FedplugEncoder("topk(0.1)", store=f"sqlite:///{workspace}/{{site}}/residuals")
-    job.add_client_output_filter(encoder, tasks=["train"])
-    return job
-
-
-def _mixed(workspace: Path) -> jobs.Finished:
-    """A site that compresses, one that does not know fedplug, and one whose first update is broken."""
-    job = jobs.recipe("mixed", 3, 3, aggregator=FedplugAggregator())
-    job.set_per_site_config({f"site-{i + 1}": {} for i in range(3)})
-    job.add_client_output_filter(FedplugEncoder("topk(0.1)"), tasks=["train"], clients=["site-1", "site-3"])
-    job.add_client_output_filter(BrokenFilter(), tasks=["train"], clients=["site-3"])
-    return jobs.run(job, workspace, 3)
-
-
-def _example(workspace: Path) -> jobs.Finished:
-    """The README's, as its reader starts it."""
-    script = jobs.HERE.parent / "examples/digits/job.py"
-    command = [sys.executable, str(script), "--rounds", "2", "--workspace", str(workspace)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return jobs.Finished(workspace / "digits", done.stdout)
+    The simulator reaches a site's process at a port that was free when it looked. When another process has
+    taken it since, the simulator gives the site up, and its server waits for it without an end.
+    """
+    for attempt in range(TRIES):
+        folder = workspace / f"{name}-{attempt}"
+        command = [sys.executable, jobs.__file__, name, str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                printed, _ = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+                    one.kill()
+                continue
+        if process.returncode == 0:
+            *printed_before, job = printed.splitlines()
+            return jobs.Finished(folder / job, "\n".join(printed_before))
+        raise AssertionError(f"the job {name!r} failed; its output is above, its logs are in {folder}")
+    raise AssertionError(f"the job {name!r} did not end in {SECONDS} s, {TRIES} times")

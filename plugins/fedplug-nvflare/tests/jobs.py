@@ -1,11 +1,19 @@
-"""The jobs that the tests look at: NVFlare's own recipe, run in NVFlare's simulator."""
+"""The jobs that the tests look at: NVFlare's own recipe, run in NVFlare's simulator.
+
+`python jobs.py NAME WORKSPACE` runs one, and prints the name of its folder last.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from broken_filter import BrokenFilter
+from fedplug_nvflare import FedplugAggregator, FedplugDecoder, FedplugEncoder
 from numpy.typing import NDArray
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe
 from nvflare.client.config import TransferType
@@ -55,3 +63,70 @@ def run(job: NumpyFedAvgRecipe, workspace: Path, sites: int, processes: int | No
     names = [f"site-{i + 1}" for i in range(sites)]
     environment = SimEnv(clients=names, num_threads=processes or sites, workspace_root=str(workspace))
     return Finished(Path(job.execute(environment).get_result()))
+
+
+def _plain(workspace: Path) -> Finished:
+    """NVFlare without fedplug."""
+    return run(recipe("plain", 2, 3), workspace, 2)
+
+
+def _identity_summed(workspace: Path) -> Finished:
+    """Nothing is compressed away; payloads are added up."""
+    job = recipe("identity-summed", 2, 3, aggregator=FedplugAggregator())
+    job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
+    return run(job, workspace, 2)
+
+
+def _identity_decoded(workspace: Path) -> Finished:
+    """The same with NVFlare's own aggregation behind the decoder."""
+    job = recipe("identity-decoded", 2, 3)
+    job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
+    job.add_server_input_filter(FedplugDecoder(), tasks=["train"])
+    return run(job, workspace, 2)
+
+
+def _continued(workspace: Path) -> Finished:
+    """Ten rounds in two jobs; in the second, every client's process ends after each of its rounds."""
+    first = _topk_job("first", 8, workspace)
+    before = run(first, workspace, 2)
+    second = _topk_job("second", 2, workspace, initial_ckpt=str(before.model_file))
+    return run(second, workspace, 2, processes=1)
+
+
+def _topk_job(name: str, rounds: int, workspace: Path, **more: str) -> NumpyFedAvgRecipe:
+    aggregator = FedplugAggregator(receipts=str(workspace / "server/receipts.json"))
+    job = recipe(name, 2, rounds, aggregator=aggregator, **more)
+    encoder = FedplugEncoder("topk(0.1)", store=f"sqlite:///{workspace}/{{site}}/residuals")
+    job.add_client_output_filter(encoder, tasks=["train"])
+    return job
+
+
+def _mixed(workspace: Path) -> Finished:
+    """A site that compresses, one that does not know fedplug, and one whose first update is broken."""
+    job = recipe("mixed", 3, 3, aggregator=FedplugAggregator())
+    job.set_per_site_config({f"site-{i + 1}": {} for i in range(3)})
+    job.add_client_output_filter(FedplugEncoder("topk(0.1)"), tasks=["train"], clients=["site-1", "site-3"])
+    job.add_client_output_filter(BrokenFilter(), tasks=["train"], clients=["site-3"])
+    return run(job, workspace, 3)
+
+
+def _example(workspace: Path) -> Finished:
+    """The README's, as its reader starts it."""
+    script = HERE.parent / "examples/digits/job.py"
+    command = [sys.executable, str(script), "--rounds", "2", "--workspace", str(workspace)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Finished(workspace / "digits", done.stdout)
+
+
+JOBS: dict[str, Callable[[Path], Finished]] = {
+    "continued": _continued,
+    "mixed": _mixed,
+    "example": _example,
+    "plain": _plain,
+    "identity_summed": _identity_summed,
+    "identity_decoded": _identity_decoded,
+}
+
+if __name__ == "__main__":
+    job = JOBS[sys.argv[1]](Path(sys.argv[2]))
+    print(job.printed, job.folder.name, sep="\n")
