@@ -161,7 +161,8 @@ def test_a_value_that_is_lost_with_its_machine_says_whose_it_was(monkeypatch):
 
     monkeypatch.setattr(client_values.ray, "get", lost)
     kind = tff.TensorType(I32)
-    handle = client_values.ClientHandle(object(), kind, 3)
+    task = client_values.Task("a slice", submit=list, others=[object()])
+    handle = client_values.ClientHandle(task, 0, kind, 3)
     with pytest.raises(
         WorkerError, match=r"value of client 3 \(counted from 0\) is lost .* run the round again"
     ):

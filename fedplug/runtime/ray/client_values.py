@@ -20,6 +20,7 @@ from fedplug.runtime.ray.building_blocks import varies
 from fedplug.runtime.ray.serialization import deserialize, serialize
 from fedplug.runtime.ray.shelves import OnShelf, Place, Shelf, find
 from fedplug.runtime.ray.stored_states import read_states
+from fedplug.runtime.ray.tasks import Task
 from fedplug.runtime.tff_internals import transform_args
 from fedplug.stores.ray.references import StateReference
 from fedplug.stores.sharded.staging import Staged
@@ -44,22 +45,34 @@ class ClientHandle:
 
     Given back as an argument, it goes from worker to worker, not through this process.
 
+    Args:
+        task: It has the value among its `others`, at `position`; None: the client was left out.
+        position: There.
+        type_signature: The TFF type of the value.
+        client: Its position in the round.
+
     Attributes:
         type_signature: The TFF type of the value.
     """
 
     __slots__ = ("_client", "_held", "_position", "type_signature")
 
-    def __init__(self, place: Place | None, type_signature: tff.Type, client: int) -> None:
-        # Not as `OnShelf`: there is a handle per client, and Python's garbage collector visits every object.
-        self._held, self._position = place if isinstance(place, OnShelf) else (place, -1)
+    # There is a handle per client, and Python's garbage collector visits every object: no more than one.
+    def __init__(self, task: Task | None, position: int, type_signature: tff.Type, client: int) -> None:
+        self._held: Task | Shelf | ray.ObjectRef[Any] | None = task
+        self._position = position
         self.type_signature = type_signature
         self._client = client
 
     @property
     def place(self) -> Place | None:
         """Where the value is; None: there is none."""
-        return OnShelf(self._held, self._position) if isinstance(self._held, Shelf) else self._held
+        held = self._keeper()
+        return OnShelf(held, self._position) if isinstance(held, Shelf) else held
+
+    def settle(self) -> None:
+        """Forgets the task, which until then may be done again, and elsewhere."""
+        self._held = self._keeper()
 
     @property
     def lost(self) -> bool:
@@ -81,6 +94,12 @@ class ClientHandle:
         (fetched,) = _fetch([place], f"client {self._client} (counted from 0)")
         value = deserialize(fetched, self.type_signature)
         return tff.types.type_to_py_container(materialize(value, self.type_signature, 1), self.type_signature)
+
+    def _keeper(self) -> Shelf | ray.ObjectRef[Any] | None:
+        if not isinstance(self._held, Task):
+            return self._held
+        others = self._held.others
+        return others[0] if isinstance(others[0], Shelf) else others[self._position]
 
     def __repr__(self) -> str:
         return f"<{'lost ' if self.lost else ''}value of client {self._client}: {self.type_signature}>"
@@ -119,9 +138,11 @@ class ClientValues(list[Any]):
 
     Attributes:
         request: What the caller asks, where these are candidates.
+        stay: Whether the values are left beside the clients' states.
     """
 
     request: Request | None = None
+    stay: bool = False
 
 
 def here(value: Any, type_spec: tff.Type) -> Any:

@@ -102,9 +102,7 @@ class _Round:
         found = dict(self.values)
         for name, value in found.items():
             if isinstance(value, ClientValues):
-                found[name] = returned(
-                    value if took_part is None else [value[client] for client in took_part]
-                )
+                found[name] = returned(value, took_part)
         return found
 
 

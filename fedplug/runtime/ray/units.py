@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
 from fedplug.runtime.ray.columns import pack
 from fedplug.runtime.ray.coordinator import Block
-from fedplug.runtime.ray.shelves import OnShelf, Place, Shelf, find
+from fedplug.runtime.ray.shelves import Place, Shelf, find
 from fedplug.runtime.ray.slices import StageOfRound, label, slice_task
 from fedplug.runtime.ray.tasks import Task
 from fedplug.stores.ray.references import StateReference
@@ -32,29 +32,6 @@ class Unit:
     def lost(self) -> set[int]:
         """The slices that were given up."""
         return set(self.slices) if self.task.lost else {self.slices[index] for index in self.task.told or ()}
-
-
-@dataclass(eq=False, slots=True)
-class _Kept:
-    """A client's value that a task of this round returned, the one at `position`.
-
-    Where it stays beside the client's state, that is its name there.
-    """
-
-    task: Task
-    position: int
-    type_signature: tff.Type
-    client: int
-    stays: bool
-
-    @property
-    def place(self) -> Place:
-        others = self.task.others
-        shelf = others[0]
-        return OnShelf(shelf, self.position) if isinstance(shelf, Shelf) else others[self.position]
-
-    def handle(self) -> ClientHandle:
-        return ClientHandle(self.place, self.type_signature, self.client)
 
 
 def slice_unit(
@@ -127,36 +104,46 @@ def kept(
     for unit in units:
         first = position * len(unit.clients)
         for place, client in enumerate(unit.clients, first):
-            column[client] = _Kept(unit.task, place, type_signature, client, stays)
+            column[client] = ClientHandle(unit.task, place, type_signature, client)
     # Also those of slices that had been left out before.
     for client in gone.union(client for client, value in enumerate(column) if value is None):
-        column[client] = ClientHandle(None, type_signature, client)
-    return ClientValues(column)
+        column[client] = ClientHandle(None, 0, type_signature, client)
+    values = ClientValues(column)
+    values.stay = stays
+    return values
 
 
-def returned(column: Sequence[Any]) -> ClientValues:
-    """What a computation returns of its clients: handles, or what they are called beside their states."""
-    staying = [one.task.others[one.position] for one in column if isinstance(one, _Kept) and one.stays]
-    if not staying:
-        return ClientValues(one.handle() if isinstance(one, _Kept) else one for one in column)
-    names = iter(ray.get(staying))
-    return ClientValues(next(names) if isinstance(one, _Kept) else one for one in column)
+def returned(column: ClientValues, clients: Sequence[int] | None) -> ClientValues:
+    """What a computation returns of its clients: handles, or what they are called beside their states.
+
+    Args:
+        column: One value per client of the round.
+        clients: The positions of those that took part; None: all did.
+    """
+    values = column if clients is None else ClientValues(column[client] for client in clients)
+    handles = [one for one in values if isinstance(one, ClientHandle)]
+    if column.stay:
+        names = iter(ray.get(find([_place_of(handle) for handle in handles if not handle.lost])))
+        return ClientValues(one if one.lost else next(names) for one in handles)
+    for handle in handles:
+        handle.settle()
+    return values
 
 
 def _values(columns: Sequence[ClientValues], clients: Sequence[int]) -> list[list[Any]]:
     return [[column[client] for client in clients] for column in columns]
 
 
-def _placed(value: Given | OnWorker | ClientHandle | _Kept) -> Given | OnWorker | Place:
+def _placed(value: Given | OnWorker | ClientHandle) -> Given | OnWorker | Place:
     return value if isinstance(value, Given | OnWorker) else _place_of(value)
 
 
-def _reference(value: ClientHandle | _Kept) -> ray.ObjectRef[Any]:
+def _reference(value: ClientHandle) -> ray.ObjectRef[Any]:
     (reference,) = find([_place_of(value)])
     return reference
 
 
-def _place_of(value: ClientHandle | _Kept) -> Place:
+def _place_of(value: ClientHandle) -> Place:
     place = value.place
     assert place is not None  # what is lost is refused, or takes part no more
     return place
