@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import heapq
 import os
-import platform
 import statistics
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.ray_costs import SLICE, Costs, measure, measure_costs
+from fedplug import kernels
+from fedplug.diagnostics.environment import processor
 
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 CLIENTS = (10_000, 100_000, 1_000_000)
 WORKERS = (10, 30, 100, 300, 1_000)
 FAN_IN, SHARE, ALONE, MANY = 8, 32, 64, 4096  # as in fedplug/runtime/ray
+LONGER = 17e-3  # seconds of a client, as of one with more data or a larger model
 
 
 class Round(NamedTuple):
@@ -124,14 +127,31 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def page(costs: Costs, measured: dict[tuple[int, int], float], simulated: dict[Any, Any], load: float) -> str:
+def simulate_all(costs: Costs) -> dict[Any, Round]:
+    """Simulates rounds by clients, workers and coordinators: none, and where there are many workers, some."""
+    return {
+        (clients, workers, count): simulate(costs, clients, workers, count)
+        for clients in CLIENTS
+        for workers in WORKERS
+        for count in {0, -(-workers // SHARE) if workers > ALONE else 0}
+    }
+
+
+def page(
+    costs: Costs,
+    measured: dict[tuple[int, int], float],
+    simulated: dict[Any, Round],
+    longer: dict[Any, Round],
+    load: float,
+) -> str:
     client, merge = statistics.mean(costs.client), statistics.mean(costs.merge)
     cores = len(os.sched_getaffinity(0))
     lines = [
         "# Scaling",
         "",
-        f"Written by `python -m benchmarks.ray_scaling` on {date.today()}: {platform.machine()},",
-        f"{cores} cores, load average {load:.1f} when it began. Federated averaging of 38,410 parameters,",
+        f"Written by `python -m benchmarks.ray_scaling` on {date.today()}: {processor()},",
+        f"{kernels.simd_level()}, {cores} cores, load average {load:.1f} when it began. Federated averaging "
+        "of 38,410 parameters,",
         "45 examples a client, 1 % of every update sent, error feedback kept in the cluster, data made by",
         f"the workers, {SLICE} clients a slice.",
         "",
@@ -184,6 +204,10 @@ def page(costs: Costs, measured: dict[tuple[int, int], float], simulated: dict[A
         f"With a coordinator for every {SHARE} workers:",
         "",
         *_rounds_table({key[:2]: each for key, each in simulated.items() if key[2]}),
+        f"And where a client takes {number(LONGER * 1e3)} ms on a worker, and everything else what it was "
+        "measured to:",
+        "",
+        *_rounds_table({key[:2]: each for key, each in longer.items() if key[2]}),
         f"A driver without coordinators hands out {number(1 / costs.driver_slice)} slices a second, "
         f"{number(SLICE / costs.driver_slice)} clients.",
         f"With clients of {number(client * 1e3)} ms it is saturated by about "
@@ -253,13 +277,10 @@ def main() -> None:
     }
     costs = measure_costs(few, arguments.rounds)
     ray.shutdown()
-    simulated = {
-        (c, w, count): simulate(costs, c, w, count)
-        for c in CLIENTS
-        for w in WORKERS
-        for count in {0, -(-w // SHARE) if w > ALONE else 0}
-    }
-    RESULTS.write_text(page(costs, measured, simulated, load))
+    simulated = simulate_all(costs)
+    times = np.array(costs.client)
+    longer = simulate_all(replace(costs, client=list(times * (LONGER / times.mean()))))
+    RESULTS.write_text(page(costs, measured, simulated, longer, load))
     draw(simulated)
     print(RESULTS.read_text())
 
