@@ -7,7 +7,8 @@ stores are made and not measured; without it, those that are there are measured 
 Of each store: opening it, a round of (at most) 1,000 clients read and committed, the space it takes as a
 multiple of the current states, and how much more memory a process holds after the rounds than
 after opening. Every store is measured in a fresh process. Next to it, in turn, the disk: the same bytes
-written to one new file and waited for, and read again, from the system's cache as the store does.
+written to one new file and waited for, and read again; as the store does from the system's cache, or, of
+large states, which are more than memory holds, from the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,13 +92,23 @@ def write_file(path: Path, megabytes: int) -> None:
         os.fsync(file.fileno())
 
 
+def drop_from_cache(paths: Iterable[Path]) -> None:
+    """The next to read these files reads them from the disk."""
+    for path in paths:
+        with path.open("rb") as file:
+            os.fdatasync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def read_file(path: Path) -> None:
     with path.open("rb") as file:
         while file.read(1 << 20):
             pass
 
 
-def measure(folder: Path, clients: int, values: int, cohort: int, rounds: int) -> dict[str, float]:
+def measure(
+    folder: Path, clients: int, values: int, cohort: int, cold: bool, rounds: int
+) -> dict[str, float]:
     """What one store costs; medians over the rounds."""
     from fedplug.stores.sqlite import SqliteStore
 
@@ -111,6 +122,8 @@ def measure(folder: Path, clients: int, values: int, cohort: int, rounds: int) -
         before = resident_mib()
         for _ in range(rounds):
             numbers = chosen.sample(range(clients), cohort)
+            if cold:
+                drop_from_cache(folder.rglob("*.segment"))
             times["read"].append(seconds(lambda: read(process, numbers, values)))  # noqa: B023
             last = process.last_round
             assert last is not None
@@ -120,6 +133,8 @@ def measure(folder: Path, clients: int, values: int, cohort: int, rounds: int) -
             )
             file = folder.with_name("file")
             times["write file"].append(seconds(lambda: write_file(file, megabytes)))  # noqa: B023
+            if cold:
+                drop_from_cache([file])
             times["read file"].append(seconds(lambda: read_file(file)))  # noqa: B023
             file.unlink()
         after = resident_mib()
@@ -141,11 +156,12 @@ def in_a_process(action: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class Case(NamedTuple):
-    """A store to measure: how many clients, values in a state, and clients in a round."""
+    """A store to measure: clients, values in a state, clients in a round; whether read from the disk."""
 
     clients: int
     values: int
     cohort: int
+    cold: bool
 
     def fill(self, folder: Path) -> Path:
         """Where the store is, which is made unless it is there."""
@@ -196,9 +212,9 @@ def main() -> None:
     parser.add_argument("--fill", action="store_true", help="make the stores and measure nothing")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    cases = [Case(clients, SMALL, min(COHORT, clients)) for clients in arguments.clients]
+    cases = [Case(clients, SMALL, min(COHORT, clients), False) for clients in arguments.clients]
     if arguments.large:
-        cases.append(Case(arguments.large, arguments.state_mb * 250_000, max(1, arguments.large // 10)))
+        cases.append(Case(arguments.large, arguments.state_mb * 250_000, max(1, arguments.large // 10), True))
     if arguments.fill:
         for case in cases:
             case.fill(arguments.folder)
