@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +25,7 @@ from fedplug.diagnostics.environment import processor
 RESULTS = Path(__file__).parent / "results" / "encoders.md"
 REPEATS = 5
 ENOUGH_SECONDS = 2.0
+Array = np.ndarray[Any, Any]
 LOWERINGS = ("fused", "reference")
 _COLUMNS = 1000  # a matrix, for the encoders that compress nothing else
 EXPRESSIONS = (
@@ -78,9 +80,10 @@ Made by `python -m benchmarks.encoders --size {size}` on {date}:
 {size:,} normally distributed float32; a first round, with an empty residual. Bytes are those of the encoder's
 body, without the container (about 40 bytes a tensor). NMSE is the squared error of the decoded tensor over
 the squared norm; what an encoder with state misses, it sends later. GB/s are bytes of the dense tensor over
-the time from tensor to bytes, and from bytes to tensor. "x reference" says how much faster that is than the
-same encoder in plain TensorFlow (`lowering="reference"`), measured right after it; bold where it is below
-{goal:g}. A dash: there is no compiled op on that way, and nothing to compare.
+the time from tensor to bytes, and from bytes to tensor: in a TensorFlow graph, then by `fedplug.codec` on
+an array, with the container and back into an array that is there. "x reference" says how much faster the
+graph is than that of the same encoder in plain TensorFlow (`lowering="reference"`), measured right after it;
+bold where it is below {goal:g}. A dash: there is no compiled op on that way, and nothing to compare.
 
 Where little is left to compile: `threshold` reads tensor and residual once and writes a residual, at the
 speed of the memory, and its reference only walks a few times more. `approx_topk` is for runtimes without
@@ -157,9 +160,23 @@ def measure(expression: str, x: tf.Tensor) -> list[str]:
         f"{nmse:.3g}",
         *forth.cells(dense, x, state),
         *back.cells(dense, body),
+        *codec_cells(expression, x.numpy()),
         f"{state_bytes / size:g}",
         "yes" if encoder.capabilities.unbiased else "no",
     ]
+
+
+def codec_cells(expression: str, x: Array) -> list[str]:
+    """GB/s without TensorFlow, both ways."""
+    codec = fedplug.codec(expression)
+    _, state = codec.encode(x)
+    first = {name: np.zeros_like(each) if each.size == x.size else each for name, each in state.items()}
+    payload, _ = codec.encode(x, first, 1)
+    back = fedplug.decode(payload)
+    out = np.empty_like(x)
+    ways = [seconds(lambda: codec.encode(x, first, 1)), seconds(lambda: fedplug.decode(payload, out=out))]
+    np.testing.assert_array_equal(out, back)
+    return [f"{x.nbytes / way / 1e9:.2f}" for way in ways]
 
 
 def table(expressions: Sequence[str], size: int) -> str:
@@ -176,9 +193,11 @@ def table(expressions: Sequence[str], size: int) -> str:
         "x reference",
         "decode GB/s",
         "x reference",
+        "codec: encode GB/s",
+        "decode GB/s",
         "state bytes/element",
     ]
-    rows = [[*head, "unbiased"], ["---", "---", *["---:"] * 7, "---"]]
+    rows = [[*head, "unbiased"], ["---", "---", *["---:"] * 9, "---"]]
     with tf.device("/CPU:0"):
         rows += [measure(expression, x) for expression in expressions]
     made = _MADE.format(

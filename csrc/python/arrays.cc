@@ -1,11 +1,46 @@
 #include "python/arrays.h"
 
 #include <functional>
+#include <limits>
+#include <new>
 #include <utility>
 #include <vector>
 
+#include "core/base/result_pool.h"
+
 namespace fedplug::python {
+
+// Before Python 3.12 its header declares these as if they were C++. Here they
+// are what they are, whatever it says.
+extern "C" {
+int PyTraceMalloc_Track(unsigned int domain, std::uintptr_t block,
+                        std::size_t bytes);
+int PyTraceMalloc_Untrack(unsigned int domain, std::uintptr_t block);
+}
+
 namespace {
+
+// What tracemalloc knows NumPy's memory by.
+constexpr unsigned int kTraceDomain = 389047;
+
+void GiveBack(void* block) {
+  PyTraceMalloc_Untrack(kTraceDomain, reinterpret_cast<std::uintptr_t>(block));
+  ResultPool().GiveBack(block);
+}
+
+// Nothing where there cannot be such an array, as NumPy will say.
+std::optional<std::size_t> BytesOfArray(const py::dtype& dtype,
+                                        const std::vector<py::ssize_t>& shape) {
+  auto bytes = static_cast<std::size_t>(dtype.itemsize());
+  for (const py::ssize_t size : shape) {
+    if (size < 0) return std::nullopt;
+    const auto times = static_cast<std::size_t>(size);
+    constexpr std::size_t kMost = std::numeric_limits<py::ssize_t>::max();
+    if (times != 0 && bytes > kMost / times) return std::nullopt;
+    bytes *= times;
+  }
+  return bytes;
+}
 
 const char* NameOf(DType dtype) {
   switch (dtype) {
@@ -167,9 +202,20 @@ ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
   return {std::move(in), std::move(written)};
 }
 
+py::array NewArrayOfShape(const py::dtype& dtype,
+                          const std::vector<py::ssize_t>& shape) {
+  const std::optional<std::size_t> bytes = BytesOfArray(dtype, shape);
+  if (bytes.value_or(0) < kPooledFrom) return py::array(dtype, shape);
+  void* const block = ResultPool().Take(*bytes);
+  if (block == nullptr) throw std::bad_alloc();
+  const py::capsule owner(block, GiveBack);
+  PyTraceMalloc_Track(kTraceDomain, reinterpret_cast<std::uintptr_t>(block),
+                      *bytes);
+  return py::array(dtype, shape, block, owner);
+}
+
 Flat NewArray(const py::dtype& dtype, std::int64_t size) {
-  return {py::array(dtype, std::vector<py::ssize_t>{size}), DTypeOf(dtype),
-          size};
+  return {NewArrayOfShape(dtype, {size}), DTypeOf(dtype), size};
 }
 
 Flat NewArrayLike(const Flat& like, std::int64_t size) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/float16.h"
 #include "core/base/status.h"
@@ -104,8 +105,17 @@ ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
                              const py::object& out, const char* out_name);
 
 // A new array of a dtype that may be one NumPy itself does not have (bfloat16).
+// The memory of a large one goes to the next, once nobody has it any more.
+py::array NewArrayOfShape(const py::dtype& dtype,
+                          const std::vector<py::ssize_t>& shape);
 Flat NewArray(const py::dtype& dtype, std::int64_t size);
 Flat NewArrayLike(const Flat& like, std::int64_t size);
+
+template <typename T>
+py::array_t<T> NewArrayOf(std::int64_t size) {
+  return py::reinterpret_borrow<py::array_t<T>>(
+      NewArray(py::dtype::of<T>(), size).array);
+}
 
 // `out`, or a new array where it is None.
 // Raises: ArgumentError when `out` is no such array, or cannot be written.

@@ -21,7 +21,7 @@ py::tuple ChunkedTopK(const py::object& delta_object,
   Parallel& threads = Threads();
   const std::int64_t count = ChunkedEntries(delta.size, k, chunk);
   Flat values = NewArrayLike(delta, count);
-  py::array_t<std::int32_t> indices(count);
+  auto indices = NewArrayOf<std::int32_t>(count);
   std::int32_t* const index = indices.mutable_data();
   std::int64_t non_finite = 0;
   Status status;

@@ -34,7 +34,8 @@ void RequireEqual(std::int64_t a, const std::string& a_what, std::int64_t b,
 
 Flat NewMatrix(const py::dtype& dtype, std::int64_t rows,
                std::int64_t columns) {
-  return {py::array(dtype, {rows, columns}), DTypeOf(dtype), rows * columns};
+  return {NewArrayOfShape(dtype, {rows, columns}), DTypeOf(dtype),
+          rows * columns};
 }
 
 py::tuple SumAndLargestOf(const py::object& delta_object,

@@ -10,7 +10,7 @@ py::array_t<std::int32_t> Draw(std::int64_t seed, std::int64_t count,
                                std::int64_t size) {
   ThrowUnlessOk(CheckDraw(count, size));
   Parallel& threads = Threads();
-  py::array_t<std::int32_t> indices(count);
+  auto indices = NewArrayOf<std::int32_t>(count);
   std::int32_t* const index = indices.mutable_data();
   Status status;
   {

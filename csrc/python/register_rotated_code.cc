@@ -30,7 +30,7 @@ py::array_t<std::uint8_t> EncodeRotation(const py::object& values_object,
   const RotatedCode code = ToRotatedCode(key, levels, block_size);
   ThrowUnlessOk(CheckRotatedCode(code, values.size));
   Parallel& threads = Threads();
-  py::array_t<std::uint8_t> data(
+  auto data = NewArrayOf<std::uint8_t>(
       RotatedCodeBytes(code, values.size, values.array.itemsize()));
   std::uint8_t* const bytes = data.mutable_data();
   Status status;

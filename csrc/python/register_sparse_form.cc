@@ -19,8 +19,8 @@ py::array_t<std::uint8_t> Write(std::int64_t count,
   const Flat code = FlatArray(code_object, "index_code", DType::kUInt8);
   const Flat values = FlatArray(values_object, "values", DType::kUInt8);
   ThrowUnlessOk(CheckSparseBody(count, code.size));
-  py::array_t<std::uint8_t> body(
-      SparseBodyBytes(count, code.size, values.size));
+  auto body =
+      NewArrayOf<std::uint8_t>(SparseBodyBytes(count, code.size, values.size));
   std::uint8_t* const bytes = body.mutable_data();
   {
     const py::gil_scoped_release release;

@@ -45,7 +45,7 @@ py::array_t<std::uint8_t> Encode(const py::object& packed_object,
   py::array_t<std::uint8_t> code;
   EncodeTo(packed.Read<std::uint8_t>(), packed.size, count, bits, form,
            [&](std::int64_t length) {
-             code = py::array_t<std::uint8_t>(length);
+             code = NewArrayOf<std::uint8_t>(length);
              return code.mutable_data();
            });
   return code;
@@ -83,7 +83,7 @@ py::array_t<std::uint8_t> Decode(const py::object& code_object,
   const auto* const bytes = code.Read<std::uint8_t>();
   ThrowUnlessOk(CheckSymbolCode(bytes, code.size, count, bits, form));
   const int width = static_cast<int>(bits);
-  py::array_t<std::uint8_t> packed(PackedSymbolBytes(count, width));
+  auto packed = NewArrayOf<std::uint8_t>(PackedSymbolBytes(count, width));
   std::uint8_t* const symbols = packed.mutable_data();
   Status status;
   {

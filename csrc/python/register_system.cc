@@ -1,4 +1,9 @@
-// `num_threads` and `simd_level`: what the kernels run with.
+// `num_threads` and `simd_level`, what the kernels run with; `empty`, memory
+// for what others write.
+#include <pybind11/stl.h>
+
+#include <vector>
+
 #include "python/arrays.h"
 #include "python/simd.h"
 #include "python/threads.h"
@@ -7,6 +12,10 @@ namespace fedplug::python {
 
 void RegisterSystem(py::module_& module) {
   module.def("num_threads", [] { return Threads().MaxThreads(); });
+  module.def("empty",
+             [](const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
+               return NewArrayOfShape(dtype, shape);
+             });
   module.def("simd_level", [] { return NameOf(RequireSimdLevel()); });
 }
 

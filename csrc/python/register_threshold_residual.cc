@@ -34,7 +34,7 @@ py::tuple ThresholdResidual(const py::object& delta_object,
     // In place before anything leaves: without memory nothing may be lost.
     const auto allocate = [&](std::int64_t count) {
       values = NewArrayLike(delta, count);
-      indices = py::array_t<std::int32_t>(count);
+      indices = NewArrayOf<std::int32_t>(count);
     };
     const auto before_writing = [&](std::int64_t count) {
       const py::gil_scoped_acquire acquire;

@@ -45,7 +45,8 @@ std::int64_t Chosen(std::int64_t k, std::int64_t n) {
 // The arrays a selection fills.
 struct Entries {
   Entries(const Flat& like, std::int64_t count)
-      : values(NewArrayLike(like, count)), indices(count) {}
+      : values(NewArrayLike(like, count)),
+        indices(NewArrayOf<std::int32_t>(count)) {}
 
   // Those the caller brought: `out` is None, or (values, indices).
   Entries(const Flat& like, const char* like_name, std::int64_t count,

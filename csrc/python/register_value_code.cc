@@ -47,7 +47,7 @@ py::array_t<std::uint8_t> Encode(const py::object& values_object,
   const Flat values = FloatArray(values_object, "values");
   const ValueCode code = ToValueCode(form, bits, block_size, relative);
   ThrowUnlessOk(CheckValueCode(code, values.size));
-  py::array_t<std::uint8_t> data(
+  auto data = NewArrayOf<std::uint8_t>(
       ValueCodeBytes(code, values.size, values.array.itemsize()));
   EncodeInto(values, code, seed, data.mutable_data());
   return data;

@@ -43,7 +43,7 @@ from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.sparse_form import frame_entries, read_entries, sparse_body, split_sparse_body
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols, frame_symbols
-from fedplug.kernels.system import num_threads, simd_level
+from fedplug.kernels.system import empty, num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
 from fedplug.kernels.topk import count_nonfinite, grouped_topk_residual, topk_momentum, topk_residual
 from fedplug.kernels.value_code import decode_values, encode_values, frame_values
@@ -58,6 +58,7 @@ __all__ = [
     "decode_symbols",
     "decode_values",
     "draw_indices",
+    "empty",
     "encode_indices",
     "encode_rotated",
     "encode_symbols",

@@ -1,10 +1,24 @@
-"""What the kernels run on: how many threads, which instruction set."""
+"""What the kernels run on: how many threads, which instruction set, what memory."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from fedplug import _kernels
 
-__all__ = ["num_threads", "simd_level"]
+__all__ = ["empty", "num_threads", "simd_level"]
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns a C-contiguous array that is not filled: memory for a result.
+
+    As for all arrays that kernels return, large ones, from 256 KiB on, lie in memory that earlier ones have
+    left: to touch fresh memory takes longer than most kernels do. At most 512 MiB wait for the next array.
+    """
+    return _kernels.empty(shape, dtype)
 
 
 def num_threads() -> int:

@@ -78,8 +78,10 @@ def asarray(values: Any, like: Array) -> Array:
 
 @also_on_tensors
 def zeros(spec: Any) -> Array:
-    """Zeros of the shape and dtype of a spec."""
-    return np.zeros(spec.shape, spec.dtype)
+    """Zeros of the shape and dtype of a spec; not of memory that the system has yet to fill with zeros."""
+    made = kernels.empty(spec.shape, np.dtype(spec.dtype))
+    made.fill(0)
+    return made
 
 
 @also_on_tensors
@@ -230,7 +232,7 @@ def add_residual(x: Array, residual: Array) -> Array:
     """
     place = place_for(residual, x)
     if place is residual and kernels.count_nonfinite(x, residual):
-        place = np.empty_like(x)
+        place = kernels.empty(x.shape, x.dtype)
     return np.add(x, residual, out=place)
 
 

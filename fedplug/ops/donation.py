@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedplug import kernels
+
 __all__ = ["donate_residuals", "own", "place_for", "residuals_in", "results_in", "take_result"]
 
 _spare: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
@@ -76,11 +78,11 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
     """
     spare = _spare.get(_NONE_SPARE)
     if spare is None:
-        return np.empty(like.shape, like.dtype) if residual is None else residual
+        return kernels.empty(like.shape, like.dtype) if residual is None else residual
     for position, array in enumerate(spare):
         if array.shape == like.shape and array.dtype == like.dtype:
             return spare.pop(position)
-    return np.empty(like.shape, like.dtype)
+    return kernels.empty(like.shape, like.dtype)
 
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:

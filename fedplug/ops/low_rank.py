@@ -51,7 +51,7 @@ def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = Non
     """
     place = place_for(residual, delta)
     if place is residual:
-        place = np.empty_like(residual)
+        place = kernels.empty(residual.shape, residual.dtype)
     total, largest = kernels.sum_and_largest(np.ascontiguousarray(delta), residual, out=place)
     return SumAndLargest(total, largest.reshape(()))
 

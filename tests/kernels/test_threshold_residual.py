@@ -108,7 +108,7 @@ import numpy as np
 from fedplug import kernels
 
 delta, residual = np.ones((2, 1 << 24), np.float32)
-kernels.threshold_residual(delta, residual.copy(), 1)  # keeps its scratch memory
+held = kernels.threshold_residual(delta, residual.copy(), 1)  # keeps its scratch memory
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 unlimited = resource.getrlimit(resource.RLIMIT_AS)
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 24), unlimited[1]))

@@ -1,8 +1,13 @@
 #include "core/base/block_pool.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <new>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace fedplug {
 namespace {
@@ -24,11 +29,28 @@ std::size_t RoundUp(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// Asks for huge pages where there are some within the memory: their number is
+// what the first use of a block pays for. As NumPy does, from the same size on.
+void AdviseHugePages([[maybe_unused]] void* memory,
+                     [[maybe_unused]] std::size_t bytes) {
+#if defined(__linux__)
+  constexpr std::size_t kPage = 4096;
+  if (bytes < std::size_t{4} << 20) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t aligned = (address + kPage - 1) / kPage * kPage;
+  // A hint; a kernel without huge pages refuses it.
+  madvise(reinterpret_cast<void*>(aligned), bytes - (aligned - address),
+          MADV_HUGEPAGE);
+#endif
+}
+
 void* Allocate(std::size_t capacity) {
+  const std::size_t bytes = sizeof(Header) + capacity;
   void* const memory =
-      ::operator new(sizeof(Header) + capacity,
-                     std::align_val_t{alignof(Header)}, std::nothrow);
-  return memory == nullptr ? nullptr : new (memory) Header{capacity} + 1;
+      ::operator new(bytes, std::align_val_t{alignof(Header)}, std::nothrow);
+  if (memory == nullptr) return nullptr;
+  AdviseHugePages(memory, bytes);
+  return new (memory) Header{capacity} + 1;
 }
 
 void Free(void* block) {
@@ -54,7 +76,10 @@ void* BlockPool::Take(std::size_t bytes) {
     block = TakeIdle(capacity);
   }
   FreeExcess();
-  return block != nullptr ? block : Allocate(capacity);
+  if (block == nullptr) block = Allocate(capacity);
+  if (block != nullptr) return block;
+  FreeIdle();
+  return Allocate(capacity);
 }
 
 void BlockPool::GiveBack(void* block) noexcept {
@@ -98,6 +123,16 @@ void* BlockPool::TakeExcess() noexcept {
   idle_.erase(idle_.begin());
   idle_bytes_ -= CapacityOf(longest.block);
   return longest.block;
+}
+
+void BlockPool::FreeIdle() noexcept {
+  std::vector<Idle> idle;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle.swap(idle_);
+    idle_bytes_ = 0;
+  }
+  for (const Idle& each : idle) Free(each.block);
 }
 
 void BlockPool::FreeExcess() noexcept {

@@ -30,7 +30,8 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
 
   // `bytes` bytes or up to an eighth more, aligned to kAlignment and
-  // uninitialised; null where there is no memory.
+  // uninitialised; null where there is no memory, not even without what is
+  // idle.
   //
   // THREADS: any, also GiveBack
   void* Take(std::size_t bytes);
@@ -56,6 +57,7 @@ class BlockPool {
   void* TakeExcess() noexcept;
   // Freeing takes time, and is done without the lock.
   void FreeExcess() noexcept;
+  void FreeIdle() noexcept;
 
   const Limits limits_;
   mutable std::mutex mutex_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/block_pool.h"
+#include "core/base/result_pool.h"
 #include "tensorflow/core/framework/allocator.h"
 
 namespace fedplug {
@@ -14,13 +15,6 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-
-// Below this malloc keeps what is freed, and its pages, to itself.
-constexpr std::size_t kPooledFrom = std::size_t{256} << 10;
-
-// Enough for the outputs of an update of 10^8 parameters. A block is not kept
-// for long by a process that has gone on to other sizes.
-constexpr BlockPool::Limits kLimits = {std::size_t{512} << 20, 1024};
 
 class PooledAllocator final : public tensorflow::Allocator {
  public:
@@ -31,13 +25,10 @@ class PooledAllocator final : public tensorflow::Allocator {
     static_assert(kAllocatorAlignment <= BlockPool::kAlignment &&
                       EIGEN_MAX_ALIGN_BYTES <= BlockPool::kAlignment,
                   "TensorFlow's kernels rely on this alignment");
-    return pool_.Take(bytes);
+    return ResultPool().Take(bytes);
   }
 
-  void DeallocateRaw(void* block) override { pool_.GiveBack(block); }
-
- private:
-  BlockPool pool_{kLimits};
+  void DeallocateRaw(void* block) override { ResultPool().GiveBack(block); }
 };
 
 // Never destroyed: tensors may be gone later than anything else.
