@@ -26,15 +26,6 @@ TEST(BlockPool, GivesTheBlockThatWasGivenBackToTheNextOfAboutItsSize) {
   pool.GiveBack(second);
 }
 
-TEST(BlockPool, GivesUpWhatIsIdleWhereThereIsNoMemory) {
-  BlockPool pool(kLimits);
-  pool.GiveBack(pool.Take(kMiB));
-  EXPECT_TRUE(pool.IdleBytes() > 0);
-  constexpr std::size_t kTooMuch = PTRDIFF_MAX / 2;
-  EXPECT_EQ(pool.Take(kTooMuch), nullptr);
-  EXPECT_EQ(pool.IdleBytes(), std::size_t{0});
-}
-
 TEST(BlockPool, DoesNotGiveABlockToTwo) {
   BlockPool pool(kLimits);
   void* const first = pool.Take(kMiB);

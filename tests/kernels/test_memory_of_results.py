@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import subprocess
+import sys
 import tracemalloc
 
 import ml_dtypes
@@ -72,3 +74,23 @@ def test_threads_have_arrays_of_their_own():
         found = list(pool.map(sum_of, range(100)))
     assert [total for total, _ in found] == [number * (LARGE // 8) for number in range(100)]
     assert all((made == number).all() for number, (_, made) in enumerate(found))
+
+
+_WITHOUT_MEMORY = """
+import resource
+import numpy as np
+from fedplug import kernels
+
+kernels.empty((1 << 26,), np.dtype(np.uint8))  # which nobody keeps
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 24), resource.RLIM_INFINITY))
+print(kernels.empty((3 << 24,), np.dtype(np.uint8)).size)
+"""
+
+
+def test_where_memory_is_short_what_nobody_has_makes_room():
+    """48 MiB, where 64 lie idle and the system gives no more than 16."""
+    result = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_MEMORY], capture_output=True, text=True, check=True
+    )
+    assert int(result.stdout) == 3 << 24
