@@ -21,8 +21,16 @@ def slowed_down(pid):
         ["strace", *_options(quiet=False), "-p", str(pid)], stderr=subprocess.PIPE
     ) as strace:
         assert b"attached" in strace.stderr.readline()
-        yield
-        strace.terminate()
+        try:
+            yield
+        finally:
+            strace.terminate()
+            try:
+                strace.wait(timeout=10)
+            except (
+                subprocess.TimeoutExpired
+            ):  # now and then it waits for a thread of a process that was killed
+                strace.kill()
 
 
 @functools.cache
