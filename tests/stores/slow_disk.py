@@ -29,7 +29,7 @@ def slowed_down(pid):
                 strace.wait(timeout=10)
             except (
                 subprocess.TimeoutExpired
-            ):  # now and then it waits for a thread of a process that was killed
+            ):  # it waits for a thread of a killed process
                 strace.kill()
 
 
