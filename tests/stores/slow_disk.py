@@ -27,9 +27,7 @@ def slowed_down(pid):
             strace.terminate()
             try:
                 strace.wait(timeout=10)
-            except (
-                subprocess.TimeoutExpired
-            ):  # it waits for a thread of a killed process
+            except subprocess.TimeoutExpired:  # it waits for a thread of a killed process
                 strace.kill()
 
 
