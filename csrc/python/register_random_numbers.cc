@@ -13,7 +13,7 @@ py::array_t<T> Numbers(std::int64_t count, std::int64_t first,
     ThrowArgumentError("count = " + std::to_string(count) + " is negative");
   }
   Parallel& threads = Threads();
-  py::array_t<T> numbers(count);
+  auto numbers = NewArrayOf<T>(count);
   T* const to = numbers.mutable_data();
   {
     const py::gil_scoped_release release;

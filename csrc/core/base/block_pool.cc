@@ -62,9 +62,7 @@ void Free(void* block) {
 
 BlockPool::BlockPool(Limits limits) : limits_(limits) {}
 
-BlockPool::~BlockPool() {
-  for (const Idle& idle : idle_) Free(idle.block);
-}
+BlockPool::~BlockPool() { FreeIdle(); }
 
 void* BlockPool::Take(std::size_t bytes) {
   if (bytes > PTRDIFF_MAX / 2) return nullptr;
