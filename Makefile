@@ -25,12 +25,12 @@ setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled cor
 run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: test-python test-cpp test-wheel test-numpy ## Run all tests: Python (pytest), C++ (ctest), the wheel, without TensorFlow
+test: test-python test-cpp test-wheel test-numpy ## Run the tests: Python (pytest), C++ (ctest), the wheel, without TensorFlow
 
 test-python: setup ## Run the Python tests
 	$(RUN) pytest --numprocesses logical --maxprocesses 4
 
-test-thorough: setup ## The Python tests with 200 examples of every property that has no number of its own, not 15
+test-thorough: setup ## All Python tests, the slow ones too, with 200 examples of every property that names no number, not 15
 	$(RUN) pytest --numprocesses logical --maxprocesses 4 --hypothesis-profile thorough
 
 test-cpp: setup ## Run the C++ tests

@@ -1,9 +1,12 @@
-"""Leaves out the tests of what is not installed, TensorFlow say, and tells how many files these are.
+"""Leaves out slow tests, and the tests of what is not installed, TensorFlow say; tells how many.
 
 A file is left out if it imports what is missing, itself or by way of fedplug; and with it a folder whose
 conftest.py does. A test that needs it in another way, in a process that it starts say, is marked: it
 ``needs("tensorflow")``, or what ``"fedplug.encoders"`` imports. Nothing else counts: a test that fails for
 want of TensorFlow, where it should not need it, is a failure.
+
+A test that is marked ``slow`` takes seconds, for something that a shorter one looks at too. It is run by
+`make test-thorough`, and where its file is named: ``pytest tests/process/test_memories.py``.
 """
 
 from __future__ import annotations
@@ -51,6 +54,7 @@ left_out = pytest.StashKey[collections.Counter[str]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Nothing is left out yet."""
     config.addinivalue_line("markers", "needs(module): left out where what the module imports is missing")
+    config.addinivalue_line("markers", "slow: left to `make test-thorough`, but where its file is named")
     config.stash[left_out] = collections.Counter()
 
 
@@ -65,18 +69,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     missing = {name for statement in imports_of(source) if (name := missing_for(*statement))}
     if missing:
         files = len(list(collection_path.rglob("test_*.py"))) if folder else 1
-        what = f"test files left out, which import {min(missing, key=OPTIONAL.index)}"
-        config.stash[left_out].update({what: files})
+        package = min(missing, key=OPTIONAL.index)
+        config.stash[left_out][f"test files left out, which import {package}: not installed here"] += files
     return bool(missing) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is marked."""
+    thorough = config.getoption("hypothesis_profile") == "thorough"
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
     kept: list[pytest.Item] = []
     for item in items:
         missing = [name for mark in item.iter_markers("needs") if (name := missing_for(mark.args[0], ""))]
-        kept += [] if missing else [item]
-        config.stash[left_out].update({f"tests left out, which need {name}": 1 for name in missing[:1]})
+        if missing:
+            config.stash[left_out][f"tests left out, which need {missing[0]}: not installed here"] += 1
+        elif item.get_closest_marker("slow") and not thorough and item.path not in named:
+            config.stash[left_out]["slow tests left to `make test-thorough`"] += 1
+        else:
+            kept.append(item)
     items[:] = kept
 
 
@@ -96,10 +106,10 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """One line for each of what is missing."""
+    """One line for each of what was left out."""
     del exitstatus
     for what, number in config.stash[left_out].most_common():
-        terminalreporter.write_line(f"{number} {what}: not installed here")
+        terminalreporter.write_line(f"{number} {what}")
 
 
 def imports_of(source: Path) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -35,6 +37,7 @@ def dataset():
     return tf.data.Dataset.from_tensor_slices((x, y)).batch(5)
 
 
+@functools.cache
 def one_round(encoder):
     """What one client's round adds to the weight matrix, what it keeps for it, and the bytes it sends."""
     optimizer = tff.learning.optimizers.build_sgdm(0.1)

@@ -32,15 +32,18 @@ def result(example, pretrained):
     return example.fine_tune(pretrained, federation, rounds=6, clients_per_round=4)
 
 
+@pytest.mark.slow
 def test_fine_tuning_brings_the_model_closer_to_the_other_author(result) -> None:
     assert result.accuracy[-1] > result.accuracy[0] + 0.02
 
 
+@pytest.mark.slow
 def test_less_travels_than_the_model_in_both_directions(result) -> None:
     assert result.up < result.dense / 4
     assert result.down < result.dense
 
 
+@pytest.mark.slow
 def test_the_fine_tuned_model_is_a_plain_one_that_can_be_saved_and_loaded(
     example, result, pretrained, tmp_path
 ) -> None:
@@ -51,6 +54,7 @@ def test_the_fine_tuned_model_is_a_plain_one_that_can_be_saved_and_loaded(
     assert any(np.any(a != b) for a, b in zip(loaded.get_weights(), pretrained.get_weights(), strict=True))
 
 
+@pytest.mark.slow
 def test_it_goes_on_writing_from_a_beginning_the_same_for_the_same_seed(example, result) -> None:
     texts = [example.write(result.model, "By heaven", 20, seed=seed) for seed in (0, 0, 1)]
     assert texts[0] == texts[1] != texts[2]

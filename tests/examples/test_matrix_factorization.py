@@ -24,6 +24,7 @@ def results(example, federation):
     return example.compare(federation, rounds=40)
 
 
+@pytest.mark.slow
 def test_kept_embeddings_beat_the_mean_of_the_item_and_embeddings_reset_every_round(
     federation, results
 ) -> None:
@@ -31,11 +32,13 @@ def test_kept_embeddings_beat_the_mean_of_the_item_and_embeddings_reset_every_ro
     assert results["kept"].end < 0.95 * results["reset every round"].end
 
 
+@pytest.mark.slow
 def test_the_error_falls_and_the_true_factors_are_recovered(results) -> None:
     assert results["kept"].end < results["kept"].half
     assert results["kept"].recovered > 0.8
 
 
+@pytest.mark.slow
 def test_compressing_the_updates_of_the_items_keeps_the_gain(federation, results) -> None:
     assert results["kept, top-k 10 %"].end < 0.9 * federation.item_means()
     assert results["kept, top-k 10 %"].bytes_sent < results["kept"].bytes_sent / 2

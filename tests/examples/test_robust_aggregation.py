@@ -18,10 +18,12 @@ def accuracy(load_example):
     return {name: by_attack["flipped, times 4"].accuracy[-1] for name, by_attack in results.items()}
 
 
+@pytest.mark.slow
 def test_under_attack_the_mean_learns_nothing(accuracy) -> None:
     assert accuracy["mean"] < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["median", "multi-Krum"])
 def test_robust_aggregators_learn_all_the_same(accuracy, name) -> None:
     assert accuracy[name] > 0.6

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SIZE = 2_000_000  # 8 MB an update
 WAYS = (("in a process", 10), ("in a process", 60), ("decode, then add", 60))
 

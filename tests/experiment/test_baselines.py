@@ -81,7 +81,11 @@ def preset(request, tmp_path):
     return tmp_path / f"{name}.toml"
 
 
-@pytest.mark.parametrize("preset", PRESETS, indirect=True)
+@pytest.mark.parametrize(
+    "preset",
+    ["femnist", *(pytest.param(name, marks=pytest.mark.slow) for name in PRESETS if name != "femnist")],
+    indirect=True,
+)
 def test_a_preset_reads_tffs_files_and_its_model_takes_them(preset) -> None:
     config = load_config(preset)
     data = load_data(config.data, 0, preset.parent)
@@ -101,6 +105,7 @@ def test_a_preset_reads_tffs_files_and_its_model_takes_them(preset) -> None:
         assert not np.array_equal(batches(1)[0][0], batches(2)[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["femnist"], indirect=True)
 def test_a_preset_trains(preset, tmp_path) -> None:
     settings = ["rounds=1", "clients_per_round=2"]

@@ -126,7 +126,11 @@ def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_
         ({"rounds": 300, "clients": 40}, 400),  # 3 runs of 6 tensors
         ({"rounds": 2000, "clients": 1000, "tensor_metrics": False}, 400),
         ({"rounds": 30, "shapes": {f"layer {i}/kernel": [100, i + 1] for i in range(100)}}, 500),
-        ({"rounds": 5, "runs": {f"run {i}": {"encoder": f"qsgd({i})"} for i in range(20)}}, 600),
+        pytest.param(
+            {"rounds": 5, "runs": {f"run {i}": {"encoder": f"qsgd({i})"} for i in range(20)}},
+            600,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_page_is_small(make_folder, settings, kilobytes) -> None:

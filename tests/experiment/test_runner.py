@@ -130,6 +130,7 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     assert by_run["dense", 0, 1]["train_loss"] != by_run["dense", 1, 1]["train_loss"]
 
 
+@pytest.mark.slow
 def test_tensor_metrics_may_be_switched_on_when_an_experiment_is_resumed(tmp_path, monkeypatch) -> None:
     told = []
     monkeypatch.setattr(

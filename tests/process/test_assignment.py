@@ -126,8 +126,8 @@ def rounds_of(digits, sgd, encoder, rounds=8):
     ("encoder", "target"),
     [
         ("topk(0.01, scope='model') | qsgd(8)", 1500),
-        ("randomk(0.5, error_feedback=True)", 4000),
-        ("qsgd(8)", 5000),
+        pytest.param("randomk(0.5, error_feedback=True)", 4000, marks=pytest.mark.slow),
+        pytest.param("qsgd(8)", 5000, marks=pytest.mark.slow),
         ("rules({'dense/*': 'topk(0.05)', '*': 'qsgd(3)'})", 8000),
     ],
 )
@@ -139,7 +139,9 @@ def test_a_budget_of_bytes_is_held_within_two_percent(digits, sgd, encoder, targ
     assert found[0]["rate"] == 1 != found[-1]["rate"]
 
 
-@pytest.mark.parametrize(("encoder", "nmse"), [("topk(0.3)", 0.5), ("qsgd(8)", 0.01)])
+@pytest.mark.parametrize(
+    ("encoder", "nmse"), [("topk(0.3)", 0.5), pytest.param("qsgd(8)", 0.01, marks=pytest.mark.slow)]
+)
 def test_an_error_is_approached(digits, sgd, encoder, nmse):
     found = rounds_of(digits, sgd, fedplug.get_encoder("budget", encoder=encoder, nmse=nmse), rounds=10)
     errors = [metrics["nmse"] for metrics in found]

@@ -92,7 +92,9 @@ def test_who_hears_every_message_has_the_reference_model_bit_for_bit(parts, hist
         same(held, then)
 
 
-@pytest.mark.parametrize("encoder", ["topk(0.1) | qsgd(4) | rans", MEMORY])
+@pytest.mark.parametrize(
+    "encoder", [pytest.param("topk(0.1) | qsgd(4) | rans", marks=pytest.mark.slow), MEMORY]
+)
 def test_stock_tensorflow_sends_the_same(encoder) -> None:
     """Of graphs that need no compiled op; they take ten times as long to build as the others."""
     same(*(broadcasts(build(encoder, lowering=lowering), 2) for lowering in ("fused", "reference")))
@@ -292,7 +294,7 @@ def test_a_changed_message_is_refused() -> None:
             read(sent_now)
 
 
-@pytest.mark.parametrize("encoder", ["topk(0.1)", MEMORY])
+@pytest.mark.parametrize("encoder", ["topk(0.1)", pytest.param(MEMORY, marks=pytest.mark.slow)])
 def test_the_distributor_of_a_tff_process_sends_differences_and_counts_them(
     encoder, model_fn, sgd, dataset
 ) -> None:
@@ -386,6 +388,7 @@ def test_the_code_on_the_page_is_run(model_fn, sgd) -> None:
     assert isinstance(names["process"], tff.learning.templates.LearningProcess)
 
 
+@pytest.mark.slow
 def test_auto_of_a_broadcast_is_an_encoder_of_models(model_fn, sgd) -> None:
     auto, named = (
         build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoder, min_size=1)
@@ -409,7 +412,11 @@ def test_a_broadcast_encoder_that_sends_everything_changes_nothing(model_fn, sgd
 
 
 @pytest.mark.parametrize(
-    "encoder", ["topk(0.2) | qsgd(4)", "artemis('qsgd(4)', rate=0.2)"], ids=["differences", "memory"]
+    "encoder",
+    [
+        pytest.param("topk(0.2) | qsgd(4)", id="differences"),
+        pytest.param("artemis('qsgd(4)', rate=0.2)", id="memory", marks=pytest.mark.slow),
+    ],
 )
 def test_a_training_that_was_interrupted_sends_the_same_afterwards(
     encoder, model_fn, sgd, dataset, tmp_path

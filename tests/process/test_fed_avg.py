@@ -153,6 +153,7 @@ def everything(model_fn, sgd, **options):
     return constrain_weights(process, [tf.keras.constraints.MaxNorm(1.0), None] * 2)
 
 
+@pytest.mark.slow
 def test_the_runtimes_and_lowerings_agree(model_fn, sgd, dataset) -> None:
     rounds = [[dataset(1), dataset(2, examples=7, poisoned=True), dataset(3)]] * 3
     fused = run(everything(model_fn, sgd, lowering="fused"), rounds)[-1]

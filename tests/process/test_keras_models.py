@@ -43,7 +43,7 @@ def test_the_model_begins_with_the_weights_of_the_keras_model(model) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning")
-@pytest.mark.parametrize("ending", ["keras", "h5"])
+@pytest.mark.parametrize("ending", ["keras", pytest.param("h5", marks=pytest.mark.slow)])
 def test_from_a_file_through_rounds_into_a_file(inprocess, sgd, tmp_path, ending) -> None:
     before, after = tmp_path / f"before.{ending}", tmp_path / f"after.{ending}"
     sequential(layers.GRU(3, return_sequences=True)).save(before)

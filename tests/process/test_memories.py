@@ -37,7 +37,10 @@ def trained(process, client_data, rounds, store=None):
     return trainer, trainer.run(rounds)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name",
+    ["ef21", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ef21-sgdm", "artemis", "stale"))],
+)
 def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(
     name, model_fn, sgd, client_data, tmp_path
 ):

@@ -55,6 +55,7 @@ def test_the_term_of_tff_has_the_other_sign(ones, sgd):
     assert state.global_model_weights.trainable[0].item() == pytest.approx(by_hand(-2.0))
 
 
+@pytest.mark.slow
 def test_what_is_not_sent_is_kept_as_without_the_term(model_fn, sgd, dataset):
     def one_round(encoder):
         process = build_weighted_fed_avg(model_fn, ProximalOptimizer(sgd, 0.5), encoder=encoder)

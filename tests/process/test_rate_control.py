@@ -63,7 +63,12 @@ def test_a_plugins_budget_steers_what_clients_send_on_both_runtimes(plugin, mode
 
 
 @pytest.mark.parametrize(
-    ("runtime", "name"), [("inprocess", "halving"), ("native", "halving"), ("inprocess", "budget")]
+    ("runtime", "name"),
+    [
+        ("inprocess", "halving"),
+        ("inprocess", "budget"),
+        pytest.param("native", "halving", marks=pytest.mark.slow),
+    ],
 )
 def test_the_same_works_down(plugin, runtime, name, model_fn, sgd, dataset):
     encoder = f"{name}('topk(0.5)', {LIMIT_DOWN})"

@@ -40,6 +40,7 @@ def told(process, metrics):
     return tensor_metrics.by_name(names, metrics["tensors"])
 
 
+@pytest.mark.slow
 def test_both_runtimes_measure_the_same_and_off_changes_nothing_else(model_fn, sgd, dataset):
     datasets = [dataset(1), dataset(2, poisoned=True), dataset(3)]
     found = {}
@@ -100,8 +101,12 @@ def test_a_round_in_which_nobody_sends_has_no_error(process, dataset, inprocess)
 @pytest.mark.parametrize(
     "encoder",
     [
-        *("topk(0.1)", "topk(0.1) | qsgd(4) | rans | rice", "dgc(0.1)", "qsgd(3) | rans", "terngrad | rans"),
-        *("randomk(0.1)", "topk(0.1, error_feedback=False) | bitmap", "sign", "mixed_qsgd(5)", "powersgd(2)"),
+        *("topk(0.1)", "dgc(0.1)", "qsgd(3) | rans", "randomk(0.1)", "sign"),
+        pytest.param("topk(0.1) | qsgd(4) | rans | rice", marks=pytest.mark.slow),
+        pytest.param("topk(0.1, error_feedback=False) | bitmap", marks=pytest.mark.slow),
+        pytest.param("terngrad | rans", marks=pytest.mark.slow),
+        pytest.param("mixed_qsgd(5)", marks=pytest.mark.slow),
+        pytest.param("powersgd(2)", marks=pytest.mark.slow),
     ],
 )
 def test_the_codec_and_a_graph_measure_the_same(encoder):
@@ -136,6 +141,7 @@ def test_the_codec_and_a_graph_measure_the_same(encoder):
         assert in_graph[name] == pytest.approx(expected, rel=1e-5, nan_ok=True)
 
 
+@pytest.mark.slow
 def test_a_budget_goes_by_the_error_that_is_measured(model_fn, sgd, dataset, inprocess):
     process = built(model_fn, sgd, "budget('topk(0.2)', nmse=0.5)")
     (metrics,) = run(process, [dataset(1), dataset(2)], 1)

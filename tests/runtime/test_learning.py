@@ -167,6 +167,7 @@ def test_aggregators(same_on_both, factory):
     same_on_both(aggregate, TRAINING)
 
 
+@pytest.mark.slow
 def test_secure_aggregation_has_the_numbers_of_the_test_runtime_of_tff(inprocess, native):
     """The stock worker has no secure sums; TFF's test runtime rewrites them for it."""
     process = tff.learning.secure_aggregator().create(tff.to_type(VALUE), tff.to_type(F32))

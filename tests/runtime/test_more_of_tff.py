@@ -58,6 +58,7 @@ def test_learning_algorithms(same_on_both, functional_model, build):
     same_on_both(two_rounds(build(functional_model), CLIENTS), TRAINING)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_inprocess")
 def test_distributed_differential_privacy_trains(functional_model):
     """Secure sums, which the stock worker has not, and noise, which is never the same."""

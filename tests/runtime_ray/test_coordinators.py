@@ -51,7 +51,12 @@ def states_of(count):
     return [np.zeros(50, F32)] * count
 
 
-@pytest.fixture(params=[[(1, 8)], []], ids=["in blocks", "one by one"])
+@pytest.fixture(
+    params=[
+        pytest.param([(1, 8)], id="in blocks"),
+        pytest.param([], id="one by one", marks=pytest.mark.slow),
+    ]
+)
 def few(request, monkeypatch):
     """Rounds of blocks, and rounds whose slices are handed out one by one."""
     monkeypatch.setattr(rounds, "_BLOCKS", request.param)
@@ -124,7 +129,13 @@ def test_a_worker_of_a_coordinator_that_is_killed_changes_nothing(
     assert (tmp_path / "marker").exists()
 
 
-@pytest.mark.parametrize("computation", [round_of, two_stages], ids=["one stage", "two stages"])
+@pytest.mark.parametrize(
+    "computation",
+    [
+        pytest.param(round_of, id="one stage", marks=pytest.mark.slow),
+        pytest.param(two_stages, id="two stages"),
+    ],
+)
 def test_coordinators_that_are_killed_in_a_round_change_nothing(
     computation, in_blocks, on_ray, assert_same_bits, tmp_path
 ):
@@ -139,6 +150,7 @@ def test_coordinators_that_are_killed_in_a_round_change_nothing(
     assert (tmp_path / "marker").exists()
 
 
+@pytest.mark.slow
 def test_states_that_a_killed_coordinator_held_are_named(in_blocks, on_ray, cluster):
     on_ray(1, coordinators=1, client_results="handles")
     states = round_of([*range(CLIENTS)], states_of(CLIENTS))[2]
@@ -154,6 +166,7 @@ def test_states_that_a_killed_coordinator_held_are_named(in_blocks, on_ray, clus
     assert round_of([*range(CLIENTS)], states_of(CLIENTS))[1] == CLIENTS
 
 
+@pytest.mark.slow
 def test_a_round_may_go_on_without_slices_that_a_coordinator_lost(in_blocks, on_ray, assert_same_bits):
     from fedplug.runtime.ray import on_worker
 

@@ -68,6 +68,7 @@ def is_worker(pid):
     return Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::")
 
 
+@pytest.mark.slow
 def test_no_worker_is_left_when_the_driver_is_killed():
     quiet = os.environ | {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True, env=quiet)

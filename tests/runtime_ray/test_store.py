@@ -172,6 +172,7 @@ def test_no_state_passes_through_the_driver(on_ray, cluster, second_node, tmp_pa
         np.testing.assert_array_equal(kept.read_clients(["client 7"])["client 7"][""], np.full(STATE, 3.0))
 
 
+@pytest.mark.slow
 def test_killed_processes_leave_one_round_whole(cluster, second_node, tmp_path):
     address, log = cluster.get_runtime_context().gcs_address, tmp_path / "s.kills"
     environment = {**os.environ, "PYTHONPATH": str(HELPERS)}
@@ -197,6 +198,7 @@ def test_killed_processes_leave_one_round_whole(cluster, second_node, tmp_path):
     print(*(f"{number} of {kill}" for kill, number in sorted(collections.Counter(kills).items())), sep="\n")
 
 
+@pytest.mark.slow
 def test_a_shard_on_a_slow_disk_commits_all_or_nothing_and_may_be_killed(cluster, tmp_path):
     slow_disk = load("slow_disk")
     if not slow_disk.usable():
@@ -259,6 +261,7 @@ def test_it_has_one_user_at_a_time(cluster, tmp_path):
             fedplug.open_store(f"ray+sqlite:///{tmp_path}/s")
 
 
+@pytest.mark.slow
 def test_it_goes_back_on_all_machines(process, on_ray, second_node, tmp_path, assert_same_bits, capsys):
     url = f"ray+sqlite:///{tmp_path}/{{}}?partitions=4&replicas=1&keep_rounds=3"
     on_ray(2)

@@ -81,6 +81,7 @@ def test_every_kind_of_part_can_be_written():
     assert set(NAMES) == kinds | {"assignment"}
 
 
+@pytest.mark.slow
 @pytest.mark.needs("tensorflow_federated")
 def test_the_tests_of_a_new_plugin_pass(new_plugins):
     packages, site = new_plugins
