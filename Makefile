@@ -31,7 +31,7 @@ test-python: setup ## Run the Python tests
 	$(RUN) pytest --numprocesses logical --maxprocesses 4
 
 test-thorough: setup ## All Python tests, the slow ones too, with 200 examples of every property that names no number, not 15
-	$(RUN) pytest --numprocesses logical --maxprocesses 4 --hypothesis-profile thorough
+	$(RUN) pytest --numprocesses logical --maxprocesses 4 --slow --hypothesis-profile thorough
 
 test-cpp: setup ## Run the C++ tests
 	$(RUN) cmake --preset cpp-tests
@@ -43,7 +43,7 @@ test-wheel: setup ## Build the wheel and use it from another folder
 
 test-numpy: | $(UV) ## What needs no TensorFlow, on the newest Python here with the newest NumPy, in .venv-numpy
 	@if python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12; \
-	then .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4; \
+	then .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4 --slow; \
 	else [ $$? = 3 ]; fi
 
 test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in .venv-tensorflow; takes minutes

@@ -5,8 +5,8 @@ conftest.py does. A test that needs it in another way, in a process that it star
 ``needs("tensorflow")``, or what ``"fedplug.encoders"`` imports. Nothing else counts: a test that fails for
 want of TensorFlow, where it should not need it, is a failure.
 
-A test that is marked ``slow`` takes seconds, for something that a shorter one looks at too. It is run by
-`make test-thorough`, and where its file is named: ``pytest tests/process/test_memories.py``.
+A test that is marked ``slow`` takes seconds, for something that a shorter one looks at too. It runs with
+``--slow``, as in `make test-thorough`, and where its file is named: ``pytest tests/ops/test_topk.py``.
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) 
 left_out = pytest.StashKey[collections.Counter[str]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For `make test-thorough`, and where they are quick: without TensorFlow."""
+    parser.addoption("--slow", action="store_true", help="run what is marked slow, too")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Nothing is left out yet."""
     config.addinivalue_line("markers", "needs(module): left out where what the module imports is missing")
@@ -76,14 +81,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is marked."""
-    thorough = config.getoption("hypothesis_profile") == "thorough"
+    slow_too = config.getoption("slow")
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
     kept: list[pytest.Item] = []
     for item in items:
         missing = [name for mark in item.iter_markers("needs") if (name := missing_for(mark.args[0], ""))]
         if missing:
             config.stash[left_out][f"tests left out, which need {missing[0]}: not installed here"] += 1
-        elif item.get_closest_marker("slow") and not thorough and item.path not in named:
+        elif item.get_closest_marker("slow") and not slow_too and item.path not in named:
             config.stash[left_out]["slow tests left to `make test-thorough`"] += 1
         else:
             kept.append(item)

@@ -32,7 +32,7 @@ def model(seed, dtype):
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("lowering", ["fused", "reference"])
+@pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
 def test_buffers_and_states_are_equal(encoder, dtype, lowering):
     codec = fedplug.codec(encoder, min_size=1)
     specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in model(0, dtype).items()]

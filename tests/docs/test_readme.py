@@ -12,6 +12,7 @@ def test_the_readme_shows_one_program_that_needs_no_tensorflow(tmp_path) -> None
     assert printed([program, check], tmp_path) == "(300, 40) False\n"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("tensorflow_federated")
 def test_the_page_about_tff_is_one_program(tmp_path) -> None:
     parts = blocks((ROOT / "docs" / "tff.md").read_text(encoding="utf-8"), "python")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-TRACED_ANEW = (
+COSTLY = (
+    # They trace graphs of hundreds of small ops, for every shape and dtype.
     "test_compiled_ops_and_their_references_give_the_same",
+    "test_a_graph_computes_what_eager_execution_does",
     "test_a_graph_encodes_tensors_together_as_eager_execution_does",
-)
-"""Half of the time of these suites: references of many small ops are traced for every shape and dtype."""
-
-HOSTILE = (
+    "test_a_tff_process_sends_what_eager_execution_does",
+    "test_entries_are_read_from_their_own_symbols",
+    # They try hundreds of payloads.
     "test_hostile_bytes_are_refused_or_are_a_valid_payload",
     "test_hostile_bytes_do_not_take_memory",
     "test_hostile_bytes_never_become_nan_or_infinity",
 )
+"""Two thirds of the time of these suites."""
 
 ONE_OF_EACH_KIND = (
     "TestTopK",
@@ -27,14 +29,13 @@ ONE_OF_EACH_KIND = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves to `make test-thorough` what `tests/ops` and `test_executions.py` look at for every op, too.
+    """Leaves costly checks of the others to `make test-thorough`; on NumPy arrays, to `make test-numpy`.
 
-    An encoder around another has its wire form; one of them is enough for hostile bytes.
+    `tests/ops` compares every op with its reference, in graphs and on hostile bytes, and `test_executions.py`
+    does so for 26 encoders.
     """
     for item in items:
         suite = getattr(item, "cls", None)
-        if item.path.parent.name != "encoders" or suite is None or suite.__name__ in ONE_OF_EACH_KIND:
-            continue
-        around_another = item.path.name == "test_feedback_conformance.py"
-        if item.name in TRACED_ANEW or (around_another and item.name in HOSTILE):
+        here = item.path.parent.name == "encoders" and suite is not None
+        if here and item.name in COSTLY and suite.__name__ not in ONE_OF_EACH_KIND:
             item.add_marker(pytest.mark.slow)

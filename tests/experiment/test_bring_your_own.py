@@ -209,6 +209,7 @@ def test_two_configurations_are_checked_together_and_need_names_of_their_own(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_functions_and_the_file_of_the_page_run(tmp_path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     (python,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -66,7 +66,9 @@ def test_op_and_reference_agree_on_any_bytes_at_all(agree, code, count, bits, fo
     agree(ops.decode_symbols, np.frombuffer(code, np.uint8), count, bits=bits, form=form)
 
 
-@pytest.mark.parametrize(("count", "bits", "spread"), [(2500, 8, 9), (66_000, 1, 0.2)])
+@pytest.mark.parametrize(
+    ("count", "bits", "spread"), [(2500, 8, 9), pytest.param(66_000, 1, 0.2, marks=pytest.mark.slow)]
+)
 def test_the_reference_learns_like_the_kernel(agree, count, bits, spread):
     levels = np.random.default_rng(0).normal(2 ** (bits - 1), spread, count)
     data = packed(np.clip(np.rint(levels), 0, 2**bits - 1), bits)

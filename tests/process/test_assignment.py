@@ -79,6 +79,7 @@ def test_each_tensor_is_encoded_by_its_rule(model_fn, sgd, dataset):
     assert kept == [["residual"], [], ["residual"], []]
 
 
+@pytest.mark.slow
 def test_rules_can_be_written_as_a_list_an_object_or_an_expression(model_fn, sgd):
     forms = [RULES, Rules(RULES), f"rules({RULES})", [{"match": m, "encoder": e} for m, e in RULES.items()]]
     signatures = [build_weighted_fed_avg(model_fn, sgd, encoder=form).signature for form in forms]

@@ -51,6 +51,7 @@ def test_the_worker_ends_with_the_runtime(total):
     assert wait_until_gone(pid)
 
 
+@pytest.mark.slow
 def test_no_worker_outlives_a_program_that_is_killed_in_the_middle_of_a_round():
     program = """
         import numpy as np, tensorflow as tf, tensorflow_federated as tff
