@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 
 DEADLY = """
@@ -17,6 +19,7 @@ def test_after(): pass
 """
 
 
+@pytest.mark.slow
 def test_a_test_that_ends_its_process_fails_and_all_others_run(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
     (tmp_path / "test_deadly.py").write_text(DEADLY)

@@ -60,6 +60,7 @@ class OldQuestion(fedplug.testing.EncoderSuite):
         return StageEncoder(stages.TopKOfTheOldQuestion)
 
 
+@pytest.mark.slow
 def test_the_kit_finds_that_the_old_encoder_neither_commutes_with_sums_nor_keeps_signs():
     failed = {result.check for result in suite.run(OldQuestion) if result.status == "fail"}
     assert failed == {

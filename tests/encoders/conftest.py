@@ -18,14 +18,7 @@ COSTLY = (
 )
 """Two thirds of the time of these suites."""
 
-ONE_OF_EACH_KIND = (
-    "TestTopK",
-    "TestQSGD",
-    "TestSparseLoCo",
-    "TestTopKTernGradRansRice",
-    "TestEF21",
-    "TestStaleOfAModel",
-)
+ONE_OF_EACH_KIND = ("TestTopK", "TestQSGD", "TestTopKTernGradRansRice", "TestEF21")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

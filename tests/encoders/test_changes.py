@@ -39,7 +39,7 @@ def test_who_has_the_other_entries_ends_with_the_bits_of_who_got_all(expression,
     np.testing.assert_array_equal(coder.decode(coder.encode(buffer, changed), old), new)
 
 
-@pytest.mark.parametrize("lowering", ["reference", "fused"])
+@pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("expression", ENCODERS)
 def test_graphs_write_and_read_the_same_bytes(expression, lowering):
     buffer, new, coder = whole(expression, normal(1))

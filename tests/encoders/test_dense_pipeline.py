@@ -65,14 +65,14 @@ def test_what_a_quantizer_with_error_feedback_loses_waits_in_the_residual(text, 
     assert set(encoder.init_state(spec)) == {"residual"}
 
 
-@pytest.mark.parametrize("lowering", ["fused", "reference"])
+@pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
 def test_a_sum_with_the_residual_that_is_not_finite_is_refused(lowering):
     x = tf.constant([1.0, 3e38])
     with ops.use_lowering(lowering), pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
         fedplug.encoder("sign").encode(x, {"residual": x}, ROUND)
 
 
-@pytest.mark.parametrize("lowering", ["fused", "reference"])
+@pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("text", QUANTIZERS)
 def test_what_is_decoded_is_what_the_quantizer_alone_gives(text, lowering):
     with ops.use_lowering(lowering):

@@ -50,7 +50,11 @@ def one_round(encoder):
 
 @pytest.mark.parametrize(
     "encoder",
-    ["topk(0.1) | qsgd(8) | rice", "randomk(0.1, error_feedback=True) | sign | shortest", "stc(0.1)"],
+    [
+        "topk(0.1) | qsgd(8) | rice",
+        pytest.param("randomk(0.1, error_feedback=True) | sign | shortest", marks=pytest.mark.slow),
+        pytest.param("stc(0.1)", marks=pytest.mark.slow),
+    ],
 )
 def test_what_a_client_sends_and_what_it_keeps_is_what_it_learned(encoder):
     learned, _, dense_bytes = one_round("identity")

@@ -16,6 +16,7 @@ def kernels(example):
     return {name: result.kernel for name, result in example.compare(rounds=30, seed=0).items()}
 
 
+@pytest.mark.slow
 def test_the_weights_obey_their_constraint_and_would_not_without(kernels) -> None:
     assert kernels["free"].min() < 0
     assert kernels["non-negative"].min() == 0

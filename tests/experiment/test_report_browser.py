@@ -277,6 +277,7 @@ def test_figures_follow_the_scheme(open_page, folder) -> None:
     assert (light, dark) == ("rgb(27, 31, 36)", "rgb(231, 234, 238)")
 
 
+@pytest.mark.slow
 def test_a_narrow_screen_scrolls_within_tables_and_figures_only(open_page, make_folder) -> None:
     page = open_page(make_folder("a" * 60, rounds=4), make_folder("b" * 60, rounds=3))
     page.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")

@@ -112,6 +112,7 @@ def test_no_identifier_is_there_twice_and_every_reference_leads_somewhere(make_f
     assert wanted - set(found) == set()
 
 
+@pytest.mark.slow
 def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_path) -> None:
     folder = make_folder(rounds=12, repeats=2)
     write_report([folder], tmp_path / "here.html")
@@ -120,6 +121,7 @@ def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_
     assert (tmp_path / "here.html").read_bytes() == (tmp_path / "there.html").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "kilobytes"),
     [
@@ -181,6 +183,7 @@ def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
     assert "No run has an accuracy that grows with training" in text
 
 
+@pytest.mark.slow
 def test_folders_that_measured_different_things_have_figures_of_their_own(make_folder) -> None:
     folders = [make_folder(rounds=4), make_folder("other", rounds=4)]
     log = folders[1] / "metrics.jsonl"

@@ -232,6 +232,7 @@ def test_a_missing_matplotlib_is_told_before_the_training_and_not_after_it(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_in_use_keeps_its_description(config, tmp_path) -> None:
     config.write_text(ONCE, encoding="utf-8")
     experiment.main(config, tmp_path / "runs")
@@ -250,6 +251,7 @@ def test_a_rule_for_no_variable_is_told_before_anything_is_written(config, tmp_p
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_store_is_named_and_not_trained_on(config, tmp_path) -> None:
     config.write_text(ONCE, encoding="utf-8")
     experiment.main(config, tmp_path / "runs")

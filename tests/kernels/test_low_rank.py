@@ -111,6 +111,7 @@ print(kernels.simd_level(), digest.hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_the_bits_do_not_depend_on_level_or_threads(has_the_same_bits_everywhere):
     has_the_same_bits_everywhere(MANY)
 

@@ -130,6 +130,7 @@ def test_an_output_outlives_its_session():
     np.testing.assert_array_equal(output[-10:], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(FROM_MALLOC, reason="this is that run")
 def test_all_of_this_holds_where_tensorflow_takes_its_memory_from_malloc():
     run = subprocess.run(

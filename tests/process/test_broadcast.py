@@ -294,7 +294,8 @@ def test_a_changed_message_is_refused() -> None:
             read(sent_now)
 
 
-@pytest.mark.parametrize("encoder", ["topk(0.1)", pytest.param(MEMORY, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["topk(0.1)", MEMORY])
 def test_the_distributor_of_a_tff_process_sends_differences_and_counts_them(
     encoder, model_fn, sgd, dataset
 ) -> None:
@@ -411,12 +412,11 @@ def test_a_broadcast_encoder_that_sends_everything_changes_nothing(model_fn, sgd
         np.testing.assert_allclose(plain, encoded, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoder",
-    [
-        pytest.param("topk(0.2) | qsgd(4)", id="differences"),
-        pytest.param("artemis('qsgd(4)', rate=0.2)", id="memory", marks=pytest.mark.slow),
-    ],
+    ["topk(0.2) | qsgd(4)", "artemis('qsgd(4)', rate=0.2)"],
+    ids=["differences", "memory"],
 )
 def test_a_training_that_was_interrupted_sends_the_same_afterwards(
     encoder, model_fn, sgd, dataset, tmp_path

@@ -141,6 +141,7 @@ def test_a_client_that_diverges_sends_nothing_is_counted_and_keeps_its_state(pro
     assert both["metrics"]["client_work"]["train"]["num_examples"] == 8
 
 
+@pytest.mark.slow
 def test_with_an_encoder_the_state_of_a_client_holds_variables_and_residual(inprocess):
     process = build(encoder="topk(0.5)", min_size=1)
     dense = build().next(process.initialize(), [dataset(1)], [build().initialize_client()])

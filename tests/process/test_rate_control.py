@@ -66,7 +66,7 @@ def test_a_plugins_budget_steers_what_clients_send_on_both_runtimes(plugin, mode
     ("runtime", "name"),
     [
         ("inprocess", "halving"),
-        ("inprocess", "budget"),
+        pytest.param("inprocess", "budget", marks=pytest.mark.slow),
         pytest.param("native", "halving", marks=pytest.mark.slow),
     ],
 )

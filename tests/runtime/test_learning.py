@@ -181,6 +181,7 @@ def test_secure_aggregation_has_the_numbers_of_the_test_runtime_of_tff(inprocess
     assert ours.result["b"] == stock["result"]["b"]
 
 
+@pytest.mark.slow
 def test_histogram_of_strings(same_on_both):
     histogram = tff.analytics.heavy_hitters.iblt.build_iblt_computation(
         capacity=10, string_max_bytes=8, max_words_per_user=4
@@ -215,6 +216,7 @@ def reconstruction_model():
     )
 
 
+@pytest.mark.slow
 def test_partially_local_federated_reconstruction(same_on_both):
     process = algorithms.build_fed_recon(
         reconstruction_model,
@@ -239,6 +241,7 @@ def test_evaluation_of_federated_reconstruction(same_on_both):
     same_on_both(evaluate, TRAINING)
 
 
+@pytest.mark.slow
 def test_personalization_evaluation(same_on_both):
     @tf.function
     def evaluate(model, data):

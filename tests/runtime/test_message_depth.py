@@ -49,6 +49,7 @@ class Counting(tff.aggregators.UnweightedAggregationFactory):
         return tff.templates.AggregationProcess(init, next_fn)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_inprocess")
 def test_thirty_aggregators_within_one_another_build_and_run():
     factory = tff.aggregators.SumFactory()

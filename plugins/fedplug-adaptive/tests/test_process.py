@@ -35,6 +35,7 @@ def flat(state):
     return np.concatenate([np.ravel(w) for w in state.global_model_weights.trainable])
 
 
+@pytest.mark.slow
 def test_plain_rounds_are_federated_averaging(build, model_fn, client):
     datasets = [client(seed, examples) for seed, examples in ((1, 4), (2, 8), (3, 12))]
     reference = fedplug.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
@@ -45,6 +46,7 @@ def test_plain_rounds_are_federated_averaging(build, model_fn, client):
     np.testing.assert_allclose(*ends, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_weights_made_on_clients_and_on_the_server_end_in_the_same_model(build, client):
     datasets = [client(seed, 8) for seed in (1, 2, 3)]
     by_name = {"dense/*": "topk(0.5)", "dense_1/*": "float16", "report": "identity"}
