@@ -4,12 +4,14 @@
 // detector says so.
 #include <cstdio>
 
+#include "cuda/device_grid.cuh"
 #include "tests/cuda_check_device.cuh"
 #include "tests/fake_cuda/fibers.h"
 
 namespace fedplug::testing {
 namespace {
 
+using cuda::TopKWay;
 using fake_cuda::RacesReported;
 
 constexpr auto kError = NonFinitePolicy::kError;
@@ -33,8 +35,9 @@ int RacesOfMistake(const fake_cuda::Mistakes& mistakes, const Body& body) {
 }
 
 template <typename T>
-void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy) {
-  Gpu gpu;
+void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy,
+                     TopKWay way = TopKWay::kPasses) {
+  Gpu gpu(way);
   ExpectReference(input, gpu.TopK(std::vector<TopKInput<T>>{input}, policy)[0]);
 }
 
@@ -66,6 +69,30 @@ TEST(CudaRaces, TopKOfTiesOrOutOfPlaceHasNone) {
         ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true), kDrop);
       }),
       0);
+}
+
+TEST(CudaRaces, ResidentTopKHasNone) {
+  EXPECT_EQ(RacesOf([] {
+              constexpr auto kResident = TopKWay::kResident;
+              ForEachDtype([&](auto zero) {
+                using T = decltype(zero);
+                ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
+                                kError, kResident);
+              });
+              ExpectReference(Input<float>(30000, 9000, Fill::kZeros, true),
+                              kError, kResident);
+              ExpectReference(Input<float>(9000, 100, Fill::kFewLevels, false),
+                              kError, kResident);
+              ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true),
+                              kDrop, kResident);
+            }),
+            0);
+}
+
+TEST(CudaRaces, AResidentRefusalHasNone) {
+  Gpu gpu(TopKWay::kResident);
+  EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
+            0);
 }
 
 // Of all sizes; ties begin in one tensor and end in another.
@@ -127,6 +154,67 @@ TEST(CudaRaces, AreFoundWhereFencesAreLeftOut) {
       RacesOfMistake({/*barrier_to_skip=*/-1, /*skip_fences=*/true}, [&] {
         gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
       }) > 0);
+}
+
+// Each of those that a barrier of the grid is made of: before a block arrives,
+// behind the wait (or, in the last block, behind its arrival), and before the
+// last block lets the others go on.
+TEST(CudaRaces, AreFoundWhereAFenceOfTheGridIsLeftOut) {
+  const auto input = Input<float>(17000, 100, Fill::kNormal, true);
+  Gpu gpu(TopKWay::kResident);
+  for (const int fence : {0, 1, 2}) {
+    SCOPED_TRACE("fence " + std::to_string(fence));
+    EXPECT_TRUE(RacesOfMistake({/*barrier_to_skip=*/-1, /*skip_fences=*/false,
+                                /*fence_to_skip=*/fence},
+                               [&] {
+                                 gpu.TopK(std::vector<TopKInput<float>>{input},
+                                          kDrop);
+                               }) > 0);
+  }
+}
+
+// Every block writes a number, and then adds up those of all blocks.
+__global__ void AddUp(std::uint32_t* arrived, std::uint32_t* passed,
+                      unsigned* numbers, unsigned* sums, bool meet) {
+  const cuda::DeviceBlock block;
+  cuda::DeviceGrid grid(passed);
+  for (unsigned turn = 1; turn <= 3; ++turn) {
+    const auto meet_others = [&] {
+      grid.Meet(block.Agree(
+          [&] { return cuda::IsLastToArrive(arrived, gridDim.x); }));
+    };
+    block.Each([&](int thread) {
+      if (thread == 0) numbers[blockIdx.x] = turn * (blockIdx.x + 1);
+    });
+    if (meet) meet_others();
+    block.Each([&](int thread) {
+      if (thread != 0) return;
+      for (unsigned other = 0; other < gridDim.x; ++other) {
+        sums[blockIdx.x] += numbers[other];
+      }
+    });
+    if (meet) meet_others();
+  }
+}
+
+std::vector<unsigned> SumsOf(bool meet) {
+  const DeviceArray<std::uint32_t> counters(std::vector<std::uint32_t>{0, 0});
+  const DeviceArray<unsigned> numbers(std::vector<unsigned>(3));
+  const DeviceArray<unsigned> sums(std::vector<unsigned>(3));
+  cudaLaunchConfig_t config;
+  config.gridDim.x = 3;
+  config.blockDim.x = 64;
+  Check(cudaLaunchKernelEx(&config, AddUp, counters.data(), counters.data() + 1,
+                           numbers.data(), sums.data(), meet));
+  return sums.ToVector();
+}
+
+TEST(CudaRaces, BlocksMeetAtABarrierOfTheGrid) {
+  EXPECT_EQ(RacesOf([] {
+              EXPECT_EQ(SumsOf(true), std::vector<unsigned>(3, 6 + 12 + 18));
+            }),
+            0);
+  EXPECT_TRUE(RacesOf([] { SumsOf(false); }) > 0);
 }
 
 }  // namespace
