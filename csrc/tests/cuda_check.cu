@@ -77,6 +77,12 @@ TEST(Cuda, GroupedTopKEqualsTheCore) {
       [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(gpu); });
 }
 
+TEST(Cuda, ResidentGroupedTopKEqualsTheCore) {
+  Gpu gpu(cuda::TopKWay::kResident);
+  ForEachDtype(
+      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(gpu); });
+}
+
 TEST(Cuda, GroupedTopKTakesALongListOfTensors) {
   Gpu gpu;
   ForEachDtype([&](auto zero) {

@@ -67,6 +67,24 @@ TEST(CudaOnFibers, ListsEqualTheCore) {
   TopKTakesALongListOfTensors<float>(gpu);
 }
 
+// One of a single tensor is resident, with its row splits; a longer one takes
+// the passes.
+TEST(CudaOnFibers, ListsAskedToBeResidentEqualTheCore) {
+  Random random(7);
+  Gpu gpu(TopKWay::kResident);
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{9000}, {300, 0, 8193}}) {
+    const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
+    fake_cuda::TakeLog();
+    ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
+    std::size_t launches = 0;
+    for (const fake_cuda::Queued& queued : fake_cuda::TakeLog()) {
+      launches += queued.operation == Operation::kLaunch ? 1 : 0;
+    }
+    EXPECT_EQ(launches, std::size_t{sizes.size() == 1 ? 1u : 5u});
+  }
+}
+
 TEST(CudaOnFibers, SumsEqualTheCore) {
   Random random(3);
   Gpu gpu;
