@@ -219,7 +219,7 @@ std::vector<unsigned> AddedUp(bool meet) {
 // A race whose first half the detector no longer remembers is not reported.
 template <typename Body>
 void OftenEnough(const Body& body) {
-  for (int i = 0; i < 20; ++i) body();
+  for (int i = 0; i < 5; ++i) body();
 }
 
 // Three fences order the blocks: one before a block arrives, one behind its
