@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/status.h"
+#include "cuda/device_limits.h"
 #include "cuda/launch.h"
 
 namespace fedplug::cuda {
@@ -22,12 +23,40 @@ class LaunchQueue {
   void Launch(void (*kernel)(Parameters...), unsigned blocks, int threads,
               Arguments&&... arguments) {
     if (error_ != cudaSuccess) return;
-    cudaLaunchConfig_t config = {};
-    config.gridDim.x = blocks;
-    config.blockDim.x = static_cast<unsigned>(threads);
-    config.stream = stream_;
+    const cudaLaunchConfig_t config = Config(blocks, threads);
     error_ = cudaLaunchKernelEx(&config, kernel,
                                 std::forward<Arguments>(arguments)...);
+  }
+
+  // Queues a kernel whose blocks all run at the same time, with memory that
+  // they share each of `shared_bytes`. Says whether the device has room for
+  // all of them together; if not, nothing was queued.
+  //
+  // REQUIRES: 0 < blocks; shared_bytes <= limits.shared_bytes
+  template <typename... Parameters, typename... Arguments>
+  bool LaunchTogether(const DeviceLimits& limits, std::size_t shared_bytes,
+                      void (*kernel)(Parameters...), unsigned blocks,
+                      int threads, Arguments&&... arguments) {
+    if (error_ != cudaSuccess) return true;
+    // The most there is, not what this call wants: another thread may set it
+    // for a call of its own.
+    error_ = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(limits.shared_bytes));
+    if (error_ != cudaSuccess) return true;
+    cudaLaunchAttribute together = {};
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
+    cudaLaunchConfig_t config = Config(blocks, threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.attrs = &together;
+    config.numAttrs = 1;
+    error_ = cudaLaunchKernelEx(&config, kernel,
+                                std::forward<Arguments>(arguments)...);
+    if (error_ != cudaErrorCooperativeLaunchTooLarge) return true;
+    error_ = cudaSuccess;
+    static_cast<void>(cudaGetLastError());
+    return false;
   }
 
   void Zero(void* memory, std::size_t bytes) {
@@ -41,6 +70,14 @@ class LaunchQueue {
   }
 
  private:
+  cudaLaunchConfig_t Config(unsigned blocks, int threads) const {
+    cudaLaunchConfig_t config = {};
+    config.gridDim.x = blocks;
+    config.blockDim.x = static_cast<unsigned>(threads);
+    config.stream = stream_;
+    return config;
+  }
+
   cudaStream_t stream_;
   cudaError_t error_ = cudaSuccess;
 };

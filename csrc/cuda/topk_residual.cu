@@ -1,15 +1,19 @@
 // Queues the steps of topk_residual_steps.h as kernels, a group of tensors at a
-// time.
+// time, or those of topk_residual_resident.h as one.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "cuda/device_block.cuh"
+#include "cuda/device_grid.cuh"
+#include "cuda/device_limits.h"
 #include "cuda/launch.cuh"
 #include "cuda/topk_residual.h"
 #include "cuda/topk_residual_groups.h"
+#include "cuda/topk_residual_resident.h"
 #include "cuda/topk_residual_steps.h"
 
 namespace fedplug::cuda {
@@ -66,6 +70,46 @@ class StreamLauncher {
   bool backwards_ = false;
   LaunchQueue* queue_;
 };
+
+// The steps of one block of a grid that is resident, all in one kernel.
+template <typename T>
+class ResidentBlock {
+ public:
+  __host__ __device__ ResidentBlock(const Job<T>& job,
+                                    const topk::Share<T>& share,
+                                    const topk::ResidentMemory<T>& memory)
+      : job_(job),
+        share_(share),
+        memory_(memory),
+        grid_(&job.scope.state->passed) {}
+
+  template <typename Step>
+  __host__ __device__ void Each(const Step& step) {
+    grid_.Meet(step(DeviceBlock{}, job_, share_, memory_.Of(step)));
+  }
+
+  template <typename Step>
+  __host__ __device__ void Last(const Step& step) {
+    step(DeviceBlock{}, job_, share_, memory_.Of(step));
+  }
+
+ private:
+  const Job<T>& job_;
+  const topk::Share<T>& share_;
+  const topk::ResidentMemory<T>& memory_;
+  DeviceGrid grid_;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads, 1)
+    ResidentKernel(const __grid_constant__ Job<T> job, NonFinitePolicy policy,
+                   std::uint32_t elements_of_share) {
+  const topk::ResidentMemory<T> memory(shared_of_launch);
+  const auto share =
+      memory.ShareAt(blockIdx.x, job.tensor.n, elements_of_share);
+  ResidentBlock<T> block(job, share, memory);
+  topk::RunResidentSteps<T>(policy, block);
+}
 
 Status Invalid(std::string message) {
   return {StatusCode::kInvalidArgument, std::move(message)};
@@ -129,11 +173,29 @@ void QueueSteps(const Request<T>& request, NonFinitePolicy policy,
   topk::RunSteps<T>(policy, launcher);
 }
 
+// Says whether the selection is queued, or was refused: otherwise there is not
+// the room for it.
+template <typename T>
+bool QueueResident(const Request<T>& request, NonFinitePolicy policy,
+                   const topk::Workspace& layout, TopKReport* reports,
+                   const DeviceLimits& limits, LaunchQueue* queue) {
+  if (request.count != 1) return false;
+  const auto shares = topk::SharesOf<T>(request.tensors[0].n, limits);
+  if (shares.count == 0) return false;
+  return queue->LaunchTogether(
+      limits,
+      static_cast<std::size_t>(
+          topk::ResidentMemory<T>::BytesFor(shares.elements)),
+      ResidentKernel<T>, shares.count, kThreads,
+      topk::ResidentJob(request, layout, shares, reports), policy,
+      shares.elements);
+}
+
 // REQUIRES: the sizes are checked
 template <typename T>
 Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
              std::size_t workspace_bytes, TopKReport* reports,
-             cudaStream_t stream) {
+             cudaStream_t stream, TopKWay way) {
   const topk::Workspace layout = topk::LayOut(request, workspace);
   if (workspace_bytes < layout.bytes) {
     return Invalid("the workspace has " + std::to_string(workspace_bytes) +
@@ -145,6 +207,13 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
   }
   LaunchQueue queue(stream);
   queue.Zero(layout.any_non_finite, layout.zeroed_bytes);
+  if (way == TopKWay::kResident) {
+    DeviceLimits limits;
+    if (Status status = FindDeviceLimits(&limits); !status.ok()) return status;
+    if (QueueResident(request, policy, layout, reports, limits, &queue)) {
+      return queue.status("topk_residual");
+    }
+  }
   if (request.count <= topk::kFew) {
     QueueSteps<topk::kFew>(request, policy, layout, reports, &queue);
   } else {
@@ -166,10 +235,10 @@ template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,
                     std::size_t workspace_bytes, TopKReport* reports,
-                    cudaStream_t stream) {
+                    cudaStream_t stream, TopKWay way) {
   if (Status status = CheckSizes(tensors, count); !status.ok()) return status;
   return Queue<T>({tensors, count, Sharing::kOneForEach, nullptr}, policy,
-                  workspace, workspace_bytes, reports, stream);
+                  workspace, workspace_bytes, reports, stream, way);
 }
 
 template <typename T>
@@ -187,7 +256,7 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                            void* workspace, std::size_t workspace_bytes,
                            T* values, std::int32_t* indices,
                            std::int64_t* row_splits, TopKReport* reports,
-                           cudaStream_t stream) {
+                           cudaStream_t stream, TopKWay way) {
   const auto sharers = Sharers(tensors, count, k, values, indices);
   if (Status status = CheckSizes(sharers.data(), count); !status.ok()) {
     return status;
@@ -200,7 +269,7 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                     "topk_residual");
   }
   return Queue<T>({sharers.data(), count, Sharing::kOneForAll, row_splits},
-                  policy, workspace, workspace_bytes, reports, stream);
+                  policy, workspace, workspace_bytes, reports, stream, way);
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                             \
@@ -208,13 +277,13 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                                                      std::int64_t);        \
   template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,      \
                                   NonFinitePolicy, void*, std::size_t,     \
-                                  TopKReport*, cudaStream_t);              \
+                                  TopKReport*, cudaStream_t, TopKWay);     \
   template std::size_t GroupedTopKResidualWorkspaceBytes<T>(               \
       const TensorUpdate<T>*, std::int64_t);                               \
   template Status GroupedTopKResidual<T>(                                  \
       const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy, \
       void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,   \
-      cudaStream_t)
+      cudaStream_t, TopKWay)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);

@@ -33,6 +33,15 @@ struct TopKTensor {
   std::int32_t* indices;
 };
 
+// How a selection is queued. The results are the same bits.
+enum class TopKWay {
+  kPasses,  // several kernels, each over all elements or those that are left
+  // One kernel that keeps all sums in the shared memory of the multiprocessors
+  // and reads and writes every element once; kPasses where they do not fit, for
+  // a list of tensors, and where the device cannot run all blocks together.
+  kResident,
+};
+
 // What the GPU found in one tensor.
 struct TopKReport {
   std::int64_t non_finite;        // sums that are NaN or infinite
@@ -40,7 +49,8 @@ struct TopKReport {
 };
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element and 8.2 KiB per tensor
+// COST:     about 2 bytes per element and 8.2 KiB per tensor, 8 KiB more for a
+//           single one
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
                                        std::int64_t count);
@@ -59,15 +69,16 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 //           float, double, Half or BFloat16.
 // SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
 // THREADS:  the caller's only; the result does not depend on the GPU
-// COST:     see topk_residual_steps.h
+// COST:     see topk_residual_steps.h and topk_residual_resident.h
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,
                     std::size_t workspace_bytes, TopKReport* reports,
-                    CUstream_st* stream);
+                    CUstream_st* stream, TopKWay way = TopKWay::kPasses);
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB
+// COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB, 8 KiB
+//           more for a single one
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
                                               std::int64_t count);
@@ -87,7 +98,7 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                            void* workspace, std::size_t workspace_bytes,
                            T* values, std::int32_t* indices,
                            std::int64_t* row_splits, TopKReport* reports,
-                           CUstream_st* stream);
+                           CUstream_st* stream, TopKWay way = TopKWay::kPasses);
 
 // The Status the core would have returned for a tensor of n elements.
 Status ToStatus(const TopKReport& report, std::int64_t n,

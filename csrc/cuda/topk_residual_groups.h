@@ -119,7 +119,7 @@ struct Workspace {
   std::uint32_t* any_non_finite;  // [1]
   TensorState* states;            // [tensors]
   ScopeState* scopes;             // [scopes]
-  ChunkState* chunks;             // [chunks]
+  ChunkState* chunks;             // [chunks, or shares where it is more]
   std::uint32_t* shortlisted;     // [tiles]
   std::uint16_t* shortlist;       // [elements]
   std::size_t zeroed_bytes;
@@ -154,7 +154,9 @@ Workspace LayOut(const Request<T>& request, void* memory) {
   workspace.states = cutter.Take<TensorState>(request.count);
   workspace.scopes = cutter.Take<ScopeState>(request.Scopes());
   workspace.zeroed_bytes = cutter.bytes();
-  workspace.chunks = cutter.Take<ChunkState>(sizes.chunks);
+  workspace.chunks = cutter.Take<ChunkState>(
+      request.count == 1 ? std::max(sizes.chunks, MostSharesOf(sizes.elements))
+                         : sizes.chunks);
   workspace.shortlisted = cutter.Take<std::uint32_t>(sizes.tiles);
   workspace.shortlist = cutter.Take<std::uint16_t>(sizes.elements);
   workspace.bytes = cutter.bytes();

@@ -82,6 +82,7 @@ struct ScopeState {
   Threshold thresholds[kMostRounds];  // one per round
   std::uint32_t histogram[kBins];
   std::uint32_t arrived;  // blocks with which this launch is through
+  std::uint32_t passed;   // barriers that all blocks have come to (DeviceGrid)
 };
 
 // The entries above the k-th key and those equal to it: in this chunk, and once
@@ -117,7 +118,8 @@ struct Job {
   std::int64_t* row_split;  // takes the rank of its first entry; or null
 };
 
-// Tile and Chunk are the parts of tensors that a block works on. Of a kind of
+// Tile and Chunk are the parts of tensors that a block works on, where it does
+// not keep a share of its own (topk_residual_resident.h). Of a kind of
 // parts, At is number `number` of a tensor of n elements, CountIn how many a
 // scope has, and NumberedIn how those of a group are numbered.
 
@@ -180,6 +182,15 @@ struct Chunk {
     return group.chunks;
   }
 };
+
+inline constexpr std::int64_t kLeastShare = kThreads;
+inline constexpr std::int64_t kMostShares = 1024;
+
+// As many shares as a tensor is cut into on any device. Each has a ChunkState.
+FEDPLUG_HOST_DEVICE constexpr std::int64_t MostSharesOf(std::int64_t n) {
+  const std::int64_t shares = (n + kLeastShare - 1) / kLeastShare;
+  return shares < 1 ? 1 : shares > kMostShares ? kMostShares : shares;
+}
 
 }  // namespace fedplug::cuda::topk
 

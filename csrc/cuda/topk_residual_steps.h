@@ -34,6 +34,7 @@
 
 #include "core/base/host_device.h"
 #include "cuda/block.h"
+#include "cuda/topk_residual_entries.h"
 #include "cuda/topk_residual_histogram.h"
 #include "cuda/topk_residual_job.h"
 #include "cuda/topk_residual_shortlist.h"
@@ -53,8 +54,9 @@ struct Then {
     typename OfScope::Shared of_scope;
   };
 
+  // Says whether it was the last.
   template <typename Block, typename T, typename Part>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+  FEDPLUG_HOST_DEVICE bool operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
     of_block(block, job, part, shared.of_block);
     const Scope& scope = job.scope;
@@ -62,6 +64,7 @@ struct Then {
       return IsLastToArrive(&scope.state->arrived, Part::CountIn(scope));
     });
     if (last) of_scope(block, scope, shared.of_scope);
+    return last;
   }
 };
 template <typename OfBlock, typename OfScope>
@@ -76,10 +79,11 @@ void RunSteps(NonFinitePolicy policy, Launcher& launcher) {
       Then{PartitionPass<T>{policy}, FindThreshold<T>{1}});
   for (int round = 2; round < kRounds<T>; ++round) {
     launcher.template Each<Chunk>(
-        Then{Refine<T>{round}, FindThreshold<T>{round}});
+        Then{Refine<T, ChunkEntries>{round}, FindThreshold<T>{round}});
   }
-  launcher.template Each<Chunk>(Then{CountChosen<T>{}, ScanChunks{}});
-  launcher.template Each<Chunk>(Emit<T>{});
+  launcher.template Each<Chunk>(
+      Then{CountChosen<T, ChunkEntries>{}, ScanChunks{}});
+  launcher.template Each<Chunk>(Emit<T, ChunkEntries>{});
 }
 
 }  // namespace fedplug::cuda::topk

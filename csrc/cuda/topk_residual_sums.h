@@ -66,57 +66,156 @@ FEDPLUG_HOST_DEVICE void LoadSums(const TopKTensor<T>& tensor,
   }
 }
 
+// What is counted of sums as they are made, in the shared memory of a block:
+// their first digits, and those that are not finite, which become zeros.
+template <typename T>
+struct SumCounts {
+  std::uint32_t histogram[kBins];
+  std::uint32_t non_finite;
+  std::uint32_t first_non_finite_from_end;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void Clear(const Block& block) {
+    ClearHistogram(block, histogram);
+    block.Each([&](int thread) {
+      if (thread != 0) return;
+      non_finite = 0;
+      first_non_finite_from_end = 0;
+    });
+  }
+
+  // Counts a thread's sums of the tile; keep(place in the tile, sum)
+  template <typename Keep>
+  FEDPLUG_HOST_DEVICE void Add(const TopKTensor<T>& tensor, const Tile& tile,
+                               int thread, const Keep& keep) {
+    const int left = tile.size - thread;
+    const std::int64_t begin = tile.begin + thread;
+    T sums[kItems];
+    LoadSums(tensor, begin, left, sums);
+    std::uint32_t found = 0;
+    int first = 0;
+    ForItems(left, [&](int item) {
+      T a = sums[item];
+      if (!IsFinite(a)) {
+        if (found == 0) first = item;
+        ++found;
+        a = T{};
+      }
+      keep(item * kThreads + thread, a);
+      CountOne(&histogram[DigitOf(a, 0)]);
+    });
+    if (found == 0) return;
+    AtomicAdd(&non_finite, found);
+    AtomicMax(
+        &first_non_finite_from_end,
+        static_cast<std::uint32_t>(tensor.n - (begin + first * kThreads)));
+  }
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void Publish(const Block& block, const Job<T>& job) {
+    AddHistogram(block, histogram, job.scope.state->histogram);
+    block.Each([&](int thread) {
+      if (thread != 0 || non_finite == 0) return;
+      AtomicAdd(&job.state->non_finite, non_finite);
+      AtomicMax(&job.state->first_non_finite_from_end,
+                first_non_finite_from_end);
+      AtomicMax(job.any_non_finite, 1u);
+    });
+  }
+};
+
 template <typename T>
 struct CountPass {
   NonFinitePolicy policy;
 
-  struct Shared {
-    std::uint32_t histogram[kBins];
-    std::uint32_t non_finite;
-    std::uint32_t first_non_finite_from_end;
-  };
+  using Shared = SumCounts<T>;
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    const std::int64_t n = job.tensor.n;
     const bool writes = CountPassWrites(job.tensor, policy);
-    ClearHistogram(block, shared.histogram);
+    T* const out = job.tensor.residual_out + tile.begin;
+    shared.Clear(block);
     block.Each([&](int thread) {
-      if (thread != 0) return;
-      shared.non_finite = 0;
-      shared.first_non_finite_from_end = 0;
-    });
-    block.Each([&](int thread) {
-      const int left = tile.size - thread;
-      const std::int64_t begin = tile.begin + thread;
-      T sums[kItems];
-      LoadSums(job.tensor, begin, left, sums);
-      T* const out = job.tensor.residual_out;
-      std::uint32_t non_finite = 0;
-      int first = 0;
-      ForItems(left, [&](int item) {
-        T a = sums[item];
-        if (!IsFinite(a)) {
-          if (non_finite == 0) first = item;
-          ++non_finite;
-          a = T{};
-        }
-        if (writes) out[begin + item * kThreads] = a;
-        CountOne(&shared.histogram[DigitOf(a, 0)]);
+      shared.Add(job.tensor, tile, thread, [=](int place, T a) {
+        if (writes) out[place] = a;
       });
-      if (non_finite == 0) return;
-      AtomicAdd(&shared.non_finite, non_finite);
-      AtomicMax(&shared.first_non_finite_from_end,
-                static_cast<std::uint32_t>(n - (begin + first * kThreads)));
     });
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+    shared.Publish(block, job);
+  }
+};
+
+// Whether nothing is selected, and the residual stays what it was. Known once
+// all sums of the call were counted.
+template <typename T>
+FEDPLUG_HOST_DEVICE bool IsRefused(const Job<T>& job, NonFinitePolicy policy) {
+  return policy == NonFinitePolicy::kError && *job.any_non_finite != 0;
+}
+
+// The work of one block of the tensor.
+template <typename Block, typename T>
+FEDPLUG_HOST_DEVICE void WriteReport(const Block& block, const Job<T>& job) {
+  block.Each([&](int thread) {
+    if (thread != 0) return;
+    const TensorState& state = *job.state;
+    job.report->non_finite = state.non_finite;
+    job.report->first_non_finite =
+        state.non_finite > 0 ? job.tensor.n - state.first_non_finite_from_end
+                             : -1;
+  });
+}
+
+// The residual of a refused call: what it was, from element `begin` on.
+template <typename Block, typename T>
+FEDPLUG_HOST_DEVICE void CopyResidual(const Block& block,
+                                      const TopKTensor<T>& tensor,
+                                      std::int64_t begin, int size) {
+  if (tensor.residual_out == tensor.residual_in) return;
+  block.Each([&](int thread) {
+    for (int place = thread; place < size; place += kThreads) {
+      tensor.residual_out[begin + place] = tensor.residual_in[begin + place];
+    }
+  });
+}
+
+// What is counted and listed of the tiles of one block, in its shared memory.
+template <typename T>
+struct Partition {
+  std::uint32_t histogram[kBins];
+  RankedBits<kTile> listed;
+
+  // Of the places in the tile whose digits begin with `threshold` or more calls
+  // list(number, place), numbered in ascending order, and by one thread
+  // tell(how many there are); counts by the next digit those that begin with
+  // just that. load(thread, sums) has the sums of a thread, all of them finite.
+  //
+  // REQUIRES: the histogram is cleared before the first tile
+  template <typename Block, typename Load, typename List, typename Tell>
+  FEDPLUG_HOST_DEVICE void Add(const Block& block, int size,
+                               FloatBitsOf<T> threshold, const Load& load,
+                               const List& list, const Tell& tell) {
     block.Each([&](int thread) {
-      if (thread != 0 || shared.non_finite == 0) return;
-      AtomicAdd(&job.state->non_finite, shared.non_finite);
-      AtomicMax(&job.state->first_non_finite_from_end,
-                shared.first_non_finite_from_end);
-      AtomicMax(job.any_non_finite, 1u);
+      T sums[kItems];
+      load(thread, sums);
+      for (int item = 0; item < kItems; ++item) {
+        const bool inside = item * kThreads < size - thread;
+        const T a = sums[item];
+        const auto prefix = PrefixOf(a, 0);
+        if (inside && prefix == threshold) {
+          CountOne(&histogram[DigitOf(a, 1)]);
+        }
+        listed.Mark(thread, item * kThreads + thread,
+                    inside && prefix >= threshold);
+      }
+    });
+    listed.Run(block, kThreads, kTile);
+    block.Each([&](int thread) {
+      for (int place = thread; place < size; place += kThreads) {
+        if (listed.Has(place)) {
+          list(listed.Before(place), static_cast<std::uint16_t>(place));
+        }
+      }
+      if (thread == 0) tell(listed.Total());
     });
   }
 };
@@ -125,84 +224,41 @@ template <typename T>
 struct PartitionPass {
   NonFinitePolicy policy;
 
-  struct Shared {
-    std::uint32_t histogram[kBins];
-    RankedBits<kTile> shortlisted;
-  };
+  using Shared = Partition<T>;
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Tile& tile, Shared& shared) const {
-    if (tile.number == 0) Report(block, job);
-    if (policy == NonFinitePolicy::kError && *job.any_non_finite != 0) {
-      Refuse(block, job, tile);
+    if (tile.number == 0) WriteReport(block, job);
+    if (IsRefused(job, policy)) {
+      block.Each([&](int thread) {
+        if (thread == 0) job.shortlisted[tile.number] = 0;
+      });
+      CopyResidual(block, job.tensor, tile.begin, tile.size);
       return;
     }
-    const auto threshold = PrefixOfThreshold<T>(job.scope.state->thresholds[0]);
     const bool written = CountPassWrites(job.tensor, policy);
     ClearHistogram(block, shared.histogram);
-    block.Each([&](int thread) {
-      const int left = tile.size - thread;
-      const std::int64_t begin = tile.begin + thread;
-      T* const out = job.tensor.residual_out;
-      T sums[kItems];  // finite, or this was refused
-      if (written) {
-        LoadItems(out, begin, left, sums);
-      } else {
-        LoadSums(job.tensor, begin, left, sums);
-        ForItems(left,
-                 [&](int item) { out[begin + item * kThreads] = sums[item]; });
-      }
-      for (int item = 0; item < kItems; ++item) {
-        const bool inside = item * kThreads < left;
-        const T a = sums[item];
-        const auto prefix = PrefixOf(a, 0);
-        if (inside && prefix == threshold) {
-          CountOne(&shared.histogram[DigitOf(a, 1)]);
-        }
-        shared.shortlisted.Mark(thread, item * kThreads + thread,
-                                inside && prefix >= threshold);
-      }
-    });
-    shared.shortlisted.Run(block, kThreads, kTile);
-    block.Each([&](int thread) {
-      for (int place = thread; place < tile.size; place += kThreads) {
-        if (shared.shortlisted.Has(place)) {
-          job.shortlist[tile.begin + shared.shortlisted.Before(place)] =
-              static_cast<std::uint16_t>(place);
-        }
-      }
-      if (thread == 0) {
-        job.shortlisted[tile.number] = shared.shortlisted.Total();
-      }
-    });
+    shared.Add(
+        block, tile.size, PrefixOfThreshold<T>(job.scope.state->thresholds[0]),
+        [&](int thread, T(&sums)[kItems]) {
+          const int left = tile.size - thread;
+          const std::int64_t begin = tile.begin + thread;
+          T* const out = job.tensor.residual_out;
+          if (written) {
+            LoadItems(out, begin, left, sums);
+          } else {
+            LoadSums(job.tensor, begin, left, sums);
+            ForItems(left, [&](int item) {
+              out[begin + item * kThreads] = sums[item];
+            });
+          }
+        },
+        [&](std::uint32_t number, std::uint16_t place) {
+          job.shortlist[tile.begin + number] = place;
+        },
+        [&](std::uint32_t listed) { job.shortlisted[tile.number] = listed; });
     AddHistogram(block, shared.histogram, job.scope.state->histogram);
-  }
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void Report(const Block& block, const Job<T>& job) const {
-    block.Each([&](int thread) {
-      if (thread != 0) return;
-      const TensorState& state = *job.state;
-      job.report->non_finite = state.non_finite;
-      job.report->first_non_finite =
-          state.non_finite > 0 ? job.tensor.n - state.first_non_finite_from_end
-                               : -1;
-    });
-  }
-
-  // Nothing is selected, and the residual is what it was.
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void Refuse(const Block& block, const Job<T>& job,
-                                  const Tile& tile) const {
-    block.Each([&](int thread) {
-      if (thread == 0) job.shortlisted[tile.number] = 0;
-      if (job.tensor.residual_out == job.tensor.residual_in) return;
-      for (int place = thread; place < tile.size; place += kThreads) {
-        const std::int64_t i = tile.begin + place;
-        job.tensor.residual_out[i] = job.tensor.residual_in[i];
-      }
-    });
   }
 };
 

@@ -42,8 +42,43 @@ TEST(Cuda, TopKTakesALongTensor) {
   TopKTakesALongTensor(gpu);
 }
 
+TEST(Cuda, ResidentTopKEqualsTheReference) {
+  Gpu gpu(cuda::TopKWay::kResident);
+  ForEachDtype([&](auto zero) { TopKEqualsTheReference<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, ResidentTopKSeparatesKeysByEveryDigit) {
+  Gpu gpu(cuda::TopKWay::kResident);
+  ForEachDtype(
+      [&](auto zero) { TopKSeparatesKeysByEveryDigit<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, ResidentTopKRefusesATensorAndChangesNothing) {
+  Gpu gpu(cuda::TopKWay::kResident);
+  ForEachDtype([&](auto zero) {
+    TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
+  });
+}
+
+TEST(Cuda, ResidentTopKTakesTensorsOfOneValue) {
+  Gpu gpu(cuda::TopKWay::kResident);
+  ForEachDtype(
+      [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, ResidentTopKTakesALongTensor) {
+  Gpu gpu(cuda::TopKWay::kResident);
+  TopKTakesALongTensor(gpu);
+}
+
 TEST(Cuda, GroupedTopKEqualsTheCore) {
   Gpu gpu;
+  ForEachDtype(
+      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, ResidentGroupedTopKEqualsTheCore) {
+  Gpu gpu(cuda::TopKWay::kResident);
   ForEachDtype(
       [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(gpu); });
 }

@@ -15,6 +15,11 @@ TEST(CudaBlocksOnThreads, TopKTakesALongListOfTensors) {
   TopKTakesALongListOfTensors<float>(machine);
 }
 
+TEST(CudaBlocksOnThreads, ResidentTopKRefusesATensorAndChangesNothing) {
+  EmulatedMachine machine(/*threads=*/4, {4, 227 * 1024, true});
+  TopKRefusesATensorAndChangesNothing<float>(machine);
+}
+
 TEST(CudaBlocksOnThreads, GroupedTopKTakesALongListOfTensors) {
   EmulatedMachine machine(/*threads=*/4);
   GroupedTopKTakesALongListOfTensors<float>(machine);

@@ -137,13 +137,52 @@ void TopKTakesALongListOfTensors(Machine& machine) {
   }
 }
 
+// Two of its sums are not finite.
+template <typename T>
+TopKInput<T> BadTensor(Random& random) {
+  TopKInput<T> bad = RandomInput<T>(17000, 40, Fill::kNormal, random);
+  bad.delta[8193] = bad.residual[16999] =
+      FromBits<T>(FloatTraits<T>::kInfinity);
+  return bad;
+}
+
+template <typename T>
+void ExpectRefusedAsByTheCore(const TopKInput<T>& bad,
+                              const TopKOutput<T>& output) {
+  Serial serial;
+  std::vector<T> residual = bad.residual;
+  std::vector<T> values(bad.chosen());
+  std::vector<std::int32_t> indices(bad.chosen());
+  std::int64_t non_finite = 0;
+  const Status expected =
+      TopKResidual(bad.delta.data(), residual.data(), residual.data(), bad.n(),
+                   bad.k, NonFinitePolicy::kError, serial, values.data(),
+                   indices.data(), &non_finite);
+  const Status actual =
+      cuda::ToStatus(output.report, bad.n(), NonFinitePolicy::kError);
+  EXPECT_EQ(actual.message(), expected.message());
+  EXPECT_TRUE(actual.code() == StatusCode::kNonFinite);
+  EXPECT_EQ(BitsOf(output.residual), BitsOf(bad.residual));
+}
+
+template <typename T, typename Machine>
+void TopKRefusesATensorAndChangesNothing(Machine& machine) {
+  Random random(15);
+  TopKInput<T> bad = BadTensor<T>(random);
+  for (const bool in_place : {false, true}) {
+    bad.in_place = in_place;
+    const std::vector<TopKInput<T>> inputs = {bad};
+    ExpectRefusedAsByTheCore(bad,
+                             machine.TopK(inputs, NonFinitePolicy::kError)[0]);
+    ExpectReference(bad, machine.TopK(inputs, NonFinitePolicy::kDrop)[0]);
+  }
+}
+
 template <typename T, typename Machine>
 void TopKRefusesTheWholeListAndChangesNothing(Machine& machine) {
   Random random(4);
   auto inputs = ManyTensors<T>(random);
-  TopKInput<T> bad = RandomInput<T>(17000, 40, Fill::kNormal, random);
-  bad.delta[8193] = bad.residual[16999] =
-      FromBits<T>(FloatTraits<T>::kInfinity);
+  const TopKInput<T> bad = BadTensor<T>(random);
   inputs[40] = bad;
   const auto outputs = machine.TopK(inputs, NonFinitePolicy::kError);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -153,19 +192,7 @@ void TopKRefusesTheWholeListAndChangesNothing(Machine& machine) {
                                          NonFinitePolicy::kError);
     EXPECT_EQ(status.ok(), i != 40);
   }
-  // In the words of the core.
-  Serial serial;
-  std::vector<T> values(40);
-  std::vector<std::int32_t> indices(40);
-  std::int64_t non_finite = 0;
-  const Status expected =
-      TopKResidual(bad.delta.data(), bad.residual.data(), bad.residual.data(),
-                   bad.n(), bad.k, NonFinitePolicy::kError, serial,
-                   values.data(), indices.data(), &non_finite);
-  const Status actual =
-      cuda::ToStatus(outputs[40].report, bad.n(), NonFinitePolicy::kError);
-  EXPECT_EQ(actual.message(), expected.message());
-  EXPECT_TRUE(actual.code() == StatusCode::kNonFinite);
+  ExpectRefusedAsByTheCore(bad, outputs[40]);
 }
 
 // One value everywhere: a single tie, or nothing but sums that are refused.

@@ -101,6 +101,8 @@ struct DeviceTensor {
 
 class Gpu {
  public:
+  explicit Gpu(cuda::TopKWay way = cuda::TopKWay::kPasses) : way_(way) {}
+
   template <typename T>
   std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
                                   NonFinitePolicy policy) {
@@ -116,7 +118,7 @@ class Gpu {
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::TopKReport> reports(tensors.size());
     Check(cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
-                             bytes, reports.data(), nullptr));
+                             bytes, reports.data(), nullptr, way_));
     const auto found = reports.ToVector();
     std::vector<TopKOutput<T>> outputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -149,7 +151,7 @@ class Gpu {
     Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,
                                     workspace.data(), bytes, values.data(),
                                     indices.data(), row_splits.data(),
-                                    reports.data(), nullptr));
+                                    reports.data(), nullptr, way_));
     GroupedTopKOutput<T> output = {values.ToVector(),
                                    indices.ToVector(),
                                    row_splits.ToVector(),
@@ -190,6 +192,8 @@ class Gpu {
         workspace.data(), bytes, report.data(), nullptr));
     return {accumulator.ToVector(), cuda::ToStatus(report.ToVector()[0])};
   }
+
+  cuda::TopKWay way_;
 };
 
 // Says which device there is; without one, ends the process with 77. The first

@@ -43,6 +43,13 @@ TEST(CudaStepsOnTheCpu, TopKRefusesTheWholeListAndChangesNothing) {
   });
 }
 
+TEST(CudaStepsOnTheCpu, TopKRefusesATensorAndChangesNothing) {
+  EmulatedMachine machine;
+  ForEachDtype([&](auto zero) {
+    TopKRefusesATensorAndChangesNothing<decltype(zero)>(machine);
+  });
+}
+
 TEST(CudaStepsOnTheCpu, TopKTakesTensorsOfOneValue) {
   EmulatedMachine machine;
   ForEachDtype(
@@ -72,6 +79,47 @@ TEST(CudaStepsOnTheCpu, GroupedTopKRefusesInTheWordsOfTheCore) {
   ForEachDtype([&](auto zero) {
     GroupedTopKRefusesInTheWordsOfTheCore<decltype(zero)>(machine);
   });
+}
+
+// Shares of several tiles each, which begin anywhere in them.
+constexpr cuda::DeviceLimits kTwoMultiprocessors = {2, 227 * 1024, true};
+
+TEST(CudaResidentStepsOnTheCpu, TopKEqualsTheReference) {
+  EmulatedMachine machine(/*threads=*/1, kTwoMultiprocessors);
+  ForEachDtype(
+      [&](auto zero) { TopKEqualsTheReference<decltype(zero)>(machine); });
+}
+
+TEST(CudaResidentStepsOnTheCpu, TopKSeparatesKeysByEveryDigit) {
+  EmulatedMachine machine(/*threads=*/1, kTwoMultiprocessors);
+  ForEachDtype([&](auto zero) {
+    TopKSeparatesKeysByEveryDigit<decltype(zero)>(machine);
+  });
+}
+
+TEST(CudaResidentStepsOnTheCpu, TopKTakesTensorsOfOneValue) {
+  EmulatedMachine machine(/*threads=*/1, kTwoMultiprocessors);
+  ForEachDtype(
+      [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(machine); });
+}
+
+TEST(CudaResidentStepsOnTheCpu, TopKRefusesATensorAndChangesNothing) {
+  EmulatedMachine machine(/*threads=*/1, kTwoMultiprocessors);
+  ForEachDtype([&](auto zero) {
+    TopKRefusesATensorAndChangesNothing<decltype(zero)>(machine);
+  });
+}
+
+// On as many blocks as an H200 has multiprocessors.
+TEST(CudaResidentStepsOnTheCpu, TopKTakesALongTensor) {
+  EmulatedMachine machine(/*threads=*/1, {132, 227 * 1024, true});
+  TopKTakesALongTensor(machine);
+}
+
+TEST(CudaResidentStepsOnTheCpu, GroupedTopKEqualsTheCore) {
+  EmulatedMachine machine(/*threads=*/1, kTwoMultiprocessors);
+  ForEachDtype(
+      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(machine); });
 }
 
 TEST(CudaStepsOnTheCpu, ScatterEqualsTheCore) {

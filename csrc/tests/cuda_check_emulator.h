@@ -13,6 +13,7 @@
 #include "core/base/thread_pool.h"
 #include "cuda/scatter_decode_steps.h"
 #include "cuda/topk_residual_groups.h"
+#include "cuda/topk_residual_resident.h"
 #include "cuda/topk_residual_steps.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
@@ -149,6 +150,50 @@ class EmulatedTopK {
   EmulatedGrid& grid_;
 };
 
+// Has the blocks of a resident grid take their steps, each in memory of its
+// own.
+template <typename T>
+class EmulatedResidentTopK {
+ public:
+  EmulatedResidentTopK(const cuda::topk::Job<T>& job,
+                       const cuda::topk::Shares& shares, EmulatedGrid& grid)
+      : job_(job),
+        shares_(shares),
+        grid_(grid),
+        memories_(shares.count,
+                  std::vector<std::byte>(static_cast<std::size_t>(
+                                             Memory::BytesFor(shares.elements)),
+                                         std::byte{kGarbage})) {}
+
+  template <typename Step>
+  void Each(const Step& step) {
+    static_assert(std::is_trivial_v<typename Step::Shared>);
+    grid_.ForEachBlock(
+        shares_.count, cuda::topk::kThreads,
+        [&](std::int64_t number, const EmulatedBlock& block) {
+          const Memory memory(
+              memories_[static_cast<std::size_t>(number)].data());
+          typename Step::Shared& shared = memory.Of(step);
+          std::memset(static_cast<void*>(&shared), kGarbage, sizeof(shared));
+          step(block, job_,
+               memory.ShareAt(number, job_.tensor.n, shares_.elements), shared);
+        });
+  }
+
+  template <typename Step>
+  void Last(const Step& step) {
+    Each(step);
+  }
+
+ private:
+  using Memory = cuda::topk::ResidentMemory<T>;
+
+  cuda::topk::Job<T> job_;
+  cuda::topk::Shares shares_;
+  EmulatedGrid& grid_;
+  std::vector<std::vector<std::byte>> memories_;
+};
+
 template <typename T>
 class EmulatedScatter {
  public:
@@ -217,8 +262,11 @@ class TensorBuffers {
 
 class EmulatedMachine {
  public:
-  // With one thread, the arbitrary order is the same one in every run.
-  explicit EmulatedMachine(int threads = 1) : grid_(threads) {}
+  // With one thread, the arbitrary order is the same one in every run. Where
+  // the limits let it, sums are kept resident.
+  explicit EmulatedMachine(int threads = 1,
+                           const cuda::DeviceLimits& limits = {})
+      : grid_(threads), limits_(limits) {}
 
   template <typename T>
   std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
@@ -298,6 +346,16 @@ class EmulatedMachine {
     std::memset(memory.data(), 0, workspace.zeroed_bytes);
     auto reports =
         Garbage<cuda::TopKReport>(static_cast<std::size_t>(request.count));
+    if (limits_.cooperative && request.count == 1) {
+      const auto shares =
+          cuda::topk::SharesOf<T>(request.tensors[0].n, limits_);
+      EXPECT_TRUE(shares.count > 0);
+      EmulatedResidentTopK<T> launcher(
+          cuda::topk::ResidentJob(request, workspace, shares, reports.data()),
+          shares, grid_);
+      cuda::topk::RunResidentSteps<T>(policy, launcher);
+      return reports;
+    }
     const auto groups = cuda::topk::MakeGroups<cuda::topk::kFew>(
         request, workspace, reports.data());
     EmulatedTopK<T> launcher(groups, grid_);
@@ -306,6 +364,7 @@ class EmulatedMachine {
   }
 
   EmulatedGrid grid_;
+  cuda::DeviceLimits limits_;
 };
 
 }  // namespace fedplug::testing

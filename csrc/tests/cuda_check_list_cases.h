@@ -96,6 +96,7 @@ void GroupedTopKEqualsTheCore(Machine& machine) {
       {1},
       {0, 0, 0},
       {8192, 0, 8192},
+      {20000},
       {0, 300, 0, 1, 20000, 64, 0, 8193, 16, 0}};
   for (const auto& sizes : lists) {
     std::int64_t n = 0;

@@ -9,6 +9,8 @@
 #define FEDPLUG_HAS_DEVICE_TOPK 1
 #endif
 
+#include "cuda/device_limits.h"
+#include "cuda/topk_residual_resident.h"
 #include "tests/cuda_check_device.cuh"
 
 namespace fedplug::testing {
@@ -88,17 +90,26 @@ void ExpectSameAsCore(const TopKInput<float>& input, NonFinitePolicy policy,
   EXPECT_EQ(BitsOf(output.residual), BitsOf(residual));
 }
 
+// Whether this device keeps n sums in the shared memory of its multiprocessors.
+template <typename T>
+bool FitsResident(std::int64_t n) {
+  cuda::DeviceLimits limits;
+  Check(cuda::FindDeviceLimits(&limits));
+  return cuda::topk::SharesOf<T>(n, limits).count > 0;
+}
+
 // In place, after `restore` has put the old residual back.
 template <typename Restore>
 double TopKMicroseconds(const TopKInput<float>& input,
                         const DeviceTensor<float>& device,
-                        NonFinitePolicy policy, const Restore& restore) {
+                        NonFinitePolicy policy, cuda::TopKWay way,
+                        const Restore& restore) {
   const std::size_t bytes = cuda::TopKResidualWorkspaceBytes(&device.tensor, 1);
   const DeviceArray<std::byte> workspace(bytes);
   const DeviceArray<cuda::TopKReport> report(1);
   const double microseconds = MedianMicroseconds(restore, [&] {
     Check(cuda::TopKResidual(&device.tensor, 1, policy, workspace.data(), bytes,
-                             report.data(), nullptr));
+                             report.data(), nullptr, way));
   });
   ExpectSameAsCore(input, policy,
                    {device.values.ToVector(), device.indices.ToVector(),
@@ -107,11 +118,20 @@ double TopKMicroseconds(const TopKInput<float>& input,
 }
 
 TEST(CudaTimes, TopKResidual) {
-  std::puts("topk_residual, us, medians; cub 0 = not in this toolkit");
   std::puts(
-      "         n         k     error      drop  copy of 4n bytes       cub");
+      "topk_residual, us, medians; cub 0 = not in this toolkit, resident 0 = "
+      "the sums do not fit");
+  std::puts(
+      "                     |       passes      |      resident     | resident "
+      "/"
+      " passes |");
+  std::puts(
+      "         n         k     error      drop     error      drop     error  "
+      " "
+      "   drop  copy of 4n bytes       cub");
   Random random(9);
-  for (const std::int64_t n : {100000, 1000000, 10000000, 50000000}) {
+  for (const std::int64_t n :
+       {100000, 1000000, 3000000, 7000000, 10000000, 50000000}) {
     TopKInput<float> input = RandomInput<float>(n, 0, Fill::kNormal, random);
     input.in_place = true;
     input.shift = 0;
@@ -123,14 +143,25 @@ TEST(CudaTimes, TopKResidual) {
         Check(cudaMemcpyAsync(device.residual_in.data(), fresh.data(),
                               fresh.Bytes(), cudaMemcpyDeviceToDevice));
       };
-      const double error =
-          TopKMicroseconds(input, device, NonFinitePolicy::kError, restore);
-      const double drop =
-          TopKMicroseconds(input, device, NonFinitePolicy::kDrop, restore);
+      const auto time = [&](NonFinitePolicy policy, cuda::TopKWay way) {
+        const bool runs =
+            way == cuda::TopKWay::kPasses || FitsResident<float>(n);
+        return runs ? TopKMicroseconds(input, device, policy, way, restore) : 0;
+      };
+      using cuda::TopKWay;
+      const double error = time(NonFinitePolicy::kError, TopKWay::kPasses);
+      const double drop = time(NonFinitePolicy::kDrop, TopKWay::kPasses);
+      const double resident_error =
+          time(NonFinitePolicy::kError, TopKWay::kResident);
+      const double resident_drop =
+          time(NonFinitePolicy::kDrop, TopKWay::kResident);
       const double copy = MedianMicroseconds([] {}, restore);
-      std::printf("%10lld %9lld %9.1f %9.1f  %16.1f %9.1f\n",
-                  static_cast<long long>(n), static_cast<long long>(k), error,
-                  drop, copy, DeviceTopKMicroseconds(device.delta, n, k));
+      std::printf(
+          "%10lld %9lld %9.1f %9.1f %9.1f %9.1f %9.2f %9.2f  %16.1f %9.1f\n",
+          static_cast<long long>(n), static_cast<long long>(k), error, drop,
+          resident_error, resident_drop, resident_error / error,
+          resident_drop / drop, copy,
+          DeviceTopKMicroseconds(device.delta, n, k));
     }
   }
 }

@@ -10,18 +10,21 @@
 namespace fedplug::testing {
 namespace {
 
+using cuda::TopKWay;
+using fake_cuda::FakeDevice;
 using fake_cuda::Operation;
+using fake_cuda::ScopedDevice;
 using fake_cuda::ScopedFailure;
 
 constexpr std::array<std::int64_t, 5> kFewEdges = {0, 1, 33, 8192, 8193};
 
-TEST(CudaOnFibers, TopKEqualsTheReference) {
+template <typename Fills>
+void TopKEqualsTheReferenceOnFibers(const Fills& fills, Gpu gpu) {
   Random random(1);
-  Gpu gpu;
   ForEachDtype([&](auto zero) {
     using T = decltype(zero);
     for (const std::int64_t n : kFewEdges) {
-      for (const Fill fill : kAllFills) {
+      for (const Fill fill : fills) {
         SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
                      std::to_string(static_cast<int>(fill)));
         const auto input =
@@ -30,6 +33,23 @@ TEST(CudaOnFibers, TopKEqualsTheReference) {
                                         NonFinitePolicy::kDrop)[0]);
       }
     }
+  });
+}
+
+TEST(CudaOnFibers, TopKEqualsTheReference) {
+  TopKEqualsTheReferenceOnFibers(kAllFills, Gpu(TopKWay::kPasses));
+}
+
+TEST(CudaOnFibers, ResidentTopKEqualsTheReference) {
+  constexpr std::array kFills = {Fill::kNormal, Fill::kFewLevels,
+                                 Fill::kAnyBits};
+  TopKEqualsTheReferenceOnFibers(kFills, Gpu(TopKWay::kResident));
+}
+
+TEST(CudaOnFibers, ResidentTopKRefusesATensorAndChangesNothing) {
+  Gpu gpu(TopKWay::kResident);
+  ForEachDtype([&](auto zero) {
+    TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
   });
 }
 
@@ -45,6 +65,24 @@ TEST(CudaOnFibers, ListsEqualTheCore) {
     }
   });
   TopKTakesALongListOfTensors<float>(gpu);
+}
+
+// One of a single tensor is resident, with its row splits; a longer one takes
+// the passes.
+TEST(CudaOnFibers, ListsAskedToBeResidentEqualTheCore) {
+  Random random(7);
+  Gpu gpu(TopKWay::kResident);
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{9000}, {300, 0, 8193}}) {
+    const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
+    fake_cuda::TakeLog();
+    ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
+    std::size_t launches = 0;
+    for (const fake_cuda::Queued& queued : fake_cuda::TakeLog()) {
+      launches += queued.operation == Operation::kLaunch ? 1 : 0;
+    }
+    EXPECT_EQ(launches, std::size_t{sizes.size() == 1 ? 1u : 5u});
+  }
 }
 
 TEST(CudaOnFibers, SumsEqualTheCore) {
@@ -71,11 +109,11 @@ class TopKCall {
         workspace(cuda::TopKResidualWorkspaceBytes(&device.tensor, 1)),
         report(1) {}
 
-  Status Queue(cudaStream_t stream) {
+  Status Queue(cudaStream_t stream, TopKWay way = TopKWay::kPasses) {
     cuda::TopKTensor<float> tensor = device.tensor;
     const Status status = cuda::TopKResidual(
         &tensor, 1, NonFinitePolicy::kError, workspace.data(),
-        workspace.Bytes(), report.data(), stream);
+        workspace.Bytes(), report.data(), stream, way);
     tensor = {};  // was read, and is the caller's again
     return status;
   }
@@ -175,6 +213,41 @@ void ExpectStopsAtTheFirstRefusal(int sets, int launches, const Queue& queue) {
 TEST(CudaDevice, WhatItRefusesOfASelectionIsSaidAndNothingFollows) {
   TopKCall call(Input());
   ExpectStopsAtTheFirstRefusal(1, 5, [&] { return call.Queue(nullptr); });
+}
+
+TEST(CudaDevice, WhatItRefusesOfAResidentSelectionIsSaid) {
+  TopKCall call(Input());
+  ExpectStopsAtTheFirstRefusal(
+      1, 1, [&] { return call.Queue(nullptr, TopKWay::kResident); });
+}
+
+// The sums of 9000 elements on three multiprocessors take 12 KiB of each, those
+// of 40000 more than 48.
+TEST(CudaDevice, SumsAreResidentWhereTheDeviceHasRoomForThem) {
+  const auto launches = [](FakeDevice device, std::int64_t n) {
+    const ScopedDevice scoped(device);
+    Random random(6);
+    const TopKInput<float> input =
+        RandomInput<float>(n, 100, Fill::kNormal, random);
+    TopKCall call(input);
+    fake_cuda::TakeLog();
+    EXPECT_TRUE(call.Queue(nullptr, TopKWay::kResident).ok());
+    EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
+    const auto queued = fake_cuda::TakeLog().size();
+    ExpectReference(
+        input, {call.device.values.ToVector(), call.device.indices.ToVector(),
+                call.device.Residual(input), call.report.ToVector()[0]});
+    return queued - 1;  // the counters
+  };
+  constexpr std::size_t kOne = 1;
+  constexpr std::size_t kPasses = 5;
+  EXPECT_EQ(launches(FakeDevice::kFibers, 9000), kOne);
+  EXPECT_EQ(launches(FakeDevice::kFibers, 40000), kOne);
+  EXPECT_EQ(launches(FakeDevice::kLittleMemory, 9000), kOne);
+  EXPECT_EQ(launches(FakeDevice::kLittleMemory, 40000), kPasses);
+  EXPECT_EQ(launches(FakeDevice::kNotCooperative, 9000), kPasses);
+  EXPECT_EQ(launches(FakeDevice::kInUse, 9000), kPasses);
+  EXPECT_EQ(launches(FakeDevice::kInUse, 700), kOne);  // in two blocks
 }
 
 TEST(CudaDevice, WhatItRefusesOfASumIsSaidAndNothingFollows) {

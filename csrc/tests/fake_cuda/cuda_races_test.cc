@@ -4,12 +4,14 @@
 // detector says so.
 #include <cstdio>
 
+#include "cuda/device_grid.cuh"
 #include "tests/cuda_check_device.cuh"
 #include "tests/fake_cuda/fibers.h"
 
 namespace fedplug::testing {
 namespace {
 
+using cuda::TopKWay;
 using fake_cuda::RacesReported;
 
 constexpr auto kError = NonFinitePolicy::kError;
@@ -33,8 +35,9 @@ int RacesOfMistake(const fake_cuda::Mistakes& mistakes, const Body& body) {
 }
 
 template <typename T>
-void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy) {
-  Gpu gpu;
+void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy,
+                     TopKWay way = TopKWay::kPasses) {
+  Gpu gpu(way);
   ExpectReference(input, gpu.TopK(std::vector<TopKInput<T>>{input}, policy)[0]);
 }
 
@@ -66,6 +69,30 @@ TEST(CudaRaces, TopKOfTiesOrOutOfPlaceHasNone) {
         ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true), kDrop);
       }),
       0);
+}
+
+TEST(CudaRaces, ResidentTopKHasNone) {
+  EXPECT_EQ(RacesOf([] {
+              constexpr auto kResident = TopKWay::kResident;
+              ForEachDtype([&](auto zero) {
+                using T = decltype(zero);
+                ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
+                                kError, kResident);
+              });
+              ExpectReference(Input<float>(30000, 9000, Fill::kZeros, true),
+                              kError, kResident);
+              ExpectReference(Input<float>(9000, 100, Fill::kFewLevels, false),
+                              kError, kResident);
+              ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true),
+                              kDrop, kResident);
+            }),
+            0);
+}
+
+TEST(CudaRaces, AResidentRefusalHasNone) {
+  Gpu gpu(TopKWay::kResident);
+  EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
+            0);
 }
 
 // Of all sizes; ties begin in one tensor and end in another.
@@ -127,6 +154,88 @@ TEST(CudaRaces, AreFoundWhereFencesAreLeftOut) {
       RacesOfMistake({/*barrier_to_skip=*/-1, /*skip_fences=*/true}, [&] {
         gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
       }) > 0);
+}
+
+constexpr int kFencesOfTheGrid[] = {0, 1, 2};
+
+fake_cuda::Mistakes WithoutFence(int number) {
+  fake_cuda::Mistakes mistakes;
+  mistakes.fence_to_skip = number;
+  return mistakes;
+}
+
+TEST(CudaRaces, AreFoundWhereAFenceOfAResidentTopKIsLeftOut) {
+  const auto input = Input<float>(17000, 100, Fill::kNormal, true);
+  Gpu gpu(TopKWay::kResident);
+  for (const int fence : kFencesOfTheGrid) {
+    SCOPED_TRACE("fence " + std::to_string(fence));
+    EXPECT_TRUE(RacesOfMistake(WithoutFence(fence), [&] {
+                  gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
+                }) > 0);
+  }
+}
+
+constexpr unsigned kBlocks = 3;
+constexpr unsigned kThreadsOfBlock = 64;
+
+// Every block writes a number, the last to arrive adds them up, and every block
+// reads the sums: each thread its own.
+__global__ void AddUp(std::uint32_t* arrived, std::uint32_t* passed,
+                      unsigned* numbers, unsigned* sums, unsigned* read,
+                      bool meet) {
+  const cuda::DeviceBlock block;
+  cuda::DeviceGrid grid(passed);
+  block.Each([&](int thread) {
+    if (thread == 0) numbers[blockIdx.x] = blockIdx.x + 1;
+  });
+  const bool last =
+      block.Agree([&] { return cuda::IsLastToArrive(arrived, gridDim.x); });
+  block.Each([&](int thread) {
+    if (!last) return;
+    sums[thread] = 0;
+    for (unsigned i = 0; i < gridDim.x; ++i) sums[thread] += numbers[i];
+  });
+  if (meet) grid.Meet(last);
+  block.Each([&](int thread) {
+    read[blockIdx.x * kThreadsOfBlock + static_cast<unsigned>(thread)] =
+        sums[thread];
+  });
+}
+
+// What the blocks read.
+std::vector<unsigned> AddedUp(bool meet) {
+  const DeviceArray<std::uint32_t> counters(std::vector<std::uint32_t>(2));
+  const DeviceArray<unsigned> numbers(kBlocks);
+  const DeviceArray<unsigned> sums(kThreadsOfBlock);
+  const DeviceArray<unsigned> read(kBlocks * kThreadsOfBlock);
+  cudaLaunchConfig_t config;
+  config.gridDim.x = kBlocks;
+  config.blockDim.x = kThreadsOfBlock;
+  Check(cudaLaunchKernelEx(&config, AddUp, counters.data(), counters.data() + 1,
+                           numbers.data(), sums.data(), read.data(), meet));
+  return read.ToVector();
+}
+
+// A race whose first half the detector no longer remembers is not reported.
+template <typename Body>
+void OftenEnough(const Body& body) {
+  for (int i = 0; i < 5; ++i) body();
+}
+
+// Three fences order the blocks: one before a block arrives, one behind its
+// wait, or in the last block behind its arrival, and one before the last block
+// lets the others go on.
+TEST(CudaRaces, AreFoundWhereABarrierOfTheGridOrAFenceOfItIsLeftOut) {
+  const std::vector<unsigned> all(kBlocks * kThreadsOfBlock, 1 + 2 + 3);
+  const auto with = [&] { EXPECT_EQ(AddedUp(/*meet=*/true), all); };
+  EXPECT_EQ(RacesOf([&] { OftenEnough(with); }), 0);
+  EXPECT_TRUE(RacesOf([] { OftenEnough([] { AddedUp(/*meet=*/false); }); }) >
+              0);
+  for (const int fence : kFencesOfTheGrid) {
+    SCOPED_TRACE("fence " + std::to_string(fence));
+    EXPECT_TRUE(
+        RacesOfMistake(WithoutFence(fence), [&] { OftenEnough(with); }) > 0);
+  }
 }
 
 }  // namespace

@@ -20,8 +20,8 @@
 #define __launch_bounds__(...)
 // A block has an operating system's thread to itself, its threads are fibers of
 // that: what belongs to the one belongs to the other. It begins as what the
-// block before left there.
-#define __shared__ static thread_local
+// block before left there; what is declared `extern`, as garbage.
+#define __shared__ thread_local
 
 // A number that is another one in every fiber.
 template <unsigned (*kAsk)()>
@@ -48,6 +48,7 @@ inline unsigned __shfl_sync(unsigned mask, unsigned value, unsigned lane) {
   return fedplug::fake_cuda::Shuffle(mask, value, lane);
 }
 inline void __threadfence() { fedplug::fake_cuda::Fence(); }
+inline void __nanosleep(unsigned) { fedplug::fake_cuda::Yield(); }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
@@ -83,6 +84,16 @@ inline unsigned atomicInc(unsigned* counter, unsigned limit) {
   return old;
 }
 
+inline unsigned atomicExch(unsigned* word, unsigned value) {
+  return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
+}
+
+inline unsigned atomicCAS(unsigned* word, unsigned expected, unsigned value) {
+  __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
+  return expected;
+}
+
 // The arguments are copied now, as by CUDA, and the kernel runs when the stream
 // comes to it.
 template <typename... Parameters, typename... Arguments>
@@ -92,7 +103,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
   auto copies = std::make_shared<std::tuple<Parameters...>>(
       std::forward<Arguments>(arguments)...);
   return fedplug::fake_cuda::QueueLaunch(
-      *config, [kernel, copies] { std::apply(kernel, *copies); });
+      *config, reinterpret_cast<const void*>(kernel),
+      [kernel, copies] { std::apply(kernel, *copies); });
 }
 
 #endif  // FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_H_

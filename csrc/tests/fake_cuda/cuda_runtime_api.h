@@ -17,6 +17,7 @@ enum cudaError_t {
   cudaErrorNoDevice = 100,
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorIllegalAddress = 700,
+  cudaErrorCooperativeLaunchTooLarge = 720,
 };
 
 enum cudaMemcpyKind {
@@ -34,12 +35,33 @@ struct dim3 {
   unsigned z = 1;
 };
 
+enum cudaLaunchAttributeID { cudaLaunchAttributeCooperative = 2 };
+
+union cudaLaunchAttributeValue {
+  int cooperative;
+};
+
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
+
 struct cudaLaunchConfig_t {
   dim3 gridDim;
   dim3 blockDim;
   std::size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
 };
+
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrCooperativeLaunch = 95,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 struct cudaDeviceProp {
   char name[256];
@@ -54,6 +76,11 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
+                                   int device);
+cudaError_t cudaFuncSetAttribute(const void* kernel,
+                                 cudaFuncAttribute attribute, int value);
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
@@ -79,7 +106,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaDeviceSynchronize();
 
 namespace fedplug::fake_cuda {
-cudaError_t QueueLaunch(const cudaLaunchConfig_t& config,
+cudaError_t QueueLaunch(const cudaLaunchConfig_t& config, const void* kernel,
                         std::function<void()> thread_body);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <new>
@@ -18,13 +19,34 @@ struct CUstream_st {
 namespace fedplug::fake_cuda {
 namespace {
 
+// Without asking for more.
+constexpr std::size_t kSharedBytesAtFirst = 48 * 1024;
+
 struct Failure {
   Operation operation;
   int calls_left;
   cudaError_t error;
 };
 
+// What a device says of itself, and the blocks that it really takes together.
+struct Abilities {
+  int multiprocessors;
+  int shared_bytes;
+  int cooperative;
+  unsigned room;
+};
+
+constexpr Abilities kAbilities[] = {
+    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks},
+    {kResidentBlocks, kMostSharedBytes, 0, 0},
+    {kResidentBlocks, kSharedBytesAtFirst, 1, kResidentBlocks},
+    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks - 1}};
+static_assert(std::size(kAbilities) ==
+              static_cast<std::size_t>(FakeDevice::kDevices));
+
 struct Device {
+  int current = 0;
+  std::map<const void*, std::size_t> shared_bytes;  // that a kernel may ask for
   CUstream_st default_stream;
   std::map<std::uintptr_t, std::size_t> allocations;  // begin, bytes
   std::vector<std::unique_ptr<CUstream_st>> streams;
@@ -37,6 +59,8 @@ Device& TheDevice() {
   static Device device;
   return device;
 }
+
+const Abilities& Current() { return kAbilities[TheDevice().current]; }
 
 CUstream_st& StreamOf(cudaStream_t stream) {
   return stream == nullptr ? TheDevice().default_stream : *stream;
@@ -97,22 +121,43 @@ ScopedFailure::ScopedFailure(Operation operation, int at, cudaError_t error) {
 
 ScopedFailure::~ScopedFailure() { TheDevice().failures.pop_back(); }
 
+ScopedDevice::ScopedDevice(FakeDevice device) {
+  TheDevice().current = static_cast<int>(device);
+}
+
+ScopedDevice::~ScopedDevice() { TheDevice().current = 0; }
+
 std::vector<Queued> TakeLog() { return std::exchange(TheDevice().log, {}); }
 
 std::size_t Waiting(cudaStream_t stream) {
   return StreamOf(stream).work.size();
 }
 
-cudaError_t QueueLaunch(const cudaLaunchConfig_t& config,
+cudaError_t QueueLaunch(const cudaLaunchConfig_t& config, const void* kernel,
                         std::function<void()> thread_body) {
   const unsigned blocks = config.gridDim.x;
   const unsigned threads = config.blockDim.x;
   if (blocks == 0 || threads == 0 || threads > 1024) {
     return Note(cudaErrorInvalidConfiguration);
   }
-  return Queue(
-      Operation::kLaunch, config.stream,
-      [=, body = std::move(thread_body)] { RunGrid(blocks, threads, body); });
+  const std::size_t shared_bytes = config.dynamicSmemBytes;
+  const auto allowed = TheDevice().shared_bytes.find(kernel);
+  if (shared_bytes > static_cast<std::size_t>(Current().shared_bytes) ||
+      shared_bytes > (allowed == TheDevice().shared_bytes.end()
+                          ? kSharedBytesAtFirst
+                          : allowed->second)) {
+    return Note(cudaErrorInvalidValue);
+  }
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    if (config.attrs[i].id == cudaLaunchAttributeCooperative &&
+        config.attrs[i].val.cooperative != 0 && blocks > Current().room) {
+      return Note(cudaErrorCooperativeLaunchTooLarge);
+    }
+  }
+  return Queue(Operation::kLaunch, config.stream,
+               [=, body = std::move(thread_body)] {
+                 RunGrid(blocks, threads, shared_bytes, body);
+               });
 }
 
 }  // namespace fedplug::fake_cuda
@@ -136,6 +181,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNoKernelImageForDevice";
     case cudaErrorIllegalAddress:
       return "cudaErrorIllegalAddress";
+    case cudaErrorCooperativeLaunchTooLarge:
+      return "cudaErrorCooperativeLaunchTooLarge";
   }
   return "unknown";
 }
@@ -160,6 +207,37 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = TheDevice().current;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
+                                   int device) {
+  const auto& abilities = fedplug::fake_cuda::kAbilities[device];
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = abilities.multiprocessors;
+      return cudaSuccess;
+    case cudaDevAttrCooperativeLaunch:
+      *value = abilities.cooperative;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = abilities.shared_bytes;
+      return cudaSuccess;
+  }
+  return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
+                                 int value) {
+  if (value < 0 || value > fedplug::fake_cuda::Current().shared_bytes) {
+    return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
+  }
+  TheDevice().shared_bytes[kernel] = static_cast<std::size_t>(value);
   return cudaSuccess;
 }
 

@@ -22,6 +22,24 @@ class ScopedFailure {
   ScopedFailure& operator=(const ScopedFailure&) = delete;
 };
 
+// There are several devices, which differ in what they can do: see FakeDevice.
+enum class FakeDevice {
+  kFibers,          // the one that is there at first
+  kNotCooperative,  // its blocks may not wait for each other
+  kLittleMemory,    // 48 KiB for a block to share
+  kInUse,           // has no room for all of the blocks that it says it has
+  kDevices
+};
+
+// While it lives, this device is the current one.
+class ScopedDevice {
+ public:
+  explicit ScopedDevice(FakeDevice device);
+  ~ScopedDevice();
+  ScopedDevice(const ScopedDevice&) = delete;
+  ScopedDevice& operator=(const ScopedDevice&) = delete;
+};
+
 // What was queued on a stream since the last call, in order, whether it has run
 // or not.
 struct Queued {

@@ -2,6 +2,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -17,10 +18,18 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+namespace fedplug::cuda {
+
+// As device_grid.cuh declares it.
+alignas(16) thread_local std::byte
+    shared_of_launch[fake_cuda::kMostSharedBytes];
+
+}  // namespace fedplug::cuda
+
 namespace fedplug::fake_cuda {
 namespace {
 
-constexpr int kResidentBlocks = 3;
+constexpr std::byte kGarbage{0xa5};
 constexpr unsigned kMostThreads = 512;
 constexpr unsigned kWarp = 32;
 constexpr std::size_t kStackBytes = std::size_t{1} << 17;
@@ -51,6 +60,7 @@ Order fences;
 struct Grid {
   unsigned blocks;
   unsigned threads;
+  std::size_t shared_bytes;
   const std::function<void()>* thread_body;
   bool backwards;
   Order begun{};
@@ -88,6 +98,7 @@ struct Fiber {
   Worker* worker = nullptr;
   unsigned thread = 0;
   int barriers = 0;
+  int fences = 0;
   bool done = true;
   const Meeting* waits_at = nullptr;
   unsigned waits_for = 0;  // another phase than this
@@ -131,11 +142,14 @@ class Worker {
     for (unsigned t = 0; t < grid->threads; ++t) {
       fibers_[t].done = false;
       fibers_[t].barriers = 0;
+      fibers_[t].fences = 0;
       fibers_[t].waits_at = nullptr;
     }
+    SpoilShared();
     while (block.live > 0) {
       if (!Sweep(grid->threads)) Die("threads wait for others that never come");
     }
+    CheckShared();
   }
 
   // Until a sweep comes back to the fiber that calls.
@@ -195,6 +209,25 @@ class Worker {
     SwitchDetector(fiber->detector);
 #endif
     swapcontext(&context_, &fiber->context);
+  }
+
+  // What a launch asks for begins as garbage, and so does what lies behind it.
+  void SpoilShared() {
+    if (block.grid->shared_bytes == 0) return;
+    memory_.Acquire();
+    auto& shared = cuda::shared_of_launch;
+    std::fill(std::begin(shared), std::end(shared), kGarbage);
+    memory_.Release();
+  }
+
+  void CheckShared() const {
+    if (block.grid->shared_bytes == 0) return;
+    const auto& shared = cuda::shared_of_launch;
+    if (std::any_of(std::begin(shared) + block.grid->shared_bytes,
+                    std::end(shared),
+                    [](std::byte each) { return each != kGarbage; })) {
+      Die("a thread wrote beyond the memory that the launch asked for");
+    }
   }
 
   // Without ordering the one behind the other.
@@ -288,6 +321,7 @@ unsigned Shuffle(unsigned mask, unsigned value, unsigned lane) {
 
 void Fence() {
   if (mistakes_to_make.skip_fences) return;
+  if (current->fences++ == mistakes_to_make.fence_to_skip) return;
   fences.Acquire();
   fences.Release();
 }
@@ -296,22 +330,28 @@ void MaybeYield() {
   if (current->worker->Random() % 64 == 0) current->worker->SwitchBack();
 }
 
-void RunGrid(unsigned blocks, unsigned threads,
+void Yield() {
+  current->worker->SwitchBack();
+  std::this_thread::yield();  // to other blocks
+}
+
+void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
              const std::function<void()>& thread_body) {
   if (blocks == 0 || threads == 0 || threads > kMostThreads ||
-      threads % kWarp != 0) {
+      threads % kWarp != 0 || shared_bytes > kMostSharedBytes) {
     Die("a grid of a size that was not foreseen");
   }
-  static ThreadPool pool(kResidentBlocks);
+  constexpr int kWorkers = kResidentBlocks;
+  static ThreadPool pool(kWorkers);
   static bool backwards = false;
   backwards = !backwards;
-  Grid grid{blocks, threads, &thread_body, backwards};
+  Grid grid{blocks, threads, shared_bytes, &thread_body, backwards};
   grid.begun.Release();
   std::atomic<int> present{0};
-  pool.Run(kResidentBlocks, [&](int number) {
+  pool.Run(kWorkers, [&](int number) {
     // One block after the other on one thread would hide what they share.
     ++present;
-    while (present < kResidentBlocks) std::this_thread::yield();
+    while (present < kWorkers) std::this_thread::yield();
     static thread_local Worker worker;
     for (auto i = static_cast<unsigned>(number); i < blocks;
          i += kResidentBlocks) {

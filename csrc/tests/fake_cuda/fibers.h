@@ -1,4 +1,4 @@
-// Runs a grid of CUDA threads on the host: several blocks at a time, each on a
+// Runs a grid of CUDA threads on the host: three blocks at a time, each on a
 // thread of the operating system, and every thread of a block as a fiber, in an
 // arbitrary order that yields at barriers, votes, shuffles and, now and then,
 // at atomic operations.
@@ -15,6 +15,7 @@
 #ifndef FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
 #define FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
 
+#include <cstddef>
 #include <functional>
 
 namespace fedplug::fake_cuda {
@@ -37,17 +38,29 @@ unsigned Shuffle(unsigned mask, unsigned value, unsigned lane);
 
 void Fence();
 void MaybeYield();
+void Yield();
+
+// So many blocks run at a time, and may wait for each other if there are no
+// more.
+inline constexpr unsigned kResidentBlocks = 3;
+
+// What a launch may ask for, of memory that a block shares.
+inline constexpr std::size_t kMostSharedBytes = 227 * 1024;
 
 // Calls `thread_body` on a fiber for every thread of every block, and waits.
+// The process ends, with a message, where one wrote beyond the `shared_bytes`
+// of the launch.
 //
-// REQUIRES: 0 < threads <= 1024, a multiple of 32; blocks > 0
-void RunGrid(unsigned blocks, unsigned threads,
+// REQUIRES: 0 < threads <= 512, a multiple of 32; blocks > 0;
+//           shared_bytes <= kMostSharedBytes
+void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
              const std::function<void()>& thread_body);
 
 // Mistakes to make, for a test that wants to see them found.
 struct Mistakes {
   int barrier_to_skip = -1;  // the how manieth of every block; -1 for none
   bool skip_fences = false;
+  int fence_to_skip = -1;  // the how manieth of every thread; -1 for none
 };
 void Make(const Mistakes& mistakes);
 

@@ -1,0 +1,26 @@
+// What a device has to offer to a kernel whose blocks all run at the same time.
+// Must not know any kernel.
+#ifndef FEDPLUG_CUDA_DEVICE_LIMITS_H_
+#define FEDPLUG_CUDA_DEVICE_LIMITS_H_
+
+#include <cstdint>
+
+#include "core/base/status.h"
+
+namespace fedplug::cuda {
+
+struct DeviceLimits {
+  int multiprocessors = 0;
+  std::int64_t shared_bytes = 0;  // that one block may ask for, at most
+  bool cooperative = false;       // whether blocks may wait for each other
+};
+
+// Those of the calling thread's current device.
+//
+// THREADS: any number at the same time
+// COST:    asks the runtime once for each device
+Status FindDeviceLimits(DeviceLimits* limits);
+
+}  // namespace fedplug::cuda
+
+#endif  // FEDPLUG_CUDA_DEVICE_LIMITS_H_

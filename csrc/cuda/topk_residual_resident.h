@@ -1,0 +1,234 @@
+// The selection from one tensor whose sums all stay in the shared memory of the
+// multiprocessors: one launch, of blocks that wait for each other. The method
+// is that of topk_residual_steps.h:
+//   KeepSums       adds up a share of the tensor, keeps it, and counts it by
+//                  the leading 11 bits of |a|
+//   PartitionKept  writes the residual; lists what may be chosen, and counts it
+//                  by the next 11 bits
+//   Refine, CountChosen, Emit
+//                  as there, of the entries listed
+// Behind each but the last is a barrier of the whole grid, and its last block
+// does what follows from all counts. Nothing is written before all sums were
+// seen. COST, per element: reads delta and residual_in and writes residual_out,
+// 3 * sizeof(T) bytes whatever the policy; per listed entry 2 bytes of scratch.
+// 1 launch, 1 + rounds barriers of the grid. Must not know the CUDA runtime:
+// tests run these steps on the CPU.
+#ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_RESIDENT_H_
+#define FEDPLUG_CUDA_TOPK_RESIDUAL_RESIDENT_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/host_device.h"
+#include "cuda/device_limits.h"
+#include "cuda/topk_residual_entries.h"
+#include "cuda/topk_residual_groups.h"
+#include "cuda/topk_residual_histogram.h"
+#include "cuda/topk_residual_job.h"
+#include "cuda/topk_residual_shortlist.h"
+#include "cuda/topk_residual_steps.h"
+#include "cuda/topk_residual_sums.h"
+
+namespace fedplug::cuda::topk {
+
+// The part of a tensor that one block keeps, in its shared memory, for the
+// whole launch.
+template <typename T>
+struct Share {
+  std::int64_t number;
+  std::int64_t begin;
+  int size;
+  T* sums;              // [size]
+  ListedTiles* listed;  // of the tiles that begin with the share
+
+  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
+    return scope.chunk_count;
+  }
+
+  // body(number, tile), in order
+  template <typename Body>
+  FEDPLUG_HOST_DEVICE void ForTiles(const Body& body) const {
+    for (int t = 0; t * kTile < size; ++t) {
+      const int left = size - t * kTile;
+      body(t, Tile{t, begin + t * kTile, left < kTile ? left : kTile});
+    }
+  }
+};
+
+struct ShareEntries {
+  template <typename Block, typename T>
+  FEDPLUG_HOST_DEVICE void Open(const Block&, const Job<T>&,
+                                const Share<T>&) const {}
+
+  template <typename T>
+  FEDPLUG_HOST_DEVICE int Total(const Share<T>& share) const {
+    return share.listed->Total();
+  }
+
+  template <typename T>
+  FEDPLUG_HOST_DEVICE Entry<T> At(const Job<T>& job, const Share<T>& share,
+                                  int j) const {
+    const int tile = share.listed->TileOf(j);
+    const std::int64_t index =
+        share.listed->IndexOf(job, j, tile, share.begin + tile * kTile);
+    return {index, share.sums[index - share.begin]};
+  }
+};
+
+template <typename T>
+struct KeepSums {
+  using Shared = SumCounts<T>;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Share<T>& share,
+                                      Shared& shared) const {
+    shared.Clear(block);
+    block.Each([&](int thread) {
+      share.ForTiles([&](int number, const Tile& tile) {
+        T* const sums = share.sums + number * kTile;
+        shared.Add(job.tensor, tile, thread,
+                   [=](int place, T a) { sums[place] = a; });
+      });
+    });
+    shared.Publish(block, job);
+  }
+};
+
+template <typename T>
+struct PartitionKept {
+  NonFinitePolicy policy;
+
+  using Shared = Partition<T>;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Share<T>& share,
+                                      Shared& shared) const {
+    if (share.number == 0) WriteReport(block, job);
+    std::uint32_t* const begin = share.listed->begin;
+    block.Each([&](int thread) {
+      if (thread <= kMostTilesOfChunk) begin[thread] = 0;
+    });
+    if (IsRefused(job, policy)) {
+      CopyResidual(block, job.tensor, share.begin, share.size);
+      return;
+    }
+    const auto threshold = PrefixOfThreshold<T>(job.scope.state->thresholds[0]);
+    ClearHistogram(block, shared.histogram);
+    share.ForTiles([&](int number, const Tile& tile) {
+      shared.Add(
+          block, tile.size, threshold,
+          [&](int thread, T(&sums)[kItems]) {
+            const int left = tile.size - thread;
+            LoadItems(share.sums, number * kTile + thread, left, sums);
+            T* const out = job.tensor.residual_out + tile.begin + thread;
+            ForItems(left,
+                     [&](int item) { out[item * kThreads] = sums[item]; });
+          },
+          [&](std::uint32_t entry, std::uint16_t place) {
+            job.shortlist[tile.begin + entry] = place;
+          },
+          [&](std::uint32_t listed) {
+            for (int t = number + 1; t <= kMostTilesOfChunk; ++t) {
+              begin[t] += listed;
+            }
+          });
+    });
+    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+  }
+};
+
+// The order of the steps. Launcher has Each(step), which runs a step on every
+// share, after all that was asked for before, and Last(step), the same for the
+// step that nobody waits for.
+template <typename T, typename Launcher>
+FEDPLUG_HOST_DEVICE void RunResidentSteps(NonFinitePolicy policy,
+                                          Launcher& launcher) {
+  using Entries = ShareEntries;
+  launcher.Each(Then{KeepSums<T>{}, FindThreshold<T>{0}});
+  launcher.Each(Then{PartitionKept<T>{policy}, FindThreshold<T>{1}});
+  for (int round = 2; round < kRounds<T>; ++round) {
+    launcher.Each(Then{Refine<T, Entries>{round}, FindThreshold<T>{round}});
+  }
+  launcher.Each(Then{CountChosen<T, Entries>{}, ScanChunks{}});
+  launcher.Last(Emit<T, Entries>{});
+}
+
+// The shared memory of a block: what each of its steps has for itself, one
+// after the other, and what it keeps.
+template <typename T>
+class ResidentMemory {
+ public:
+  FEDPLUG_HOST_DEVICE explicit ResidentMemory(std::byte* memory)
+      : memory_(memory) {}
+
+  static constexpr std::int64_t BytesFor(std::int64_t elements) {
+    return kSums + elements * static_cast<std::int64_t>(sizeof(T));
+  }
+
+  template <typename Step>
+  FEDPLUG_HOST_DEVICE typename Step::Shared& Of(const Step&) const {
+    static_assert(sizeof(typename Step::Shared) <= kListed);
+    return *reinterpret_cast<typename Step::Shared*>(memory_);
+  }
+
+  // Of a tensor of n elements that is cut into shares of `elements`.
+  FEDPLUG_HOST_DEVICE Share<T> ShareAt(std::int64_t number, std::int64_t n,
+                                       std::int64_t elements) const {
+    const std::int64_t begin = number * elements;
+    const std::int64_t left = n - begin;
+    return {number, begin, static_cast<int>(left < elements ? left : elements),
+            reinterpret_cast<T*>(memory_ + kSums),
+            reinterpret_cast<ListedTiles*>(memory_ + kListed)};
+  }
+
+ private:
+  // Where what is kept begins.
+  static constexpr std::int64_t kListed = 10368;
+  static constexpr std::int64_t kSums = kListed + 128;
+  static_assert(sizeof(ListedTiles) <= kSums - kListed);
+
+  std::byte* memory_;
+};
+
+// How a tensor is cut into shares, one to a block.
+struct Shares {
+  std::uint32_t count = 0;     // 0 where the device has no room for the sums
+  std::uint32_t elements = 0;  // of each but the last
+};
+
+// One share to a multiprocessor. They begin with whole warps, and are so long
+// that no thread goes without an element.
+template <typename T>
+Shares SharesOf(std::int64_t n, const DeviceLimits& limits) {
+  if (!limits.cooperative || limits.multiprocessors < 1) return {};
+  const std::int64_t blocks =
+      std::min<std::int64_t>(limits.multiprocessors, MostSharesOf(n));
+  const std::int64_t each = (n + blocks - 1) / blocks;
+  const std::int64_t elements =
+      std::max<std::int64_t>(kLeastShare, (each + kWarp - 1) / kWarp * kWarp);
+  const Shares shares = {static_cast<std::uint32_t>(std::max<std::int64_t>(
+                             1, (n + elements - 1) / elements)),
+                         static_cast<std::uint32_t>(elements)};
+  const bool fits =
+      elements <= kMostTilesOfChunk * kTile &&
+      ResidentMemory<T>::BytesFor(elements) <= limits.shared_bytes;
+  return fits ? shares : Shares{};
+}
+
+// The only tensor of the request, cut into shares.
+//
+// REQUIRES: request.count == 1
+template <typename T>
+Job<T> ResidentJob(const Request<T>& request, const Workspace& workspace,
+                   const Shares& shares, TopKReport* reports) {
+  Job<T> job = MakeGroups<1>(request, workspace, reports)[0].jobs[0];
+  job.scope.chunk_count = shares.count;
+  return job;
+}
+
+}  // namespace fedplug::cuda::topk
+
+#endif  // FEDPLUG_CUDA_TOPK_RESIDUAL_RESIDENT_H_
