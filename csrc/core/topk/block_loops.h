@@ -19,10 +19,6 @@ namespace {
 template <typename V>
 using BitsOf = FloatBitsOf<typename V::Element>;
 
-template <typename V>
-inline constexpr auto kElementBytes =
-    static_cast<std::int64_t>(sizeof(typename V::Element));
-
 // The vectors of a block that have an entry, by their first element.
 template <typename V>
 using Hits = std::int32_t[kBlock / V::kLanes + 1];
@@ -32,21 +28,6 @@ FEDPLUG_TARGET inline BitsOf<V> LargerOf(BitsOf<V> rest,
                                          typename V::Register largest) {
   const auto key = static_cast<BitsOf<V>>(V::Largest(largest));
   return key > rest ? key : rest;
-}
-
-// Asks for what is 6 KiB ahead, once for each cache line: a processor's own
-// prefetchers stop at the end of a page.
-template <typename V>
-FEDPLUG_TARGET inline void Prefetch(const typename V::Element* delta,
-                                    const typename V::Element* residual,
-                                    std::int64_t i) {
-  constexpr std::int64_t kAhead = 6144 / kElementBytes<V>;
-  constexpr std::int64_t kLine = 64 / kElementBytes<V>;
-  if constexpr (V::kLanes < kLine) {
-    if (i % kLine != 0) return;
-  }
-  __builtin_prefetch(delta + i + kAhead);
-  __builtin_prefetch(residual + i + kAhead);
 }
 
 template <typename V>
@@ -79,7 +60,6 @@ FEDPLUG_TARGET BitsOf<V> CountPass(const typename V::Element* delta,
   std::size_t hit_count = 0;
   std::int64_t i = 0;
   for (; i + V::kLanes <= n; i += V::kLanes) {
-    Prefetch<V>(delta, residual, i);
     const auto keys = V::Keys(V::Sum(delta + i, residual + i));
     largest = V::Max(largest, keys);
     if (has_edge) at.at_edge += __builtin_popcount(V::Equals(keys, edge));
@@ -206,7 +186,6 @@ FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
   std::size_t hit_count = 0;
   std::int64_t i = 0;
   for (; i + V::kLanes <= n; i += V::kLanes) {
-    Prefetch<V>(delta, residual_in, i);
     const auto a = V::Sum(delta + i, residual_in + i);
     const auto keys = V::Keys(a);
     largest = V::Max(largest, keys);
@@ -264,7 +243,6 @@ FEDPLUG_TARGET BitsOf<V> PartitionDense(
   auto largest = V::Broadcast(0);
   std::int64_t i = 0;
   for (; i + V::kLanes <= n; i += V::kLanes) {
-    Prefetch<V>(delta, residual_in, i);
     const auto a = V::Sum(delta + i, residual_in + i);
     const auto keys = V::Keys(a);
     largest = V::Max(largest, keys);
