@@ -79,9 +79,8 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
 
     def by_kernels() -> bytes:
         residual_out, residual = (each["residual"] for each in states)
-        values, indices = kernels.topk_residual(x, residual, k, residual_out=residual_out)
         states.reverse()
-        return kernels.frame_entries(indices, n, values, header)
+        return kernels.frame_topk(x, residual, k, header, residual_out=residual_out)
 
     def by_codec() -> bytes:
         payload, states[0] = codec.encode(x, states[1], out=states[0])
@@ -277,8 +276,8 @@ Written by `python benchmarks/codec.py`; normal float32 numbers; medians; functi
 
 ## Beside the kernels it calls
 
-Kernels: the calls that the codec makes, one after the other, the look for numbers that are not finite
-included, with nothing between them. Two states take turns; decoding is into `out=`. An empty call is
+Kernels: the calls that the codec makes, mostly one, the look for numbers that are not finite included,
+with nothing between them. Two states take turns; decoding is into `out=`. An empty call is
 `kernels.frame` of nothing, in the same turns: the least that anything between two kernels takes there.
 The larger the arrays, the less they leave of Python in the caches.
 
