@@ -1,13 +1,12 @@
 // The body of a sparse payload for NumPy arrays.
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/all_finite.h"
 #include "core/sparse_form.h"
 #include "python/arrays.h"
 #include "python/decoding.h"
-#include "python/new_container.h"
+#include "python/entries_container.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -91,7 +90,6 @@ void RequireFinite(const Flat& values) {
   }
 }
 
-// The container of a body that is written where it belongs.
 py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
                        const py::object& values_object, const py::bytes& header,
                        const std::string& form) {
@@ -99,27 +97,7 @@ py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   const Flat values = ValuesOf(values_object, indices);
   RequireFinite(values);
-  std::vector<std::uint8_t> code;
-  Status status;
-  {
-    const py::gil_scoped_release release;
-    status = EncodeIndices(indices.Read<std::int32_t>(), indices.size, elements,
-                           index_form, &code);
-  }
-  ThrowUnlessOk(status);
-  const std::int64_t count = indices.size;
-  const auto code_bytes = static_cast<std::int64_t>(code.size());
-  const Bytes data = values.AsBytes();
-  ThrowUnlessOk(CheckSparseBody(count, code_bytes));
-  const NewContainer container(header,
-                               SparseBodyBytes(count, code_bytes, data.size));
-  {
-    const py::gil_scoped_release release;
-    WriteSparseBody(count, code.data(), code_bytes, data.data, data.size,
-                    container.body());
-    container.Close();
-  }
-  return container.bytes();
+  return EntriesContainer(indices, elements, values, header, index_form);
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/topk_residual.h"
 #include "python/arrays.h"
+#include "python/decoding.h"
+#include "python/entries_container.h"
 #include "python/simd.h"
 #include "python/threads.h"
 
@@ -74,6 +77,24 @@ struct Entries {
   py::array_t<std::int32_t> indices;
 };
 
+// Fills the entries.
+void Select(Update& update, std::int64_t k, bool drop, Entries* entries) {
+  std::int32_t* const index = entries->indices.mutable_data();
+  Parallel& threads = Threads();
+  std::int64_t non_finite = 0;
+  Status status;
+  WithFloatType(update.delta.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const TensorUpdate<T> tensor = update.Pointers<T>();
+    T* const value = entries->values.Write<T>();
+    const py::gil_scoped_release release;
+    status = TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out,
+                          update.delta.size, k, PolicyOf(drop), threads, value,
+                          index, &non_finite);
+  });
+  ThrowUnlessOk(status, non_finite);
+}
+
 py::tuple TopK(const py::object& delta_object, const py::object& residual,
                std::int64_t k, bool drop, const py::object& out,
                const py::object& residual_out) {
@@ -93,21 +114,23 @@ py::tuple TopK(const py::object& delta_object, const py::object& residual,
     }
     require_disjoint(update.residual.out, "residual_out");
   }
-  std::int32_t* const index = entries.indices.mutable_data();
-  Parallel& threads = Threads();
-  std::int64_t non_finite = 0;
-  Status status;
-  WithFloatType(update.delta.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const TensorUpdate<T> tensor = update.Pointers<T>();
-    T* const value = entries.values.Write<T>();
-    const py::gil_scoped_release release;
-    status =
-        TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out, n,
-                     k, PolicyOf(drop), threads, value, index, &non_finite);
-  });
-  ThrowUnlessOk(status, non_finite);
+  Select(update, k, drop, &entries);
   return py::make_tuple(entries.values.array, entries.indices);
+}
+
+// The entries in the container of a sparse payload, with no arrays of Python's
+// in between.
+py::bytes FrameTopK(const py::object& delta, const py::object& residual,
+                    std::int64_t k, const py::bytes& header,
+                    const std::string& form, const py::object& residual_out) {
+  const IndexForm index_form = IndexFormCalled(form);
+  Update update = CheckUpdate(delta, residual, residual_out);
+  RequireSimdLevel();
+  const std::int64_t n = update.delta.size;
+  Entries entries(update.delta, Chosen(k, n));
+  Select(update, k, /*drop=*/false, &entries);
+  const Flat indices{entries.indices, DType::kInt32, entries.indices.size()};
+  return EntriesContainer(indices, n, entries.values, header, index_form);
 }
 
 py::tuple Momentum(const py::object& gradient_object, double momentum,
@@ -302,6 +325,9 @@ std::int64_t Count(const py::object& delta_object,
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
              py::arg("k"), py::arg("drop"), py::arg("out"),
+             py::arg("residual_out"));
+  module.def("frame_topk", &FrameTopK, py::arg("delta"), py::arg("residual"),
+             py::arg("k"), py::arg("header"), py::arg("form"),
              py::arg("residual_out"));
   module.def("grouped_topk_residual", &GroupedTopK, py::arg("deltas"),
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),

@@ -183,7 +183,8 @@ class Pipeline(Encoder):
     ) -> tuple[bytes, State]:
         """Where kernels write the index code, they write all that comes after the choice at once.
 
-        And the bytes of a quantizer that stands alone where they belong.
+        The sparsifier has them where values are sent as they are. And the bytes of a quantizer that stands
+        alone are written where they belong.
         """
         sparsifier, quantizer, _, index_coder = self._stages
         if sparsifier is None:
@@ -193,12 +194,12 @@ class Pipeline(Encoder):
         form = index_coder.kernel_form
         if form is None or (self._values.lossless and not quantizer.uncompressed):
             return super().encode_container(x, state, round_num, spec, header)
+        if quantizer.uncompressed:
+            return sparsifier.select_container(x, state, round_num, header, form)
         chosen = sparsifier.select(x, state, round_num)
-        sent, next_state = chosen.values, chosen.state
-        if not quantizer.uncompressed:
-            payload, next_state = self._quantized(chosen, round_num)
-            sent = self._values.to_bytes(payload)
-        indices, sent = np.asarray(chosen.indices, np.int32), np.ascontiguousarray(sent)
+        payload, next_state = self._quantized(chosen, round_num)
+        sent = np.ascontiguousarray(self._values.to_bytes(payload))
+        indices = np.asarray(chosen.indices, np.int32)
         return kernels.frame_entries(indices, x.size, sent, header, form=form), next_state
 
     def decode(self, payload: Payload, spec: Spec) -> Array:

@@ -45,7 +45,13 @@ from fedplug.kernels.sparse_form import frame_entries, read_entries, sparse_body
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols, frame_symbols
 from fedplug.kernels.system import empty, num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
-from fedplug.kernels.topk import count_nonfinite, grouped_topk_residual, topk_momentum, topk_residual
+from fedplug.kernels.topk import (
+    count_nonfinite,
+    frame_topk,
+    grouped_topk_residual,
+    topk_momentum,
+    topk_residual,
+)
 from fedplug.kernels.value_code import decode_values, encode_values, frame_values
 
 __all__ = [
@@ -67,6 +73,7 @@ __all__ = [
     "frame",
     "frame_entries",
     "frame_symbols",
+    "frame_topk",
     "frame_values",
     "from_dlpack",
     "gather_sum",

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["OnNonFinite", "count_nonfinite", "grouped_topk_residual", "topk_momentum", "topk_residual"]
+    from fedplug.kernels.index_code import IndexForm
+
+__all__ = [
+    "OnNonFinite",
+    "count_nonfinite",
+    "frame_topk",
+    "grouped_topk_residual",
+    "topk_momentum",
+    "topk_residual",
+]
 
 OnNonFinite: TypeAlias = Literal["error", "drop"]
 
@@ -63,6 +72,36 @@ def topk_residual(
             the delta in them. One that goes to ``residual_out`` is as it was.
     """
     return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite), out, residual_out)
+
+
+def frame_topk(
+    delta: NDArray[Any],
+    residual: NDArray[Any] | None,
+    k: int,
+    header: bytes,
+    *,
+    form: IndexForm = "rice",
+    residual_out: NDArray[Any] | None = None,
+) -> bytes:
+    """The container of the sparse payload that the k largest entries make.
+
+    What :func:`topk_residual` and :func:`frame_entries` do one after the other, with the same bits and
+    errors.
+
+    Args:
+        delta: As for :func:`topk_residual`.
+        residual: As for :func:`topk_residual`.
+        k: As for :func:`topk_residual`.
+        header: As for :func:`frame`.
+        form: Of the index code.
+        residual_out: As for :func:`topk_residual`.
+
+    Raises:
+        ArgumentError: As for :func:`topk_residual`, or there is no such form.
+        NonFiniteError: A sum is NaN or infinite; its ``count`` says how many are.
+        MemoryError: As for :func:`topk_residual`; after the choice, its entries are lost.
+    """
+    return _kernels.frame_topk(delta, residual, k, header, form, residual_out)
 
 
 def grouped_topk_residual(

@@ -101,7 +101,7 @@ from fedplug.ops.spec import (
 from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
 from fedplug.ops.symbol_code import SymbolForm, decode_symbols, encode_symbols
 from fedplug.ops.threshold import AboveThreshold, threshold_residual
-from fedplug.ops.topk import GroupedTopK, TopK, grouped_topk_residual, topk_residual
+from fedplug.ops.topk import GroupedTopK, TopK, frame_topk, grouped_topk_residual, topk_residual
 from fedplug.ops.topk_momentum import TopKMomentum, topk_momentum
 from fedplug.ops.topk_update import (
     GroupedTopKUpdate,
@@ -166,6 +166,7 @@ __all__ = [
     "finite_from_bytes",
     "floor",
     "frame",
+    "frame_topk",
     "from_bytes",
     "full",
     "gather_sum",

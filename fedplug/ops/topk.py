@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedplug import kernels
+from fedplug.kernels.index_code import IndexForm
 from fedplug.kernels.topk import OnNonFinite
 from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.donation import place_for
 
-__all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
+__all__ = ["GroupedTopK", "TopK", "frame_topk", "grouped_topk_residual", "topk_residual"]
 
 
 class TopK(NamedTuple):
@@ -95,6 +97,18 @@ def topk_residual(
         delta, residual, int(k), on_nonfinite=on_nonfinite, residual_out=out
     )
     return TopK(values, indices, rest, nonfinite)
+
+
+def frame_topk(
+    delta: NDArray[Any], residual: NDArray[Any] | None, k: int, header: bytes, *, form: IndexForm = "rice"
+) -> tuple[bytes, NDArray[Any]]:
+    """What `topk_residual` takes out of a NumPy array, in the container of a payload; and the residual.
+
+    See `fedplug.kernels.frame_topk`.
+    """
+    rest = place_for(residual, delta)
+    out = None if rest is residual else rest
+    return kernels.frame_topk(delta, residual, k, header, form=form, residual_out=out), rest
 
 
 @also_on_tensors

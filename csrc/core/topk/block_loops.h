@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "core/topk/blocks.h"
 
@@ -18,10 +19,6 @@ namespace {
 
 template <typename V>
 using BitsOf = FloatBitsOf<typename V::Element>;
-
-template <typename V>
-inline constexpr auto kElementBytes =
-    static_cast<std::int64_t>(sizeof(typename V::Element));
 
 // The vectors of a block that have an entry, by their first element.
 template <typename V>
@@ -32,21 +29,6 @@ FEDPLUG_TARGET inline BitsOf<V> LargerOf(BitsOf<V> rest,
                                          typename V::Register largest) {
   const auto key = static_cast<BitsOf<V>>(V::Largest(largest));
   return key > rest ? key : rest;
-}
-
-// Asks for what is 6 KiB ahead, once for each cache line: a processor's own
-// prefetchers stop at the end of a page.
-template <typename V>
-FEDPLUG_TARGET inline void Prefetch(const typename V::Element* delta,
-                                    const typename V::Element* residual,
-                                    std::int64_t i) {
-  constexpr std::int64_t kAhead = 6144 / kElementBytes<V>;
-  constexpr std::int64_t kLine = 64 / kElementBytes<V>;
-  if constexpr (V::kLanes < kLine) {
-    if (i % kLine != 0) return;
-  }
-  __builtin_prefetch(delta + i + kAhead);
-  __builtin_prefetch(residual + i + kAhead);
 }
 
 template <typename V>
@@ -79,7 +61,6 @@ FEDPLUG_TARGET BitsOf<V> CountPass(const typename V::Element* delta,
   std::size_t hit_count = 0;
   std::int64_t i = 0;
   for (; i + V::kLanes <= n; i += V::kLanes) {
-    Prefetch<V>(delta, residual, i);
     const auto keys = V::Keys(V::Sum(delta + i, residual + i));
     largest = V::Max(largest, keys);
     if (has_edge) at.at_edge += __builtin_popcount(V::Equals(keys, edge));
@@ -187,48 +168,100 @@ template <Writes kWrites>
 inline constexpr bool kNotes =
     kWrites == Writes::kNoting || kWrites == Writes::kNotingStreaming;
 
-// Two loops: the first adds and notes which vectors have an entry, the second
-// goes to those. A branch for every vector would be mispredicted too often.
-// What is streamed is not read again: the second loop repeats the additions.
+// A bit for each element of a block: whether it is an entry.
+inline constexpr std::int64_t kMarksInWord = 64;
+using Marks = std::uint64_t[kBlock / kMarksInWord + 1];
+
+// Appends the indices of what is marked, and as many beyond as fit the slack:
+// how few a word has is hard to predict, whether it has more than three is not.
+FEDPLUG_TARGET inline std::int64_t ListMarked(const Marks& marks,
+                                              std::int64_t words,
+                                              std::int32_t first_index,
+                                              std::int32_t* indices) {
+  // Without it, which changes nothing else, zero would need a branch.
+  constexpr auto kLast = std::uint64_t{1} << (kMarksInWord - 1);
+  std::int64_t count = 0;
+  for (std::int64_t w = 0; w < words; ++w) {
+    std::uint64_t word = marks[w];
+    std::int32_t* at = indices + count;
+    count += __builtin_popcountll(word);
+    do {
+      for (int j = 0; j < 3; ++j) {
+        *at++ = first_index + __builtin_ctzll(word | kLast);
+        word &= word - 1;
+      }
+    } while (word != 0);
+    first_index += static_cast<std::int32_t>(kMarksInWord);
+  }
+  return count;
+}
+
+// One lane of a sum.
+template <typename V>
+FEDPLUG_TARGET inline typename V::Element SumAt(
+    const typename V::Element* delta, const typename V::Element* residual,
+    std::int64_t i) {
+  typename V::Element lanes[V::kLanes];
+  const std::int64_t begin = i / V::kLanes * V::kLanes;
+  V::Store(lanes, V::Sum(delta + begin, residual + begin));
+  return lanes[i - begin];
+}
+
+// Two loops: the first adds and marks the entries, the second goes to those. A
+// branch for every vector would be mispredicted too often, and to pack vectors
+// with an entry or two takes longer than to list these one by one. What is
+// streamed is not read again: the second loop repeats the additions.
 template <typename V, Writes kWrites>
 FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
     const typename V::Element* delta, const typename V::Element* residual_in,
     typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
     const PivotRange<typename V::Element>& range,
     PartitionCursor<typename V::Element>* cursor) {
+  using T = typename V::Element;
   constexpr bool kStreaming = kWrites == Writes::kStreaming;
   const auto lo = V::BoundOf(range.lo);
   const auto hi = V::BoundOf(range.hi);
-  const auto first = V::Iota(first_index);
-  PartitionCursor<typename V::Element> at = *cursor;
+  PartitionCursor<T> at = *cursor;
   auto largest = V::Broadcast(0);
-  Hits<V> hits;
-  std::size_t hit_count = 0;
+  Marks marks;
+  std::int64_t words = 0;
   std::int64_t i = 0;
-  for (; i + V::kLanes <= n; i += V::kLanes) {
-    Prefetch<V>(delta, residual_in, i);
-    const auto a = V::Sum(delta + i, residual_in + i);
-    const auto keys = V::Keys(a);
-    largest = V::Max(largest, keys);
-    if constexpr (kNotes<kWrites>) {
-      Note<V, kWrites == Writes::kNotingStreaming>(a, keys, i, delta,
-                                                   residual_in, at.notes);
+  const std::int64_t whole = n / V::kLanes * V::kLanes;
+  while (i < whole) {
+    std::uint64_t word = 0;
+    const std::int64_t end =
+        whole - i < kMarksInWord ? whole : i + kMarksInWord;
+    for (; i < end; i += V::kLanes) {
+      const auto a = V::Sum(delta + i, residual_in + i);
+      const auto keys = V::Keys(a);
+      largest = V::Max(largest, keys);
+      if constexpr (kNotes<kWrites>) {
+        Note<V, kWrites == Writes::kNotingStreaming>(a, keys, i, delta,
+                                                     residual_in, at.notes);
+      }
+      if constexpr (kStreaming) {
+        V::Stream(residual_out + i, V::KeepBelow(a, keys, hi));
+      } else {
+        V::Store(residual_out + i, a);
+      }
+      word |= std::uint64_t{V::AtLeast(keys, lo)} << (i % kMarksInWord);
     }
-    if constexpr (kStreaming) {
-      V::Stream(residual_out + i, V::KeepBelow(a, keys, hi));
-    } else {
-      V::Store(residual_out + i, a);
-    }
-    hits[hit_count] = static_cast<std::int32_t>(i);
-    hit_count += V::AtLeast(keys, lo) != 0;
+    marks[words++] = word;
   }
-  for (std::size_t h = 0; h < hit_count; ++h) {
-    typename V::Element* const out = residual_out + hits[h];
-    const auto a = kStreaming ? V::Sum(delta + hits[h], residual_in + hits[h])
-                              : V::Load(out);
-    const auto keys = V::Keys(a);
-    if constexpr (!kStreaming) V::Store(out, V::KeepBelow(a, keys, hi));
-    List<V>(a, keys, V::Plus(first, hits[h]), lo, &at);
+  std::int64_t j = at.count;
+  at.count += ListMarked(marks, words, first_index, at.indices + at.count);
+  for (; j < at.count; ++j) {
+    const std::int64_t place = at.indices[j] - first_index;
+    if constexpr (kStreaming) {
+      at.values[j] = SumAt<V>(delta, residual_in, place);
+    } else {
+      T* const rest = residual_out + place;
+      at.values[j] = *rest;
+      // As a product, for which no compiler makes a branch.
+      const auto kept = static_cast<BitsOf<V>>(
+          ToBits(*rest) * BitsOf<V>{MagnitudeKey(*rest) < range.hi});
+      std::memcpy(rest, &kept, sizeof(kept));
+    }
   }
   return FinishPartition<V, kNotes<kWrites>>(delta, residual_in, residual_out,
                                              i, n, first_index, range, largest,
@@ -264,7 +297,6 @@ FEDPLUG_TARGET BitsOf<V> PartitionDense(
   auto largest = V::Broadcast(0);
   std::int64_t i = 0;
   for (; i + V::kLanes <= n; i += V::kLanes) {
-    Prefetch<V>(delta, residual_in, i);
     const auto a = V::Sum(delta + i, residual_in + i);
     const auto keys = V::Keys(a);
     largest = V::Max(largest, keys);

@@ -146,6 +146,7 @@ PivotRange<T> PivotRangeFromSample(FloatBitsOf<T>* keys, std::int64_t count,
 template <typename T>
 PivotRange<T> ExactPivotRange(const std::vector<Update<T>>& updates,
                               const std::vector<Chunk>& chunks, std::int64_t k,
+                              const BlockKernels<T>& kernels,
                               Parallel& parallel) {
   using Bits = FloatBitsOf<T>;
   constexpr int kBinBits = 12;
@@ -162,10 +163,13 @@ PivotRange<T> ExactPivotRange(const std::vector<Update<T>>& updates,
     const Range mine = TileOf(all, tiles, t);
     for (std::int64_t c = mine.begin; c < mine.end; ++c) {
       const Chunk& chunk = chunks[static_cast<std::size_t>(c)];
-      ForEachKey(updates[chunk.tensor], chunk,
-                 [&](std::int64_t /*index*/, Bits key) {
-                   ++histogram[static_cast<std::size_t>(key >> kShift)];
-                 });
+      ForEachBlockOfKeys(
+          updates[chunk.tensor], chunk, kernels,
+          [&](std::int64_t /*begin*/, std::int64_t count, const Bits* keys) {
+            for (std::int64_t i = 0; i < count; ++i) {
+              ++histogram[static_cast<std::size_t>(keys[i] >> kShift)];
+            }
+          });
     }
   });
   std::int64_t above = 0;

@@ -83,12 +83,12 @@ class Selection {
       if (!PartitionAll(range)) return false;
       if (Settle(range, values, indices)) return true;
       RestoreSums();
-      range = ExactPivotRange(updates_, chunks_, k_, parallel_);
+      range = ExactPivotRange(updates_, chunks_, k_, kernels_, parallel_);
     }
     do {
       if (!CountAll(range)) return false;
       if (FindThresholdIn(range)) break;
-      range = ExactPivotRange(updates_, chunks_, k_, parallel_);
+      range = ExactPivotRange(updates_, chunks_, k_, kernels_, parallel_);
     } while (true);
     if (undoable_ == Undoable::kWhileItMayRefuse) {
       for (Update<T>& update : updates_) update.log = nullptr;
@@ -310,15 +310,37 @@ class Selection {
     CountDropped();
   }
 
+  // REQUIRES: count <= kBlock, which even 16 bits can count
+  static Bits CountEqual(const Bits* keys, std::int64_t count, Bits key) {
+    Bits equal = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      equal = static_cast<Bits>(equal + (keys[i] == key));
+    }
+    return equal;
+  }
+
   // Up to here the keys just below the threshold leave too.
   std::int64_t EndOfTiesIn(const ChunkState& state) const {
     if (state.ties == 0) return state.chunk.begin;
     if (state.ties == state.tied) return state.chunk.end;
+    const auto below = static_cast<Bits>(from_ - 1);
     std::int64_t left = state.ties;
     std::int64_t end_of_ties = state.chunk.end;
-    ForEachKey(UpdateOf(state), state.chunk, [&](std::int64_t index, Bits key) {
-      if (key + 1 == from_ && left-- == 1) end_of_ties = index + 1;
-    });
+    ForEachBlockOfKeys(
+        UpdateOf(state), state.chunk, kernels_,
+        [&](std::int64_t begin, std::int64_t count, const Bits* keys) {
+          if (left == 0) return;
+          const auto tied =
+              static_cast<std::int64_t>(CountEqual(keys, count, below));
+          if (tied < left) {
+            left -= tied;
+            return;
+          }
+          end_of_ties = begin;
+          for (; left > 0; ++end_of_ties) {
+            left -= keys[end_of_ties - begin] == below;
+          }
+        });
     return end_of_ties;
   }
 

@@ -66,11 +66,42 @@ PivotRange<T> GuessPivotRange(const FloatBitsOf<T>* keys, std::int64_t count,
   return range;
 }
 
+// Calls body(magnitudes, count) for blocks of the keys: the numbers whose bits
+// they are.
+template <typename T, typename Body>
+void ForEachBlockOfMagnitudes(const FloatBitsOf<T>* keys, std::int64_t count,
+                              const Body& body) {
+  std::array<T, kBlock> magnitudes;
+  for (std::int64_t at = 0; at < count; at += kBlock) {
+    const std::int64_t length = std::min(kBlock, count - at);
+    std::memcpy(magnitudes.data(), keys + at,
+                static_cast<std::size_t>(length) * sizeof(T));
+    body(magnitudes.data(), length);
+  }
+}
+
+template <typename T>
+FloatBitsOf<T> LargestKey(const FloatBitsOf<T>* keys, std::int64_t count,
+                          const BlockKernels<T>& kernels) {
+  constexpr auto kInfinity = FloatTraits<T>::kInfinity;
+  std::array<FloatBitsOf<T>, kSlack> no_keys;
+  CountCursor<T> cursor{no_keys.data()};
+  FloatBitsOf<T> largest = 0;
+  ForEachBlockOfMagnitudes<T>(
+      keys, count, [&](const T* magnitudes, std::int64_t length) {
+        largest = std::max(
+            largest, kernels.count_pass(magnitudes, MinusZeros<T>(), length,
+                                        {kInfinity, kInfinity}, &cursor));
+      });
+  return largest;
+}
+
 // Finds the keys that the ranks first to last, counted from 1, are among.
 //
 // REQUIRES: 1 <= first <= last <= count; all keys are in [lo, hi), and finite
 // SHAPE:    keys[count], room[count + kSlack], where the shortlist is put
-// COST:     one read of all keys; a guess that is wrong costs a copy of them
+// COST:     one read of all keys, two where hi is infinity; a guess that is
+//           wrong costs a copy of them
 template <typename T>
 Shortlist<FloatBitsOf<T>> ShortlistRanks(const FloatBitsOf<T>* keys,
                                          std::int64_t count, std::int64_t first,
@@ -79,18 +110,19 @@ Shortlist<FloatBitsOf<T>> ShortlistRanks(const FloatBitsOf<T>* keys,
                                          const BlockKernels<T>& kernels,
                                          FloatBitsOf<T>* room) {
   constexpr std::int64_t kFew = 1024;  // below this a guess costs more
+  // Bins are of use where keys are: most of an open range is beyond them all.
+  if (hi == FloatTraits<T>::kInfinity) {
+    hi = static_cast<FloatBitsOf<T>>(LargestKey(keys, count, kernels) + 1);
+  }
   if (count > kFew) {
     const PivotRange<T> range =
         GuessPivotRange<T>(keys, count, first, last, lo, hi);
     CountCursor<T> cursor{room};
-    std::array<T, kBlock> magnitudes;  // which the keys are the bits of
-    for (std::int64_t at = 0; at < count; at += kBlock) {
-      const std::int64_t length = std::min(kBlock, count - at);
-      std::memcpy(magnitudes.data(), keys + at,
-                  static_cast<std::size_t>(length) * sizeof(T));
-      kernels.count_pass(magnitudes.data(), MinusZeros<T>(), length, range,
-                         &cursor);
-    }
+    ForEachBlockOfMagnitudes<T>(
+        keys, count, [&](const T* magnitudes, std::int64_t length) {
+          kernels.count_pass(magnitudes, MinusZeros<T>(), length, range,
+                             &cursor);
+        });
     if (cursor.above < first && last <= cursor.above + cursor.in_range) {
       return {room, cursor.in_range, range.lo, range.hi, cursor.above};
     }

@@ -173,20 +173,19 @@ void ForEachBlock(const Update<T>& update, std::int64_t begin, std::int64_t end,
   }
 }
 
-// Calls body(index, key) for every sum of a chunk; the key of one that is not
-// finite is zero.
+// Calls body(begin, count, keys) for the blocks of a chunk, with the keys of
+// their sums; those of sums that are not finite are zero.
 template <typename T, typename Body>
-void ForEachKey(const Update<T>& update, const Chunk& chunk, const Body& body) {
+void ForEachBlockOfKeys(const Update<T>& update, const Chunk& chunk,
+                        const BlockKernels<T>& kernels, const Body& body) {
   std::array<T, kBlock> staging;
+  std::array<FloatBitsOf<T>, kBlock> keys;
   ForEachBlock(
       update, chunk.begin, chunk.end,
       [&](std::int64_t begin, std::int64_t count) {
         const T* const delta = update.delta->Read(begin, count, staging.data());
-        const T* const residual = update.residual_in + begin;
-        for (std::int64_t i = 0; i < count; ++i) {
-          const T a = delta[i] + residual[i];
-          body(begin + i, IsFinite(a) ? MagnitudeKey(a) : FloatBitsOf<T>{0});
-        }
+        kernels.sum_keys(delta, update.residual_in + begin, count, keys.data());
+        body(begin, count, keys.data());
       });
 }
 

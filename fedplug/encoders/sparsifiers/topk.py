@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from numpy.typing import NDArray
+
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_number, check_whole
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
+from fedplug.kernels.index_code import IndexForm
 from fedplug.ops import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
@@ -125,6 +128,16 @@ class TopK(Sparsifier):
                 x, self.residual_of(x, state), k, chunk=self._chunk, decay=decay
             )
         return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))
+
+    def select_container(
+        self, x: NDArray[Any], state: State, round_num: int, header: bytes, form: IndexForm
+    ) -> tuple[bytes, State]:
+        """In one call of a kernel where there are no chunks."""
+        if self._chunk is not None or type(self).select is not TopK.select:  # a subclass has its own way
+            return super().select_container(x, state, round_num, header, form)
+        k = int(self.sparsity.of_size(x.size, round_num))
+        payload, residual = ops.frame_topk(x, self._decayed(x, state), k, header, form=form)
+        return payload, self.state_of(residual)
 
     def _decayed(self, x: Array, state: State) -> Array:
         """What of the residual is added to ``x``."""
