@@ -81,7 +81,8 @@ What is above the floor: `qsgd` and `terngrad` draw a random word for every elem
 than to read it. Selections look at a sample first, and at the end gather, code and check what they send. An
 encoder that may refuse an update must not write over its residual before it has seen all, and so writes it
 elsewhere: the loop "past the caches" is the bound of `randomk` and `approx_topk`. `sign` walks several
-times, partly in NumPy on one thread, and `powersgd` is bound by its products, whose order of additions is part of its payload.
+times, partly in NumPy on one thread, and `powersgd` is bound by its products, whose order of additions is
+part of its payload.
 
 `countsketch(0.1)` adds every element to a random one of 1,000,000 places, on each thread those of its part of
 the places. Where the places are known beforehand, in order of the parts, these additions make
