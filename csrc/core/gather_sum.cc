@@ -1,11 +1,12 @@
 // What is gathered is far apart and seldom in the cache, so it is asked for
-// ahead. What leaves a sum leaves it while a block of sums is in the cache,
-// before the block is written to the residual.
+// ahead. What leaves a sum is marked, a block at a time, for the walk that
+// writes the residual.
 #include "core/gather_sum.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <string>
 
 #include "core/base/float_environment.h"
@@ -20,7 +21,6 @@ namespace fedplug {
 namespace {
 
 using topk::kBlock;
-using topk::kSlack;
 
 // Below so many a second thread takes longer to wake than to work.
 constexpr std::int64_t kFewestIndices = 1 << 14;
@@ -96,43 +96,53 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
   }
   const bool streams =
       !in_place && n >= kStreamedBytes / static_cast<std::int64_t>(sizeof(T));
-  auto* const partition = topk::BlockKernelsFor<T>(level).partition_sparse;
-  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  T mark;  // any that is not 0
+  std::memcpy(&mark, &kInfinity, sizeof(mark));
+  const auto kernels = topk::BlockKernelsFor<T>(level);
+  auto* const take = streams ? kernels.take_streaming : kernels.take;
+  // Blocks begin with a cache line of the residual, all but the first.
+  const topk::Update<T> update{nullptr, residual_in, residual_out, n};
+  const std::int64_t past = topk::PastLine(update, 0);
+  const std::int64_t blocks = (n + past + kBlock - 1) / kBlock;
   const int tiles = TileCount(n, kFewestElements, parallel);
   std::atomic<bool> finite{true};
   parallel.Run(tiles, [&](int t) {
     const DefaultFloatEnvironment environment;
     const Range mine = TileOf(blocks, tiles, t);
+    const auto begin_of = [&](std::int64_t block) {
+      return std::clamp<std::int64_t>(block * kBlock - past, 0, n);
+    };
     std::int64_t j =
-        std::lower_bound(indices, indices + count, mine.begin * kBlock) -
+        std::lower_bound(indices, indices + count, begin_of(mine.begin)) -
         indices;
-    std::array<T, kBlock> sums;
-    for (std::int64_t at = mine.begin * kBlock;
-         at < std::min(n, mine.end * kBlock) && finite; at += kBlock) {
-      // Only what is not finite reaches this range, and then ends the walk.
-      std::array<T, kBlock + kSlack> no_values;
-      std::array<std::int32_t, kBlock + kSlack> no_indices;
-      std::array<FloatBitsOf<T>, kSlack> no_keys;
-      topk::PartitionCursor<T> cursor{no_values.data(), no_indices.data(),
-                                      no_keys.data()};
-      const std::int64_t length = std::min(kBlock, n - at);
+    std::array<T, kBlock> marks{};
+    for (std::int64_t block = mine.begin; block < mine.end && finite; ++block) {
+      const std::int64_t at = begin_of(block);
+      const std::int64_t end = begin_of(block + 1);
       const T* const residual =
           residual_in == nullptr ? topk::PlusZeros<T>() : residual_in + at;
-      if (partition(delta + at, residual, sums.data(), length, 0,
-                    {kInfinity, kInfinity}, &cursor) >= kInfinity) {
+      const std::int64_t first = j;
+      while (j < count && indices[j] < end) ++j;
+      const auto for_each = [&](const auto& body) {
+        for (std::int64_t k = first; k < j; ++k) body(k, indices[k] - at);
+      };
+      const auto read = [&](std::int64_t k, std::int64_t i) {
+        values[k] = static_cast<T>(delta[at + i] + residual[i]);
+      };
+      const auto set_mark = [&](const T& to) {
+        for_each([&](std::int64_t, std::int64_t i) {
+          marks[static_cast<std::size_t>(i)] = to;
+        });
+      };
+      set_mark(mark);
+      if (in_place) for_each(read);
+      if (take(delta + at, residual, residual_out + at, end - at,
+               marks.data()) >= kInfinity) {
         finite = false;
         return;
       }
-      for (; j < count && indices[j] < at + length; ++j) {
-        T* const sum = sums.data() + (indices[j] - at);
-        values[j] = *sum;
-        *sum = T{};
-      }
-      if (streams) {
-        StreamCopy(sums.data(), length, residual_out + at);
-      } else {
-        std::copy_n(sums.data(), length, residual_out + at);
-      }
+      if (!in_place) for_each(read);  // they are in the cache now
+      set_mark(T{});
     }
     FenceStreamedStores();
   });

@@ -1,4 +1,5 @@
 // Every SIMD level this processor has, against the plain loops.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -134,6 +135,83 @@ void ExpectPartitionsAlike() {
   });
 }
 
+// Past the caches where the arrays begin with a line, and elsewhere.
+template <typename T>
+void ExpectMovesAlike() {
+  ForEachBlock<T>([](SimdLevel level, const std::vector<T>& gradient,
+                     const std::vector<T>& residual,
+                     const PivotRange<T>& range) {
+    const auto n = static_cast<std::int64_t>(gradient.size());
+    const std::vector<T> velocity(gradient.rbegin(), gradient.rend());
+    const auto partition = [&](SimdLevel which, std::size_t past_line) {
+      std::vector<T> values(gradient.size() + kSlack);
+      std::vector<std::int32_t> indices(values.size());
+      std::vector<FloatBitsOf<T>> keys(values.size());
+      PartitionCursor<T> cursor{values.data(), indices.data(), keys.data()};
+      alignas(64) std::array<T, topk::kBlock> left;
+      alignas(64) std::array<T, topk::kBlock + 1> room;
+      T* const moved = room.data() + past_line;
+      const FloatBitsOf<T> largest = BlockKernelsFor<T>(which).partition_moved(
+          {gradient.data(), T{0.9f}, velocity.data(), moved}, residual.data(),
+          left.data(), n, 1000, range, &cursor);
+      FenceStreamedStores();
+      std::vector<std::int64_t> all = {OneNaN<T>(largest), cursor.count,
+                                       cursor.in_range};
+      for (std::int64_t j = 0; j < cursor.count; ++j) {
+        all.push_back(OneNaN(cursor.values[j]));
+        all.push_back(cursor.indices[j]);
+      }
+      all.insert(all.end(), keys.begin(), keys.begin() + cursor.in_range);
+      for (std::int64_t i = 0; i < n; ++i) {
+        all.push_back(OneNaN(left[static_cast<std::size_t>(i)]));
+        all.push_back(OneNaN(moved[i]));
+      }
+      return all;
+    };
+    const auto expected = partition(SimdLevel::kBaseline, 0);
+    EXPECT_EQ(partition(level, 0), expected);
+    EXPECT_EQ(partition(level, 1), expected);
+  });
+}
+
+template <typename T>
+void ExpectTakesAlike() {
+  ForEachBlock<T>([](SimdLevel level, const std::vector<T>& delta,
+                     const std::vector<T>& residual,
+                     const PivotRange<T>& range) {
+    const auto n = static_cast<std::int64_t>(delta.size());
+    std::vector<T> marks(delta.size());
+    for (std::size_t i = 0; i < marks.size(); ++i) {
+      if (MagnitudeKey(delta[i]) < range.hi) continue;
+      const FloatBitsOf<T> bits = FloatTraits<T>::kInfinity;
+      std::memcpy(&marks[i], &bits, sizeof(bits));
+    }
+    std::vector<std::int64_t> expected = {0};
+    FloatBitsOf<T> largest_key = 0;
+    for (std::size_t i = 0; i < delta.size(); ++i) {
+      const T a = static_cast<T>(delta[i] + residual[i]);
+      largest_key = std::max(largest_key, MagnitudeKey(a));
+      expected.push_back(OneNaN(MagnitudeKey(marks[i]) != 0 ? T{} : a));
+    }
+    expected[0] = OneNaN<T>(largest_key);
+    const auto take = [&](typename BlockKernels<T>::Take* take_block,
+                          bool in_place) {
+      Buffer<T> before(residual, 1);
+      alignas(64) std::array<T, topk::kBlock> after;
+      T* const left = in_place ? before.data() : after.data();
+      std::vector<std::int64_t> all = {OneNaN<T>(
+          take_block(delta.data(), before.data(), left, n, marks.data()))};
+      FenceStreamedStores();
+      for (std::int64_t i = 0; i < n; ++i) all.push_back(OneNaN(left[i]));
+      return all;
+    };
+    const BlockKernels<T> kernels = BlockKernelsFor<T>(level);
+    EXPECT_EQ(take(kernels.take, true), expected);
+    EXPECT_EQ(take(kernels.take, false), expected);
+    EXPECT_EQ(take(kernels.take_streaming, false), expected);
+  });
+}
+
 template <typename T>
 void ExpectCompactsAlike() {
   ForEachBlock<T>([](SimdLevel level, const std::vector<T>& listed,
@@ -176,6 +254,18 @@ TEST(TopKBlocks, EveryLevelPartitionsAlike) {
   ExpectPartitionsAlike<double>();
   ExpectPartitionsAlike<Half>();
   ExpectPartitionsAlike<BFloat16>();
+}
+
+TEST(TopKBlocks, EveryLevelMovesAlike) {
+  ExpectMovesAlike<float>();
+  ExpectMovesAlike<double>();
+}
+
+TEST(TopKBlocks, EveryLevelTakesAlike) {
+  ExpectTakesAlike<float>();
+  ExpectTakesAlike<double>();
+  ExpectTakesAlike<Half>();
+  ExpectTakesAlike<BFloat16>();
 }
 
 // In place, once with notes that begin with a cache line and once with others.

@@ -368,6 +368,45 @@ void ExpectMomentumIsThreeLoops() {
   }
 }
 
+// Out of place, arrays of 32 MiB and more are written past the caches.
+TEST(TopKMomentum, GivesTheSameOfLargeArraysInPlaceAndElsewhere) {
+  constexpr std::int64_t kSize = (std::int64_t{32} << 20) / 4 + 1001;
+  Random random(6);
+  Serial serial;
+  for (const Fill fill : {Fill::kNormal, Fill::kAnyBits}) {
+    const auto gradient = RandomVector<float>(kSize, fill, random);
+    auto velocity = RandomVector<float>(kSize, Fill::kNormal, random);
+    auto residual = RandomVector<float>(kSize, Fill::kNormal, random);
+    const std::int64_t k = kSize / 100;
+    std::vector<std::uint64_t> of_way[2];
+    std::vector<float> velocity_out(velocity.size());
+    std::vector<float> residual_out(residual.size());
+    for (const bool in_place : {false, true}) {
+      auto& u = in_place ? velocity : velocity_out;
+      auto& v = in_place ? residual : residual_out;
+      std::vector<float> values(static_cast<std::size_t>(k));
+      std::vector<std::int32_t> indices(values.size());
+      std::int64_t non_finite = -1;
+      EXPECT_TRUE(TopKMomentum(gradient.data(), 0.9f, velocity.data(), u.data(),
+                               residual.data(), v.data(), kSize, k,
+                               NonFinitePolicy::kDrop, serial, values.data(),
+                               indices.data(), &non_finite)
+                      .ok());
+      auto& all = of_way[in_place ? 1 : 0];
+      all.push_back(static_cast<std::uint64_t>(non_finite));
+      for (std::size_t j = 0; j < values.size(); ++j) {
+        all.push_back(ToBits(values[j]));
+        all.push_back(static_cast<std::uint64_t>(indices[j]));
+      }
+      for (std::size_t i = 0; i < u.size(); ++i) {
+        all.push_back(ToBits(u[i]));
+        all.push_back(ToBits(v[i]));
+      }
+    }
+    EXPECT_TRUE(of_way[0] == of_way[1]);
+  }
+}
+
 TEST(TopKMomentum, CorrectsSelectsAndMasksAsTheThreeStepsWould) {
   ExpectMomentumIsThreeLoops<float>();
   ExpectMomentumIsThreeLoops<double>();

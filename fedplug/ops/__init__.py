@@ -69,7 +69,7 @@ from fedplug.ops.checks import of_length, require, require_finite, sums_may_over
 from fedplug.ops.checksum import crc32
 from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
-from fedplug.ops.donation import donate_residuals, residuals_in, results_in
+from fedplug.ops.donation import donate_residuals, residuals_in, results_in, take_result
 from fedplug.ops.floats import wide_dtype, widened
 from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
@@ -228,6 +228,7 @@ __all__ = [
     "table_lookup",
     "take",
     "take_from_sum",
+    "take_result",
     "threshold_residual",
     "to_bytes",
     "topk_momentum",

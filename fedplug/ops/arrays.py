@@ -68,6 +68,9 @@ __all__ = [
     "zeros_like",
 ]
 
+_LARGE_BYTES = 2**18
+"""From here on `fedplug.kernels.empty` keeps memory, and malloc does not."""
+
 
 @also_on_tensors
 def asarray(values: Any, like: Array) -> Array:
@@ -131,6 +134,8 @@ def astype(x: Array, dtype: Any) -> Array:
 @also_on_tensors
 def saturate_cast(x: Array, dtype: Any) -> Array:
     """With another floating dtype; what is too large becomes its largest number."""
+    if x.dtype == np.dtype(dtype) and kernels.all_finite(x):
+        return x  # to look is cheaper than to fill new memory
     largest = largest_finite(dtype)
     return np.clip(x, -largest, largest).astype(dtype, copy=False)
 
@@ -158,7 +163,10 @@ def ensure_shape(x: Array, shape: Sequence[int]) -> Array:
 @also_on_tensors
 def concat(arrays: Sequence[Array]) -> Array:
     """Along the first axis."""
-    return np.concatenate(arrays)
+    if builtins.sum(each.nbytes for each in arrays) < _LARGE_BYTES:
+        return np.concatenate(arrays)
+    shape = builtins.sum(map(len, arrays)), *arrays[0].shape[1:]
+    return np.concatenate(arrays, out=kernels.empty(shape, np.result_type(*arrays)))
 
 
 @also_on_tensors

@@ -20,6 +20,13 @@ namespace {
 template <typename V>
 using BitsOf = FloatBitsOf<typename V::Element>;
 
+// Whether whole vectors can be written there past the caches.
+template <typename V>
+inline bool IsAligned(const typename V::Element* to) {
+  constexpr std::uintptr_t kVector = V::kLanes * sizeof(typename V::Element);
+  return reinterpret_cast<std::uintptr_t>(to) % kVector == 0;
+}
+
 // The vectors of a block that have an entry, by their first element.
 template <typename V>
 using Hits = std::int32_t[kBlock / V::kLanes + 1];
@@ -274,14 +281,12 @@ FEDPLUG_TARGET BitsOf<V> PartitionStreaming(
     typename V::Element* residual_out, std::int64_t n, std::int32_t first_index,
     const PivotRange<typename V::Element>& range,
     PartitionCursor<typename V::Element>* cursor) {
-  constexpr std::uintptr_t kVector = V::kLanes * sizeof(typename V::Element);
-  const bool aligned =
-      reinterpret_cast<std::uintptr_t>(residual_out) % kVector == 0;
-  return (aligned ? PartitionInTwoLoops<V, Writes::kStreaming>
-                  : PartitionInTwoLoops<V, Writes::kPlain>)(delta, residual_in,
-                                                            residual_out, n,
-                                                            first_index, range,
-                                                            cursor);
+  return (IsAligned<V>(residual_out)
+              ? PartitionInTwoLoops<V, Writes::kStreaming>
+              : PartitionInTwoLoops<V, Writes::kPlain>)(delta, residual_in,
+                                                        residual_out, n,
+                                                        first_index, range,
+                                                        cursor);
 }
 
 template <typename V, Writes kWrites>
@@ -355,18 +360,6 @@ FEDPLUG_TARGET void Compact(const typename V::Element* values,
     at.in_range += __builtin_popcount(in_range);
   }
   *cursor = at;
-}
-
-template <typename V>
-BlockKernels<typename V::Element> KernelsOver() {
-  return {SumKeys<V>,
-          CountPass<V>,
-          PartitionInTwoLoops<V, Writes::kPlain>,
-          PartitionDense<V, Writes::kPlain>,
-          PartitionNoting<V, true>,
-          PartitionNoting<V, false>,
-          PartitionStreaming<V>,
-          Compact<V>};
 }
 
 }  // namespace

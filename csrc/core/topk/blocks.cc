@@ -11,9 +11,19 @@ BlockKernels<T> BlockKernelsFor(SimdLevel level) {
   if (level == SimdLevel::kNeon) return NeonBlockKernels<T>();
 #endif
   static_cast<void>(level);
-  return {SumKeysOfBlock<T>, CountBlock<T>,           PartitionBlock<T>,
-          PartitionBlock<T>, PartitionBlock<T, true>, PartitionBlock<T, true>,
-          PartitionBlock<T>, CompactBlock<T>};
+  typename BlockKernels<T>::PartitionMoved* moved = nullptr;
+  if constexpr (kCanMove<T>) moved = PartitionMovedBlock<T>;
+  return {SumKeysOfBlock<T>,
+          CountBlock<T>,
+          PartitionBlock<T>,
+          PartitionBlock<T>,
+          PartitionBlock<T, true>,
+          PartitionBlock<T, true>,
+          PartitionBlock<T>,
+          moved,
+          TakeBlock<T>,
+          TakeBlock<T>,
+          CompactBlock<T>};
 }
 
 template BlockKernels<float> BlockKernelsFor(SimdLevel level);

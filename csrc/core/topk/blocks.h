@@ -66,6 +66,19 @@ struct CompactCursor {
   std::int64_t in_range = 0;
 };
 
+// A delta that is made where it is read, and which a velocity becomes:
+// momentum * velocity_in + gradient.
+template <typename T>
+struct MovedDelta {
+  const T* gradient;
+  T momentum;
+  const T* velocity_in;
+  T* velocity_out;
+};
+
+template <typename T>
+inline constexpr bool kCanMove = sizeof(T) > 2;
+
 // Where a sum is NaN, "its key" is some number above infinity, and "its value"
 // some NaN.
 template <typename T>
@@ -107,6 +120,27 @@ struct BlockKernels {
   // REQUIRES: residual_in and residual_out do not overlap
   // THREADS:  others may read residual_out after a FenceStreamedStores
   Partition* partition_streaming;
+
+  // As partition_streaming, of a delta that becomes the new velocity: both are
+  // written past the caches, where both begin with a cache line. Null unless
+  // kCanMove<T>.
+  // REQUIRES: no array overlaps another
+  using PartitionMoved = FloatBitsOf<T>(const MovedDelta<T>& delta,
+                                        const T* residual_in, T* residual_out,
+                                        std::int64_t n,
+                                        std::int32_t first_index,
+                                        const PivotRange<T>& range,
+                                        PartitionCursor<T>* cursor);
+  PartitionMoved* partition_moved;
+
+  // residual_out = a, but +0 where a mark is not 0. Returns the largest key.
+  // `take_streaming` goes past the caches where residual_out begins with a
+  // cache line, and then REQUIRES what partition_streaming does.
+  // SHAPE:    delta[n], residual_in[n], residual_out[n], marks[n]
+  using Take = FloatBitsOf<T>(const T* delta, const T* residual_in,
+                              T* residual_out, std::int64_t n, const T* marks);
+  Take* take;
+  Take* take_streaming;
 
   // Of the entries that a partition left, takes those whose keys are `from` and
   // above; those below `hi` were in the range.
@@ -160,6 +194,37 @@ FloatBitsOf<T> PartitionBlock(const T* delta, const T* residual_in,
     cursor->range_keys[cursor->in_range] = key;
     cursor->in_range += key >= range.lo && key < range.hi;
     cursor->count += key >= range.lo;
+  }
+  return largest;
+}
+
+template <typename T>
+FloatBitsOf<T> PartitionMovedBlock(const MovedDelta<T>& delta,
+                                   const T* residual_in, T* residual_out,
+                                   std::int64_t n, std::int32_t first_index,
+                                   const PivotRange<T>& range,
+                                   PartitionCursor<T>* cursor) {
+  FloatBitsOf<T> largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T moved = delta.momentum * delta.velocity_in[i] + delta.gradient[i];
+    delta.velocity_out[i] = moved;
+    const FloatBitsOf<T> key = PartitionBlock(
+        &moved, residual_in + i, residual_out + i, 1,
+        first_index + static_cast<std::int32_t>(i), range, cursor);
+    largest = key > largest ? key : largest;
+  }
+  return largest;
+}
+
+template <typename T>
+FloatBitsOf<T> TakeBlock(const T* delta, const T* residual_in, T* residual_out,
+                         std::int64_t n, const T* marks) {
+  FloatBitsOf<T> largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T a = delta[i] + residual_in[i];
+    const FloatBitsOf<T> key = MagnitudeKey(a);
+    largest = key > largest ? key : largest;
+    residual_out[i] = MagnitudeKey(marks[i]) != 0 ? T{} : a;
   }
   return largest;
 }

@@ -5,7 +5,7 @@
 
 #include "core/simd/avx512.h"
 #define FEDPLUG_TARGET FEDPLUG_TARGET_AVX512
-#include "core/topk/block_loops.h"
+#include "core/topk/kernels_over.h"
 
 namespace fedplug::topk {
 

@@ -5,7 +5,7 @@
 
 #include "core/simd/neon.h"
 #define FEDPLUG_TARGET
-#include "core/topk/block_loops.h"
+#include "core/topk/kernels_over.h"
 
 namespace fedplug::topk {
 

@@ -45,7 +45,8 @@ MomentumDelta<T>::MomentumDelta(const T* gradient, T momentum,
       momentum_(momentum),
       velocity_in_(velocity_in),
       velocity_out_(velocity_out),
-      loops_(LoopsFor(level)) {}
+      loops_(LoopsFor(level)),
+      partition_(BlockKernelsFor<T>(level).partition_moved) {}
 
 template <typename T>
 const T* MomentumDelta<T>::Read(std::int64_t begin, std::int64_t count,
@@ -62,6 +63,17 @@ const T* MomentumDelta<T>::Take(std::int64_t begin, std::int64_t count,
   if (velocity_in_ != velocity_out_) return Read(begin, count, out);
   loops_.in_place(gradient_ + begin, count, momentum_, out);
   return out;
+}
+
+template <typename T>
+FloatBitsOf<T> MomentumDelta<T>::TakeAndPartition(
+    std::int64_t begin, std::int64_t count, const T* residual_in,
+    T* residual_out, const PivotRange<T>& range,
+    PartitionCursor<T>* cursor) const {
+  return partition_({gradient_ + begin, momentum_, velocity_in_ + begin,
+                     velocity_out_ + begin},
+                    residual_in, residual_out, count,
+                    static_cast<std::int32_t>(begin), range, cursor);
 }
 
 // They are far apart, and each waits for memory; so they are asked for well

@@ -23,6 +23,13 @@ class MomentumDelta final : public DeltaSource<T> {
                 T* staging) const override;
   const T* Take(std::int64_t begin, std::int64_t count,
                 T* staging) const override;
+  FloatBitsOf<T> TakeAndPartition(std::int64_t begin, std::int64_t count,
+                                  const T* residual_in, T* residual_out,
+                                  const PivotRange<T>& range,
+                                  PartitionCursor<T>* cursor) const override;
+  bool TakesAndPartitions() const override {
+    return velocity_in_ != velocity_out_;
+  }
   void Clear(const std::int32_t* indices, std::int64_t count) const override;
   bool Clears() const override { return true; }
   bool TakeWrites() const override { return velocity_in_ == velocity_out_; }
@@ -46,6 +53,7 @@ class MomentumDelta final : public DeltaSource<T> {
   const T* const velocity_in_;
   T* const velocity_out_;
   const Loops loops_;
+  typename BlockKernels<T>::PartitionMoved* const partition_;
 };
 
 }  // namespace fedplug::topk

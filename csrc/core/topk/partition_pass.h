@@ -37,7 +37,8 @@ std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
   return dropped;
 }
 
-// Partitions [begin, end) of a tensor by `range`. The entries of each block go
+// Partitions [begin, end) of a tensor by `range`, with the partition of its
+// delta where `partition` is null. The entries of each block go
 // behind those of the block before; `after_block` may move the cursor. Returns
 // how many sums were not finite, and dropped.
 //
@@ -51,12 +52,20 @@ std::int64_t PartitionChunk(const Update<T>& update,
   std::array<T, kBlock> staging;
   std::int64_t dropped = 0;
   const auto partition_block = [&](std::int64_t at, std::int64_t count) {
-    const T* const delta = update.delta->Take(at, count, staging.data());
-    if (update.log != nullptr) cursor->notes = update.log->NotesFrom(at);
+    const T* const residual_in = update.residual_in + at;
+    T* const residual_out = update.residual_out + at;
     const PartitionCursor<T> before = *cursor;
-    if (partition(delta, update.residual_in + at, update.residual_out + at,
-                  count, static_cast<std::int32_t>(at), range,
-                  cursor) >= FloatTraits<T>::kInfinity) {
+    FloatBitsOf<T> largest;
+    if (partition == nullptr) {
+      largest = update.delta->TakeAndPartition(at, count, residual_in,
+                                               residual_out, range, cursor);
+    } else {
+      const T* const delta = update.delta->Take(at, count, staging.data());
+      if (update.log != nullptr) cursor->notes = update.log->NotesFrom(at);
+      largest = partition(delta, residual_in, residual_out, count,
+                          static_cast<std::int32_t>(at), range, cursor);
+    }
+    if (largest >= FloatTraits<T>::kInfinity) {
       dropped += DropNonFinite(update, range, before, cursor);
     }
     after_block();

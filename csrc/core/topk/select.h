@@ -146,6 +146,7 @@ class Selection {
                        });
   }
 
+  // Null: the delta's own.
   typename BlockKernels<T>::Partition* PartitionKernel(
       const Update<T>& update) const {
     constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
@@ -155,7 +156,8 @@ class Selection {
     }
     if (n_ >= kStreamedBytes / kBytes && k_ <= n_ / kMany &&
         update.residual_in != update.residual_out) {
-      return kernels_.partition_streaming;
+      return update.delta->TakesAndPartitions() ? nullptr
+                                                : kernels_.partition_streaming;
     }
     return k_ < n_ / kDense ? kernels_.partition_sparse
                             : kernels_.partition_dense;

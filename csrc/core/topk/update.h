@@ -35,6 +35,16 @@ class DeltaSource {
     return Read(begin, count, staging);
   }
 
+  // As Take, and the partition of blocks.h that writes past the caches, in one
+  // walk. Only where TakesAndPartitions().
+  virtual FloatBitsOf<T> TakeAndPartition(
+      std::int64_t /*begin*/, std::int64_t /*count*/, const T* /*residual_in*/,
+      T* /*residual_out*/, const PivotRange<T>& /*range*/,
+      PartitionCursor<T>* /*cursor*/) const {
+    return 0;
+  }
+  virtual bool TakesAndPartitions() const { return false; }
+
   // Called with all elements that leave, when they have been taken, where
   // Clears().
   // SHAPE: indices[count]

@@ -121,13 +121,16 @@ class CountSketchOp : public OpKernel {
     const std::uint64_t* key = keys.flat<tensorflow::uint64>().data();
     T* to = table->flat<T>().data();
     const auto& workers = *context->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(workers.num_threads, workers.workers, rows,
-                      n * kCyclesPerElement,
-                      [=](std::int64_t begin, std::int64_t end) {
-                        for (std::int64_t r = begin; r < end; ++r) {
-                          SketchRow(from, n, key[r], columns, to + r * columns);
-                        }
-                      });
+    const int parts = ColumnParts<T>(n, workers.num_threads);
+    tensorflow::Shard(
+        workers.num_threads, workers.workers, rows * parts,
+        n * kCyclesPerElement, [=](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t task = begin; task < end; ++task) {
+            const std::int64_t r = task / parts, part = task % parts;
+            SketchColumns(from, n, key[r], columns, columns * part / parts,
+                          columns * (part + 1) / parts, to + r * columns);
+          }
+        });
   }
 };
 

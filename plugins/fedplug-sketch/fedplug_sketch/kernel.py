@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import fedplug_sketch
+from fedplug import kernels, ops
 from fedplug.ops import Array
 
 __all__ = ["count_sketch", "estimate", "is_built"]
@@ -29,10 +30,11 @@ def is_built() -> bool:
 def count_sketch(x: Array, keys: Array, columns: int) -> Array:
     """See `fedplug_sketch.ops.count_sketch`."""
     _require(columns > 0 or not x.size, f"a table for {x.size} elements needs at least one column")
-    table = np.zeros((keys.size, columns), x.dtype)
+    table = kernels.empty((keys.size, columns), x.dtype)
+    table.fill(0)
     x, keys = np.ascontiguousarray(x), np.ascontiguousarray(keys)
     if x.size:
-        _call("count_sketch", x, x.size, keys, keys.size, columns, table)
+        _call("count_sketch", x, x.size, keys, keys.size, columns, kernels.num_threads(), table)
     return table
 
 
@@ -40,10 +42,12 @@ def estimate(table: Array, keys: Array, size: int) -> Array:
     """See `fedplug_sketch.ops.estimate`."""
     _require(keys.shape == table.shape[:1] != (0,), f"{keys.size} keys for a table of {table.shape[0]} rows")
     _require(table.shape[1] > 0 or not size, f"a table without columns holds no {size} elements")
-    estimates = np.empty(size, table.dtype)
+    estimates = ops.take_result(size, table.dtype)
+    if estimates is None:
+        estimates = kernels.empty((size,), table.dtype)
     table, keys = np.ascontiguousarray(table), np.ascontiguousarray(keys)
     if size:
-        _call("estimate", table, keys, *table.shape, size, estimates)
+        _call("estimate", table, keys, *table.shape, size, kernels.num_threads(), estimates)
     return estimates
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug import ops
+from fedplug import kernels, ops
 from fedplug.errors import ConfigError
 from fedplug.testing import EncoderSuite, PluginPackageSuite
 
@@ -106,6 +106,28 @@ def test_the_kernel_gives_the_bits_of_its_reference(n, columns, rows, seed, dtyp
     table = np.where(rng.random(table.shape) < 0.3, rng.choice(dtype([-0.0, 0.0]), table.shape), table)
     estimates = kernel.estimate(table, keys, n)
     assert estimates.tobytes() == sketch_ops.estimate_of_arrays(table, keys, n).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (1, 2), (1, 3), (1, 64), (2, 3)])
+def test_the_kernel_gives_the_same_bits_on_any_number_of_threads(monkeypatch, rows, threads, dtype):
+    monkeypatch.setattr(kernels, "num_threads", lambda: threads)
+    x = np.random.default_rng(0).standard_normal(200_003).astype(dtype)
+    keys = sketch_ops.row_keys(rows, 7, 3)
+    table = kernel.count_sketch(x, keys, 3001)  # every number is a sum of many, whose order matters
+    assert table.tobytes() == sketch_ops.count_sketch_of_arrays(x, keys, 3001).tobytes()
+    estimates = kernel.estimate(table, keys, x.size)
+    assert estimates.tobytes() == sketch_ops.estimate_of_arrays(table, keys, x.size).tobytes()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_sums_of_tables_that_became_infinite_are_decoded_as_the_largest_numbers(rows):
+    encoder, spec = CountSketch(1.0, rows=rows), ops.ArraySpec((rows,), np.dtype("f"))
+    table = np.full((rows, 1), np.inf, "f")
+    decoded = encoder.decode({"table": table, "round": np.int32(3)}, spec)
+    assert set(np.abs(decoded).tolist()) <= {float(np.finfo("f").max)}
+    of_tensors = encoder.decode({"table": tf.constant(table), "round": ROUND}, tf.TensorSpec([rows]))
+    assert decoded.tobytes() == of_tensors.numpy().tobytes()
 
 
 @pytest.mark.parametrize(
