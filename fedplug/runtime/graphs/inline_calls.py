@@ -13,16 +13,16 @@ from __future__ import annotations
 import collections
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as eager_context
-from tensorflow.python.eager import execute
 
 from fedplug import ops
 
-__all__ = ["InlineFunction", "call_inline", "can_call_inline", "forget"]
+__all__ = ["InlineFunction", "call_inline", "can_call_inline", "forget", "inlined"]
 
 _OP = "Fedplug>CallInline"
 
@@ -73,6 +73,28 @@ def call_inline(function: InlineFunction, inputs: Sequence[tf.Tensor], manager: 
             _running -= 1
             if _forgotten and not _running:
                 _drop_kernels()
+
+
+def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+    """How to call a concrete function that captures nothing and lives as long as the process.
+
+    Args:
+        function: From `get_concrete_function`; it takes tensors and returns one, or a list of them.
+    """
+    if not can_call_inline():
+        return lambda inputs: tf.nest.flatten(function(*inputs))
+    signature = function.function_def.signature
+    inline = InlineFunction(
+        signature.name,
+        [argument.type for argument in signature.input_arg],
+        [argument.type for argument in signature.output_arg],
+    )
+
+    def call(inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        assert function is not None  # it is in the eager context as long as somebody holds it
+        return call_inline(inline, inputs, cancellation.CancellationManager())
+
+    return call
 
 
 def forget(function: InlineFunction) -> None:

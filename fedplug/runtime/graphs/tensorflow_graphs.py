@@ -62,6 +62,11 @@ class Cancellation:
         for manager in managers:
             manager.start_cancel()
 
+    def check(self) -> None:
+        """Raises `tf.errors.CancelledError` after `cancel`."""
+        if self._cancelled:
+            raise tf.errors.CancelledError(None, None, "the computation was cancelled")
+
     def run(self, call: Callable[[cancellation.CancellationManager], list[tf.Tensor]]) -> list[tf.Tensor]:
         """Makes a call, with a manager that no other call under way has.
 
@@ -74,8 +79,7 @@ class Cancellation:
 
     def _manager(self) -> cancellation.CancellationManager:
         with self._changing:
-            if self._cancelled:
-                raise tf.errors.CancelledError(None, None, "the computation was cancelled")
+            self.check()
             if self._idle:
                 return self._idle.pop()
             self._managers.append(cancellation.CancellationManager())
