@@ -22,19 +22,21 @@ class Stopwatch:
 
     def begin(self) -> None:
         """A round begins now."""
-        self._began = _processor_seconds(), time.perf_counter()
+        others = _descendants_seconds()  # before the clocks, after them in `end`: not to be counted itself
+        self._began = time.process_time() + others, time.perf_counter()
 
     def end(self) -> None:
         """It ends now, and the next one begins."""
-        now = _processor_seconds(), time.perf_counter()
-        self.rounds.append((now[0] - self._began[0], now[1] - self._began[1]))
+        own, now = time.process_time(), time.perf_counter()
+        processor, clock = self._began
+        self.rounds.append((own + _descendants_seconds() - processor, now - clock))
         self.begin()
 
 
-def _processor_seconds() -> float:
-    """Of this process, whose clock is fine, and of its descendants, running or ended, in ticks."""
+def _descendants_seconds() -> float:
+    """Of all processes that this one started, running or ended, in ticks."""
     ended = os.times()
-    total = time.process_time() + ended.children_user + ended.children_system
+    total = ended.children_user + ended.children_system
     parents, seconds = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -4,7 +4,8 @@
 benchmarks/results/rounds.md; the interpreters have PyTorch, and Flower's simulation (``flwr[simulation]``) or
 pfl-research (``pfl[pytorch]``) besides. Without the last two, their columns are left out. Each way runs in a
 process of its own, all of them in turn several times, and ends with the same model but for rounding, which is
-checked. Figures are medians; processor time includes that of worker processes.
+checked. Figures are medians; processor time includes that of worker processes. ``--sizes``, ``--ways`` and
+``--found`` measure in pieces.
 """
 
 from __future__ import annotations
@@ -109,16 +110,18 @@ def measure(way: str, width: int, rounds: int) -> None:
     print(json.dumps({"rounds": watch.rounds, "norm": norm}))
 
 
+Rounds = dict[str, list[tuple[float, float]]]
+"""By size and way, as in ``"10000 torch"``: seconds of every round, of the processors and of the clock."""
+
 Figures = dict[tuple[int, str], tuple[float, float]]
 """By number of parameters and way: median seconds a round, of the processors and of the clock."""
 
 
-def run_all(interpreters: dict[str, str], sizes: list[int]) -> Figures:
+def run_all(interpreters: dict[str, str], sizes: list[int], ways: list[str], repeats: int) -> Rounds:
     """Runs every way, those of PyTorch by an interpreter of their own."""
-    found: dict[tuple[int, str], list[tuple[float, float]]] = collections.defaultdict(list)
-    ways = [way for way in WAYS if way not in PEERS or way in interpreters]
+    found: Rounds = collections.defaultdict(list)
     for size in sizes:
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             norms = {}
             for way in ways:
                 width, rounds = str(rounds_task.WIDTHS[size]), str(ROUNDS[size])
@@ -129,22 +132,31 @@ def run_all(interpreters: dict[str, str], sizes: list[int]) -> Figures:
                 )
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
                 result = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
-                found[size, way] += result["rounds"][WARM_UP if ROUNDS[size] > 2 * WARM_UP else 1 :]
+                found[f"{size} {way}"] += result["rounds"][WARM_UP if ROUNDS[size] > 2 * WARM_UP else 1 :]
                 norms[way] = result["norm"]
-            for way in norms.keys() & set(CHECKED):
+            for way in norms.keys() & set(CHECKED) if "torch" in norms else ():
                 assert abs(norms[way] / norms["torch"] - 1) < 1e-5, (size, norms)
-    return {
-        key: (statistics.median(one for one, _ in rounds), statistics.median(one for _, one in rounds))
-        for key, rounds in found.items()
-    }
+    return found
+
+
+def medians(found: Rounds) -> Figures:
+    """What the tables show."""
+    figures = {}
+    for key, rounds in found.items():
+        size, way = key.split()
+        processor, clock = (statistics.median(column) for column in zip(*rounds, strict=True))
+        figures[int(size), way] = processor, clock
+    return figures
 
 
 def table(found: Figures, sizes: list[int], cell: Callable[[int, str], str]) -> str:
     """One row a size, one column a way."""
-    ways = [way for way in WAYS if (sizes[0], way) in found]
+    ways = [way for way in WAYS if any((size, way) in found for size in sizes)]
     lines = ["| parameters | " + " | ".join(WAYS[way] for way in ways) + " |"]
     lines.append("| --- |" + " --- |" * len(ways))
-    lines += [f"| {size:,} | " + " | ".join(cell(size, way) for way in ways) + " |" for size in sizes]
+    for size in sizes:
+        cells = [cell(size, way) if (size, way) in found else "" for way in ways]
+        lines.append(f"| {size:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -170,6 +182,13 @@ def main() -> None:
         parser.add_argument(f"--{peer}-python", help=f"an interpreter for the way {WAYS[peer]!r}")
     parser.add_argument("--sizes", type=int, nargs="*", default=list(ROUNDS), choices=list(ROUNDS))
     parser.add_argument("--measure", nargs=3, metavar=("WAY", "WIDTH", "ROUNDS"), help=argparse.SUPPRESS)
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument(
+        "--found",
+        type=Path,
+        help="a JSON file of rounds of earlier calls on this machine, which those of this join",
+    )
     given = parser.parse_args()
     if given.measure:
         way, width, rounds = given.measure
@@ -181,7 +200,14 @@ def main() -> None:
 
     began, load = time.strftime("%Y-%m-%d"), os.getloadavg()[0]
     interpreters = {peer: getattr(given, f"{peer}_python") for peer in PEERS}
-    found = run_all({peer: python for peer, python in interpreters.items() if python}, given.sizes)
+    ways = [way for way in given.ways if way not in PEERS or interpreters[way]]
+    rounds = run_all(interpreters, given.sizes, ways, given.repeats)
+    if given.found:
+        earlier = json.loads(given.found.read_text()) if given.found.exists() else {}
+        rounds = {key: earlier.get(key, []) + rounds.get(key, []) for key in earlier.keys() | rounds.keys()}
+        given.found.write_text(json.dumps(rounds))
+    found = medians(rounds)
+    sizes = sorted({size for size, _ in found})
     machine = environment()
     RESULT.write_text(
         "# A round of federated averaging\n\n"
@@ -191,7 +217,7 @@ def main() -> None:
         "`topk(0.01)` ends with the same model but for rounding.\n\n"
         f"{began}, {machine['processor']}, {machine['cores']} cores, {machine['simd']}, TensorFlow "
         f"{machine['tensorflow']}, TFF {machine['tensorflow-federated']}; load average {load:.1f} when it "
-        f"began.\n\n{tables(found, given.sizes)}\n",
+        f"began.\n\n{tables(found, sizes)}\n",
         encoding="utf-8",
     )
     print(RESULT.read_text(encoding="utf-8"))

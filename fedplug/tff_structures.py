@@ -22,6 +22,7 @@ __all__ = [
     "contain",
     "element_type",
     "flatten",
+    "is_common",
     "member_types",
     "members",
     "paths",
@@ -72,25 +73,38 @@ def member_types(type_spec: Any) -> tuple[Any, ...]:
 
 def flatten(value: Any, type_spec: Any) -> list[Any]:
     """The tensors (or arrays) of a value of this type, in the order of `tensor_types`."""
+    leaves: list[Any] = []
+    _collector(type_spec)(value, leaves)
+    return leaves
+
+
+@functools.lru_cache(_KEPT)
+def _collector(type_spec: Any) -> Callable[[Any, list[Any]], None]:
+    """What appends the tensors of a value of the type to a list."""
     if isinstance(type_spec, tff.TensorType):
-        return [value]
-    return [
-        leaf
-        for member, member_type in zip(members(value), member_types(type_spec), strict=True)
-        for leaf in flatten(member, member_type)
-    ]
+        return lambda value, leaves: leaves.append(value)
+    parts = [_collector(member) for member in member_types(type_spec)]
+
+    def collect(value: Any, leaves: list[Any]) -> None:
+        for part, member in zip(parts, members(value), strict=True):
+            part(member, leaves)
+
+    return collect
 
 
 def unflatten(leaves: Sequence[Any], type_spec: Any) -> Any:
     """The inverse of `flatten`, with the Python containers the type remembers."""
-    remaining = iter(leaves)
+    return _builder(type_spec)(iter(leaves))
 
-    def build(member_type: Any) -> Any:
-        if isinstance(member_type, tff.TensorType):
-            return next(remaining)
-        return contain([build(inner) for inner in member_types(member_type)], member_type)
 
-    return build(type_spec)
+@functools.lru_cache(_KEPT)
+def _builder(type_spec: Any) -> Callable[[Iterator[Any]], Any]:
+    """What makes a value of the type of its tensors."""
+    if isinstance(type_spec, tff.TensorType):
+        return next
+    parts = [_builder(member) for member in member_types(type_spec)]
+    make = _maker(type_spec)
+    return lambda leaves: make([part(leaves) for part in parts])
 
 
 def members(value: Any) -> Sequence[Any]:
@@ -107,6 +121,15 @@ def members(value: Any) -> Sequence[Any]:
     if _takes_keywords(kind):
         return [getattr(value, name) for name in _keywords(kind)]
     return [member for _, member in tff.structure.iter_elements(tff.structure.from_container(value))]
+
+
+def is_common(value: Any) -> bool:
+    """Whether it is a container whose members are read here, without TFF."""
+    kind: Any = type(value)
+    return kind in _COMMON or _takes_keywords(kind)
+
+
+_COMMON = frozenset({tuple, list, dict, collections.OrderedDict})
 
 
 def contain(members: Sequence[Any], type_spec: Any) -> Any:

@@ -6,6 +6,7 @@ Which of the trainings goes first, and in which process, is decided in `fedplug.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from fedplug.experiment.provenance import Provenance
 from fedplug.experiment.tensors import of_round, write_model
 from fedplug.process import ProximalOptimizer, StatefulClientsProcess
 from fedplug.process.arguments import as_encoder
+from fedplug.process.learning.components import Shared, sharing
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore
 from fedplug.training import legacy
@@ -154,6 +156,7 @@ class Experiment:
                 f"{in_words(self.metric)}"
             )
         self._processes: dict[str, StatefulClientsProcess] = {}
+        self._shared: Shared = {}
 
     def fingerprints(self) -> identity.Fingerprints:
         """Of the data, by seed; reads all of them.
@@ -175,7 +178,8 @@ class Experiment:
         """
         if name not in self._processes:
             (run,) = (run for run in self.plan.config.runs if run.name == name)
-            self._processes[name] = _process(self.plan.config, run, self._model)
+            with sharing(self._shared):
+                self._processes[name] = _process(self.plan.config, run, self._model)
         return self._processes[name]
 
     def train(self, training: TrainingId, store: StateStore, log: RoundLog, progress: RoundProgress) -> None:
@@ -357,6 +361,7 @@ def _process(config: ExperimentConfig, run: RunConfig, model: ModelBuilder) -> S
         )
 
 
+@functools.cache
 def _client_optimizer(config: OptimizerConfig, proximal_strength: float) -> Any:
     plain = _optimizer(config)
     return ProximalOptimizer(plain, proximal_strength) if proximal_strength else plain
@@ -372,6 +377,7 @@ def _naming(run: RunConfig) -> Iterator[None]:
         raise
 
 
+@functools.cache
 def _optimizer(config: OptimizerConfig) -> Any:
     return tff.learning.optimizers.build_sgdm(config.learning_rate, config.momentum or None)
 

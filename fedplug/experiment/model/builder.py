@@ -65,6 +65,7 @@ class ModelBuilder:
         """
         self._config = config
         self._folder = folder
+        self._model_fns: dict[int, Any] = {}
         self._where = f"[model] build {config.build!r}" if config.build else "[model]"
         self.spec = element_spec(data)
         self._labels, self._outputs = _targets(data, self.spec)
@@ -114,7 +115,12 @@ class ModelBuilder:
         return model
 
     def model_fn(self, seed: int) -> Callable[[], Any] | Any:
-        """What TFF builds the model with: a function, or a `FunctionalModel`."""
+        """What TFF builds the model with: a function, or a `FunctionalModel`; the same one every time."""
+        if seed not in self._model_fns:
+            self._model_fns[seed] = self._model_fn(seed)
+        return self._model_fns[seed]
+
+    def _model_fn(self, seed: int) -> Callable[[], Any] | Any:
         if isinstance(model := self.build(seed), tff.learning.models.FunctionalModel):
             return model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import tensorflow as tf
 from fedplug.errors import ConfigError
 from fedplug.experiment.config import DataConfig
 from fedplug.experiment.data.federated import Examples, as_examples
+from fedplug.runtime.graphs.inline_calls import inlined
 from fedplug.runtime.inprocess.sequences import unchanged
 
 __all__ = ["client_datasets"]
@@ -58,15 +59,16 @@ def _batches(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], size: int) -> tf.
     The two are several Python calls for each client and round, which a small model's rounds would feel.
     """
     specs = tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in (x, y))
-    return tf.data.experimental.from_variant(_to_batches(specs, size)(x, y), specs)
+    (variant,) = _to_batches(specs, size)([tf.constant(x), tf.constant(y)])
+    return tf.data.experimental.from_variant(variant, specs)
 
 
 @functools.lru_cache(64)
-def _to_batches(specs: tuple[tf.TensorSpec, ...], size: int) -> Callable[..., tf.Tensor]:
+def _to_batches(
+    specs: tuple[tf.TensorSpec, ...], size: int
+) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     def to_batches(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(size)
         return tf.data.experimental.to_variant(batches.with_options(unchanged()))
 
-    traced: Callable[..., tf.Tensor]
-    traced = tf.function(to_batches, input_signature=specs, autograph=False).get_concrete_function()
-    return traced
+    return inlined(tf.function(to_batches, input_signature=specs, autograph=False).get_concrete_function())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +13,7 @@ import tensorflow_federated as tff
 
 from fedplug.process.arguments import check_model, check_optimizers
 
-__all__ = ["LearningComponents", "build_finalizer", "build_learning_components"]
+__all__ = ["LearningComponents", "Shared", "build_finalizer", "build_learning_components", "sharing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,26 @@ class LearningComponents:
         return self.client_work.next.type_signature.result.result.member
 
 
+Shared = dict[tuple[int, ...], tuple[tuple[Any, ...], LearningComponents]]
+"""Components, and what they were built of, by the identities of the latter."""
+
+_shared: contextvars.ContextVar[Shared | None] = contextvars.ContextVar("shared_components", default=None)
+
+
+@contextlib.contextmanager
+def sharing(shared: Shared) -> Iterator[None]:
+    """Within the ``with`` block, what is in `shared` is not built again of the same objects.
+
+    Most of what it takes to build a process is to trace the clients' training. Who uses this promises that a
+    model function makes the same model every time.
+    """
+    token = _shared.set(shared)
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
 def build_learning_components(
     model_fn: Any,
     client_optimizer: Any,
@@ -74,6 +97,31 @@ def build_learning_components(
     """
     check_model(model_fn)
     check_optimizers(client_optimizer=client_optimizer, server_optimizer=server_optimizer)
+    built_of = (
+        model_fn,
+        client_optimizer,
+        server_optimizer,
+        weighting,
+        metrics_aggregator,
+        loop_implementation,
+    )
+    shared = _shared.get()
+    if shared is None:
+        return _build(*built_of)
+    key = tuple(map(id, built_of))
+    if key not in shared:
+        shared[key] = built_of, _build(*built_of)
+    return shared[key][1]
+
+
+def _build(
+    model_fn: Any,
+    client_optimizer: Any,
+    server_optimizer: Any,
+    weighting: Any,
+    metrics_aggregator: Any,
+    loop_implementation: Any,
+) -> LearningComponents:
     functional = isinstance(model_fn, tff.learning.models.FunctionalModel)
 
     @tff.tensorflow.computation

@@ -1,24 +1,25 @@
-"""Turns a TFF computation's serialized graph into a function that TensorFlow's eager runtime calls by name.
+"""Turns a TFF computation's serialized graph into a function that TensorFlow's eager runtime calls.
 
-This is the only file of the project that uses private parts of TensorFlow 2.14; TFF 0.87 pins that version.
-The public ways were tried and do not do: `tf.compat.v1.wrap_function(...).prune()` now and then fails on
-lowered loops, and a `Session` copies every tensor in and out and cannot hand over a dataset. What is used
-here:
+This file and `inline_calls` are the only ones that use private parts of TensorFlow 2.14; TFF 0.87 pins that
+version. The public ways were tried and do not do: `tf.compat.v1.wrap_function(...).prune()` now and then
+fails on lowered loops, and a `Session` copies every tensor in and out, and cannot hand over a dataset. What
+is used here:
 
 - `TF_GraphToFunction` and the eager context's function table: a graph as a function, and copies of it under
   other names;
 - `execute_with_cancellation`: a call by name that another thread can stop;
-- `EagerTensor._shape_tuple`: a shape check that costs 0.2 us instead of 3.
+- `EagerTensor._shape_tuple` and `_datatype_enum`: checks that cost 0.2 us each instead of 3.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -27,6 +28,7 @@ from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as eager_context
 
 from fedplug.errors import OpLibraryError
+from fedplug.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline, forget
 from fedplug.runtime.graphs.private_calls import make_private, node_of
 from fedplug.runtime.tff_internals import computation_pb2
 
@@ -48,30 +50,40 @@ class Cancellation:
 
     def __init__(self) -> None:
         self._changing = threading.Lock()
-        self._running: set[cancellation.CancellationManager] = set()
+        self._managers: list[cancellation.CancellationManager] = []
+        self._idle: list[cancellation.CancellationManager] = []
         self._cancelled = False
 
     def cancel(self) -> None:
         """Makes running and later calls end with `tf.errors.CancelledError`."""
         with self._changing:
             self._cancelled = True
-            running = list(self._running)
-        for manager in running:
+            managers = list(self._managers)
+        for manager in managers:
             manager.start_cancel()
 
-    @contextlib.contextmanager
-    def call(self) -> Iterator[cancellation.CancellationManager]:
-        """Gives a call a manager of its own: TensorFlow cancels the one it is given when the call fails."""
-        manager = cancellation.CancellationManager()
+    def check(self) -> None:
+        """Raises `tf.errors.CancelledError` after `cancel`."""
+        if self._cancelled:
+            raise tf.errors.CancelledError(None, None, "the computation was cancelled")
+
+    def run(self, call: Callable[[cancellation.CancellationManager], list[tf.Tensor]]) -> list[tf.Tensor]:
+        """Makes a call, with a manager that no other call under way has.
+
+        TensorFlow cancels the one it is given when the call fails.
+        """
+        manager = self._manager()
+        results = call(manager)
+        self._idle.append(manager)  # as it was: nothing was cancelled
+        return results
+
+    def _manager(self) -> cancellation.CancellationManager:
         with self._changing:
-            if self._cancelled:
-                raise tf.errors.CancelledError(None, None, "the computation was cancelled")
-            self._running.add(manager)
-        try:
-            yield manager
-        finally:
-            with self._changing:
-                self._running.discard(manager)
+            self.check()
+            if self._idle:
+                return self._idle.pop()
+            self._managers.append(cancellation.CancellationManager())
+            return self._managers[-1]
 
 
 @contextlib.contextmanager
@@ -119,6 +131,9 @@ def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> G
         return function
 
 
+Call = Callable[[Sequence[tf.Tensor], cancellation.CancellationManager], list[tf.Tensor]]
+
+
 class GraphFunction:
     """A callable on flat lists of tensors: a computation's parameter leaves in, its result leaves out.
 
@@ -133,14 +148,16 @@ class GraphFunction:
         self._initialize_op = tensorflow.initialize_op
         self._source: tf.compat.v1.GraphDef | None = tf.compat.v1.GraphDef()
         tensorflow.graph_def.Unpack(self._source)
-        self.registered: list[str] = []  # everything to take out of the eager context again
-        self._idle: list[str] = []
-        weakref.finalize(self, _unregister, self.registered).atexit = False
+        # Everything to take out of the eager context again.
+        self.registered: list[str] = []
+        self.inlined: list[InlineFunction] = []
+        weakref.finalize(self, _unregister, self.registered, self.inlined).atexit = False
 
         self._template, self._one_shot, self._exclusive = self._build()
         if not self._one_shot:
             self._source = None
-        self._idle.append(self._template.name)
+        self._call = self._callable(self._template.name)
+        self._idle = [self._call]
 
     def __call__(self, arguments: Sequence[tf.Tensor], cancel: Cancellation) -> list[tf.Tensor]:
         """Calls the function.
@@ -153,32 +170,31 @@ class GraphFunction:
         template = self._template
         inputs = [arguments[i] if i < len(arguments) else tf.constant("fedplug") for i in template.inputs]
         for tensor, dtype in zip(inputs, template.dtypes, strict=True):
-            if tensor.dtype != dtype:
-                raise TypeError(f"an argument has dtype {tensor.dtype.name}, expected {dtype.name}")
+            if tensor._datatype_enum() != dtype:
+                raise TypeError(
+                    f"an argument has dtype {tensor.dtype.name}, expected {tf.as_dtype(dtype).name}"
+                )
+        call = self._call
         if self._one_shot:
             template = self._build()[0]
-            name = template.name
+            call = self._callable(template.name)
         elif self._exclusive:
             try:
-                name = self._idle.pop()
+                call = self._idle.pop()
             except IndexError:
-                name = self._copy()
-        else:
-            name = template.name
+                call = self._callable(self._copy())
         try:
-            with cancel.call() as manager:
-                outputs = execute.execute_with_cancellation(
-                    name, template.num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
-                )
+            outputs = cancel.run(functools.partial(call, inputs))
         finally:
             if self._one_shot:
                 self._forget(template.registered)
             elif self._exclusive:
-                self._idle.append(name)
+                self._idle.append(call)
         results = [outputs[index] for index in template.outputs]
         for tensor, shape in zip(results, self._shapes, strict=True):
-            if not fits(tensor._shape_tuple(), shape):
-                raise TypeError(f"a result has shape {tensor._shape_tuple()}, expected {shape}")
+            actual = tensor._shape_tuple()
+            if actual != shape and not fits(actual, shape):
+                raise TypeError(f"a result has shape {actual}, expected {shape}")
         return results
 
     def _build(self) -> tuple[_Built, bool, bool]:
@@ -202,11 +218,19 @@ class GraphFunction:
             name=name,
             registered=registered,
             inputs=used,
-            dtypes=[tensor.dtype for tensor in inputs],
+            dtypes=[tensor.dtype.as_datatype_enum for tensor in inputs],
             outputs=[results.index(fetch) for fetch in private.fetches],
-            num_outputs=len(outputs),
+            output_dtypes=[tensor.dtype.as_datatype_enum for tensor in outputs],
         )
         return built, private.one_shot, private.exclusive
+
+    def _callable(self, name: str) -> Call:
+        """Returns how to call a copy of the function. One that may run only once is not worth a kernel."""
+        template = self._template
+        if self._one_shot or not can_call_inline():
+            return functools.partial(_call_by_name, name, len(template.output_dtypes))
+        self.inlined.append(InlineFunction(name, template.dtypes, template.output_dtypes))
+        return functools.partial(call_inline, self.inlined[-1])
 
     def _copy(self) -> str:
         """Registers the function once more under another name; kernels belong to a name."""
@@ -219,7 +243,7 @@ class GraphFunction:
     def _forget(self, names: list[str]) -> None:
         for name in names:
             self.registered.remove(name)
-        _unregister(names)
+        _unregister(names, [])
 
 
 @dataclass(frozen=True)
@@ -229,9 +253,9 @@ class _Built:
     name: str
     registered: list[str]
     inputs: list[int]
-    dtypes: list[tf.DType]
+    dtypes: list[int]
     outputs: list[int]  # for every result leaf, which output of the function it is
-    num_outputs: int
+    output_dtypes: list[int]
 
 
 def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
@@ -277,8 +301,19 @@ def _register(
     return [name, *(definition.signature.name for definition in graph_def.library.function)]
 
 
-def _unregister(names: list[str]) -> None:
+def _call_by_name(
+    name: str, num_outputs: int, inputs: Sequence[tf.Tensor], manager: cancellation.CancellationManager
+) -> list[tf.Tensor]:
+    outputs: list[tf.Tensor] = execute.execute_with_cancellation(
+        name, num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
+    )
+    return outputs
+
+
+def _unregister(names: list[str], inlined: list[InlineFunction]) -> None:
     """Takes functions, with their kernels, out of the eager context."""
+    for function in inlined:
+        forget(function)
     for name in names:
         eager_context.context().remove_function(name)
 

@@ -20,7 +20,7 @@ import tensorflow_federated as tff
 from fedplug.runtime.inprocess.clients import ClientPool
 from fedplug.runtime.inprocess.event_loop import LoopThread
 from fedplug.runtime.inprocess.executor import Compile, InProcessExecutorFactory, Program, compile_program
-from fedplug.runtime.tff_internals import transform_args
+from fedplug.runtime.inprocess.values import to_arrays
 
 __all__ = ["create_async_execution_context", "create_sync_execution_context"]
 
@@ -82,7 +82,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         factory: InProcessExecutorFactory,
         rounds: ThreadPoolExecutor,
         compile_: Compile = compile_program,
-        to_arrays: Callable[[Any], Any] = transform_args,
+        to_arrays: Callable[[Any], Any] = to_arrays,
     ) -> None:
         self._rounds = rounds
         self._compile_program = compile_

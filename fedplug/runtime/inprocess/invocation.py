@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -34,8 +33,8 @@ class Invocation:
 
     def of(self, client: int) -> Invocation:
         """Returns the part of one client."""
-        part = copy.copy(self)
-        part.client = client
+        part = Invocation.__new__(Invocation)
+        part.__dict__.update(self.__dict__, client=client)
         return part
 
     def each(self, count: int, work: Callable[[int], Any], take: Callable[[int, Any], None]) -> None:

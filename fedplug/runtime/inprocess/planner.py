@@ -20,7 +20,7 @@ from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.normal_form import elements_of, with_named_arguments
 from fedplug.runtime.inprocess.passes import ClientStep, Names, ReductionStep, Step, in_passes
 from fedplug.runtime.inprocess.reductions import REDUCTIONS
-from fedplug.runtime.inprocess.values import flatten, unflatten
+from fedplug.runtime.inprocess.values import builder, flatten
 
 __all__ = ["Plan", "computation_name", "plan"]
 
@@ -73,16 +73,11 @@ def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
         )
     result = block.type_signature.result
     function = load(proto, list(_shapes(result)))
-    if isinstance(result, tff.StructType):
+    build = builder(result)
 
-        def call(argument: Any, invocation: Invocation) -> Any:
-            leaves = [] if argument is None else flatten(argument)
-            return unflatten(result, iter(function(leaves, invocation.cancellation)))
-
-    else:
-
-        def call(argument: Any, invocation: Invocation) -> Any:
-            return function([] if argument is None else flatten(argument), invocation.cancellation)[0]
+    def call(argument: Any, invocation: Invocation) -> Any:
+        leaves = [] if argument is None else flatten(argument)
+        return build(iter(function(leaves, invocation.cancellation)))
 
     return Plan(lambda names, invocation: call)
 
@@ -224,7 +219,7 @@ def _call(block: tff.framework.Call) -> Plan:
 def _struct(block: tff.framework.Struct) -> Plan:
     parts = [plan(part) for _, part in tff.structure.iter_elements(block)]
     uses = frozenset[str]().union(*(part.uses for part in parts))
-    return Plan(lambda names, invocation: tuple(part.run(names, invocation) for part in parts), uses)
+    return Plan(lambda names, invocation: tuple([part.run(names, invocation) for part in parts]), uses)
 
 
 def _selection(block: tff.framework.Selection) -> Plan:

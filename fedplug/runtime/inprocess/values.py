@@ -22,7 +22,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,12 @@ import tensorflow_federated as tff
 from fedplug import tff_structures
 from fedplug.runtime.graphs.tensorflow_graphs import fits
 from fedplug.runtime.inprocess.sequences import ingest_sequence
+from fedplug.runtime.tff_internals import transform_args
 
 __all__ = [
     "Clients",
     "add",
+    "builder",
     "dataset_from_variant",
     "dataset_of_elements",
     "flatten",
@@ -43,9 +45,14 @@ __all__ = [
     "ingest",
     "materialize",
     "of_client",
+    "to_arrays",
     "unflatten",
     "zeros",
 ]
+
+
+_KEPT = 4096
+"""Types whose ways in and out are kept."""
 
 
 class Clients(list[Any]):
@@ -64,9 +71,15 @@ def flatten(value: Any) -> list[tf.Tensor]:
 
 def unflatten(type_spec: tff.Type, leaves: Iterator[tf.Tensor]) -> Any:
     """Builds the value of `type_spec` from its leaves."""
+    return builder(type_spec)(leaves)
+
+
+def builder(type_spec: tff.Type) -> Callable[[Iterator[tf.Tensor]], Any]:
+    """Returns what builds values of `type_spec` from their leaves."""
     if isinstance(type_spec, tff.StructType):
-        return tuple([unflatten(element, leaves) for element in tff_structures.member_types(type_spec)])
-    return next(leaves)
+        parts = [builder(element) for element in tff_structures.member_types(type_spec)]
+        return lambda leaves: tuple([part(leaves) for part in parts])
+    return next
 
 
 def holds_clients(value: Any) -> bool:
@@ -78,7 +91,7 @@ def of_client(value: Any, client: int) -> Any:
     """Returns a value as one client has it."""
     if isinstance(value, Clients):
         return value[client]
-    return tuple(of_client(part, client) for part in value) if type(value) is tuple else value
+    return tuple([of_client(part, client) for part in value]) if type(value) is tuple else value
 
 
 def zeros(type_spec: tff.Type) -> list[tf.Tensor]:
@@ -104,23 +117,47 @@ def ingest(value: Any, type_spec: tff.Type) -> Any:
     Raises:
         TypeError: Or whatever TFF raises for a value of another type.
     """
+    return _ingester(type_spec)(value)
+
+
+@functools.lru_cache(_KEPT)
+def _ingester(type_spec: tff.Type) -> Callable[[Any], Any]:
+    """What takes values of a type in: a type is looked at once."""
     if isinstance(type_spec, tff.TensorType):
-        return _ingest_tensor(value, type_spec)
+        return functools.partial(_ingest_tensor, type_spec=type_spec)
     if isinstance(type_spec, tff.SequenceType):
-        return ingest_sequence(value, type_spec)
+        return functools.partial(ingest_sequence, type_spec=type_spec)
     if isinstance(type_spec, tff.StructType):
-        elements = tff_structures.members(value)
-        if len(elements) != len(type_spec):
-            tff.framework.serialize_value(value, type_spec)  # raises
-        types = tff_structures.member_types(type_spec)
-        return tuple(ingest(element, t) for element, t in zip(elements, types, strict=True))
+        return _struct_ingester(type_spec)
     if isinstance(type_spec, tff.FederatedType):
-        if type_spec.all_equal:
-            return ingest(value, type_spec.member)
+        of_one = _ingester(type_spec.member)
+        return of_one if type_spec.all_equal else _clients_ingester(type_spec, of_one)
+
+    def refuse(value: Any) -> Any:
+        raise TypeError(f"a value of type {type_spec} cannot be passed to a computation, found {type(value)}")
+
+    return refuse
+
+
+def _struct_ingester(type_spec: tff.StructType) -> Callable[[Any], Any]:
+    parts = [_ingester(element) for element in tff_structures.member_types(type_spec)]
+
+    def ingest_struct(value: Any) -> Any:
+        elements = tff_structures.members(value)
+        if len(elements) != len(parts):
+            tff.framework.serialize_value(value, type_spec)  # raises
+        return tuple([part(element) for part, element in zip(parts, elements, strict=True)])
+
+    return ingest_struct
+
+
+def _clients_ingester(type_spec: tff.FederatedType, of_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def ingest_clients(value: Any) -> Any:
         if not isinstance(value, list | tuple):
             tff.framework.serialize_value(value, type_spec)  # raises
-        return Clients(ingest(member, type_spec.member) for member in value)
-    raise TypeError(f"a value of type {type_spec} cannot be passed to a computation, found {type(value)}")
+        return Clients(map(of_one, value))
+
+    return ingest_clients
 
 
 # Kinds of NumPy's types that TFF takes Python's scalars for.
@@ -148,23 +185,48 @@ def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
     return tf.convert_to_tensor(value)
 
 
+def to_arrays(value: Any) -> Any:
+    """TFF's `transform_args`, which goes through all of a value, where there is something for it to do."""
+    return value if _is_plain(value) else transform_args(value)
+
+
+_PLAIN: tuple[type, ...] = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, tf.data.Dataset)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether there is no tensor in a value, as far as its containers are common ones."""
+    return isinstance(value, _PLAIN) or (
+        tff_structures.is_common(value) and all(map(_is_plain, tff_structures.members(value)))
+    )
+
+
 def materialize(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
     """Hands a value out as TFF's stock runtime does: arrays, structs, data sets, lists per client."""
+    return _materializer(type_spec)(value, num_clients)
+
+
+@functools.lru_cache(_KEPT)
+def _materializer(type_spec: tff.Type) -> Callable[[Any, int], Any]:
+    """What hands values of a type out."""
     if isinstance(type_spec, tff.TensorType):
-        return _materialize_tensor(value)
+        return lambda value, num_clients: _materialize_tensor(value)
     if isinstance(type_spec, tff.SequenceType):
-        return dataset_from_variant(value, type_spec.element)
+        return lambda value, num_clients: dataset_from_variant(value, type_spec.element)
     if isinstance(type_spec, tff.StructType):
-        types = tff_structures.member_types(type_spec)
-        members = [materialize(element, t, num_clients) for element, t in zip(value, types, strict=True)]
-        return tff_structures.contain(members, type_spec)
+        parts = [_materializer(element) for element in tff_structures.member_types(type_spec)]
+        return lambda value, num_clients: tff_structures.contain(
+            [part(element, num_clients) for part, element in zip(parts, value, strict=True)], type_spec
+        )
     if isinstance(type_spec, tff.FederatedType):
+        of_one = _materializer(type_spec.member)
         if type_spec.all_equal:
-            return materialize(
-                value[0] if isinstance(value, Clients) else value, type_spec.member, num_clients
+            return lambda value, num_clients: of_one(
+                value[0] if isinstance(value, Clients) else value, num_clients
             )
-        members = value if isinstance(value, Clients) else [value] * num_clients
-        return [materialize(member, type_spec.member, num_clients) for member in members]
+        return lambda value, num_clients: [
+            of_one(member, num_clients)
+            for member in (value if isinstance(value, Clients) else [value] * num_clients)
+        ]
     raise TypeError(f"a value of type {type_spec} cannot be handed out of a computation")
 
 

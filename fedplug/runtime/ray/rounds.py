@@ -76,8 +76,7 @@ class _Round:
 
     def check(self) -> None:
         """Raises if the round was cancelled."""
-        with self.invocation.cancellation.call():
-            pass
+        self.invocation.cancellation.check()
 
     def leave_out(self, lost: set[int]) -> set[int]:
         """Goes on without slices; returns their clients.

@@ -1,0 +1,115 @@
+"""Calls functions of the eager context in the thread of the caller, by `Fedplug>CallInline`.
+
+A call by name goes to TensorFlow's threads, and from one to the other within: for a client of a small model
+that costs more than its training. Results are the same. Where TensorFlow sees a GPU, or there is no op
+library, functions are called by name.
+
+Uses private parts of TensorFlow 2.14: `execute_with_cancellation`, and how the eager runtime keeps the kernel
+of an op, within a function of its own whose name tells the numbers of inputs and outputs.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import cancellation, execute
+from tensorflow.python.eager import context as eager_context
+
+from fedplug import ops
+
+__all__ = ["InlineFunction", "call_inline", "can_call_inline", "forget", "inlined"]
+
+_OP = "Fedplug>CallInline"
+
+_counting = threading.Lock()
+_running = 0
+_forgotten: collections.deque[str] = collections.deque()  # what kernels to drop begin with
+
+
+class InlineFunction:
+    """How to call a function.
+
+    Args:
+        name: Of the function in the eager context.
+        inputs: The dtypes of its inputs, as TensorFlow numbers them.
+        outputs: The same of its outputs.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self.num_outputs = len(outputs)
+        self.attributes = ("Tin", list(inputs), "Tout", list(outputs), "f", name)
+        self.kernels = f"__wrapped__{_OP}_Tin_{len(inputs)}_Tout_{len(outputs)}_"
+
+
+@functools.cache
+def can_call_inline() -> bool:
+    """Whether functions can be called so in this process; loads the op library to find out."""
+    return not tf.config.list_physical_devices("GPU") and ops.resolve_lowering("auto") == "fused"
+
+
+def call_inline(function: InlineFunction, inputs: Sequence[tf.Tensor], manager: Any) -> list[tf.Tensor]:
+    """Calls a function.
+
+    Args:
+        function: It.
+        inputs: As many as it has, of its dtypes.
+        manager: A `CancellationManager` for this call.
+    """
+    global _running
+    with _counting:
+        _running += 1
+    try:
+        outputs: list[tf.Tensor] = execute.execute_with_cancellation(
+            _OP, function.num_outputs, inputs, function.attributes, eager_context.context(), manager
+        )
+        return outputs
+    finally:
+        with _counting:
+            _running -= 1
+            if _forgotten and not _running:
+                _drop_kernels()
+
+
+def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+    """How to call a concrete function that captures nothing and lives as long as the process.
+
+    Args:
+        function: From `get_concrete_function`; it takes tensors and returns one, or a list of them.
+    """
+    if not can_call_inline():
+        return lambda inputs: tf.nest.flatten(function(*inputs))
+    signature = function.function_def.signature
+    inline = InlineFunction(
+        signature.name,
+        [argument.type for argument in signature.input_arg],
+        [argument.type for argument in signature.output_arg],
+    )
+
+    def call(inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        assert function is not None  # it is in the eager context as long as somebody holds it
+        return call_inline(inline, inputs, cancellation.CancellationManager())
+
+    return call
+
+
+def forget(function: InlineFunction) -> None:
+    """Lets TensorFlow drop what it keeps of a function, at the end of a call when no other is under way.
+
+    Functions with as many inputs and outputs lose their kernels, too, and get new ones when they are called.
+    """
+    _forgotten.append(function.kernels)  # no lock: garbage collection calls this, at any time
+
+
+def _drop_kernels() -> None:
+    kernels = set()
+    while _forgotten:
+        kernels.add(_forgotten.popleft())
+    context = eager_context.context()
+    for name in context.list_function_names():
+        if name.startswith(tuple(kernels)):
+            context.remove_function(name)
