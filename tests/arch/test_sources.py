@@ -22,8 +22,8 @@ def tracked():
 
 
 def own_header(path):
-    """The header a C++ source implements, as it is included: seen from the nearest folder csrc."""
-    folder = next(parent for parent in path.parents if parent.name == "csrc")
+    """The header a C++ source implements, as it is included: seen from the nearest folder csrc, or root."""
+    folder = next((parent for parent in path.parents if parent.name == "csrc"), ROOT)
     return path.relative_to(folder).with_suffix(".h").as_posix()
 
 

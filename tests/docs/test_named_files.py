@@ -40,15 +40,13 @@ def test_every_command_for_contributors_can_be_run():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     made = re.findall(r"make ([a-z-]+)[`\n]", text)
-    tested = [
-        folder for call in re.findall(r"`pytest ([^`]+)`", text) for folder in call.split() if "/" in folder
-    ]
+    tested = [path for call in re.findall(r"`pytest ([^`]+)`", text) for path in call.split() if "/" in path]
     modules = re.findall(r"python -m ([\w.]+)", text)
     assert made
     assert tested
     assert modules
     assert set(made) <= set(targets)
-    assert [folder for folder in tested if not (ROOT / folder).is_dir()] == []
+    assert [path for path in tested if not (ROOT / path).exists()] == []
     assert [module for module in modules if importlib.util.find_spec(module) is None] == []
     assert (ROOT / ".ci/run").is_file()
 
