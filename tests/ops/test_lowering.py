@@ -83,7 +83,7 @@ CALLS = {
 
 
 OF_THE_RUNTIME = {"fedplug_call_inline"}
-"""Which has no reference: without it, functions are called by name. See `tests/runtime/test_inline_calls.py`."""
+"""It has no reference: without it, functions are called by name; see `tests/runtime/test_inline_calls.py`."""
 
 
 def test_all_compiled_ops_are_called_here():
