@@ -94,7 +94,7 @@ def kill_coordinators_once(marker, value):
 
 
 def wait_for_blocks_without_handles(count, context):
-    """Waits until so many blocks are to be let go of: the thread of the round may hold it for a moment longer."""
+    """Waits until so many blocks are to be let go of: a round's thread may hold them for a moment longer."""
     deadline = time.monotonic() + 30
     while len(context._cluster._gone) < count and time.monotonic() < deadline:
         gc.collect()
