@@ -6,6 +6,7 @@ README, to those of the plugins and to measurements, and these links work on a c
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -84,6 +85,8 @@ llms_summary = "fedplug compresses federated-learning updates; error feedback ke
 
 def setup(app: Sphinx) -> None:
     """Mends what has no setting."""
+    gc.freeze()  # else most of a build goes over what TensorFlow brought, again and again
+    gc.set_threshold(100_000, 50, 1000)
     app.connect("autodoc-process-docstring", mark_returns_as_text, priority=400)  # before napoleon
     # Lets go of the context that TFF's import makes: it complains when it ends with the interpreter.
     app.connect("build-finished", lambda *_: tff.test.set_no_default_context())
