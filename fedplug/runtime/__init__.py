@@ -3,21 +3,30 @@
 `use_runtime("inprocess")` lets every TFF computation of this thread run with the TensorFlow of this process,
 so that custom ops work and values are passed by reference; `use_runtime("native")` is TFF's own worker;
 `use_runtime("ray")` spreads the clients of a round over many machines.
+
+What is here is imported on first use: a coordinator of a Ray cluster is below this package and starts without
+TensorFlow.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
 from fedplug.errors import MissingDependencyError
-
-try:
-    import tensorflow_federated  # noqa: F401
-except ModuleNotFoundError as error:
-    raise MissingDependencyError("fedplug.runtime", error.name or "") from error
-
-from fedplug.runtime.candidates import Candidates
-from fedplug.runtime.inprocess.context import create_async_execution_context, create_sync_execution_context
 from fedplug.runtime.message_depth import allow_deep_messages
-from fedplug.runtime.switch import RuntimeHandle, use_runtime
+
+if TYPE_CHECKING:
+    from fedplug.runtime.candidates import Candidates
+    from fedplug.runtime.inprocess.context import (
+        create_async_execution_context,
+        create_sync_execution_context,
+    )
+    from fedplug.runtime.switch import RuntimeHandle, use_runtime
+
+if importlib.util.find_spec("tensorflow_federated") is None:
+    raise MissingDependencyError("fedplug.runtime", "tensorflow_federated")
 
 __all__ = [
     "Candidates",
@@ -27,5 +36,21 @@ __all__ = [
     "use_runtime",
 ]
 
+_MODULES = {
+    "Candidates": "candidates",
+    "RuntimeHandle": "switch",
+    "create_async_execution_context": "inprocess.context",
+    "create_sync_execution_context": "inprocess.context",
+    "use_runtime": "switch",
+}
+
 # Here and not where a context is made: processes are often built before.
 allow_deep_messages()
+
+
+if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'fedplug.runtime' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"fedplug.runtime.{_MODULES[name]}"), name)

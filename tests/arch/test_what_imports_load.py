@@ -111,6 +111,13 @@ def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
     assert loaded_by(statement, "'fedplug_eden.encoder' in sys.modules") == "False"
 
 
+@pytest.mark.needs("tensorflow_federated")
+@pytest.mark.needs("ray")
+def test_a_coordinator_of_a_cluster_and_what_it_starts_workers_with_do_not_load_tensorflow():
+    statement = "from fedplug.runtime.ray.coordinator import Coordinator; import fedplug.runtime.ray.worker"
+    assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
+
+
 @pytest.mark.needs("tensorflow")
 def test_ops_encoders_and_aggregators_load_no_tff_and_no_op_library_before_the_first_op_that_needs_it():
     statement = """

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 columns = pytest.importorskip("fedplug.runtime.ray.columns", reason="Ray is not installed")
-client_values = pytest.importorskip("fedplug.runtime.ray.client_values", reason="Ray is not installed")
+messages = pytest.importorskip("fedplug.runtime.ray.messages", reason="Ray is not installed")
 shelves = pytest.importorskip("fedplug.runtime.ray.shelves", reason="Ray is not installed")
 
 SHELVES = [shelves.Shelf(None, number) for number in range(3)]
 VALUES = st.one_of(
-    st.builds(client_values.OnWorker, st.sampled_from([abs, len]), st.tuples(st.integers())),
+    st.builds(messages.OnWorker, st.sampled_from([abs, len]), st.tuples(st.integers())),
     st.builds(shelves.OnShelf, st.sampled_from(SHELVES), st.integers(0, 600)),
-    st.builds(client_values.Given, st.binary(max_size=3)),
+    st.builds(messages.Given, st.binary(max_size=3)),
     st.builds(object),  # a reference of Ray's
 )
 
@@ -25,7 +25,7 @@ def test_what_is_packed_comes_back_in_order(values):
 
 
 def test_neighbours_share_what_they_have_in_common():
-    (first, second), calls = SHELVES[:2], [client_values.OnWorker(abs, (number,)) for number in range(500)]
+    (first, second), calls = SHELVES[:2], [messages.OnWorker(abs, (number,)) for number in range(500)]
     places = [shelves.OnShelf(shelf, number) for shelf in (first, second) for number in range(250)]
     assert len(columns.pack(calls)) == 1
     assert len(columns.pack(places)) == 2
@@ -33,5 +33,5 @@ def test_neighbours_share_what_they_have_in_common():
 
 def test_functions_of_one_kind_are_told_apart():
     one, other = [].append, [].append
-    packed = columns.pack([client_values.OnWorker(one, ()), client_values.OnWorker(other, ())])
+    packed = columns.pack([messages.OnWorker(one, ()), messages.OnWorker(other, ())])
     assert [value.function for value in columns.unpack(packed)] == [one, other]

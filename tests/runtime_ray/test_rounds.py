@@ -138,7 +138,7 @@ def test_states_stay_in_the_cluster_until_they_are_read(on_ray, assert_same_bits
 
 
 def test_programs_leave_the_cluster_with_their_computation(on_ray):
-    from fedplug.runtime.ray.worker import Shared
+    from fedplug.runtime.ray.messages import Shared
 
     def shared():
         gc.collect()
@@ -307,7 +307,9 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
 
 def test_clients_values_elsewhere_are_passed_by_and_others_become_arrays():
     client_values = pytest.importorskip("fedplug.runtime.ray.client_values", reason="Ray is not installed")
-    data = [client_values.on_worker(abs, number) for number in range(3)]
+    from fedplug.runtime.ray import on_worker
+
+    data = [on_worker(abs, number) for number in range(3)]
     parts = {"data": data, "model": tf.constant([1.0])}, data, [tf.constant(2)] * 2
     argument = client_values.set_apart(tff.structure.Struct.unnamed(*parts))
     assert argument[0] is parts[0]

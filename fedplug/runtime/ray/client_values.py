@@ -6,8 +6,7 @@ A list with one value per client may hold them among ordinary values.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import ray
@@ -17,6 +16,7 @@ from fedplug.errors import WorkerError
 from fedplug.runtime.candidates import Candidate, Request
 from fedplug.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.runtime.ray.building_blocks import varies
+from fedplug.runtime.ray.messages import Given, OnWorker
 from fedplug.runtime.ray.serialization import deserialize, serialize
 from fedplug.runtime.ray.shelves import OnShelf, Place, Shelf, find
 from fedplug.runtime.ray.stored_states import read_states
@@ -28,12 +28,9 @@ from fedplug.stores.sharded.staging import Staged
 __all__ = [
     "ClientHandle",
     "ClientValues",
-    "Given",
-    "OnWorker",
     "hand_out_handles",
     "here",
     "holds_staged",
-    "on_worker",
     "set_apart",
     "take_in",
     "to_arrays",
@@ -103,32 +100,6 @@ class ClientHandle:
 
     def __repr__(self) -> str:
         return f"<{'lost ' if self.lost else ''}value of client {self._client}: {self.type_signature}>"
-
-
-@dataclass(frozen=True)
-class OnWorker:
-    """A client's argument that a worker makes by calling `function(*arguments)`."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Given:
-    """A client's argument in serialized form."""
-
-    value: Any
-
-
-def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
-    """Stands for one client's argument, made on the worker that uses it: data is loaded there, not sent.
-
-    Args:
-        function: Returns the value, for instance a `tf.data.Dataset`; it is called again when a worker died
-            and the client is done by another, and must return the same then. It is pickled by Ray.
-        *arguments: Its arguments, for instance a client id.
-    """
-    return OnWorker(function, arguments)
 
 
 class ClientValues(list[Any]):

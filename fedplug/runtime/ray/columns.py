@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from fedplug.runtime.ray.client_values import Given, OnWorker
+from fedplug.runtime.ray.messages import Given, OnWorker
 from fedplug.runtime.ray.shelves import OnShelf, Place
 
 __all__ = ["Column", "pack", "unpack"]

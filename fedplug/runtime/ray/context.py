@@ -37,10 +37,10 @@ from fedplug.runtime.ray.dispatch import Limits, Workers
 from fedplug.runtime.ray.rounds import Cluster
 from fedplug.runtime.ray.slices import FAN_IN
 from fedplug.runtime.ray.stages import Staged, cut
-from fedplug.runtime.ray.worker import Worker
+from fedplug.runtime.ray.worker import start_worker
 from fedplug.stores.ray.connection import connect
 
-__all__ = ["RayContext", "create_ray_execution_context", "start_coordinators", "start_worker"]
+__all__ = ["RayContext", "create_ray_execution_context", "start_coordinators"]
 
 # One driver keeps about 80 workers busy whose clients take 17 ms, a coordinator some 50: see docs/scaling.md.
 _ALONE = 64
@@ -105,13 +105,6 @@ def create_ray_execution_context(
     pool = start_coordinators(starts, coordinators, limits) if coordinators else Workers(starts, limits)
     cluster = Cluster(pool, clients_per_slice, skip_lost=on_lost == "skip", coordinated=coordinators > 0)
     return RayContext(cluster, client_results, default_num_clients, connected)
-
-
-def start_worker(clients_at_a_time: int = 1, setup: Callable[[], Any] | None = None) -> Any:
-    """Returns an actor that is a `Worker`; it may still be starting."""
-    # Two threads, so that `stop` is received while `run` runs. Dead workers are replaced here, not by Ray.
-    actor = ray.remote(Worker).options(num_cpus=clients_at_a_time, max_restarts=0, max_concurrency=2)
-    return actor.remote(clients_at_a_time, setup)
 
 
 def start_coordinators(starts: Sequence[Callable[[], Any]], coordinators: int, limits: Limits) -> Workers:

@@ -2,7 +2,8 @@
 
 To the driver a coordinator is a worker that is given blocks of slices, several at a time. It computes a
 subtree of the tree of merges, so results are the same bits with coordinators and without. Accumulators and
-clients' values stay with the workers; a coordinator has references to them.
+clients' values stay with the workers; a coordinator has references to them. Must not import TensorFlow, so
+that it starts soon, and in little memory.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from typing import Any
 import ray
 
 from fedplug.errors import WorkerError
-from fedplug.runtime.ray.client_values import Given, OnWorker
 from fedplug.runtime.ray.columns import Column, unpack
 from fedplug.runtime.ray.dispatch import Limits, Workers
+from fedplug.runtime.ray.messages import Given, OnWorker, Shared
 from fedplug.runtime.ray.shelves import find, lost
 from fedplug.runtime.ray.slices import StageOfRound, in_order, merge_tasks, slice_task
 from fedplug.runtime.ray.tasks import Run, Task
-from fedplug.runtime.ray.worker import Shared
 
 __all__ = ["Block", "Coordinator"]
 

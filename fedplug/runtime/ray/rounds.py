@@ -16,6 +16,7 @@ from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.ray.client_values import ClientValues
 from fedplug.runtime.ray.dispatch import Workers
 from fedplug.runtime.ray.first_of import FirstOf
+from fedplug.runtime.ray.messages import Shared
 from fedplug.runtime.ray.serialization import deserialize, expand, serialize
 from fedplug.runtime.ray.shelves import let_go
 from fedplug.runtime.ray.slices import (
@@ -29,7 +30,6 @@ from fedplug.runtime.ray.slices import (
 from fedplug.runtime.ray.stages import DriverStep, Stage, Staged
 from fedplug.runtime.ray.tasks import Task
 from fedplug.runtime.ray.units import Unit, block_unit, kept, returned, slice_unit
-from fedplug.runtime.ray.worker import Shared
 from fedplug.stores.ray.references import StateReference
 
 __all__ = ["Cluster"]

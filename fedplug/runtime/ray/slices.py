@@ -14,9 +14,8 @@ from typing import Any
 
 import ray
 
-from fedplug.runtime.ray.client_values import Given, OnWorker
+from fedplug.runtime.ray.messages import Fetched, Given, OnWorker, Shared, Slice
 from fedplug.runtime.ray.tasks import Task
-from fedplug.runtime.ray.worker import Fetched, Shared, Slice
 from fedplug.stores.ray.references import StateReference
 
 __all__ = [

@@ -9,9 +9,10 @@ from typing import Any
 import ray
 import tensorflow_federated as tff
 
-from fedplug.runtime.ray.client_values import ClientHandle, ClientValues, Given, OnWorker
+from fedplug.runtime.ray.client_values import ClientHandle, ClientValues
 from fedplug.runtime.ray.columns import pack
 from fedplug.runtime.ray.coordinator import Block
+from fedplug.runtime.ray.messages import Given, OnWorker
 from fedplug.runtime.ray.shelves import Place, Shelf, find
 from fedplug.runtime.ray.slices import StageOfRound, label, slice_task
 from fedplug.runtime.ray.tasks import Task
