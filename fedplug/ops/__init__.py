@@ -22,7 +22,6 @@ from fedplug.ops.arrays import (
     add_n,
     add_residual,
     all,
-    all_finite,
     any,
     arange,
     argsort_descending,
@@ -70,6 +69,7 @@ from fedplug.ops.checksum import crc32
 from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.donation import donate_residuals, residuals_in, results_in, take_result
+from fedplug.ops.finite import all_finite, finite_from_bytes
 from fedplug.ops.floats import wide_dtype, widened
 from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
@@ -87,7 +87,7 @@ from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.rotated_code import decode_rotated, encode_rotated
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
-from fedplug.ops.serialization import finite_from_bytes, from_bytes, to_bytes
+from fedplug.ops.serialization import from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
 from fedplug.ops.spec import (
     ArraySpec,

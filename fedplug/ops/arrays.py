@@ -25,7 +25,6 @@ __all__ = [
     "add_n",
     "add_residual",
     "all",
-    "all_finite",
     "any",
     "arange",
     "argsort_descending",
@@ -303,12 +302,6 @@ def divide_no_nan(x: Array, y: Array) -> Array:
     """Elementwise, 0 where y is 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(y == 0, np.zeros((), np.asarray(x).dtype), x / y)
-
-
-@also_on_tensors
-def all_finite(x: Array) -> Array:
-    """Whether no element is NaN or infinite."""
-    return kernels.all_finite(np.asarray(x))  # of one element, NumPy has scalars
 
 
 @also_on_tensors

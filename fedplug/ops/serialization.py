@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import kernels
 from fedplug.errors import PayloadError
 from fedplug.ops._dispatch import Array, also_on_tensors
 from fedplug.ops.donation import take_result
 
-__all__ = ["finite_from_bytes", "from_bytes", "to_bytes"]
+__all__ = ["from_bytes", "to_bytes"]
 
 
 @also_on_tensors
@@ -41,28 +40,3 @@ def from_bytes(data: Array, dtype: Any) -> Array:
         return numbers.copy()
     np.copyto(place, numbers)
     return place
-
-
-@also_on_tensors
-def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
-    """What `from_bytes` gives, for untrusted bytes that must be so many floats.
-
-    Args:
-        data: uint8 vector.
-        count: How many values there must be; integer scalar.
-        dtype: Theirs, a floating one.
-
-    Returns:
-        The values, finite; shape ``[count]``.
-
-    Raises:
-        PayloadError: There is another number of bytes, or a value is NaN or infinite.
-        tf.errors.InvalidArgumentError: With TensorFlow, when run: the same.
-    """
-    dtype = np.dtype(dtype)
-    if data.size != count * dtype.itemsize:
-        raise PayloadError(
-            f"the bytes of raw values have the wrong length, {data.size}; there must be "
-            f"{count * dtype.itemsize}"
-        )
-    return kernels.finite_from_bytes(data, dtype, out=take_result(int(count), dtype))

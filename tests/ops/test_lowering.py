@@ -78,6 +78,8 @@ CALLS = {
     "Fedplug>SparseBody": (lambda b: ops.sparse_body(3, b, b), BYTES),
     "Fedplug>SplitSparseBody": (lambda b: ops.split_sparse_body(b, 9), BYTES),
     "Fedplug>Frame": (lambda b: ops.frame(b, b"header"), BYTES),
+    "Fedplug>AllFinite": (lambda a, b: ops.all_finite([a, b]), VECTOR, MATRIX),
+    "Fedplug>FiniteFromBytes": (lambda b: ops.finite_from_bytes(b, 3, tf.float32), BYTES),
     "Fedplug>Unframe": (lambda c: ops.unframe(c, b"header"), BYTES),
 }
 

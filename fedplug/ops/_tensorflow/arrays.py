@@ -148,10 +148,6 @@ def divide_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(x, y)
 
 
-def all_finite(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_all(tf.math.is_finite(x))
-
-
 def all(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(x)
 

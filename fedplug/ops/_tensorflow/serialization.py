@@ -6,10 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._tensorflow.arrays import all_finite
-from fedplug.ops._tensorflow.checks import of_length, require
+from fedplug.ops._tensorflow.checks import require
 
-__all__ = ["finite_from_bytes", "from_bytes", "to_bytes"]
+__all__ = ["from_bytes", "to_bytes"]
 
 
 def to_bytes(x: tf.Tensor) -> tf.Tensor:
@@ -29,10 +28,3 @@ def from_bytes(data: tf.Tensor, dtype: Any) -> tf.Tensor:
         tf.size(data) % dtype.size == 0, f"the bytes on the wire are not whole {dtype.name} numbers"
     ):
         return tf.bitcast(tf.reshape(data, [-1, dtype.size]), dtype)
-
-
-def finite_from_bytes(data: tf.Tensor, count: tf.Tensor | int, dtype: Any) -> tf.Tensor:
-    dtype = tf.as_dtype(dtype)
-    values = from_bytes(of_length(data, count * dtype.size, "the bytes of raw values"), dtype)
-    with require(all_finite(values), "a raw value is NaN or infinite"):
-        return tf.identity(values)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import tff_structures
+from fedplug import ops, tff_structures
 from fedplug.aggregators.base import Aggregator, Update
 from fedplug.encoders import tensor_metrics as per_tensor
 from fedplug.encoders.assignment.base import EncoderAssignment
@@ -151,7 +151,7 @@ def build_encoded_aggregation(
 
     def encode(value: Any, weight: tf.Tensor, state: Any, instructions: Any) -> Any:
         update = tff_structures.flatten(value, value_type)
-        finite = tf.reduce_all([_all_finite(x) for x in update] + [tf.math.is_finite(weight)])
+        finite = ops.all_finite([*(x for x in update if x.dtype.is_floating), weight])
 
         def sent() -> Any:
             buffers, next_state = encoder.encode(
@@ -270,7 +270,3 @@ def build_encoded_aggregation(
         merge=trace(merge, accumulator_type, accumulator_type),
         finish=server_finish,
     )
-
-
-def _all_finite(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_all(tf.math.is_finite(x)) if x.dtype.is_floating else tf.constant(True)

@@ -1,0 +1,56 @@
+// Declares Fedplug>AllFinite and Fedplug>FiniteFromBytes: types, shapes,
+// documentation. Must not know how they are computed.
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::shape_inference::DimensionHandle;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status AllFiniteShape(InferenceContext* c) {
+  c->set_output(0, c->Scalar());
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status FiniteFromBytesShape(InferenceContext* c) {
+  ShapeHandle ignored;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &ignored));
+  DimensionHandle count;
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
+  c->set_output(0, c->Vector(count));
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>AllFinite")
+    .Input("xs: T")
+    .Output("finite: bool")
+    .Attr("T: list({half, bfloat16, float, double}) >= 1")
+    .SetShapeFn(AllFiniteShape)
+    .Doc(R"doc(
+Whether no element of any of the tensors is NaN or infinite.
+
+xs: Any shapes.
+finite: Shape [].
+)doc");
+
+REGISTER_OP("Fedplug>FiniteFromBytes")
+    .Input("data: uint8")
+    .Input("count: int64")
+    .Output("values: T")
+    .Attr("T: {half, bfloat16, float, double}")
+    .SetShapeFn(FiniteFromBytesShape)
+    .Doc(R"doc(
+Little-endian floats, for bytes that nobody vouches for.
+
+Errors (InvalidArgument): `data` is not so many values, or one of them is NaN or infinite.
+
+data: Shape [b].
+count: Shape []; how many values there must be.
+values: Shape [count], in the buffer of `data`.
+)doc");
+
+}  // namespace
+}  // namespace fedplug

@@ -1,0 +1,30 @@
+"""`fedplug.ops.finite` on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.ops._reference import finite as reference
+from fedplug.ops._tensorflow import loader
+from fedplug.ops.lowering import resolve_lowering
+
+__all__ = ["all_finite", "finite_from_bytes"]
+
+tf.no_gradient("Fedplug>AllFinite")
+tf.no_gradient("Fedplug>FiniteFromBytes")
+
+
+def all_finite(xs: tf.Tensor | list[tf.Tensor]) -> tf.Tensor:
+    xs = [tf.convert_to_tensor(x) for x in (xs if isinstance(xs, list) else [xs])]
+    if resolve_lowering() == "fused":
+        return loader.library().fedplug_all_finite(xs)
+    return reference.all_finite(xs)
+
+
+def finite_from_bytes(data: tf.Tensor, count: tf.Tensor | int, dtype: Any) -> tf.Tensor:
+    dtype = tf.as_dtype(dtype)
+    if resolve_lowering() == "fused":
+        return loader.library().fedplug_finite_from_bytes(data, tf.cast(count, tf.int64), T=dtype)
+    return reference.finite_from_bytes(data, count, dtype)

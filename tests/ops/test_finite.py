@@ -1,0 +1,84 @@
+"""Whether tensors, and bytes of unknown origin, are numbers: the op and its reference, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedplug import ops
+
+BAD = [float("nan"), float("inf"), float("-inf")]
+
+
+@pytest.fixture(autouse=True)
+def use(lowering):
+    with ops.use_lowering(lowering):
+        yield
+
+
+def values(size, dtype):
+    return tf.cast(np.random.default_rng(size).normal(size=size), dtype)
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000, 700_001])
+@pytest.mark.parametrize("bad", [None, *BAD])
+def test_one_value_that_is_no_number_is_found_wherever_it_is(size, bad, dtype):
+    for place in (0, size // 2, size - 1):
+        x = values(size, dtype)
+        if bad is not None:
+            x = tf.tensor_scatter_nd_update(x, [[place]], tf.cast([bad], dtype))
+        assert bool(ops.all_finite(x)) == (bad is None)
+
+
+def test_tensors_of_several_dtypes_and_shapes_are_looked_at_together(dtype):
+    good = [
+        tf.zeros([], tf.float32),
+        tf.zeros([0], tf.float16),
+        tf.ones([2, 3], dtype),
+        tf.ones([4], tf.float64),
+    ]
+    assert bool(ops.all_finite(good))
+    for place in (0, 2, 3):
+        bad = [tf.fill(x.shape, tf.cast(np.nan, x.dtype)) if i == place else x for i, x in enumerate(good)]
+        assert not bool(ops.all_finite(bad))
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1000])
+def test_bytes_come_back_as_the_values_they_were(size, dtype):
+    x = values(size, dtype)
+    read = ops.finite_from_bytes(ops.to_bytes(x), size, dtype)
+    assert read.dtype == dtype
+    assert read.shape == [size]
+    assert read.numpy().tobytes() == x.numpy().tobytes()
+
+
+def test_bytes_in_the_middle_of_others_come_back_too(dtype):
+    x = values(1000, dtype)
+    data = tf.concat([tf.zeros([13], tf.uint8), ops.to_bytes(x)], 0)
+    read = tf.function(lambda data: ops.finite_from_bytes(data[13:], 1000, dtype))(data)
+    assert read.numpy().tobytes() == x.numpy().tobytes()
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bytes_of_what_is_no_number_are_refused(bad, dtype):
+    data = ops.to_bytes(tf.cast([1.0, bad, 2.0], dtype))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a raw value is NaN or infinite"):
+        ops.finite_from_bytes(data, 3, dtype)
+
+
+@pytest.mark.parametrize(("size", "count"), [(0, 1), (2, 3), (4, 3), (3, -1), (3, 2**40)])
+def test_another_number_of_values_is_refused(size, count, dtype):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the bytes of raw values have the wrong length"):
+        ops.finite_from_bytes(ops.to_bytes(tf.zeros([size], dtype)), count, dtype)
+
+
+def test_half_a_value_is_refused(dtype):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the bytes of raw values have the wrong length"):
+        ops.finite_from_bytes(tf.zeros([3 * dtype.size + 1], tf.uint8), 3, dtype)
+
+
+def test_shapes_are_known_where_a_graph_is_built(dtype):
+    graph = tf.function(lambda data: ops.finite_from_bytes(data, 3, dtype))
+    result = graph.get_concrete_function(tf.TensorSpec([3 * dtype.size], tf.uint8)).structured_outputs
+    assert result.shape == [3]
