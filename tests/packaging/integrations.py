@@ -79,8 +79,9 @@ def _make_environment(uv: str, python: Path, package: Path) -> None:
     run(uv, "pip", "install", "--quiet", "--python", ".venv", "-r", wanted.relative_to(package))
     lock = (package / "uv.lock").read_text(encoding="utf-8")
     if version := re.search(rf'name = "{BY_PIP}"\nversion = "([^"]+)"', lock):
-        requirement = f"{BY_PIP}=={version[1]}"
-        run(".venv/bin/python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", requirement)
+        # What is imported is compiled then; all of it would take longer than the tests.
+        options = ["--quiet", "--no-compile", "--only-binary", ":all:"]
+        run(".venv/bin/python", "-m", "pip", "install", *options, f"{BY_PIP}=={version[1]}")
 
 
 if __name__ == "__main__":
