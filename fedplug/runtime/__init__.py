@@ -15,6 +15,10 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from fedplug.errors import MissingDependencyError
+
+if importlib.util.find_spec("tensorflow_federated") is None:
+    raise MissingDependencyError("fedplug.runtime", "tensorflow_federated")
+
 from fedplug.runtime.message_depth import allow_deep_messages
 
 if TYPE_CHECKING:
@@ -24,9 +28,6 @@ if TYPE_CHECKING:
         create_sync_execution_context,
     )
     from fedplug.runtime.switch import RuntimeHandle, use_runtime
-
-if importlib.util.find_spec("tensorflow_federated") is None:
-    raise MissingDependencyError("fedplug.runtime", "tensorflow_federated")
 
 __all__ = [
     "Candidates",

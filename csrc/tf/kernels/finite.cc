@@ -1,5 +1,6 @@
 // Fedplug>AllFinite and Fedplug>FiniteFromBytes on the CPU: check, call the
 // core.
+#include <algorithm>
 #include <cstdint>
 
 #include "core/all_finite.h"
@@ -55,14 +56,13 @@ class FiniteFromBytesOp : public OpKernel {
     OP_REQUIRES_OK(context, RequireVector(data, "data"));
     std::int64_t count;
     OP_REQUIRES_OK(context, ReadScalar(context->input(1), "count", &count));
+    // Beyond it no tensor has so many, and the product below would overflow.
+    count = std::clamp(count, std::int64_t{-1}, std::int64_t{1} << 56);
     constexpr std::int64_t kBytes{sizeof(T)};
-    OP_REQUIRES(context,
-                data.NumElements() % kBytes == 0 &&
-                    data.NumElements() / kBytes == count,
+    OP_REQUIRES(context, data.NumElements() == count * kBytes,
                 tensorflow::errors::InvalidArgument(
                     "the bytes of raw values have the wrong length, ",
-                    data.NumElements(), "; there must be ", count,
-                    " values of ", kBytes, " bytes"));
+                    data.NumElements(), "; there must be ", count * kBytes));
     // No copy: TensorFlow's own buffers are aligned for every type.
     Tensor values;
     OP_REQUIRES_OK(
