@@ -2,6 +2,8 @@
 // without a thread of TensorFlow's.
 #include <cstddef>
 #include <functional>
+#include <future>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +14,6 @@
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/platform/denormal.h"
 #include "tensorflow/core/platform/mutex.h"
-#include "tensorflow/core/platform/notification.h"
 #include "tensorflow/core/platform/setround.h"
 #include "tensorflow/core/protobuf/config.pb.h"
 #include "tensorflow/core/protobuf/rewriter_config.pb.h"
@@ -79,15 +80,13 @@ class CallInlineOp : public OpKernel {
     for (int i = 0; i < context->num_inputs(); ++i) {
       arguments.push_back(context->input(i));
     }
-    tensorflow::Status status;
-    tensorflow::Notification done;
+    // Shared, as who says that it has ended may be within it when we go on.
+    const auto ended = std::make_shared<std::promise<tensorflow::Status>>();
     library->Run(options, handle_, arguments, &results,
-                 [&status, &done](const tensorflow::Status& ended) {
-                   status = ended;
-                   done.Notify();
+                 [ended](const tensorflow::Status& status) {
+                   ended->set_value(status);
                  });
-    done.WaitForNotification();
-    OP_REQUIRES_OK(context, status);
+    OP_REQUIRES_OK(context, ended->get_future().get());
     for (std::size_t i = 0; i < results.size(); ++i) {
       context->set_output(static_cast<int>(i), std::move(results[i]));
     }
