@@ -6,8 +6,9 @@ and TensorFlow.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
     from fedplug import kernels, ops, process, runtime
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_MODULES = ("kernels", "ops", "process", "runtime")
-_ATTRIBUTES = {
+_HOMES = {
     "ClientCodec": "fedplug.codecs",
     "Codec": "fedplug.codecs",
     "ModelSum": "fedplug.codecs",
@@ -47,7 +47,11 @@ _ATTRIBUTES = {
     "get_encoder": "fedplug.api",
     "get_schedule": "fedplug.api",
     "hookimpl": "fedplug.registry.hookspecs",
+    "kernels": "fedplug.kernels",
     "open_store": "fedplug.stores",
+    "ops": "fedplug.ops",
+    "process": "fedplug.process",
+    "runtime": "fedplug.runtime",
     "schedule": "fedplug.api",
     "to_config": "fedplug.api",
     "use_runtime": "fedplug.runtime",
@@ -83,18 +87,14 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+    _imported = imported_on_first_use(__name__, _HOMES)
 
     def __getattr__(name: str) -> Any:
-        if name == "__version__":
-            value = importlib.import_module("fedplug.registry.entry_points").own_version()
-        elif name in _MODULES:
-            value = importlib.import_module(f"fedplug.{name}")
-        elif name in _ATTRIBUTES:
-            value = getattr(importlib.import_module(_ATTRIBUTES[name]), name)
-        else:
-            raise AttributeError(f"module 'fedplug' has no attribute {name!r}")
-        globals()[name] = value  # the next access does not come here
-        return value
+        if name != "__version__":
+            return _imported(name)
+        from fedplug.registry.entry_points import own_version
+
+        return own_version()
 
 
 def __dir__() -> list[str]:

@@ -10,11 +10,11 @@ TensorFlow.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedplug.errors import MissingDependencyError
+from fedplug.registry.first_use import imported_on_first_use
 
 if importlib.util.find_spec("tensorflow_federated") is None:
     raise MissingDependencyError("fedplug.runtime", "tensorflow_federated")
@@ -37,12 +37,12 @@ __all__ = [
     "use_runtime",
 ]
 
-_MODULES = {
-    "Candidates": "candidates",
-    "RuntimeHandle": "switch",
-    "create_async_execution_context": "inprocess.context",
-    "create_sync_execution_context": "inprocess.context",
-    "use_runtime": "switch",
+_HOMES = {
+    "Candidates": "fedplug.runtime.candidates",
+    "RuntimeHandle": "fedplug.runtime.switch",
+    "create_async_execution_context": "fedplug.runtime.inprocess.context",
+    "create_sync_execution_context": "fedplug.runtime.inprocess.context",
+    "use_runtime": "fedplug.runtime.switch",
 }
 
 # Here and not where a context is made: processes are often built before.
@@ -50,8 +50,4 @@ allow_deep_messages()
 
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module 'fedplug.runtime' has no attribute {name!r}")
-        return getattr(importlib.import_module(f"fedplug.runtime.{_MODULES[name]}"), name)
+    __getattr__ = imported_on_first_use(__name__, _HOMES)

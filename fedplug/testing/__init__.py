@@ -6,8 +6,9 @@ tests and that command import this package. Importing it loads nothing; a suite 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
     from fedplug.testing.aggregator import AggregatorSuite
@@ -33,24 +34,20 @@ __all__ = [
     "run",
 ]
 
-_MODULES = {
-    "AggregatorSuite": "aggregator",
-    "ConformanceError": "expect",
-    "EncoderSuite": "encoder",
-    "NotApplicable": "suite",
-    "PluginPackageSuite": "package",
-    "Result": "suite",
-    "ScheduleSuite": "schedule",
-    "StateStoreSuite": "store",
-    "Suite": "suite",
-    "AssignmentSuite": "assignment",
-    "run": "suite",
+_HOMES = {
+    "AggregatorSuite": "fedplug.testing.aggregator",
+    "ConformanceError": "fedplug.testing.expect",
+    "EncoderSuite": "fedplug.testing.encoder",
+    "NotApplicable": "fedplug.testing.suite",
+    "PluginPackageSuite": "fedplug.testing.package",
+    "Result": "fedplug.testing.suite",
+    "ScheduleSuite": "fedplug.testing.schedule",
+    "StateStoreSuite": "fedplug.testing.store",
+    "Suite": "fedplug.testing.suite",
+    "AssignmentSuite": "fedplug.testing.assignment",
+    "run": "fedplug.testing.suite",
 }
 
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module 'fedplug.testing' has no attribute {name!r}")
-        return getattr(importlib.import_module(f"fedplug.testing.{_MODULES[name]}"), name)
+    __getattr__ = imported_on_first_use(__name__, _HOMES)

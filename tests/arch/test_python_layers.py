@@ -100,7 +100,7 @@ class Import:
     @property
     def target(self) -> str:
         """The module that has what is imported: of a public name of fedplug, a submodule, or this one."""
-        public = fedplug._ATTRIBUTES.get(self.name) if self.module == "fedplug" else None
+        public = fedplug._HOMES.get(self.name) if self.module == "fedplug" else None
         submodule = f"{self.module}.{self.name}"
         return public or (submodule if submodule in FILES else self.module)
 

@@ -6,10 +6,10 @@ What is here is imported on first use, see `fedplug.runtime`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedplug.errors import MissingDependencyError
+from fedplug.registry.first_use import imported_on_first_use
 
 try:
     import ray  # noqa: F401
@@ -23,16 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientHandle", "create_ray_execution_context", "on_worker"]
 
-_MODULES = {
-    "ClientHandle": "client_values",
-    "create_ray_execution_context": "context",
-    "on_worker": "messages",
+_HOMES = {
+    "ClientHandle": "fedplug.runtime.ray.client_values",
+    "create_ray_execution_context": "fedplug.runtime.ray.context",
+    "on_worker": "fedplug.runtime.ray.messages",
 }
 
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module 'fedplug.runtime.ray' has no attribute {name!r}")
-        return getattr(importlib.import_module(f"fedplug.runtime.ray.{_MODULES[name]}"), name)
+    __getattr__ = imported_on_first_use(__name__, _HOMES)
