@@ -13,7 +13,7 @@ from fedplug.errors import StoreError
 from fedplug.stores.base import Tensors
 from fedplug.stores.rules import check_mapping, check_text
 
-__all__ = ["decode", "encode"]
+__all__ = ["checked", "decode", "encode"]
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     code: np.dtype(scalar)
@@ -46,15 +46,20 @@ def encode(tensors: Tensors, owner: str) -> bytes:
     """The safetensors document of ``tensors``.
 
     Raises:
+        StoreError: As `checked`.
+    """
+    arrays = checked(tensors, owner)
+    return safetensors.numpy.save({_PREFIX + name: array for name, array in arrays.items()})
+
+
+def checked(tensors: Tensors, owner: str) -> dict[str, np.ndarray[Any, Any]]:
+    """``tensors`` as they come back from a store: contiguous and little-endian; perhaps the same arrays.
+
+    Raises:
         StoreError: It is no mapping, a name is not text, or a dtype cannot be stored.
     """
     check_mapping(f"{owner}: a state", "tensor names to arrays", tensors)
-    return safetensors.numpy.save(
-        {
-            _PREFIX + check_text("tensor name", name): _plain(name, value, owner)
-            for name, value in tensors.items()
-        }
-    )
+    return {check_text("tensor name", name): _plain(name, value, owner) for name, value in tensors.items()}
 
 
 def decode(blob: bytes) -> dict[str, np.ndarray[Any, Any]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from fedplug import kernels
 from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import blob, rules
 from fedplug.stores.base import ProcessState, StateStore, Tensors
@@ -19,7 +20,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore(StateStore):
-    """Keeps the same bytes as a store on disk would, so that values and dtypes come back in the same way."""
+    """Keeps copies of the arrays; values and dtypes come back as they do from a store on disk."""
 
     name: ClassVar[str] = "memory"
 
@@ -62,13 +63,16 @@ class MemoryStore(StateStore):
         return self._processes
 
 
+_Arrays = dict[str, np.ndarray[Any, Any]]
+
+
 class _Round(NamedTuple):
     """What is kept as of a round; ``metadata`` is a JSON text."""
 
     number: int | None
     metadata: str
-    clients: Mapping[str, bytes]
-    server: bytes | None
+    clients: Mapping[str, _Arrays]
+    server: _Arrays | None
 
 
 class _MemoryProcess(ProcessState):
@@ -94,14 +98,14 @@ class _MemoryProcess(ProcessState):
     def client_ids(self) -> list[str]:
         return sorted(self._kept().clients)
 
-    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, _Arrays]:
         clients = self._kept().clients
         asked = [rules.check_text("client id", client) for client in client_ids]
-        return {client: blob.decode(clients[client]) for client in asked if client in clients}
+        return {client: _copies(clients[client]) for client in asked if client in clients}
 
-    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
+    def read_server(self) -> _Arrays | None:
         server = self._kept().server
-        return None if server is None else blob.decode(server)
+        return None if server is None else _copies(server)
 
     def commit(
         self,
@@ -114,9 +118,10 @@ class _MemoryProcess(ProcessState):
         last = self._kept()
         number, text = rules.check_commit(self._process_id, last.number, round_num, client_states, metadata)
         clients = {
-            client: blob.encode(tensors, f"client {client!r}") for client, tensors in client_states.items()
+            client: _copies(blob.checked(tensors, f"client {client!r}"))
+            for client, tensors in client_states.items()
         }
-        server = blob.encode(server_state, "server state")
+        server = _copies(blob.checked(server_state, "server state"))
         # One assignment, so that an interrupt leaves the last round or this one, and no mixture.
         self._last = _Round(number, text, {**last.clients, **clients}, server)
 
@@ -126,3 +131,14 @@ class _MemoryProcess(ProcessState):
     def _kept(self) -> _Round:
         self._store._opened()
         return self._last
+
+
+def _copies(arrays: _Arrays) -> _Arrays:
+    """The same values in arrays of their own, in memory that earlier ones have left."""
+    return {name: _copy(array) for name, array in arrays.items()}
+
+
+def _copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    copy = kernels.empty(array.shape, array.dtype)
+    np.copyto(copy, array)
+    return copy
