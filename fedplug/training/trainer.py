@@ -15,7 +15,7 @@ from fedplug.errors import ConfigError
 from fedplug.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.registry import resolve
 from fedplug.runtime import Candidates
-from fedplug.stores.base import PlacedState, StateStore
+from fedplug.stores.base import PlacedState, StateStore, Tensors
 from fedplug.stores.memory import MemoryStore
 from fedplug.stores.sharded.staging import Staged
 from fedplug.training import legacy
@@ -161,8 +161,7 @@ class Trainer:
 
     def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
         """The states of these clients as of the last finished round; of new clients, the initial state."""
-        known = self._states.read_clients(client_ids)
-        return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
+        return self._as_states(client_ids, self._states.read_clients(client_ids))
 
     def sample(self, round_num: int) -> list[str]:
         """The clients of a round, sorted; a function of seed and round only.
@@ -277,6 +276,10 @@ class Trainer:
             metrics=metrics,
         )
 
+    def _as_states(self, client_ids: Sequence[str], known: Mapping[str, Tensors]) -> dict[str, Any]:
+        """What a store knows of these clients, as the process takes it."""
+        return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
+
     def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
         if arrays is None:
             return self._first_client_state
@@ -300,7 +303,11 @@ class Trainer:
         by_reference = _takes_references() and not isinstance(data, Candidates)
         if isinstance(self._states, PlacedState) and by_reference:
             return self._states.references(client_ids, self._first_arrays)
-        return list(self.client_states(client_ids).values())
+        known = self._states.read_clients(client_ids)
+        for state in known.values():
+            for array in state.values():
+                array.flags.writeable = False  # nobody else has it, so the runtime need not copy it
+        return list(self._as_states(client_ids, known).values())
 
     def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:
         """What is to be committed of the clients of a round; those that were lost keep what they have."""

@@ -1,9 +1,9 @@
 """Turns a TFF computation's serialized graph into a function that TensorFlow's eager runtime calls.
 
-This file and `inline_calls` are the only ones that use private parts of TensorFlow 2.14; TFF 0.87 pins that
-version. The public ways were tried and do not do: `tf.compat.v1.wrap_function(...).prune()` now and then
-fails on lowered loops, and a `Session` copies every tensor in and out, and cannot hand over a dataset. What
-is used here:
+This file, `inline_calls` and `shared_memory` are the only ones that use private parts of TensorFlow 2.14; TFF
+0.87 pins that version. The public ways were tried and do not do: `tf.compat.v1.wrap_function(...).prune()`
+now and then fails on lowered loops, and a `Session` copies every tensor in and out, and cannot hand over a
+dataset. What is used here:
 
 - `TF_GraphToFunction` and the eager context's function table: a graph as a function, and copies of it under
   other names;

@@ -30,6 +30,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import tff_structures
+from fedplug.runtime.graphs.shared_memory import tensor_of
 from fedplug.runtime.graphs.tensorflow_graphs import fits
 from fedplug.runtime.inprocess.sequences import ingest_sequence
 from fedplug.runtime.tff_internals import transform_args
@@ -180,9 +181,7 @@ def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
     ):
         proto, _ = tff.framework.serialize_value(value, type_spec)  # converts or raises, by TFF's rules
         value, _ = tff.framework.deserialize_value(proto, type_spec)
-    if isinstance(value, np.ndarray) and value.flags.writeable:
-        return tf.constant(value)
-    return tf.convert_to_tensor(value)
+    return tensor_of(value) if isinstance(value, np.ndarray) else tf.convert_to_tensor(value)
 
 
 def to_arrays(value: Any) -> Any:
