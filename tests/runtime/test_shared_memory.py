@@ -9,7 +9,6 @@ import tensorflow as tf
 from fedplug import kernels, ops
 from fedplug.runtime.graphs.shared_memory import tensor_of
 
-
 SIZE = 300_000  # from 256 KiB on, `kernels.empty` aligns arrays as TensorFlow wants them
 
 
