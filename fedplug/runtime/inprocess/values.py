@@ -12,9 +12,9 @@ placed, one per client    `Clients`, a list in client order
 ========================  ==============================================================
 
 Values are held by reference and never changed, so nothing is copied between two steps. Arrays that a caller
-could still write to are copied on the way in; arrays on the way out are read-only, as they are in TFF's stock
-runtime. Where a value does not fit its type, TFF's own serialization is asked, so that the rules and the
-error texts are TFF's.
+could still write to are copied on the way in, others are used where they lie; arrays on the way out are
+read-only, as they are in TFF's stock runtime. Where a value does not fit its type, TFF's own serialization is
+asked, so that the rules and the error texts are TFF's.
 """
 
 from __future__ import annotations
