@@ -104,8 +104,12 @@ Flat UsableArray(const py::object& object, const char* name, Access access) {
 }  // namespace
 
 DType DTypeOf(const py::dtype& dtype) {
+  constexpr char kOrderOfThisMachine = PY_BIG_ENDIAN ? '>' : '<';
   const char order = dtype.byteorder();
-  if (order != '=' && order != '|') return DType::kOther;
+  // NumPy says '=' of most dtypes of this machine's order, but not of all.
+  if (order != '=' && order != '|' && order != kOrderOfThisMachine) {
+    return DType::kOther;
+  }
   const char kind = dtype.kind();
   const py::ssize_t bytes = dtype.itemsize();
   if (kind == 'f' && bytes == 4) return DType::kFloat32;

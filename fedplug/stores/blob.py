@@ -36,7 +36,8 @@ _DTYPES: dict[str, np.dtype[Any]] = {
         "F8_E5M2": ml_dtypes.float8_e5m2,
     }.items()
 }
-_STORABLE = frozenset(_DTYPES.values())
+_STORABLE = {dtype: dtype for dtype in _DTYPES.values()}
+"""By themselves: to NumPy, ``"<f4"`` and ``"f4"`` can be two that are equal."""
 
 # safetensors keeps the name "__metadata__" for itself; with a prefix, every name is free for tensors.
 _PREFIX = "/"
@@ -73,8 +74,8 @@ def decode(blob: bytes) -> dict[str, np.ndarray[Any, Any]]:
 def _plain(name: str, value: Any, owner: str) -> np.ndarray[Any, Any]:
     """``value`` as safetensors wants it: contiguous and little-endian."""
     array = np.asarray(value)
-    dtype = array.dtype.newbyteorder("<")
-    if dtype not in _STORABLE:
+    dtype = _STORABLE.get(array.dtype.newbyteorder("<"))
+    if dtype is None:
         known = ", ".join(sorted(str(known) for known in _STORABLE))
         raise StoreError(
             f"{owner}: tensor {name!r} has dtype {array.dtype}, which a store cannot hold; it can: {known}"
