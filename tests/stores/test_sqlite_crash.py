@@ -31,6 +31,7 @@ def run(folder, *death, seconds=None):
     return rounds
 
 
+@pytest.mark.slow  # but in every `make test-numpy`
 def test_a_store_killed_again_and_again_is_whole_every_time(tmp_path, assert_whole):
     delays = random.Random(0)
     for _ in range(KILLS):
