@@ -94,7 +94,8 @@ if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
             return _imported(name)
         from fedplug.registry.entry_points import own_version
 
-        return own_version()
+        globals()[name] = own_version()  # read from the distribution's files once
+        return globals()[name]
 
 
 def __dir__() -> list[str]:
