@@ -115,8 +115,11 @@ class Codec:
         else:
             given = form.require(state, donated=in_place)
         spare = form.spare(out, given)
-        with ops.donate_residuals() if in_place else ops.residuals_in(spare):
+        before = ops.spare_residuals.set(None if in_place else spare)
+        try:
             payload, next_state = encoder.encode_container(x, given, round_num, spec, header)
+        finally:
+            ops.spare_residuals.reset(before)
         return payload, form.tagged(next_state)
 
     def encode_model(
@@ -164,12 +167,15 @@ class Codec:
             given = model.form.require(states, donated=in_place)
         spare = model.form.spare(out, given)
         model.require_finite(xs, all_of_them=in_place and states is not None)
-        with ops.sums_may_overflow(), ops.donate_residuals() if in_place else ops.residuals_in(spare):
-            try:
+        before = ops.spare_residuals.set(None if in_place else spare)
+        try:
+            with ops.sums_may_overflow():
                 buffers, next_state = model.encode(xs, given, round_num)
-            except NonFiniteError:
-                model.require_finite(xs, all_of_them=True)  # says which
-                raise
+        except NonFiniteError:
+            model.require_finite(xs, all_of_them=True)  # says which
+            raise
+        finally:
+            ops.spare_residuals.reset(before)
         if metrics is not None:
             model.measure(metrics, xs, buffers, next_state)
         payloads = {name: buffer.tobytes() for name, buffer in zip(arrays, buffers, strict=True)}

@@ -153,35 +153,45 @@ def _require_at_most(max_bytes: int, spec: ArraySpec) -> None:
 
 
 def _read(plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None) -> Received:
+    before = ops.result_place.set(place) if plan.reader.dense else None
     try:
-        return plan.reader.read(body, plan, place)
+        return plan.reader.read(body, plan)
     except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
         raise PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}") from error
+    finally:
+        if before is not None:
+            ops.result_place.reset(before)
 
 
 class _Reader(Protocol):
     """Reads the bodies of one wire id."""
 
-    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
-        """What a body stands for; every byte is untrusted. ``place`` is as for `receive`."""
+    dense: bool
+    """Whether what it returns are all elements, and not some with their indices."""
+
+    def read(self, body: NDArray[np.uint8], plan: _Plan) -> Received:
+        """What a body stands for; every byte is untrusted."""
 
 
 class _EncoderReader:
     """Bodies of an encoder that is no pipeline."""
 
+    dense = True
+
     def __init__(self, encoder: type[Encoder]) -> None:
         self._encoder = encoder
 
-    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
+    def read(self, body: NDArray[np.uint8], plan: _Plan) -> Received:
         spec = plan.spec
         encoder = self._encoder.from_payload(body, spec)
-        with ops.results_in(place):
-            values = encoder.decode(encoder.from_wire(body, spec), spec)
+        values = encoder.decode(encoder.from_wire(body, spec), spec)
         return Received(spec, np.reshape(values, -1), None)
 
 
 class _DenseReader:
     """Bodies that are a quantizer's bytes, entropy-coded perhaps."""
+
+    dense = True
 
     def __init__(self, quantizer: type[Quantizer], entropy_coder: type[EntropyCoder] | None) -> None:
         self._quantizer, self._entropy_coder = quantizer, entropy_coder
@@ -189,9 +199,8 @@ class _DenseReader:
         if _always_the_same(quantizer) and _always_the_same(entropy_coder):
             self._same = self._coder_of(np.zeros(0, np.uint8))
 
-    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
-        with ops.results_in(place):
-            return Received(plan.spec, self.values(body, plan.size, plan.spec.dtype), None)
+    def read(self, body: NDArray[np.uint8], plan: _Plan) -> Received:
+        return Received(plan.spec, self.values(body, plan.size, plan.spec.dtype), None)
 
     def values(self, code: NDArray[np.uint8], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """So many values."""
@@ -211,12 +220,13 @@ class _DenseReader:
 class _SparseReader:
     """Bodies of entries and their places."""
 
+    dense = False
+
     def __init__(self, values: _DenseReader, index_coder: type[IndexCoder]) -> None:
         self._values, self._index_coder = values, index_coder
         self._same = _always_the_same(index_coder) and index_coder.from_payload(np.zeros(0, np.uint8))
 
-    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
-        del place  # the entries are not the elements
+    def read(self, body: NDArray[np.uint8], plan: _Plan) -> Received:
         count, index_code, code = kernels.split_sparse_body(body, plan.size)
         values = self._values.values(code, count, plan.spec.dtype)
         index_coder = self._same or self._index_coder.from_payload(index_code)
@@ -226,11 +236,12 @@ class _SparseReader:
 class _RawEntriesReader:
     """The same where values are uncompressed, and the indices in a code of the kernels: one call for both."""
 
+    dense = False
+
     def __init__(self, form: ops.IndexForm) -> None:
         self._form = form
 
-    def read(self, body: NDArray[np.uint8], plan: _Plan, place: NDArray[Any] | None) -> Received:
-        del place
+    def read(self, body: NDArray[np.uint8], plan: _Plan) -> Received:
         spec = plan.spec
         values, indices = kernels.read_entries(body, plan.size, spec.dtype, form=self._form)
         return Received(spec, values, indices)

@@ -40,6 +40,7 @@ class StateForm:
             raise ArgumentError(f"the name {OWNER!r} is taken; neither a tensor nor a state can have it")
         self._arrays = {key: (array.shape, array.dtype) for key, array in first.items()}
         self._keys = self._arrays.keys() | {OWNER}
+        self._entries = len(self._keys)
         self._text = text
         self._text_bytes = text.tobytes()
 
@@ -57,7 +58,25 @@ class StateForm:
         Raises:
             StateError: It is of another codec, version, shape or dtype.
         """
-        if type(state) is not dict and not isinstance(state, Mapping):  # the former is quick
+        arrays = self._as_returned(state)
+        return self._checked(state, donated=donated) if arrays is None else arrays
+
+    def _as_returned(self, state: Any) -> dict[str, NDArray[Any]] | None:
+        """The arrays of a state that `tagged` made and nobody has changed; None of any other. Quick."""
+        if type(state) is not dict or state.get(OWNER) is not self._text or len(state) != self._entries:
+            return None
+        arrays = {}
+        for key, (shape, dtype) in self._arrays.items():
+            array = state.get(key)
+            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
+                return None
+            if not array.flags.carray:
+                return None
+            arrays[key] = array
+        return arrays
+
+    def _checked(self, state: Any, *, donated: bool) -> ArrayState:
+        if not isinstance(state, Mapping):
             raise StateError(f"a state is a dictionary of arrays, not a {type(state).__name__}")
         if not self._arrays:
             if state:
@@ -66,7 +85,7 @@ class StateForm:
         if OWNER not in state:
             raise StateError(f"a state of {self._named()} has the key {OWNER!r}; found {sorted(state)}")
         text = state[OWNER]
-        if text is not self._text and (found := np.asarray(text).tobytes()) != self._text_bytes:
+        if (found := np.asarray(text).tobytes()) != self._text_bytes:
             raise StateError(
                 f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
                 f"found {found.decode(errors='replace')!r}"
@@ -93,13 +112,11 @@ class StateForm:
         """
         if out is None:
             return []
-        arrays = self.require(out)
+        arrays = self.require(out, donated=True)
         for key, array in arrays.items():
-            other = given[key]
-            alone = array.base is None and other.base is None  # each has memory of its own
-            if array is other or (not alone and np.may_share_memory(array, other)):
+            if np.may_share_memory(array, given[key]):
                 raise StateError(f"{key!r} of out is that of the state itself; pass in_place=True instead")
-            if array is not out[key] or not array.flags.writeable:
+            if array is not out[key]:
                 raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
         return list(arrays.values())
 

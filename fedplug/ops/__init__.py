@@ -68,7 +68,7 @@ from fedplug.ops.checks import of_length, require, require_finite, sums_may_over
 from fedplug.ops.checksum import crc32
 from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
-from fedplug.ops.donation import donate_residuals, residuals_in, results_in, take_result
+from fedplug.ops.donation import donate_residuals, result_place, spare_residuals, take_result
 from fedplug.ops.finite import all_finite, finite_from_bytes
 from fedplug.ops.floats import wide_dtype, widened
 from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
@@ -198,9 +198,8 @@ __all__ = [
     "require",
     "require_finite",
     "reshape",
-    "residuals_in",
     "resolve_lowering",
-    "results_in",
+    "result_place",
     "round",
     "round_seed",
     "saturate_cast",
@@ -213,6 +212,7 @@ __all__ = [
     "shape",
     "shared_uniform",
     "size",
+    "spare_residuals",
     "sparse_body",
     "spec_of",
     "split_sparse_body",

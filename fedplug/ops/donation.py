@@ -16,56 +16,44 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 
-__all__ = ["donate_residuals", "own", "place_for", "residuals_in", "results_in", "take_result"]
+__all__ = ["donate_residuals", "own", "place_for", "result_place", "spare_residuals", "take_result"]
 
-_spare: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
-"""Arrays for new residuals; None: the old ones were donated."""
+spare_residuals: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
+"""Arrays for new residuals, which ops on NumPy arrays take out of the list: twice as fast as over the old
+ones, of which every sum must be seen before the first is written. None: the old ones were donated."""
 
 _NONE_SPARE: list[NDArray[Any]] = []
 
-_result: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar("fedplug_result", default=None)
+result_place: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar(
+    "fedplug_result", default=None
+)
+"""Where the first op on NumPy arrays writes whose dense result fits. A hint: whoever gives it looks where the
+result is in the end."""
 
 
-class _Set:
-    """Sets a context variable within a ``with`` block; for every array, so quicker than a generator would."""
+class _Donation:
+    """For every array, so quicker than a generator would be."""
 
-    def __init__(self, variable: contextvars.ContextVar[Any], value: Any) -> None:
-        self._variable, self._value = variable, value
+    __slots__ = ("_before",)
 
     def __enter__(self) -> None:
-        self._token = self._variable.set(self._value)
+        self._before = spare_residuals.set(None)
 
     def __exit__(self, *error: object) -> None:
-        self._variable.reset(self._token)
+        spare_residuals.reset(self._before)
 
 
 def donate_residuals() -> AbstractContextManager[None]:
     """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given."""
-    return _Set(_spare, None)
-
-
-def residuals_in(spare: list[NDArray[Any]]) -> AbstractContextManager[None]:
-    """Within the ``with`` block, ops on NumPy arrays take arrays out of this list for new residuals.
-
-    Twice as fast as over the old ones, of which every sum must be seen before the first is written.
-    """
-    return _Set(_spare, spare)
-
-
-def results_in(out: NDArray[Any] | None) -> AbstractContextManager[None]:
-    """Within the ``with`` block, the first op on NumPy arrays whose dense result fits ``out`` writes into it.
-
-    A hint: whoever gives it looks where the result is in the end.
-    """
-    return _Set(_result, out)
+    return _Donation()
 
 
 def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """Where a dense result of so many elements is wanted, once; None: in new memory."""
-    out = _result.get()
+    out = result_place.get()
     if out is None or out.size != count or out.dtype != dtype:
         return None
-    _result.set(None)
+    result_place.set(None)
     return out.reshape(-1)
 
 
@@ -76,7 +64,7 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
         residual: Of the round before; None for none.
         like: Has its shape and dtype.
     """
-    spare = _spare.get(_NONE_SPARE)
+    spare = spare_residuals.get(_NONE_SPARE)
     if spare is None:
         return kernels.empty(like.shape, like.dtype) if residual is None else residual
     for position, array in enumerate(spare):
@@ -87,4 +75,4 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:
     """What an op may add to: the array itself where it was donated, else a copy of it."""
-    return accumulator if _spare.get(_NONE_SPARE) is None else accumulator.copy()
+    return accumulator if spare_residuals.get(_NONE_SPARE) is None else accumulator.copy()

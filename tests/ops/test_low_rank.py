@@ -130,8 +130,9 @@ def test_a_residual_is_left_as_it_was_even_if_donated(dtype):
 
 def test_a_matrix_goes_where_a_result_is_wanted():
     p, out = np.ones([3, 1], np.float32), np.empty(9, np.float32)
-    with ops.results_in(out):
-        matrix = ops.low_rank_matrix(p, p, dtype="float32")
+    before = ops.result_place.set(out)
+    matrix = ops.low_rank_matrix(p, p, dtype="float32")
+    ops.result_place.reset(before)
     assert np.shares_memory(matrix, out)
     assert matrix.tolist() == [[1] * 3] * 3
 

@@ -76,7 +76,7 @@ class QSGD(ValueFormQuantizer):
     @classmethod
     def from_payload(cls, code: Array) -> Self:
         """With the bits and the block size that the code begins with."""
-        if ops.size(code) < QSGD_HEADER_BYTES:
+        if len(code) < QSGD_HEADER_BYTES:
             raise PayloadError("a qsgd payload is too short to hold its bits and block size")
         bits, log2_block_size = int(code[0]), int(code[1])
         if not LEAST_BITS <= bits <= MOST_BITS or log2_block_size > MOST_LOG2_BLOCK_SIZE:

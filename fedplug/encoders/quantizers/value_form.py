@@ -54,4 +54,4 @@ class ValueFormQuantizer(Quantizer):
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses what `encode` does not write for so many values with this configuration."""
-        return ops.decode_values(code, count, **self.value_form, dtype=dtype)
+        return ops.decode_values(code, count, **self._form, dtype=dtype)
