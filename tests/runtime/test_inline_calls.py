@@ -30,7 +30,9 @@ def _made(function: Any, *specs: tf.TensorSpec) -> tuple[Any, InlineFunction]:
 
 
 def _call(function: InlineFunction, *inputs: Any) -> list[tf.Tensor]:
-    return call_inline(function, [tf.constant(one) for one in inputs], cancellation.CancellationManager())
+    return call_inline(
+        function, [tf.constant(one) for one in inputs], False, cancellation.CancellationManager()
+    )
 
 
 def _kernels() -> list[str]:
@@ -71,7 +73,7 @@ def test_another_thread_stops_a_call():
     stop = threading.Timer(0.2, manager.start_cancel)
     stop.start()
     with pytest.raises(tf.errors.CancelledError):
-        call_inline(function, [tf.constant(1.0)], manager)
+        call_inline(function, [tf.constant(1.0)], False, manager)
     stop.join()
 
 

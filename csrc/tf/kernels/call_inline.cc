@@ -15,6 +15,7 @@
 #include "tensorflow/core/platform/denormal.h"
 #include "tensorflow/core/platform/mutex.h"
 #include "tensorflow/core/platform/setround.h"
+#include "tensorflow/core/platform/threadpool_interface.h"
 #include "tensorflow/core/protobuf/config.pb.h"
 #include "tensorflow/core/protobuf/rewriter_config.pb.h"
 
@@ -48,10 +49,19 @@ Runner RunHere(Runner* others) {
   };
 }
 
+// A pool without threads: who hands it work does it.
+class NoThreads : public tensorflow::thread::ThreadPoolInterface {
+ public:
+  void Schedule(std::function<void()> work) override { work(); }
+  int NumThreads() const override { return 1; }
+  int CurrentThreadId() const override { return -1; }  // of no pool
+};
+
 class CallInlineOp : public OpKernel {
  public:
   explicit CallInlineOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("f", &function_));
+    OP_REQUIRES_OK(context, context->GetAttr("one_thread", &one_thread_));
   }
 
   ~CallInlineOp() override {
@@ -73,6 +83,7 @@ class CallInlineOp : public OpKernel {
     options.stats_collector = context->stats_collector();
     options.runner = &runner;
     options.run_all_kernels_inline = true;
+    if (one_thread_) options.user_intra_op_threadpool = &no_threads_;
     options.source_device = library->device()->name();
     options.allow_dead_tensors = true;
     options.create_rendezvous = true;
@@ -114,6 +125,8 @@ class CallInlineOp : public OpKernel {
   }
 
   tensorflow::NameAttrList function_;
+  bool one_thread_;
+  NoThreads no_threads_;
   tensorflow::mutex mutex_;
   FunctionLibraryRuntime* library_ = nullptr;
   FunctionLibraryRuntime::Handle handle_;

@@ -13,6 +13,7 @@ REGISTER_OP("Fedplug>CallInline")
     .Attr("Tin: list(type) >= 0")
     .Attr("Tout: list(type) >= 0")
     .Attr("f: func")
+    .Attr("one_thread: bool = false")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc(R"doc(
@@ -21,12 +22,15 @@ the caller.
 
 TensorFlow hands every call of a function, and every operation that it deems
 expensive, to its pool of threads; for small ones to wake a thread costs more
-than what it does. The results are those of a call by name. Operations share
-their own work among threads as ever.
+than what it does. The results are those of a call by name.
 
 arguments: Of `f`.
 results: Of `f`.
 f: A function of the context. TensorFlow leaves its graph as it is.
+one_thread: Whether an operation does its work in that thread, too, and not
+  among those of TensorFlow, where as many calls are under way as there are
+  processors. Of an operation that adds up in parts, one to a thread, the last
+  bits may differ.
 )doc");
 
 }  // namespace

@@ -42,8 +42,12 @@ class InlineFunction:
 
     def __init__(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         self.num_outputs = len(outputs)
-        self.attributes = ("Tin", list(inputs), "Tout", list(outputs), "f", name)
+        self._attributes = ("Tin", list(inputs), "Tout", list(outputs), "f", name, "one_thread")
         self.kernels = f"__wrapped__{_OP}_Tin_{len(inputs)}_Tout_{len(outputs)}_"
+
+    def attributes(self, one_thread: bool) -> tuple[Any, ...]:
+        """Those of a call."""
+        return (*self._attributes, one_thread)
 
 
 @functools.cache
@@ -52,12 +56,15 @@ def can_call_inline() -> bool:
     return not tf.config.list_physical_devices("GPU") and ops.resolve_lowering("auto") == "fused"
 
 
-def call_inline(function: InlineFunction, inputs: Sequence[tf.Tensor], manager: Any) -> list[tf.Tensor]:
+def call_inline(
+    function: InlineFunction, inputs: Sequence[tf.Tensor], one_thread: bool, manager: Any
+) -> list[tf.Tensor]:
     """Calls a function.
 
     Args:
         function: It.
         inputs: As many as it has, of its dtypes.
+        one_thread: Whether its operations do without TensorFlow's threads, too.
         manager: A `CancellationManager` for this call.
     """
     global _running
@@ -65,7 +72,12 @@ def call_inline(function: InlineFunction, inputs: Sequence[tf.Tensor], manager: 
         _running += 1
     try:
         outputs: list[tf.Tensor] = execute.execute_with_cancellation(
-            _OP, function.num_outputs, inputs, function.attributes, eager_context.context(), manager
+            _OP,
+            function.num_outputs,
+            inputs,
+            function.attributes(one_thread),
+            eager_context.context(),
+            manager,
         )
         return outputs
     finally:
@@ -92,7 +104,7 @@ def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
 
     def call(inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         assert function is not None  # it is in the eager context as long as somebody holds it
-        return call_inline(inline, inputs, cancellation.CancellationManager())
+        return call_inline(inline, inputs, False, cancellation.CancellationManager())
 
     return call
 

@@ -131,7 +131,7 @@ def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> G
         return function
 
 
-Call = Callable[[Sequence[tf.Tensor], cancellation.CancellationManager], list[tf.Tensor]]
+Call = Callable[[Sequence[tf.Tensor], bool, cancellation.CancellationManager], list[tf.Tensor]]
 
 
 class GraphFunction:
@@ -159,8 +159,16 @@ class GraphFunction:
         self._call = self._callable(self._template.name)
         self._idle = [self._call]
 
-    def __call__(self, arguments: Sequence[tf.Tensor], cancel: Cancellation) -> list[tf.Tensor]:
+    def __call__(
+        self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
+    ) -> list[tf.Tensor]:
         """Calls the function.
+
+        Args:
+            arguments: Of the parameters that the graph reads, and others.
+            cancel: Stops the call.
+            one_thread: Whether operations leave TensorFlow's threads to others; where functions are called
+                inline.
 
         Raises:
             tf.errors.CancelledError: `cancel.cancel()` was called before the end.
@@ -184,7 +192,7 @@ class GraphFunction:
             except IndexError:
                 call = self._callable(self._copy())
         try:
-            outputs = cancel.run(functools.partial(call, inputs))
+            outputs = cancel.run(functools.partial(call, inputs, one_thread))
         finally:
             if self._one_shot:
                 self._forget(template.registered)
@@ -302,8 +310,13 @@ def _register(
 
 
 def _call_by_name(
-    name: str, num_outputs: int, inputs: Sequence[tf.Tensor], manager: cancellation.CancellationManager
+    name: str,
+    num_outputs: int,
+    inputs: Sequence[tf.Tensor],
+    one_thread: bool,
+    manager: cancellation.CancellationManager,
 ) -> list[tf.Tensor]:
+    del one_thread  # TensorFlow has no such choice
     outputs: list[tf.Tensor] = execute.execute_with_cancellation(
         name, num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
     )

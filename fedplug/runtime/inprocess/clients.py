@@ -33,13 +33,18 @@ class ClientPool:
     """
 
     def __init__(self, width: int | None = None) -> None:
-        self.width = width if width is not None else len(os.sched_getaffinity(0))
+        self._processors = len(os.sched_getaffinity(0))
+        self.width = width if width is not None else self._processors
         if self.width < 1:
             raise ConfigError(f"max_concurrent_clients is {width}; at least one client must run at a time")
         self.window = 2 * self.width
         # The calling thread takes its share, so a pool of one needs no thread, and pools never wait for one
         # another.
         self._helpers = ThreadPoolExecutor(max(1, self.width - 1), thread_name_prefix="fedplug-client")
+
+    def is_full(self, clients: int) -> bool:
+        """Whether so many clients, as far as they run at a time, leave no processor idle."""
+        return min(clients, self.width) >= self._processors
 
     def run(
         self,

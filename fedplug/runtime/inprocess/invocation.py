@@ -22,6 +22,7 @@ class Invocation:
         num_clients: How many clients take part.
         cancellation: Stops the call's TensorFlow functions; any thread may use it.
         client: The position of the client whose part of the call this is; None in the part of the server.
+        one_thread: Whether this part has one thread: the clients beside it have the other processors.
     """
 
     def __init__(self, name: str, num_clients: int, pool: ClientPool) -> None:
@@ -29,12 +30,13 @@ class Invocation:
         self.num_clients = num_clients
         self.cancellation = Cancellation()
         self.client: int | None = None
+        self.one_thread = False
         self._pool = pool
 
-    def of(self, client: int) -> Invocation:
-        """Returns the part of one client."""
+    def of(self, client: int | None) -> Invocation:
+        """Returns the part of one client; or of the server while clients run."""
         part = Invocation.__new__(Invocation)
-        part.__dict__.update(self.__dict__, client=client)
+        part.__dict__.update(self.__dict__, client=client, one_thread=self._pool.is_full(self.num_clients))
         return part
 
     def each(self, count: int, work: Callable[[int], Any], take: Callable[[int, Any], None]) -> None:

@@ -77,7 +77,7 @@ def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
 
     def call(argument: Any, invocation: Invocation) -> Any:
         leaves = [] if argument is None else flatten(argument)
-        return build(iter(function(leaves, invocation.cancellation)))
+        return build(iter(function(leaves, invocation.cancellation, one_thread=invocation.one_thread)))
 
     return Plan(lambda names, invocation: call)
 

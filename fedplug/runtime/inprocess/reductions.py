@@ -37,9 +37,10 @@ def federated_aggregate(
 ) -> Reduction:
     """`<{T}@CLIENTS, U, (<U,T> -> U), (<U,U> -> U), (U -> R)> -> R@SERVER`."""
     zero, accumulate, _, report = arguments
+    among_clients = invocation.of(None)
     return Reduction(
         zero,
-        lambda total, value: accumulate((total, value), invocation),
+        lambda total, value: accumulate((total, value), among_clients),
         lambda total: report(total, invocation),
     )
 
