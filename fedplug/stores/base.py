@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fedplug.errors import StoreError
+from fedplug.stores.read_only import give_up
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -103,8 +104,8 @@ class ProcessState(abc.ABC):
     the bool, integer, float, complex64, bfloat16 and float8 types that safetensors knows. A client id is any
     text that UTF-8 can encode; it is never part of a file name.
 
-    Arrays handed in are not kept; arrays handed out belong to the caller. Changing either changes nothing in
-    the store.
+    Arrays handed in are not kept, unless nobody can write to them; arrays handed out belong to the caller,
+    but those of `view_clients`. Changing what can be changed changes nothing in the store.
     """
 
     @property
@@ -136,6 +137,14 @@ class ProcessState(abc.ABC):
             CorruptStoreError: The state of a client is damaged. The message names process, client, round,
                 file and offset; nothing is returned in its place.
         """
+
+    def view_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+        """As `read_clients`, for who only reads: arrays that nobody can write to, perhaps the store's own."""
+        states = self.read_clients(client_ids)
+        for state in states.values():
+            for array in state.values():
+                give_up(array)
+        return states
 
     @abc.abstractmethod
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:

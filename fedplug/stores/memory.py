@@ -12,6 +12,7 @@ from fedplug import kernels
 from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import blob, rules
 from fedplug.stores.base import ProcessState, StateStore, Tensors
+from fedplug.stores.read_only import can_be_written, give_up
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -20,7 +21,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore(StateStore):
-    """Keeps copies of the arrays; values and dtypes come back as they do from a store on disk."""
+    """Keeps copies of arrays that can be written to; values and dtypes come back as from a store on disk."""
 
     name: ClassVar[str] = "memory"
 
@@ -99,9 +100,12 @@ class _MemoryProcess(ProcessState):
         return sorted(self._kept().clients)
 
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, _Arrays]:
+        return {client: _copies(state) for client, state in self.view_clients(client_ids).items()}
+
+    def view_clients(self, client_ids: Iterable[str]) -> dict[str, _Arrays]:
         clients = self._kept().clients
         asked = [rules.check_text("client id", client) for client in client_ids]
-        return {client: _copies(clients[client]) for client in asked if client in clients}
+        return {client: dict(clients[client]) for client in asked if client in clients}
 
     def read_server(self) -> _Arrays | None:
         server = self._kept().server
@@ -118,10 +122,10 @@ class _MemoryProcess(ProcessState):
         last = self._kept()
         number, text = rules.check_commit(self._process_id, last.number, round_num, client_states, metadata)
         clients = {
-            client: _copies(blob.checked(tensors, f"client {client!r}"))
+            client: _fixed(blob.checked(tensors, f"client {client!r}"))
             for client, tensors in client_states.items()
         }
-        server = _copies(blob.checked(server_state, "server state"))
+        server = _fixed(blob.checked(server_state, "server state"))
         # One assignment, so that an interrupt leaves the last round or this one, and no mixture.
         self._last = _Round(number, text, {**last.clients, **clients}, server)
 
@@ -131,6 +135,14 @@ class _MemoryProcess(ProcessState):
     def _kept(self) -> _Round:
         self._store._opened()
         return self._last
+
+
+def _fixed(arrays: _Arrays) -> _Arrays:
+    """The arrays, and of those that somebody could change copies that nobody can."""
+    fixed = {name: _copy(array) if can_be_written(array) else array for name, array in arrays.items()}
+    for array in fixed.values():
+        give_up(array)
+    return fixed
 
 
 def _copies(arrays: _Arrays) -> _Arrays:

@@ -19,6 +19,7 @@ import numpy as np
 
 from fedplug.errors import StoreError, StoreMismatchError
 from fedplug.stores.base import ProcessState, StateStore, Tensors
+from fedplug.stores.read_only import can_be_written
 from fedplug.testing import expect
 from fedplug.testing.rounds import state_of
 from fedplug.testing.suite import NotApplicable, Suite, after
@@ -182,6 +183,22 @@ class StateStoreSuite(Suite, abc.ABC):
             _server(process)["x"] += 3
             expect.same_bits("the client's array", process.read_clients(["c"])["c"]["x"], np.zeros(3))
             expect.same_bits("the server's array", _server(process)["x"], np.zeros(3))
+            others = np.ones(3)
+            view = others[:]
+            view.flags.writeable = False
+            _commit(process, 1, {"c": {"x": view}})
+            others += 3
+            expect.same_bits("what could be written to", process.read_clients(["c"])["c"]["x"], np.ones(3))
+
+    @after(_BASICS)
+    def test_arrays_to_look_at_cannot_be_written(self) -> None:
+        with self._process() as process:
+            _commit(process, 0, {"c": state_of(0)})
+            views = process.view_clients(["c", "nobody"])
+            expect.that(list(views) == ["c"], f"asked for 'c' and 'nobody', it shows {list(views)}")
+            expect.same_tensors("the client's state", views["c"], state_of(0))
+            for name, array in views["c"].items():
+                expect.that(not can_be_written(array), f"somebody can write to tensor {name!r}")
 
     @after(_BASICS)
     def test_only_the_next_round_may_be_committed(self) -> None:

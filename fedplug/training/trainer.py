@@ -303,10 +303,7 @@ class Trainer:
         by_reference = _takes_references() and not isinstance(data, Candidates)
         if isinstance(self._states, PlacedState) and by_reference:
             return self._states.references(client_ids, self._first_arrays)
-        known = self._states.read_clients(client_ids)
-        for state in known.values():
-            for array in state.values():
-                array.flags.writeable = False  # nobody else has it, so the runtime need not copy it
+        known = self._states.view_clients(client_ids)  # which the runtime need not copy
         return list(self._as_states(client_ids, known).values())
 
     def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:

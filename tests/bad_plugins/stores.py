@@ -275,6 +275,7 @@ BAD = [
         "test_changing_arrays_handed_in_or_out_changes_nothing",
         store("SharesArrays", {"read_clients": _keeps}),
     ),
+    ("test_arrays_to_look_at_cannot_be_written", store("Writable", {"view_clients": Through.read_clients})),
     ("test_only_the_next_round_may_be_committed", store("AnyRound", commit(_any_round))),
     ("test_processes_do_not_see_each_others_state", store("OneServer", {"read_server": _one_server})),
     (

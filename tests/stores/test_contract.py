@@ -22,6 +22,18 @@ def process(store):
     return store.open_process("p", SIGNATURE)
 
 
+def test_a_memory_store_keeps_what_nobody_can_write_to_as_it_is():
+    residual, weights = np.zeros(3), np.ones(3)
+    residual.flags.writeable = False
+    with MemoryStore() as opened:
+        process = opened.open_process("p", SIGNATURE)
+        process.commit(0, client_states={"a": {"x": residual}, "b": {"x": weights}}, server_state={})
+        kept = process.view_clients(["a", "b"])
+        assert kept["a"]["x"] is residual
+        assert not np.shares_memory(kept["b"]["x"], weights)
+        assert process.read_clients(["a"])["a"]["x"].flags.writeable
+
+
 @pytest.mark.parametrize("bad", ["\ud800", 7, None, b"c"], ids=ascii)
 def test_what_is_not_text_is_no_name(store, process, bad):
     with pytest.raises(StoreError, match="process id"):

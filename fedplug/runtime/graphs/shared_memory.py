@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import ops
+
+from fedplug.stores.read_only import can_be_written
 
 __all__ = ["tensor_of"]
 
@@ -21,17 +22,8 @@ def tensor_of(array: NDArray[Any]) -> tf.Tensor:
 
     TensorFlow writes no result over what it does not own, so the array stays as it is.
     """
-    if _can_be_written(array):
+    if can_be_written(array):
         return tf.constant(array)
     context = eager_context.context()
     context.ensure_initialized()
     return ops.EagerTensor(array, context.device_name, None)
-
-
-def _can_be_written(array: Any) -> bool:
-    """Whether it, or an array that it is a view of, is writable."""
-    while isinstance(array, np.ndarray):
-        if array.flags.writeable:
-            return True
-        array = array.base
-    return False
