@@ -17,6 +17,7 @@ print(os.path.dirname(spec.origin) + ';' + m.version(names[0]) if spec and spec.
     set_target_properties(
       fedplug_tensorflow
       PROPERTIES IMPORTED_LOCATION "${FEDPLUG_TF_DIR}/libtensorflow_framework.so.2"
+                 INTERFACE_LINK_LIBRARIES "${FEDPLUG_TF_DIR}/libtensorflow_cc.so.2"
                  INTERFACE_INCLUDE_DIRECTORIES "${FEDPLUG_TF_DIR}/include"
                  INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1;EIGEN_MAX_ALIGN_BYTES=64")
     set(FEDPLUG_TF_ENABLED ON)

@@ -51,7 +51,8 @@ def build(uv: str, version: pythons.Version, python: Path, source: str, *require
     run(uv, "build", "--quiet", *settings, "--out-dir", raw, source)
     (wheel,) = raw.glob("*.whl")
     # TensorFlow's library is loaded already when ours is.
-    repair = ["repair", "--exclude", "libtensorflow_framework.so.2", "--wheel-dir", DIST, wheel]
+    of_tensorflow = ["--exclude", "libtensorflow_framework.so.2", "--exclude", "libtensorflow_cc.so.2"]
+    repair = ["repair", *of_tensorflow, "--wheel-dir", DIST, wheel]
     path = f"{(environment / 'bin').resolve()}{os.pathsep}{os.environ['PATH']}"
     run(there, "-m", "auditwheel", *repair, env={**os.environ, "PATH": path})
     (repaired,) = DIST.glob(f"{wheel.name.split('-')[0]}-*-cp3{version[1]}-*.whl")

@@ -117,3 +117,27 @@ def test_a_computation_has_the_same_bits_by_name(monkeypatch, on_inprocess):
 def test_where_there_is_a_gpu_functions_are_called_by_name(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["one"])
     assert not inline_calls.can_call_inline.__wrapped__()
+
+
+def test_who_reads_a_data_set_stays_in_the_thread_of_the_call(monkeypatch, on_inprocess):
+    adding, calling = [], []
+
+    def note(number: Any) -> Any:
+        adding.append(threading.get_ident())
+        return number
+
+    def call(*args: Any) -> list[tf.Tensor]:
+        calling.append(threading.get_ident())
+        return call_inline(*args)
+
+    @tff.tensorflow.computation(tff.SequenceType(np.float32))
+    def total(numbers):
+        def add(so_far, number):
+            return so_far + tf.ensure_shape(tf.numpy_function(note, [number], tf.float32), [])
+
+        return numbers.reduce(np.float32(0), add)
+
+    monkeypatch.setattr(tensorflow_graphs, "call_inline", call)
+    assert total([1.0, 2.0]) == 3.0
+    assert len(adding) == 2
+    assert set(adding) <= set(calling)

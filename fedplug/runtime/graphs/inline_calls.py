@@ -1,8 +1,9 @@
 """Calls functions of the eager context in the thread of the caller, by `Fedplug>CallInline`.
 
 A call by name goes to TensorFlow's threads, and from one to the other within: for a client of a small model
-that costs more than its training. Results are the same. Where TensorFlow sees a GPU, or there is no op
-library, functions are called by name.
+that costs more than its training. Iterators have threads of their own, which go on with what comes after an
+element: they are given the kernels of `csrc/tf/kernels/inline_iterators.cc`. Results are the same. Where
+TensorFlow sees a GPU, or there is no op library, functions are called by name.
 
 Uses private parts of TensorFlow 2.14: `execute_with_cancellation`, and how the eager runtime keeps the kernel
 of an op, within a function of its own whose name tells the numbers of inputs and outputs.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import collections
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,9 +23,11 @@ from tensorflow.python.eager import context as eager_context
 
 from fedplug import ops
 
-__all__ = ["InlineFunction", "call_inline", "can_call_inline", "forget", "inlined"]
+__all__ = ["InlineFunction", "call_inline", "can_call_inline", "forget", "inlined", "iterate_inline"]
 
 _OP = "Fedplug>CallInline"
+_ITERATING = ("MakeIterator", "IteratorGetNext", "IteratorGetNextAsOptional")
+_LABEL = b"fedplug_inline"  # of the kernels that need no thread
 
 _counting = threading.Lock()
 _running = 0
@@ -107,6 +110,16 @@ def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
         return call_inline(inline, inputs, False, cancellation.CancellationManager())
 
     return call
+
+
+def iterate_inline(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
+    """Lets nodes that make iterators, and ask them for elements, do so in the thread that they are called in.
+
+    For functions that are called inline: by name, TensorFlow would wait in one of its few threads.
+    """
+    for node in nodes:
+        if node.op in _ITERATING:
+            node.attr["_kernel"].s = _LABEL
 
 
 def forget(function: InlineFunction) -> None:

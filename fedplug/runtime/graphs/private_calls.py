@@ -15,7 +15,7 @@ import tensorflow as tf
 from fedplug.runtime.graphs.placement import keep_data_on_cpu
 from fedplug.runtime.graphs.reduce_loops import draws_on, iterate_reductions, loop_output
 
-__all__ = ["PrivateGraph", "make_private", "node_of"]
+__all__ = ["PrivateGraph", "all_nodes", "make_private", "node_of"]
 
 # TensorFlow's reserved name: a handle op so called makes a new, reference-counted resource each time it runs.
 _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
@@ -75,12 +75,12 @@ def make_private(
     fetches = [loop_output(name, loops) for name in fetches]
     replaced = _merge_shared_handles(private)
     fetches = [_replace(name, replaced) for name in fetches]
-    one_shot = _privatize_state(private, prefix) or any(map(draws_on, _all_nodes(private)))
+    one_shot = _privatize_state(private, prefix) or any(map(draws_on, all_nodes(private)))
     if initialize_op:
         _run_after_initializer(private, initialize_op)
     _forget_missing_colocations(private)
-    keep_data_on_cpu(_all_nodes(private))
-    exclusive = any("Dataset" in node.op or "Iterator" in node.op for node in _all_nodes(private))
+    keep_data_on_cpu(all_nodes(private))
+    exclusive = any("Dataset" in node.op or "Iterator" in node.op for node in all_nodes(private))
     return PrivateGraph(private, fetches, one_shot, exclusive)
 
 
@@ -104,7 +104,8 @@ def _ancestors(nodes: dict[str, tf.compat.v1.NodeDef], roots: Iterable[str]) -> 
     return seen
 
 
-def _all_nodes(graph_def: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
+def all_nodes(graph_def: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
+    """Yields the nodes of a graph and of its library functions."""
     yield from graph_def.node
     for function in graph_def.library.function:
         yield from function.node_def
@@ -127,7 +128,7 @@ def _rename_functions(graph_def: tf.compat.v1.GraphDef, prefix: str) -> None:
     for gradient in graph_def.library.gradient:
         gradient.function_name = new.get(gradient.function_name, gradient.function_name)
         gradient.gradient_func = new.get(gradient.gradient_func, gradient.gradient_func)
-    for node in _all_nodes(graph_def):
+    for node in all_nodes(graph_def):
         node.op = new.get(node.op, node.op)
         for attr in node.attr.values():
             rename(attr)
@@ -166,7 +167,7 @@ def _privatize_state(graph_def: tf.compat.v1.GraphDef, prefix: str) -> bool:
     # State named in a function body cannot be merged with its namesakes: it keeps a name, made unique.
     named = {_shared_name(n) for f in graph_def.library.function for n in f.node_def} - {b"", _ANONYMOUS}
     one_shot = bool(named)
-    for node in _all_nodes(graph_def):
+    for node in all_nodes(graph_def):
         if "shared_name" not in node.attr or _shared_name(node) == _ANONYMOUS:
             continue
         if _shared_name(node) in named:

@@ -28,8 +28,14 @@ from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as eager_context
 
 from fedplug.errors import OpLibraryError
-from fedplug.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline, forget
-from fedplug.runtime.graphs.private_calls import make_private, node_of
+from fedplug.runtime.graphs.inline_calls import (
+    InlineFunction,
+    call_inline,
+    can_call_inline,
+    forget,
+    iterate_inline,
+)
+from fedplug.runtime.graphs.private_calls import all_nodes, make_private, node_of
 from fedplug.runtime.tff_internals import computation_pb2
 
 __all__ = ["Cancellation", "GraphFunction", "fits", "load", "naming_missing_ops"]
@@ -209,6 +215,8 @@ class GraphFunction:
         """Registers the graph as a new function; returns it, and whether it is one-shot, and exclusive."""
         name = f"fedplug_{next(_names)}"
         private = make_private(self._source, self._results, self._initialize_op, f"{name}_")
+        if not private.one_shot and can_call_inline():
+            iterate_inline(all_nodes(private.graph_def))
         with tf.Graph().as_default() as graph:
             with naming_missing_ops():
                 tf.graph_util.import_graph_def(private.graph_def, name="")
