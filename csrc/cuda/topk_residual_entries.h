@@ -26,31 +26,38 @@ struct Entry {
   T value;
 };
 
+// Counts those entries of a block that `digits` counts
+// (topk_residual_histogram.h).
+template <typename Entries>
+struct EntryCounts {
+  std::uint32_t histogram[kBins];
+  Entries entries;
+
+  template <typename Block, typename T, typename Part, typename Digits>
+  FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
+                               const Part& part, const Digits& digits) {
+    ClearHistogram(block, histogram);
+    entries.Open(block, job, part);
+    block.Each([&](int thread) {
+      for (int j = thread; j < entries.Total(part); j += kThreads) {
+        const T a = entries.At(job, part, j).value;
+        if (digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
+      }
+    });
+    AddHistogram(block, histogram, job.scope.state->histogram);
+  }
+};
+
 template <typename T, typename Entries>
 struct Refine {
   int round;
 
-  struct Shared {
-    std::uint32_t histogram[kBins];
-    Entries entries;
-  };
+  using Shared = EntryCounts<Entries>;
 
   template <typename Block, typename Part>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
-    const auto threshold =
-        PrefixOfThreshold<T>(job.scope.state->thresholds[round - 1]);
-    ClearHistogram(block, shared.histogram);
-    shared.entries.Open(block, job, part);
-    block.Each([&](int thread) {
-      for (int j = thread; j < shared.entries.Total(part); j += kThreads) {
-        const T a = shared.entries.At(job, part, j).value;
-        if (PrefixOf(a, round - 1) == threshold) {
-          CountOne(&shared.histogram[DigitOf(a, round)]);
-        }
-      }
-    });
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+    shared.Add(block, job, part, DigitsBehind<T>(job.scope, round));
   }
 };
 

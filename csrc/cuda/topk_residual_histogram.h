@@ -20,6 +20,32 @@ FEDPLUG_HOST_DEVICE inline void CountOne(std::uint32_t* counter) {
   AtomicAdd(counter, 1);
 }
 
+// Which keys are counted, and by what: the digits of a round, of those keys
+// that have the digits of the k-th largest so far. Whoever counts takes as
+// Digits anything that has
+//   Counts(a)  whether the key of a is counted
+//   Of(a)      in which bin
+//   Lists(a)   whether a may be chosen
+template <typename T>
+struct RoundDigits {
+  FloatBitsOf<T> prefix;
+  int round;
+
+  FEDPLUG_HOST_DEVICE bool Counts(T a) const {
+    return PrefixOf(a, round - 1) == prefix;
+  }
+  FEDPLUG_HOST_DEVICE int Of(T a) const { return DigitOf(a, round); }
+  FEDPLUG_HOST_DEVICE bool Lists(T a) const {
+    return PrefixOf(a, round - 1) >= prefix;
+  }
+};
+
+// REQUIRES: 0 < round; the threshold of the round before is known
+template <typename T>
+FEDPLUG_HOST_DEVICE RoundDigits<T> DigitsBehind(const Scope& scope, int round) {
+  return {PrefixOfThreshold<T>(scope.state->thresholds[round - 1]), round};
+}
+
 template <typename Block>
 FEDPLUG_HOST_DEVICE void ClearHistogram(const Block& block,
                                         std::uint32_t* histogram) {
@@ -42,56 +68,78 @@ FEDPLUG_HOST_DEVICE void AddHistogram(const Block& block,
   });
 }
 
-// Finds the bin of the k-th largest among what all tiles of the scope counted,
-// and clears the counts for the next round.
+// The bins of a scope from the top down, with what is counted above each.
 //
 // REQUIRES: the block is the last of the scope to arrive
-template <typename T>
-struct FindThreshold {
-  int round;
+struct BinsFromTheTop {
+  ExclusiveScan<kThreads> scan;
 
-  struct Shared {
-    ExclusiveScan<kThreads> scan;
-  };
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
-                                      Shared& shared) const {
-    std::uint32_t* const histogram = scope.state->histogram;
-    const Threshold before = round == 0 ? Threshold{0, scope.chosen}
-                                        : scope.state->thresholds[round - 1];
-    Threshold* const threshold = &scope.state->thresholds[round];
-    // The bins from the top down, a few in a row to each thread.
+  // body(bin, above, here) for every bin, by any one thread: how many are
+  // counted in the bins above it, and how many in it. Clears the counts for the
+  // next round.
+  template <typename Block, typename Body>
+  FEDPLUG_HOST_DEVICE void ForEach(const Block& block, std::uint32_t* histogram,
+                                   const Body& body) {
+    // A few in a row to each thread.
     const auto bin_of = [](int thread, int item) {
       return kBins - 1 - (thread * kBinsPerThread + item);
     };
     block.Each([&](int thread) {
-      if (thread == 0) *threshold = {kAboveAll, 0};  // holds if none is wanted
       std::uint32_t sum = 0;
       for (int item = 0; item < kBinsPerThread; ++item) {
         sum += LoadArrived(&histogram[bin_of(thread, item)]);
       }
-      shared.scan.value[thread] = sum;
+      scan.value[thread] = sum;
     });
-    shared.scan.Run(block, kThreads);
+    scan.Run(block, kThreads);
     block.Each([&](int thread) {
       std::uint32_t counts[kBinsPerThread];
       for (int item = 0; item < kBinsPerThread; ++item) {
         counts[item] = LoadArrived(&histogram[bin_of(thread, item)]);
       }
-      std::uint32_t above = shared.scan.Before(thread);
+      std::uint32_t above = scan.Before(thread);
       for (int item = 0; item < kBinsPerThread; ++item) {
         const int bin = bin_of(thread, item);
-        const std::uint32_t here = counts[item];
-        if (above < before.wanted && before.wanted <= above + here) {
-          *threshold = {(before.prefix << BitsOfDigit<T>(round)) |
-                            static_cast<std::uint64_t>(bin),
-                        before.wanted - above};
-        }
-        above += here;
+        body(bin, above, counts[item]);
+        above += counts[item];
         histogram[bin] = 0;
       }
     });
+  }
+};
+
+// Whether rank `rank` from the top, counted from 1, is in a bin that `here` are
+// counted in, and `above` in those above it.
+FEDPLUG_HOST_DEVICE inline bool IsInBin(std::uint32_t rank, std::uint32_t above,
+                                        std::uint32_t here) {
+  return above < rank && rank <= above + here;
+}
+
+// Finds the bin of the k-th largest among what all tiles of the scope counted.
+//
+// REQUIRES: as BinsFromTheTop
+template <typename T>
+struct FindThreshold {
+  int round;
+
+  using Shared = BinsFromTheTop;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
+                                      Shared& shared) const {
+    const Threshold before = round == 0 ? Threshold{0, scope.chosen}
+                                        : scope.state->thresholds[round - 1];
+    Threshold* const threshold = &scope.state->thresholds[round];
+    block.Each([&](int thread) {
+      if (thread == 0) *threshold = {kAboveAll, 0};  // holds if none is wanted
+    });
+    shared.ForEach(block, scope.state->histogram,
+                   [&](int bin, std::uint32_t above, std::uint32_t here) {
+                     if (!IsInBin(before.wanted, above, here)) return;
+                     *threshold = {(before.prefix << BitsOfDigit<T>(round)) |
+                                       static_cast<std::uint64_t>(bin),
+                                   before.wanted - above};
+                   });
   }
 };
 

@@ -115,11 +115,11 @@ struct PartitionKept {
       CopyResidual(block, job.tensor, share.begin, share.size);
       return;
     }
-    const auto threshold = PrefixOfThreshold<T>(job.scope.state->thresholds[0]);
+    const auto digits = DigitsBehind<T>(job.scope, 1);
     ClearHistogram(block, shared.histogram);
     share.ForTiles([&](int number, const Tile& tile) {
       shared.Add(
-          block, tile.size, threshold,
+          block, tile.size, digits,
           [&](int thread, T(&sums)[kItems]) {
             const int left = tile.size - thread;
             LoadItems(share.sums, number * kTile + thread, left, sums);
@@ -156,22 +156,15 @@ FEDPLUG_HOST_DEVICE void RunResidentSteps(NonFinitePolicy policy,
   launcher.Last(Emit<T, Entries>{});
 }
 
-// The shared memory of a block: what each of its steps has for itself, one
-// after the other, and what it keeps.
+// The shared memory of a block: that of its steps, and what it keeps.
 template <typename T>
-class ResidentMemory {
+class ResidentMemory : public StepMemory {
  public:
-  FEDPLUG_HOST_DEVICE explicit ResidentMemory(std::byte* memory)
-      : memory_(memory) {}
+  FEDPLUG_HOST_DEVICE explicit ResidentMemory(std::byte* begin)
+      : StepMemory{begin} {}
 
   static constexpr std::int64_t BytesFor(std::int64_t elements) {
     return kSums + elements * static_cast<std::int64_t>(sizeof(T));
-  }
-
-  template <typename Step>
-  FEDPLUG_HOST_DEVICE typename Step::Shared& Of(const Step&) const {
-    static_assert(sizeof(typename Step::Shared) <= kListed);
-    return *reinterpret_cast<typename Step::Shared*>(memory_);
   }
 
   // Of a tensor of n elements that is cut into shares of `elements`.
@@ -180,17 +173,13 @@ class ResidentMemory {
     const std::int64_t begin = number * elements;
     const std::int64_t left = n - begin;
     return {number, begin, static_cast<int>(left < elements ? left : elements),
-            reinterpret_cast<T*>(memory_ + kSums),
-            reinterpret_cast<ListedTiles*>(memory_ + kListed)};
+            reinterpret_cast<T*>(memory + kSums),
+            reinterpret_cast<ListedTiles*>(memory + kBytes)};
   }
 
  private:
-  // Where what is kept begins.
-  static constexpr std::int64_t kListed = 10368;
-  static constexpr std::int64_t kSums = kListed + 128;
-  static_assert(sizeof(ListedTiles) <= kSums - kListed);
-
-  std::byte* memory_;
+  static constexpr std::int64_t kSums = kBytes + 128;
+  static_assert(sizeof(ListedTiles) <= kSums - kBytes);
 };
 
 // How a tensor is cut into shares, one to a block.

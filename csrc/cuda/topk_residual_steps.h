@@ -32,6 +32,9 @@
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 
+#include <cstddef>
+#include <cstdint>
+
 #include "core/base/host_device.h"
 #include "cuda/block.h"
 #include "cuda/topk_residual_entries.h"
@@ -61,7 +64,7 @@ struct Then {
     of_block(block, job, part, shared.of_block);
     const Scope& scope = job.scope;
     const bool last = block.Agree([&] {
-      return IsLastToArrive(&scope.state->arrived, Part::CountIn(scope));
+      return IsLastToArrive(&scope.state->arrived, part.CountIn(scope));
     });
     if (last) of_scope(block, scope, shared.of_scope);
     return last;
@@ -69,6 +72,29 @@ struct Then {
 };
 template <typename OfBlock, typename OfScope>
 Then(OfBlock, OfScope) -> Then<OfBlock, OfScope>;
+
+// What follows from no counts.
+struct Nothing {
+  struct Shared {};
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block&, const Scope&,
+                                      Shared&) const {}
+};
+
+// The shared memory of a block whose launch is of several steps: what each of
+// them has for itself, one after the other.
+struct StepMemory {
+  static constexpr std::int64_t kBytes = 10368;
+
+  std::byte* memory;
+
+  template <typename Step>
+  FEDPLUG_HOST_DEVICE typename Step::Shared& Of(const Step&) const {
+    static_assert(sizeof(typename Step::Shared) <= kBytes);
+    return *reinterpret_cast<typename Step::Shared*>(memory);
+  }
+};
 
 // The order of the steps. Launcher has Each<Part>(step), which runs a step on
 // every tile or chunk of the call, after all that was asked for before.

@@ -66,22 +66,71 @@ FEDPLUG_HOST_DEVICE void LoadSums(const TopKTensor<T>& tensor,
   }
 }
 
+// Which sums of a thread are not finite: a bit for each item.
+struct NonFiniteItems {
+  std::uint32_t bits = 0;
+  static_assert(kItems <= 32);
+
+  // a, or zero where it is not finite
+  template <typename T>
+  FEDPLUG_HOST_DEVICE T Drop(T a, int item) {
+    if (IsFinite(a)) return a;
+    bits |= 1u << item;
+    return T{};
+  }
+
+  FEDPLUG_HOST_DEVICE std::uint32_t Count() const { return CountOnes(bits); }
+
+  // REQUIRES: there is one
+  FEDPLUG_HOST_DEVICE std::uint32_t First() const {
+    return CountOnes(~bits & (bits - 1));
+  }
+};
+
+// How many sums of a block are not finite, and where the first is.
+struct NonFiniteCounts {
+  std::uint32_t count;
+  std::uint32_t first_from_end;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void Clear(const Block& block) {
+    block.Each([&](int thread) {
+      if (thread == 0) *this = {0, 0};
+    });
+  }
+
+  // Of a thread whose items begin at element `begin` of a tensor of n.
+  FEDPLUG_HOST_DEVICE void Add(const NonFiniteItems& items, std::int64_t begin,
+                               std::int64_t n) {
+    if (items.bits == 0) return;
+    AtomicAdd(&count, items.Count());
+    AtomicMax(&first_from_end, static_cast<std::uint32_t>(
+                                   n - (begin + items.First() * kThreads)));
+  }
+
+  template <typename Block, typename T>
+  FEDPLUG_HOST_DEVICE void Publish(const Block& block,
+                                   const Job<T>& job) const {
+    block.Each([&](int thread) {
+      if (thread != 0 || count == 0) return;
+      AtomicAdd(&job.state->non_finite, count);
+      AtomicMax(&job.state->first_non_finite_from_end, first_from_end);
+      AtomicMax(job.any_non_finite, 1u);
+    });
+  }
+};
+
 // What is counted of sums as they are made, in the shared memory of a block:
 // their first digits, and those that are not finite, which become zeros.
 template <typename T>
 struct SumCounts {
   std::uint32_t histogram[kBins];
-  std::uint32_t non_finite;
-  std::uint32_t first_non_finite_from_end;
+  NonFiniteCounts non_finite;
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void Clear(const Block& block) {
     ClearHistogram(block, histogram);
-    block.Each([&](int thread) {
-      if (thread != 0) return;
-      non_finite = 0;
-      first_non_finite_from_end = 0;
-    });
+    non_finite.Clear(block);
   }
 
   // Counts a thread's sums of the tile; keep(place in the tile, sum)
@@ -92,35 +141,19 @@ struct SumCounts {
     const std::int64_t begin = tile.begin + thread;
     T sums[kItems];
     LoadSums(tensor, begin, left, sums);
-    std::uint32_t found = 0;
-    int first = 0;
+    NonFiniteItems items;
     ForItems(left, [&](int item) {
-      T a = sums[item];
-      if (!IsFinite(a)) {
-        if (found == 0) first = item;
-        ++found;
-        a = T{};
-      }
+      const T a = items.Drop(sums[item], item);
       keep(item * kThreads + thread, a);
       CountOne(&histogram[DigitOf(a, 0)]);
     });
-    if (found == 0) return;
-    AtomicAdd(&non_finite, found);
-    AtomicMax(
-        &first_non_finite_from_end,
-        static_cast<std::uint32_t>(tensor.n - (begin + first * kThreads)));
+    non_finite.Add(items, begin, tensor.n);
   }
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void Publish(const Block& block, const Job<T>& job) {
     AddHistogram(block, histogram, job.scope.state->histogram);
-    block.Each([&](int thread) {
-      if (thread != 0 || non_finite == 0) return;
-      AtomicAdd(&job.state->non_finite, non_finite);
-      AtomicMax(&job.state->first_non_finite_from_end,
-                first_non_finite_from_end);
-      AtomicMax(job.any_non_finite, 1u);
-    });
+    non_finite.Publish(block, job);
   }
 };
 
@@ -184,15 +217,16 @@ struct Partition {
   std::uint32_t histogram[kBins];
   RankedBits<kTile> listed;
 
-  // Of the places in the tile whose digits begin with `threshold` or more calls
-  // list(number, place), numbered in ascending order, and by one thread
-  // tell(how many there are); counts by the next digit those that begin with
-  // just that. load(thread, sums) has the sums of a thread, all of them finite.
+  // Of the places in the tile that `digits` lists calls list(number, place),
+  // numbered in ascending order, and by one thread tell(how many there are);
+  // counts those that it counts. load(thread, sums) has the sums of a thread,
+  // all of them finite.
   //
   // REQUIRES: the histogram is cleared before the first tile
-  template <typename Block, typename Load, typename List, typename Tell>
+  template <typename Block, typename Digits, typename Load, typename List,
+            typename Tell>
   FEDPLUG_HOST_DEVICE void Add(const Block& block, int size,
-                               FloatBitsOf<T> threshold, const Load& load,
+                               const Digits& digits, const Load& load,
                                const List& list, const Tell& tell) {
     block.Each([&](int thread) {
       T sums[kItems];
@@ -200,12 +234,9 @@ struct Partition {
       for (int item = 0; item < kItems; ++item) {
         const bool inside = item * kThreads < size - thread;
         const T a = sums[item];
-        const auto prefix = PrefixOf(a, 0);
-        if (inside && prefix == threshold) {
-          CountOne(&histogram[DigitOf(a, 1)]);
-        }
+        if (inside && digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
         listed.Mark(thread, item * kThreads + thread,
-                    inside && prefix >= threshold);
+                    inside && digits.Lists(a));
       }
     });
     listed.Run(block, kThreads, kTile);
@@ -217,6 +248,19 @@ struct Partition {
       }
       if (thread == 0) tell(listed.Total());
     });
+  }
+
+  // The same, into the shortlist of the tensor.
+  template <typename Block, typename Digits, typename Load>
+  FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
+                               const Tile& tile, const Digits& digits,
+                               const Load& load) {
+    Add(
+        block, tile.size, digits, load,
+        [&](std::uint32_t number, std::uint16_t place) {
+          job.shortlist[tile.begin + number] = place;
+        },
+        [&](std::uint32_t count) { job.shortlisted[tile.number] = count; });
   }
 };
 
@@ -239,25 +283,20 @@ struct PartitionPass {
     }
     const bool written = CountPassWrites(job.tensor, policy);
     ClearHistogram(block, shared.histogram);
-    shared.Add(
-        block, tile.size, PrefixOfThreshold<T>(job.scope.state->thresholds[0]),
-        [&](int thread, T(&sums)[kItems]) {
-          const int left = tile.size - thread;
-          const std::int64_t begin = tile.begin + thread;
-          T* const out = job.tensor.residual_out;
-          if (written) {
-            LoadItems(out, begin, left, sums);
-          } else {
-            LoadSums(job.tensor, begin, left, sums);
-            ForItems(left, [&](int item) {
-              out[begin + item * kThreads] = sums[item];
-            });
-          }
-        },
-        [&](std::uint32_t number, std::uint16_t place) {
-          job.shortlist[tile.begin + number] = place;
-        },
-        [&](std::uint32_t listed) { job.shortlisted[tile.number] = listed; });
+    shared.Add(block, job, tile, DigitsBehind<T>(job.scope, 1),
+               [&](int thread, T(&sums)[kItems]) {
+                 const int left = tile.size - thread;
+                 const std::int64_t begin = tile.begin + thread;
+                 T* const out = job.tensor.residual_out;
+                 if (written) {
+                   LoadItems(out, begin, left, sums);
+                 } else {
+                   LoadSums(job.tensor, begin, left, sums);
+                   ForItems(left, [&](int item) {
+                     out[begin + item * kThreads] = sums[item];
+                   });
+                 }
+               });
     AddHistogram(block, shared.histogram, job.scope.state->histogram);
   }
 };

@@ -15,6 +15,7 @@
 #include "core/base/parallel.h"
 #include "core/base/tiles.h"
 #include "core/topk/rank.h"
+#include "core/topk/sample.h"
 #include "core/topk/shortlist.h"
 #include "core/topk/update.h"
 
@@ -22,9 +23,6 @@ namespace fedplug::topk {
 
 // Up to this size all keys are looked at: a sample would hardly cost less.
 inline constexpr std::int64_t kSampleNothing = 1024;
-
-// Elements sampled together: one cache line of float32.
-inline constexpr std::int64_t kLine = 16;
 
 // Every key sampled costs about as much as a key in the range, which is
 // about n * sqrt(p * (1 - p) / keys) wide, with p = k / n: this balances them.
@@ -35,15 +33,7 @@ inline std::int64_t SampleLines(std::int64_t n, std::int64_t k) {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(lines), 16, 16384);
 }
 
-inline std::uint64_t Scramble(std::uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// One line at a random place of each of equally long strata. The places are the
-// same in every run, though no result depends on them.
+// One line at a random place of each of equally long strata.
 //
 // SHAPE: keys[lines * kLine]; returns how many were written
 template <typename T>
@@ -59,13 +49,8 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
   places.reserve(static_cast<std::size_t>(lines));
   std::size_t c = 0;
   std::int64_t chunk_begin = 0;  // of chunk c, in the row of all elements
-  // Strata are not whole numbers wide: 32 bits are behind the binary point.
-  const std::int64_t stratum = (n << 32) / lines;
   for (std::int64_t line = 0; line < lines; ++line) {
-    const auto random = static_cast<std::int64_t>(
-        Scramble(static_cast<std::uint64_t>(line)) >> 48);
-    const std::int64_t place =
-        (line * stratum + (stratum >> 16) * random) >> 32;
+    const std::int64_t place = PlaceOfLine(line, lines, n);
     while (place >= chunk_begin + chunks[c].end - chunks[c].begin) {
       chunk_begin += chunks[c].end - chunks[c].begin;
       ++c;
@@ -96,8 +81,7 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
   return count;
 }
 
-// The range around rank k of n keys, of which `keys` is a sample: wide enough
-// for 3.5 standard deviations of the rank.
+// The range around rank k of n keys, of which `keys` is a sample.
 //
 // REQUIRES: 0 < k < n
 // SHAPE:    keys[count], whose contents are lost; room[count + kSlack]
@@ -107,15 +91,11 @@ PivotRange<T> PivotRangeFromSample(FloatBitsOf<T>* keys, std::int64_t count,
                                    const BlockKernels<T>& kernels,
                                    FloatBitsOf<T>* room) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
-  const double share = static_cast<double>(k) / static_cast<double>(n);
-  const double rank = share * static_cast<double>(count);
-  const double margin = 3.5 * std::sqrt(rank * (1 - share)) + 2;
-  const auto upper_rank = static_cast<std::int64_t>(rank - margin);
-  const auto lower_rank = static_cast<std::int64_t>(rank + margin) + 1;
+  const SampleRanks ranks = RanksInSample(count, k, n);
 
   const auto list = ShortlistRanks<T>(
-      keys, count, std::max<std::int64_t>(upper_rank, 1),
-      std::min(lower_rank, count), 0, kInfinity, kernels, room);
+      keys, count, std::max<std::int64_t>(ranks.upper, 1),
+      std::min(ranks.lower, count), 0, kInfinity, kernels, room);
   const auto key_at = [&](std::int64_t rank_wanted) {
     std::copy_n(list.keys, list.count, keys);
     return FindRank(keys, list.count, rank_wanted - list.above, list.lo,
@@ -123,10 +103,10 @@ PivotRange<T> PivotRangeFromSample(FloatBitsOf<T>* keys, std::int64_t count,
         .key;
   };
   PivotRange<T> range{0, kInfinity};
-  if (upper_rank >= 1) {
-    range.hi = static_cast<FloatBitsOf<T>>(key_at(upper_rank) + 1);
+  if (ranks.upper >= 1) {
+    range.hi = static_cast<FloatBitsOf<T>>(key_at(ranks.upper) + 1);
   }
-  if (lower_rank <= count) range.lo = key_at(lower_rank);
+  if (ranks.lower <= count) range.lo = key_at(ranks.lower);
 
   // A key that is itself a part of all elements (zero, mostly) is not worth
   // collecting: the first few of them will do.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/base/float_bits.h"
+#include "core/base/host_device.h"
 
 namespace fedplug::topk {
 
@@ -28,12 +29,12 @@ struct UndoNotes {
   std::uint16_t* distances;
   T* residuals;
 
-  UndoNotes From(std::int64_t i) const {
+  FEDPLUG_HOST_DEVICE UndoNotes From(std::int64_t i) const {
     return {distances + i, residuals + i};
   }
 
   // The distance, plus kMiddle: it fits where it is below kNone.
-  static Bits DistanceOf(T a, T delta, T residual) {
+  FEDPLUG_HOST_DEVICE static Bits DistanceOf(T a, T delta, T residual) {
     if constexpr (kFits) {
       return ToBits(residual);
     } else {
@@ -41,16 +42,23 @@ struct UndoNotes {
     }
   }
 
-  void Note(std::int64_t i, T a, T delta, T residual) const {
+  // Says whether the distance fits: otherwise r itself is noted.
+  FEDPLUG_HOST_DEVICE bool Note(std::int64_t i, T a, T delta,
+                                T residual) const {
     const Bits distance = DistanceOf(a, delta, residual);
     const bool fits = kFits || (distance < kNone && IsFinite(a));
     distances[i] = fits ? static_cast<std::uint16_t>(distance) : kNone;
     if (!fits) residuals[i] = residual;
+    return fits;
+  }
+
+  FEDPLUG_HOST_DEVICE bool HasResidual(std::int64_t i) const {
+    return !kFits && distances[i] == kNone;
   }
 
   // What the residual was.
-  T Recall(std::int64_t i, T a, T delta) const {
-    if (!kFits && distances[i] == kNone) return residuals[i];
+  FEDPLUG_HOST_DEVICE T Recall(std::int64_t i, T a, T delta) const {
+    if (HasResidual(i)) return residuals[i];
     const auto bits =
         static_cast<Bits>(distances[i] - DistanceOf(a, delta, T{}));
     T residual;
