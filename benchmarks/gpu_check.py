@@ -38,6 +38,8 @@ SANITIZED_TESTS = (
     "HasADevice",
     "TopKTakesALongListOfTensors",
     "ResidentTopKRefuses",
+    "BandedTopKRefuses",
+    "BandedTopKTakesWhatItsSample",
     "GroupedTopKRefuses",
     "DecodeEqualsTheCore",
 )

@@ -28,6 +28,22 @@ class LaunchQueue {
                                 std::forward<Arguments>(arguments)...);
   }
 
+  // How many blocks of a kernel the device runs at the same time, each with
+  // memory that they share of `shared_bytes`; 0 where they may not wait for
+  // each other, or where the runtime refuses to say.
+  template <typename... Parameters>
+  unsigned MostTogether(const DeviceLimits& limits, std::size_t shared_bytes,
+                        void (*kernel)(Parameters...), int threads) {
+    if (error_ != cudaSuccess || !limits.cooperative) return 0;
+    int of_multiprocessor = 0;
+    error_ = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &of_multiprocessor, reinterpret_cast<const void*>(kernel), threads,
+        shared_bytes);
+    return static_cast<unsigned>(of_multiprocessor * limits.multiprocessors);
+  }
+
+  bool refused() const { return error_ != cudaSuccess; }
+
   // Queues a kernel whose blocks all run at the same time, with memory that
   // they share each of `shared_bytes`. Says whether the device has room for
   // all of them together; if not, nothing was queued.

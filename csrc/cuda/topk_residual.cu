@@ -1,5 +1,5 @@
 // Queues the steps of topk_residual_steps.h as kernels, a group of tensors at a
-// time, or those of topk_residual_resident.h as one.
+// time, or those of topk_residual_resident.h or topk_residual_banded.h as one.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "cuda/device_limits.h"
 #include "cuda/launch.cuh"
 #include "cuda/topk_residual.h"
+#include "cuda/topk_residual_banded.h"
 #include "cuda/topk_residual_groups.h"
 #include "cuda/topk_residual_resident.h"
 #include "cuda/topk_residual_steps.h"
@@ -71,32 +72,37 @@ class StreamLauncher {
   LaunchQueue* queue_;
 };
 
-// The steps of one block of a grid that is resident, all in one kernel.
-template <typename T>
-class ResidentBlock {
+// The steps of one block of a grid, all in one kernel, on its part of the
+// tensor.
+template <typename T, typename Part>
+class BlockOfGrid {
  public:
-  __host__ __device__ ResidentBlock(const Job<T>& job,
-                                    const topk::Share<T>& share,
-                                    const topk::ResidentMemory<T>& memory)
+  __host__ __device__ BlockOfGrid(const Job<T>& job, const Part& part,
+                                  const topk::StepMemory& memory)
       : job_(job),
-        share_(share),
+        part_(part),
         memory_(memory),
         grid_(&job.scope.state->passed) {}
 
   template <typename Step>
   __host__ __device__ void Each(const Step& step) {
-    grid_.Meet(step(DeviceBlock{}, job_, share_, memory_.Of(step)));
+    grid_.Meet(step(DeviceBlock{}, job_, part_, memory_.Of(step)));
   }
 
   template <typename Step>
   __host__ __device__ void Last(const Step& step) {
-    step(DeviceBlock{}, job_, share_, memory_.Of(step));
+    step(DeviceBlock{}, job_, part_, memory_.Of(step));
+  }
+
+  template <typename Decide>
+  __host__ __device__ bool Agree(const Decide& decide) {
+    return DeviceBlock{}.Agree(decide);
   }
 
  private:
   const Job<T>& job_;
-  const topk::Share<T>& share_;
-  const topk::ResidentMemory<T>& memory_;
+  const Part& part_;
+  const topk::StepMemory& memory_;
   DeviceGrid grid_;
 };
 
@@ -107,8 +113,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   const topk::ResidentMemory<T> memory(shared_of_launch);
   const auto share =
       memory.ShareAt(blockIdx.x, job.tensor.n, elements_of_share);
-  ResidentBlock<T> block(job, share, memory);
+  BlockOfGrid<T, topk::Share<T>> block(job, share, memory);
   topk::RunResidentSteps<T>(policy, block);
+}
+
+// Two blocks share a multiprocessor, so that one has loads under way while the
+// other lists; with 8 bytes an element there are not the registers for it.
+template <typename T>
+inline constexpr int kBandedBlocks = sizeof(T) == 8 ? 1 : 2;
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBandedBlocks<T>)
+    BandedKernel(const __grid_constant__ topk::BandedCall<T> call) {
+  const topk::StepMemory memory = {shared_of_launch};
+  const topk::Stride stride = call.StrideOf(blockIdx.x, gridDim.x);
+  BlockOfGrid<T, topk::Stride> block(call.job, stride, memory);
+  topk::RunBandedSteps(call, block);
 }
 
 Status Invalid(std::string message) {
@@ -191,26 +211,45 @@ bool QueueResident(const Request<T>& request, NonFinitePolicy policy,
       shares.elements);
 }
 
+// As QueueResident.
+template <typename T>
+bool QueueBanded(const Request<T>& request, NonFinitePolicy policy,
+                 const topk::Workspace& layout, TopKReport* reports,
+                 const DeviceLimits& limits, LaunchQueue* queue) {
+  if (request.count != 1) return false;
+  constexpr auto kBytes = static_cast<std::size_t>(topk::StepMemory::kBytes);
+  const unsigned most =
+      queue->MostTogether(limits, kBytes, BandedKernel<T>, kThreads);
+  if (most == 0) return queue->refused();
+  const auto tiles = static_cast<unsigned>(topk::TilesOf(request.tensors[0].n));
+  return queue->LaunchTogether(
+      limits, kBytes, BandedKernel<T>, std::min(most, tiles), kThreads,
+      topk::MakeBandedCall(request, policy, layout, reports));
+}
+
 // REQUIRES: the sizes are checked
 template <typename T>
 Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
              std::size_t workspace_bytes, TopKReport* reports,
              cudaStream_t stream, TopKWay way) {
-  const topk::Workspace layout = topk::LayOut(request, workspace);
+  const topk::Workspace layout = topk::LayOut(request, way, workspace);
   if (workspace_bytes < layout.bytes) {
     return Invalid("the workspace has " + std::to_string(workspace_bytes) +
                    " bytes but must have " + std::to_string(layout.bytes) +
                    "; ask " +
                    (request.sharing == Sharing::kOneForEach
                         ? "TopKResidualWorkspaceBytes"
-                        : "GroupedTopKResidualWorkspaceBytes"));
+                        : "GroupedTopKResidualWorkspaceBytes") +
+                   " with the way of the call");
   }
   LaunchQueue queue(stream);
   queue.Zero(layout.any_non_finite, layout.zeroed_bytes);
-  if (way == TopKWay::kResident) {
+  if (way != TopKWay::kPasses) {
     DeviceLimits limits;
     if (Status status = FindDeviceLimits(&limits); !status.ok()) return status;
-    if (QueueResident(request, policy, layout, reports, limits, &queue)) {
+    const auto queue_it =
+        way == TopKWay::kResident ? QueueResident<T> : QueueBanded<T>;
+    if (queue_it(request, policy, layout, reports, limits, &queue)) {
       return queue.status("topk_residual");
     }
   }
@@ -226,9 +265,9 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
 
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
-                                       std::int64_t count) {
+                                       std::int64_t count, TopKWay way) {
   const Request<T> request = {tensors, count, Sharing::kOneForEach, nullptr};
-  return topk::LayOut(request, nullptr).bytes;
+  return topk::LayOut(request, way, nullptr).bytes;
 }
 
 template <typename T>
@@ -243,11 +282,11 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
 
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
-                                              std::int64_t count) {
+                                              std::int64_t count, TopKWay way) {
   const auto sharers = Sharers<T>(tensors, count, 0, nullptr, nullptr);
   const Request<T> request = {sharers.data(), count, Sharing::kOneForAll,
                               nullptr};
-  return topk::LayOut(request, nullptr).bytes;
+  return topk::LayOut(request, way, nullptr).bytes;
 }
 
 template <typename T>
@@ -272,17 +311,17 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                   policy, workspace, workspace_bytes, reports, stream, way);
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                             \
-  template std::size_t TopKResidualWorkspaceBytes<T>(const TopKTensor<T>*, \
-                                                     std::int64_t);        \
-  template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,      \
-                                  NonFinitePolicy, void*, std::size_t,     \
-                                  TopKReport*, cudaStream_t, TopKWay);     \
-  template std::size_t GroupedTopKResidualWorkspaceBytes<T>(               \
-      const TensorUpdate<T>*, std::int64_t);                               \
-  template Status GroupedTopKResidual<T>(                                  \
-      const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy, \
-      void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,   \
+#define FEDPLUG_INSTANTIATE(T)                                               \
+  template std::size_t TopKResidualWorkspaceBytes<T>(const TopKTensor<T>*,   \
+                                                     std::int64_t, TopKWay); \
+  template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,        \
+                                  NonFinitePolicy, void*, std::size_t,       \
+                                  TopKReport*, cudaStream_t, TopKWay);       \
+  template std::size_t GroupedTopKResidualWorkspaceBytes<T>(                 \
+      const TensorUpdate<T>*, std::int64_t, TopKWay);                        \
+  template Status GroupedTopKResidual<T>(                                    \
+      const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy,   \
+      void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,     \
       cudaStream_t, TopKWay)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);

@@ -40,6 +40,11 @@ enum class TopKWay {
   // and reads and writes every element once; kPasses where they do not fit, for
   // a list of tensors, and where the device cannot run all blocks together.
   kResident,
+  // One kernel that reads and writes every element once and lists what a sample
+  // says may be chosen, for what is too large to be resident; kPasses for a
+  // list of tensors, and where the device has no blocks that wait for each
+  // other. It has a larger workspace.
+  kBanded,
 };
 
 // What the GPU found in one tensor.
@@ -50,10 +55,11 @@ struct TopKReport {
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
 // COST:     about 2 bytes per element and 8.2 KiB per tensor, 8 KiB more for a
-//           single one
+//           single one, and under kBanded 2 bytes per element more for that
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
-                                       std::int64_t count);
+                                       std::int64_t count,
+                                       TopKWay way = TopKWay::kPasses);
 
 // Queues the selection of every tensor: k entries of each, as the core does.
 //
@@ -69,7 +75,8 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 //           float, double, Half or BFloat16.
 // SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
 // THREADS:  the caller's only; the result does not depend on the GPU
-// COST:     see topk_residual_steps.h and topk_residual_resident.h
+// COST:     see topk_residual_steps.h, topk_residual_resident.h and
+//           topk_residual_banded.h
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,
@@ -78,10 +85,12 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
 // COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB, 8 KiB
-//           more for a single one
+//           more for a single one, and under kBanded 2 bytes per element more
+//           for that
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
-                                              std::int64_t count);
+                                              std::int64_t count,
+                                              TopKWay way = TopKWay::kPasses);
 
 // Queues one selection from all tensors together, as if they lay one behind the
 // other: the core's GroupedTopKResidual. values, indices and row_splits, in

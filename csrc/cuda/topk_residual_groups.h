@@ -122,6 +122,9 @@ struct Workspace {
   ChunkState* chunks;             // [chunks, or shares where it is more]
   std::uint32_t* shortlisted;     // [tiles]
   std::uint16_t* shortlist;       // [elements]
+  // Of a banded selection, otherwise of no elements.
+  std::uint16_t* distances;  // [elements]
+  std::uint32_t* held_back;  // [tiles]
   std::size_t zeroed_bytes;
   std::size_t bytes;
 };
@@ -146,19 +149,22 @@ Sizes SizesOf(const Request<T>& request, std::int64_t begin, std::int64_t end) {
 }
 
 template <typename T>
-Workspace LayOut(const Request<T>& request, void* memory) {
+Workspace LayOut(const Request<T>& request, TopKWay way, void* memory) {
   const Sizes sizes = SizesOf(request, 0, request.count);
+  const bool banded = way == TopKWay::kBanded && request.count == 1;
   Cutter cutter(memory);
   Workspace workspace;
   workspace.any_non_finite = cutter.Take<std::uint32_t>(1);
   workspace.states = cutter.Take<TensorState>(request.count);
   workspace.scopes = cutter.Take<ScopeState>(request.Scopes());
+  workspace.held_back = cutter.Take<std::uint32_t>(banded ? sizes.tiles : 0);
   workspace.zeroed_bytes = cutter.bytes();
   workspace.chunks = cutter.Take<ChunkState>(
       request.count == 1 ? std::max(sizes.chunks, MostSharesOf(sizes.elements))
                          : sizes.chunks);
   workspace.shortlisted = cutter.Take<std::uint32_t>(sizes.tiles);
   workspace.shortlist = cutter.Take<std::uint16_t>(sizes.elements);
+  workspace.distances = cutter.Take<std::uint16_t>(banded ? sizes.elements : 0);
   workspace.bytes = cutter.bytes();
   return workspace;
 }

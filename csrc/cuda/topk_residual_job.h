@@ -78,8 +78,20 @@ struct TensorState {
   std::uint32_t first_non_finite_from_end;  // n - its index; 0 for none
 };
 
+// Some keys, and the rank of the k-th largest among them, from the top
+// (topk_residual_band.h).
+struct BandState {
+  std::uint64_t base;
+  int bits;
+  int shift;
+  std::uint32_t wanted;
+};
+
 struct ScopeState {
   Threshold thresholds[kMostRounds];  // one per round
+  BandState band;                     // of a banded selection, as the next two
+  std::uint32_t lists_again;          // whether the list is not what it must be
+  std::uint32_t held_back;            // whether any sum is
   std::uint32_t histogram[kBins];
   std::uint32_t arrived;  // blocks with which this launch is through
   std::uint32_t passed;   // barriers that all blocks have come to (DeviceGrid)
@@ -119,9 +131,10 @@ struct Job {
 };
 
 // Tile and Chunk are the parts of tensors that a block works on, where it does
-// not keep a share of its own (topk_residual_resident.h). Of a kind of
-// parts, At is number `number` of a tensor of n elements, CountIn how many a
-// scope has, and NumberedIn how those of a group are numbered.
+// not keep a share of its own (topk_residual_resident.h) or go on from one part
+// to the next (topk_residual_banded.h). Of a kind of parts, At is number
+// `number` of a tensor of n elements, CountIn how many a scope has, and
+// NumberedIn how those of a group are numbered.
 
 // At least one: the first tile of a tensor also does what is done once for it.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {

@@ -73,15 +73,6 @@ struct Then {
 template <typename OfBlock, typename OfScope>
 Then(OfBlock, OfScope) -> Then<OfBlock, OfScope>;
 
-// What follows from no counts.
-struct Nothing {
-  struct Shared {};
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block&, const Scope&,
-                                      Shared&) const {}
-};
-
 // The shared memory of a block whose launch is of several steps: what each of
 // them has for itself, one after the other.
 struct StepMemory {

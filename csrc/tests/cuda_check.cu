@@ -37,6 +37,13 @@ TEST(Cuda, TopKTakesTensorsOfOneValue) {
       [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(gpu); });
 }
 
+TEST(Cuda, TopKTakesTensorsInOrderAndOfZeros) {
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    TopKTakesTensorsInOrderAndOfZeros<decltype(zero)>(gpu);
+  });
+}
+
 TEST(Cuda, TopKTakesALongTensor) {
   Gpu gpu;
   TopKTakesALongTensor(gpu);
@@ -71,6 +78,56 @@ TEST(Cuda, ResidentTopKTakesALongTensor) {
   TopKTakesALongTensor(gpu);
 }
 
+TEST(Cuda, BandedTopKEqualsTheReference) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  ForEachDtype([&](auto zero) { TopKEqualsTheReference<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, BandedTopKSeparatesKeysByEveryDigit) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  ForEachDtype(
+      [&](auto zero) { TopKSeparatesKeysByEveryDigit<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, BandedTopKRefusesATensorAndChangesNothing) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  ForEachDtype([&](auto zero) {
+    TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
+  });
+}
+
+TEST(Cuda, BandedTopKTakesTensorsOfOneValue) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  ForEachDtype(
+      [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, BandedTopKTakesTensorsInOrderAndOfZeros) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  ForEachDtype([&](auto zero) {
+    TopKTakesTensorsInOrderAndOfZeros<decltype(zero)>(gpu);
+  });
+}
+
+TEST(Cuda, BandedTopKTakesResidualsFarFromTheirSums) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  ForEachDtype([&](auto zero) {
+    TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);
+  });
+}
+
+TEST(Cuda, BandedTopKTakesWhatItsSampleDoesNotShow) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  ForEachDtype([&](auto zero) {
+    TopKTakesWhatItsSampleDoesNotShow<decltype(zero)>(gpu);
+  });
+}
+
+TEST(Cuda, BandedTopKTakesALongTensor) {
+  Gpu gpu(cuda::TopKWay::kBanded);
+  TopKTakesALongTensor(gpu);
+}
+
 TEST(Cuda, GroupedTopKEqualsTheCore) {
   Gpu gpu;
   ForEachDtype(
@@ -79,6 +136,12 @@ TEST(Cuda, GroupedTopKEqualsTheCore) {
 
 TEST(Cuda, ResidentGroupedTopKEqualsTheCore) {
   Gpu gpu(cuda::TopKWay::kResident);
+  ForEachDtype(
+      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(gpu); });
+}
+
+TEST(Cuda, BandedGroupedTopKEqualsTheCore) {
+  Gpu gpu(cuda::TopKWay::kBanded);
   ForEachDtype(
       [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(gpu); });
 }

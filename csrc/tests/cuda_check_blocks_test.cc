@@ -2,6 +2,7 @@
 // several threads. Under the thread sanitizer (`make sanitize`) this proves
 // that blocks meet in atomic operations only, and that the last one to arrive
 // reads nothing of the others but what they wrote before they arrived.
+#include "tests/cuda_check_banded_cases.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_emulator.h"
 #include "tests/cuda_check_list_cases.h"
@@ -16,8 +17,15 @@ TEST(CudaBlocksOnThreads, TopKTakesALongListOfTensors) {
 }
 
 TEST(CudaBlocksOnThreads, ResidentTopKRefusesATensorAndChangesNothing) {
-  EmulatedMachine machine(/*threads=*/4, {4, 227 * 1024, true});
+  EmulatedMachine machine(/*threads=*/4, cuda::TopKWay::kResident,
+                          {4, 227 * 1024, true});
   TopKRefusesATensorAndChangesNothing<float>(machine);
+}
+
+TEST(CudaBlocksOnThreads, BandedTopKRefusesATensorAndChangesNothing) {
+  EmulatedMachine machine(/*threads=*/4, cuda::TopKWay::kBanded, {4, 0, true});
+  TopKRefusesATensorAndChangesNothing<float>(machine);
+  TopKTakesResidualsFarFromTheirSums<float>(machine);
 }
 
 TEST(CudaBlocksOnThreads, GroupedTopKTakesALongListOfTensors) {

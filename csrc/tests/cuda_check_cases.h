@@ -3,10 +3,12 @@
 // Machine has
 //   TopK(inputs, policy)  ->  one TopKOutput per input, one call for all
 // and every buffer it hands to the steps begins as garbage. What it is held to
-// elsewhere: cuda_check_list_cases.h and cuda_check_scatter_cases.h.
+// elsewhere: cuda_check_banded_cases.h, cuda_check_list_cases.h and
+// cuda_check_scatter_cases.h.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_CASES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -222,6 +224,31 @@ void TopKTakesTensorsOfOneValue(Machine& machine) {
           EXPECT_EQ(BitsOf(output.residual), BitsOf(input.residual));
         }
       }
+    }
+  }
+}
+
+// In order, either way; and mostly zeros, of which some are chosen or none.
+template <typename T, typename Machine>
+void TopKTakesTensorsInOrderAndOfZeros(Machine& machine) {
+  Random random(19);
+  const std::int64_t n = 30000;
+  TopKInput<T> rising = RandomInput<T>(n, 0, Fill::kNormal, random);
+  rising.residual.assign(rising.residual.size(), T{});
+  std::sort(rising.delta.begin(), rising.delta.end(),
+            [](T a, T b) { return MagnitudeKey(a) < MagnitudeKey(b); });
+  TopKInput<T> falling = rising;
+  std::reverse(falling.delta.begin(), falling.delta.end());
+  TopKInput<T> zeros = RandomInput<T>(n, 0, Fill::kZeros, random);
+  for (std::size_t i = 50; i < zeros.delta.size(); i += 100) {
+    zeros.delta[i] = RandomValue<T>(Fill::kNormal, random);
+  }
+  for (TopKInput<T>* const input : {&rising, &falling, &zeros}) {
+    for (const std::int64_t k : {std::int64_t{3}, n / 200, n / 50, n / 2}) {
+      SCOPED_TRACE("k " + std::to_string(k));
+      input->k = k;
+      ExpectReference(*input, machine.TopK(std::vector<TopKInput<T>>{*input},
+                                           NonFinitePolicy::kError)[0]);
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/cuda_check_banded_cases.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
 #include "tests/cuda_check_scatter_cases.h"
@@ -114,7 +115,7 @@ class Gpu {
     }
     const auto count = static_cast<std::int64_t>(tensors.size());
     const std::size_t bytes =
-        cuda::TopKResidualWorkspaceBytes(tensors.data(), count);
+        cuda::TopKResidualWorkspaceBytes(tensors.data(), count, way_);
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::TopKReport> reports(tensors.size());
     Check(cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
@@ -145,7 +146,7 @@ class Gpu {
     const DeviceArray<std::int32_t> indices(ChosenOfGroup(inputs, k));
     const DeviceArray<std::int64_t> row_splits(inputs.size() + 1);
     const std::size_t bytes =
-        cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count);
+        cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count, way_);
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::TopKReport> reports(tensors.size());
     Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,

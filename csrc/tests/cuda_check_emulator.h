@@ -9,9 +9,11 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <type_traits>
 
 #include "core/base/thread_pool.h"
 #include "cuda/scatter_decode_steps.h"
+#include "cuda/topk_residual_banded.h"
 #include "cuda/topk_residual_groups.h"
 #include "cuda/topk_residual_resident.h"
 #include "cuda/topk_residual_steps.h"
@@ -194,6 +196,48 @@ class EmulatedResidentTopK {
   std::vector<std::vector<std::byte>> memories_;
 };
 
+// Has the blocks of a banded selection take their steps.
+template <typename T>
+class EmulatedBandedTopK {
+ public:
+  EmulatedBandedTopK(const cuda::topk::BandedCall<T>& call, std::int64_t blocks,
+                     EmulatedGrid& grid)
+      : call_(call), blocks_(blocks), grid_(grid) {}
+
+  template <typename Step>
+  void Each(const Step& step) {
+    using ListsAgain =
+        cuda::topk::Then<cuda::topk::ListAgain<T>, cuda::topk::Narrow<T>>;
+    if (std::is_same_v<Step, ListsAgain>) ++lists_again_;
+    grid_.ForEachBlock(
+        blocks_, cuda::topk::kThreads,
+        [&](std::int64_t number, const EmulatedBlock& block) {
+          const auto shared = GarbageShared<typename Step::Shared>();
+          step(block, call_.job, call_.StrideOf(number, blocks_), *shared);
+        });
+  }
+
+  template <typename Step>
+  void Last(const Step& step) {
+    Each(step);
+  }
+
+  template <typename Decide>
+  bool Agree(const Decide& decide) {
+    return decide();
+  }
+
+  // How often the entries were listed again, and whether sums were held back.
+  int lists_again() const { return lists_again_; }
+  bool held_back() const { return call_.job.scope.state->held_back != 0; }
+
+ private:
+  const cuda::topk::BandedCall<T>& call_;
+  std::int64_t blocks_;
+  EmulatedGrid& grid_;
+  int lists_again_ = 0;
+};
+
 template <typename T>
 class EmulatedScatter {
  public:
@@ -262,11 +306,16 @@ class TensorBuffers {
 
 class EmulatedMachine {
  public:
-  // With one thread, the arbitrary order is the same one in every run. Where
-  // the limits let it, sums are kept resident.
+  // With one thread, the arbitrary order is the same one in every run. Single
+  // tensors go the way asked for; the limits are those of the device.
   explicit EmulatedMachine(int threads = 1,
+                           cuda::TopKWay way = cuda::TopKWay::kPasses,
                            const cuda::DeviceLimits& limits = {})
-      : grid_(threads), limits_(limits) {}
+      : grid_(threads), way_(way), limits_(limits) {}
+
+  // Of the last banded selection.
+  int lists_again() const { return lists_again_; }
+  bool held_back() const { return held_back_; }
 
   template <typename T>
   std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
@@ -340,13 +389,14 @@ class EmulatedMachine {
   template <typename T>
   std::vector<cuda::TopKReport> Run(const cuda::topk::Request<T>& request,
                                     NonFinitePolicy policy) {
+    using cuda::TopKWay;
     auto memory =
-        Garbage<std::byte>(cuda::topk::LayOut(request, nullptr).bytes);
-    const auto workspace = cuda::topk::LayOut(request, memory.data());
+        Garbage<std::byte>(cuda::topk::LayOut(request, way_, nullptr).bytes);
+    const auto workspace = cuda::topk::LayOut(request, way_, memory.data());
     std::memset(memory.data(), 0, workspace.zeroed_bytes);
     auto reports =
         Garbage<cuda::TopKReport>(static_cast<std::size_t>(request.count));
-    if (limits_.cooperative && request.count == 1) {
+    if (way_ == TopKWay::kResident && request.count == 1) {
       const auto shares =
           cuda::topk::SharesOf<T>(request.tensors[0].n, limits_);
       EXPECT_TRUE(shares.count > 0);
@@ -354,6 +404,15 @@ class EmulatedMachine {
           cuda::topk::ResidentJob(request, workspace, shares, reports.data()),
           shares, grid_);
       cuda::topk::RunResidentSteps<T>(policy, launcher);
+      return reports;
+    }
+    if (way_ == TopKWay::kBanded && request.count == 1) {
+      const auto call = cuda::topk::MakeBandedCall(request, policy, workspace,
+                                                   reports.data());
+      EmulatedBandedTopK<T> launcher(call, limits_.multiprocessors, grid_);
+      cuda::topk::RunBandedSteps(call, launcher);
+      lists_again_ = launcher.lists_again();
+      held_back_ = launcher.held_back();
       return reports;
     }
     const auto groups = cuda::topk::MakeGroups<cuda::topk::kFew>(
@@ -364,7 +423,10 @@ class EmulatedMachine {
   }
 
   EmulatedGrid grid_;
+  cuda::TopKWay way_;
   cuda::DeviceLimits limits_;
+  int lists_again_ = 0;
+  bool held_back_ = false;
 };
 
 }  // namespace fedplug::testing

@@ -40,16 +40,30 @@ TEST(CudaOnFibers, TopKEqualsTheReference) {
   TopKEqualsTheReferenceOnFibers(kAllFills, Gpu(TopKWay::kPasses));
 }
 
-TEST(CudaOnFibers, ResidentTopKEqualsTheReference) {
+constexpr TopKWay kWaysOfOneLaunch[] = {TopKWay::kResident, TopKWay::kBanded};
+
+TEST(CudaOnFibers, TopKInOneLaunchEqualsTheReference) {
   constexpr std::array kFills = {Fill::kNormal, Fill::kFewLevels,
                                  Fill::kAnyBits};
-  TopKEqualsTheReferenceOnFibers(kFills, Gpu(TopKWay::kResident));
+  for (const TopKWay way : kWaysOfOneLaunch) {
+    TopKEqualsTheReferenceOnFibers(kFills, Gpu(way));
+  }
 }
 
-TEST(CudaOnFibers, ResidentTopKRefusesATensorAndChangesNothing) {
-  Gpu gpu(TopKWay::kResident);
+TEST(CudaOnFibers, TopKInOneLaunchRefusesATensorAndChangesNothing) {
+  for (const TopKWay way : kWaysOfOneLaunch) {
+    Gpu gpu(way);
+    ForEachDtype([&](auto zero) {
+      TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
+    });
+  }
+}
+
+TEST(CudaOnFibers, BandedTopKTakesWhatItsLogAndItsSampleAreNotFor) {
+  Gpu gpu(TopKWay::kBanded);
   ForEachDtype([&](auto zero) {
-    TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
+    TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);
+    TopKTakesWhatItsSampleDoesNotShow<decltype(zero)>(gpu);
   });
 }
 
@@ -67,21 +81,23 @@ TEST(CudaOnFibers, ListsEqualTheCore) {
   TopKTakesALongListOfTensors<float>(gpu);
 }
 
-// One of a single tensor is resident, with its row splits; a longer one takes
-// the passes.
-TEST(CudaOnFibers, ListsAskedToBeResidentEqualTheCore) {
+// One of a single tensor does, with its row splits; a longer one takes the
+// passes.
+TEST(CudaOnFibers, ListsAskedToTakeOneLaunchEqualTheCore) {
   Random random(7);
-  Gpu gpu(TopKWay::kResident);
-  for (const std::vector<std::int64_t>& sizes :
-       {std::vector<std::int64_t>{9000}, {300, 0, 8193}}) {
-    const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
-    fake_cuda::TakeLog();
-    ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
-    std::size_t launches = 0;
-    for (const fake_cuda::Queued& queued : fake_cuda::TakeLog()) {
-      launches += queued.operation == Operation::kLaunch ? 1 : 0;
+  for (const TopKWay way : kWaysOfOneLaunch) {
+    Gpu gpu(way);
+    for (const std::vector<std::int64_t>& sizes :
+         {std::vector<std::int64_t>{9000}, {300, 0, 8193}}) {
+      const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
+      fake_cuda::TakeLog();
+      ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
+      std::size_t launches = 0;
+      for (const fake_cuda::Queued& queued : fake_cuda::TakeLog()) {
+        launches += queued.operation == Operation::kLaunch ? 1 : 0;
+      }
+      EXPECT_EQ(launches, std::size_t{sizes.size() == 1 ? 1u : 5u});
     }
-    EXPECT_EQ(launches, std::size_t{sizes.size() == 1 ? 1u : 5u});
   }
 }
 
@@ -104,12 +120,14 @@ TEST(CudaOnFibers, SumsEqualTheCore) {
 // A call for one tensor, on memory of its own.
 class TopKCall {
  public:
-  explicit TopKCall(const TopKInput<float>& input)
-      : device(input),
-        workspace(cuda::TopKResidualWorkspaceBytes(&device.tensor, 1)),
+  explicit TopKCall(const TopKInput<float>& input,
+                    TopKWay way_asked_for = TopKWay::kPasses)
+      : way(way_asked_for),
+        device(input),
+        workspace(cuda::TopKResidualWorkspaceBytes(&device.tensor, 1, way)),
         report(1) {}
 
-  Status Queue(cudaStream_t stream, TopKWay way = TopKWay::kPasses) {
+  Status Queue(cudaStream_t stream) {
     cuda::TopKTensor<float> tensor = device.tensor;
     const Status status = cuda::TopKResidual(
         &tensor, 1, NonFinitePolicy::kError, workspace.data(),
@@ -118,6 +136,7 @@ class TopKCall {
     return status;
   }
 
+  TopKWay way;
   DeviceTensor<float> device;
   DeviceArray<std::byte> workspace;
   DeviceArray<cuda::TopKReport> report;
@@ -215,32 +234,50 @@ TEST(CudaDevice, WhatItRefusesOfASelectionIsSaidAndNothingFollows) {
   ExpectStopsAtTheFirstRefusal(1, 5, [&] { return call.Queue(nullptr); });
 }
 
-TEST(CudaDevice, WhatItRefusesOfAResidentSelectionIsSaid) {
-  TopKCall call(Input());
-  ExpectStopsAtTheFirstRefusal(
-      1, 1, [&] { return call.Queue(nullptr, TopKWay::kResident); });
+TEST(CudaDevice, WhatItRefusesOfASelectionInOneLaunchIsSaid) {
+  for (const TopKWay way : kWaysOfOneLaunch) {
+    TopKCall call(Input(), way);
+    ExpectStopsAtTheFirstRefusal(1, 1, [&] { return call.Queue(nullptr); });
+  }
 }
+
+// Only who wants all of it asks.
+TEST(CudaDevice, ThatItDoesNotSayWhatRoomItHasIsSaid) {
+  TopKCall call(Input(), TopKWay::kBanded);
+  fake_cuda::TakeLog();
+  const ScopedFailure failure(Operation::kAskForRoom, 0,
+                              cudaErrorNoKernelImageForDevice);
+  EXPECT_TRUE(call.Queue(nullptr).code() == StatusCode::kDevice);
+  EXPECT_EQ(fake_cuda::TakeLog().size(), std::size_t{1});  // the counters
+  EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
+}
+
+// How many a selection from n elements takes.
+std::size_t LaunchesOn(FakeDevice device, TopKWay way, std::int64_t n) {
+  const ScopedDevice scoped(device);
+  Random random(6);
+  const TopKInput<float> input =
+      RandomInput<float>(n, 100, Fill::kNormal, random);
+  TopKCall call(input, way);
+  fake_cuda::TakeLog();
+  EXPECT_TRUE(call.Queue(nullptr).ok());
+  EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
+  const auto queued = fake_cuda::TakeLog().size();
+  ExpectReference(
+      input, {call.device.values.ToVector(), call.device.indices.ToVector(),
+              call.device.Residual(input), call.report.ToVector()[0]});
+  return queued - 1;  // the counters
+}
+
+constexpr std::size_t kOne = 1;
+constexpr std::size_t kPasses = 5;
 
 // The sums of 9000 elements on three multiprocessors take 12 KiB of each, those
 // of 40000 more than 48.
 TEST(CudaDevice, SumsAreResidentWhereTheDeviceHasRoomForThem) {
   const auto launches = [](FakeDevice device, std::int64_t n) {
-    const ScopedDevice scoped(device);
-    Random random(6);
-    const TopKInput<float> input =
-        RandomInput<float>(n, 100, Fill::kNormal, random);
-    TopKCall call(input);
-    fake_cuda::TakeLog();
-    EXPECT_TRUE(call.Queue(nullptr, TopKWay::kResident).ok());
-    EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
-    const auto queued = fake_cuda::TakeLog().size();
-    ExpectReference(
-        input, {call.device.values.ToVector(), call.device.indices.ToVector(),
-                call.device.Residual(input), call.report.ToVector()[0]});
-    return queued - 1;  // the counters
+    return LaunchesOn(device, TopKWay::kResident, n);
   };
-  constexpr std::size_t kOne = 1;
-  constexpr std::size_t kPasses = 5;
   EXPECT_EQ(launches(FakeDevice::kFibers, 9000), kOne);
   EXPECT_EQ(launches(FakeDevice::kFibers, 40000), kOne);
   EXPECT_EQ(launches(FakeDevice::kLittleMemory, 9000), kOne);
@@ -248,6 +285,17 @@ TEST(CudaDevice, SumsAreResidentWhereTheDeviceHasRoomForThem) {
   EXPECT_EQ(launches(FakeDevice::kNotCooperative, 9000), kPasses);
   EXPECT_EQ(launches(FakeDevice::kInUse, 9000), kPasses);
   EXPECT_EQ(launches(FakeDevice::kInUse, 700), kOne);  // in two blocks
+}
+
+TEST(CudaDevice, ASelectionIsBandedWhereTheDeviceRunsItsBlocksTogether) {
+  const auto launches = [](FakeDevice device, std::int64_t n) {
+    return LaunchesOn(device, TopKWay::kBanded, n);
+  };
+  EXPECT_EQ(launches(FakeDevice::kFibers, 40000), kOne);
+  EXPECT_EQ(launches(FakeDevice::kLittleMemory, 40000), kOne);
+  EXPECT_EQ(launches(FakeDevice::kNotCooperative, 40000), kPasses);
+  EXPECT_EQ(launches(FakeDevice::kInUse, 40000), kPasses);
+  EXPECT_EQ(launches(FakeDevice::kInUse, 9000), kOne);  // in two blocks
 }
 
 TEST(CudaDevice, WhatItRefusesOfASumIsSaidAndNothingFollows) {
@@ -302,12 +350,14 @@ TEST(CudaDevice, SizesThatDoNotFitAreRefusedBeforeAnythingIsQueued) {
   TopKCall call(Input());
   fake_cuda::TakeLog();
   cuda::TopKTensor<float> tensor = call.device.tensor;
-  const auto queue = [&](std::size_t bytes) {
+  const auto queue = [&](std::size_t bytes, TopKWay way = TopKWay::kPasses) {
     return cuda::TopKResidual(&tensor, 1, NonFinitePolicy::kError,
                               call.workspace.data(), bytes, call.report.data(),
-                              nullptr);
+                              nullptr, way);
   };
   EXPECT_TRUE(queue(call.workspace.Bytes() - 1).code() ==
+              StatusCode::kInvalidArgument);
+  EXPECT_TRUE(queue(call.workspace.Bytes(), TopKWay::kBanded).code() ==
               StatusCode::kInvalidArgument);
   tensor.k = -1;
   EXPECT_TRUE(queue(call.workspace.Bytes()).code() ==

@@ -71,27 +71,43 @@ TEST(CudaRaces, TopKOfTiesOrOutOfPlaceHasNone) {
       0);
 }
 
-TEST(CudaRaces, ResidentTopKHasNone) {
-  EXPECT_EQ(RacesOf([] {
-              constexpr auto kResident = TopKWay::kResident;
-              ForEachDtype([&](auto zero) {
-                using T = decltype(zero);
-                ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
-                                kError, kResident);
-              });
-              ExpectReference(Input<float>(30000, 9000, Fill::kZeros, true),
-                              kError, kResident);
-              ExpectReference(Input<float>(9000, 100, Fill::kFewLevels, false),
-                              kError, kResident);
-              ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true),
-                              kDrop, kResident);
-            }),
-            0);
+constexpr TopKWay kWaysOfOneLaunch[] = {TopKWay::kResident, TopKWay::kBanded};
+
+TEST(CudaRaces, TopKInOneLaunchHasNone) {
+  for (const TopKWay way : kWaysOfOneLaunch) {
+    EXPECT_EQ(RacesOf([&] {
+                ForEachDtype([&](auto zero) {
+                  using T = decltype(zero);
+                  ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
+                                  kError, way);
+                });
+                ExpectReference(Input<float>(30000, 9000, Fill::kZeros, true),
+                                kError, way);
+                ExpectReference(
+                    Input<float>(9000, 100, Fill::kFewLevels, false), kError,
+                    way);
+                ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true),
+                                kDrop, way);
+              }),
+              0);
+  }
 }
 
-TEST(CudaRaces, AResidentRefusalHasNone) {
-  Gpu gpu(TopKWay::kResident);
-  EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
+TEST(CudaRaces, ARefusalInOneLaunchHasNone) {
+  for (const TopKWay way : kWaysOfOneLaunch) {
+    Gpu gpu(way);
+    EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
+              0);
+  }
+}
+
+// Sums that are held back, and bands that miss.
+TEST(CudaRaces, TheWaysOutOfABandedTopKHaveNone) {
+  Gpu gpu(TopKWay::kBanded);
+  EXPECT_EQ(RacesOf([&] {
+              TopKTakesResidualsFarFromTheirSums<float>(gpu);
+              TopKTakesWhatItsSampleDoesNotShow<float>(gpu);
+            }),
             0);
 }
 
@@ -164,14 +180,16 @@ fake_cuda::Mistakes WithoutFence(int number) {
   return mistakes;
 }
 
-TEST(CudaRaces, AreFoundWhereAFenceOfAResidentTopKIsLeftOut) {
+TEST(CudaRaces, AreFoundWhereAFenceOfATopKInOneLaunchIsLeftOut) {
   const auto input = Input<float>(17000, 100, Fill::kNormal, true);
-  Gpu gpu(TopKWay::kResident);
-  for (const int fence : kFencesOfTheGrid) {
-    SCOPED_TRACE("fence " + std::to_string(fence));
-    EXPECT_TRUE(RacesOfMistake(WithoutFence(fence), [&] {
-                  gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
-                }) > 0);
+  for (const TopKWay way : kWaysOfOneLaunch) {
+    Gpu gpu(way);
+    for (const int fence : kFencesOfTheGrid) {
+      SCOPED_TRACE("fence " + std::to_string(fence));
+      EXPECT_TRUE(RacesOfMistake(WithoutFence(fence), [&] {
+                    gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
+                  }) > 0);
+    }
   }
 }
 

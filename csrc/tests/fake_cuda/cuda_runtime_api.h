@@ -79,6 +79,8 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
                                    int device);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    int* blocks, const void* kernel, int threads, std::size_t shared_bytes);
 cudaError_t cudaFuncSetAttribute(const void* kernel,
                                  cudaFuncAttribute attribute, int value);
 

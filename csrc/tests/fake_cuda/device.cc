@@ -232,6 +232,16 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
   return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
 }
 
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    int* blocks, const void*, int, std::size_t shared_bytes) {
+  *blocks = shared_bytes <= static_cast<std::size_t>(
+                                fedplug::fake_cuda::Current().shared_bytes)
+                ? 1
+                : 0;
+  return fedplug::fake_cuda::Note(
+      fedplug::fake_cuda::Planned(Operation::kAskForRoom));
+}
+
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
                                  int value) {
   if (value < 0 || value > fedplug::fake_cuda::Current().shared_bytes) {

@@ -10,7 +10,7 @@
 
 namespace fedplug::fake_cuda {
 
-enum class Operation { kSet, kCopy, kLaunch, kSynchronize };
+enum class Operation { kSet, kCopy, kLaunch, kSynchronize, kAskForRoom };
 
 // While it lives, the `at`th call of this operation, counted from 0, returns
 // `error`, and does nothing.

@@ -1,0 +1,89 @@
+// What the banded CUDA selection is held to besides: what its log has no room
+// for, and what its sample does not show. A Machine is one of
+// cuda_check_cases.h.
+#ifndef FEDPLUG_TESTS_CUDA_CHECK_BANDED_CASES_H_
+#define FEDPLUG_TESTS_CUDA_CHECK_BANDED_CASES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/topk_residual.h"
+#include "cuda/topk_residual_banded.h"
+#include "tests/cuda_check_cases.h"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+
+// Sums that do not tell their residuals to 16 bits, in some of the tiles: the
+// residual is negligible, or is -0.
+template <typename T>
+TopKInput<T> TensorFarFromItsSums() {
+  Random random(17);
+  TopKInput<T> input = RandomInput<T>(24581, 500, Fill::kNormal, random);
+  input.in_place = true;
+  const auto minus_zero = FromBits<T>(
+      static_cast<FloatBitsOf<T>>(FloatBitsOf<T>{1} << kKeyBits<T>));
+  for (std::size_t i = 9000; i < 20000; i += 7) {
+    input.delta[i] = FromFloat<T>(i % 2 == 0 ? 12345.0f : 1.0f);
+    input.residual[i] = i % 3 == 0 ? minus_zero : FromFloat<T>(6.1e-5f);
+  }
+  return input;
+}
+
+// Also where it is refused, for a sum beside these and one in another tile.
+template <typename T, typename Machine>
+void TopKTakesResidualsFarFromTheirSums(Machine& machine) {
+  TopKInput<T> input = TensorFarFromItsSums<T>();
+  ExpectReference(input, machine.TopK(std::vector<TopKInput<T>>{input},
+                                      NonFinitePolicy::kError)[0]);
+  input.delta[9000 + 7] = input.residual[24580] =
+      FromBits<T>(FloatTraits<T>::kInfinity);
+  ExpectRefusedAsByTheCore(input, machine.TopK(std::vector<TopKInput<T>>{input},
+                                               NonFinitePolicy::kError)[0]);
+}
+
+// What a sample of a tensor finds, unlike the rest of it.
+enum class Sampled { kLarge, kSmall };
+
+// Tensors whose elements are of some size where a banded selection looks, and
+// of another everywhere else: the k-th largest is below what it expects, or
+// above.
+template <typename T>
+std::vector<TopKInput<T>> MisleadingInputs(Sampled sampled) {
+  Random random(18);
+  const std::int64_t n = 20000;
+  std::vector<TopKInput<T>> inputs;
+  for (const bool in_place : {false, true}) {
+    TopKInput<T> input = RandomInput<T>(n, n / 10, Fill::kNormal, random);
+    input.in_place = in_place;
+    const auto scale = [&](std::int64_t i, float factor) {
+      for (auto* const addends : {&input.delta, &input.residual}) {
+        T& addend = (*addends)[static_cast<std::size_t>(i)];
+        addend = addend * FromFloat<T>(factor);
+      }
+    };
+    const std::int64_t lines = cuda::topk::SampleOf(n, input.k).lines;
+    for (std::int64_t line = 0; line < lines; ++line) {
+      const std::int64_t begin = cuda::topk::LineAt(line, lines, n);
+      for (std::int64_t i = begin; i < begin + topk::kLine; ++i) {
+        scale(i, sampled == Sampled::kLarge ? 64.0f : 0x1p-30f);
+      }
+    }
+    inputs.push_back(input);
+  }
+  return inputs;
+}
+
+template <typename T, typename Machine>
+void TopKTakesWhatItsSampleDoesNotShow(Machine& machine) {
+  for (const Sampled sampled : {Sampled::kLarge, Sampled::kSmall}) {
+    for (const auto& input : MisleadingInputs<T>(sampled)) {
+      ExpectReference(input, machine.TopK(std::vector<TopKInput<T>>{input},
+                                          NonFinitePolicy::kError)[0]);
+    }
+  }
+}
+
+}  // namespace fedplug::testing
+
+#endif  // FEDPLUG_TESTS_CUDA_CHECK_BANDED_CASES_H_
