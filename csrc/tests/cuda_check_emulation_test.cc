@@ -20,17 +20,70 @@ namespace {
 
 using cuda::TopKWay;
 
+// Blocks of several tiles and chunks each, and of none.
+EmulatedMachine BandedMachine() {
+  return EmulatedMachine(/*threads=*/1, TopKWay::kBanded, {5, 0, true});
+}
+
+// body(machine, T{}) for every way and dtype.
+template <typename Body>
+void ForEachWay(const Body& body) {
+  const auto traced = [&](const char* way, EmulatedMachine machine) {
+    SCOPED_TRACE(way);
+    ForEachDtype([&](auto zero) { body(machine, zero); });
+  };
+  traced("passes", EmulatedMachine());
+  // Shares of several tiles each, which begin anywhere in them.
+  traced("resident", EmulatedMachine(/*threads=*/1, TopKWay::kResident,
+                                     {2, 227 * 1024, true}));
+  traced("banded", BandedMachine());
+}
+
 TEST(CudaStepsOnTheCpu, TopKEqualsTheReference) {
-  EmulatedMachine machine;
-  ForEachDtype(
-      [&](auto zero) { TopKEqualsTheReference<decltype(zero)>(machine); });
+  ForEachWay([](auto& machine, auto zero) {
+    TopKEqualsTheReference<decltype(zero)>(machine);
+  });
 }
 
 TEST(CudaStepsOnTheCpu, TopKSeparatesKeysByEveryDigit) {
-  EmulatedMachine machine;
-  ForEachDtype([&](auto zero) {
+  ForEachWay([](auto& machine, auto zero) {
     TopKSeparatesKeysByEveryDigit<decltype(zero)>(machine);
   });
+}
+
+TEST(CudaStepsOnTheCpu, TopKRefusesATensorAndChangesNothing) {
+  ForEachWay([](auto& machine, auto zero) {
+    TopKRefusesATensorAndChangesNothing<decltype(zero)>(machine);
+  });
+}
+
+TEST(CudaStepsOnTheCpu, TopKTakesTensorsOfOneValue) {
+  ForEachWay([](auto& machine, auto zero) {
+    TopKTakesTensorsOfOneValue<decltype(zero)>(machine);
+  });
+}
+
+TEST(CudaStepsOnTheCpu, TopKTakesTensorsInOrderAndOfZeros) {
+  ForEachWay([](auto& machine, auto zero) {
+    TopKTakesTensorsInOrderAndOfZeros<decltype(zero)>(machine);
+  });
+}
+
+TEST(CudaStepsOnTheCpu, GroupedTopKEqualsTheCore) {
+  ForEachWay([](auto& machine, auto zero) {
+    GroupedTopKEqualsTheCore<decltype(zero)>(machine);
+  });
+}
+
+// On as many blocks as an H200 has multiprocessors, or twice as many.
+TEST(CudaStepsOnTheCpu, TopKTakesALongTensor) {
+  EmulatedMachine passes;
+  TopKTakesALongTensor(passes);
+  EmulatedMachine resident(/*threads=*/1, TopKWay::kResident,
+                           {132, 227 * 1024, true});
+  TopKTakesALongTensor(resident);
+  EmulatedMachine banded(/*threads=*/1, TopKWay::kBanded, {264, 0, true});
+  TopKTakesALongTensor(banded);
 }
 
 TEST(CudaStepsOnTheCpu, TopKTakesALongListOfTensors) {
@@ -46,37 +99,6 @@ TEST(CudaStepsOnTheCpu, TopKRefusesTheWholeListAndChangesNothing) {
   });
 }
 
-TEST(CudaStepsOnTheCpu, TopKRefusesATensorAndChangesNothing) {
-  EmulatedMachine machine;
-  ForEachDtype([&](auto zero) {
-    TopKRefusesATensorAndChangesNothing<decltype(zero)>(machine);
-  });
-}
-
-TEST(CudaStepsOnTheCpu, TopKTakesTensorsOfOneValue) {
-  EmulatedMachine machine;
-  ForEachDtype(
-      [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(machine); });
-}
-
-TEST(CudaStepsOnTheCpu, TopKTakesTensorsInOrderAndOfZeros) {
-  EmulatedMachine machine;
-  ForEachDtype([&](auto zero) {
-    TopKTakesTensorsInOrderAndOfZeros<decltype(zero)>(machine);
-  });
-}
-
-TEST(CudaStepsOnTheCpu, TopKTakesALongTensor) {
-  EmulatedMachine machine;
-  TopKTakesALongTensor(machine);
-}
-
-TEST(CudaStepsOnTheCpu, GroupedTopKEqualsTheCore) {
-  EmulatedMachine machine;
-  ForEachDtype(
-      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(machine); });
-}
-
 TEST(CudaStepsOnTheCpu, GroupedTopKTakesALongListOfTensors) {
   EmulatedMachine machine;
   ForEachDtype([&](auto zero) {
@@ -88,93 +110,6 @@ TEST(CudaStepsOnTheCpu, GroupedTopKRefusesInTheWordsOfTheCore) {
   EmulatedMachine machine;
   ForEachDtype([&](auto zero) {
     GroupedTopKRefusesInTheWordsOfTheCore<decltype(zero)>(machine);
-  });
-}
-
-// Shares of several tiles each, which begin anywhere in them.
-constexpr cuda::DeviceLimits kTwoMultiprocessors = {2, 227 * 1024, true};
-
-TEST(CudaResidentStepsOnTheCpu, TopKEqualsTheReference) {
-  EmulatedMachine machine(/*threads=*/1, TopKWay::kResident,
-                          kTwoMultiprocessors);
-  ForEachDtype(
-      [&](auto zero) { TopKEqualsTheReference<decltype(zero)>(machine); });
-}
-
-TEST(CudaResidentStepsOnTheCpu, TopKSeparatesKeysByEveryDigit) {
-  EmulatedMachine machine(/*threads=*/1, TopKWay::kResident,
-                          kTwoMultiprocessors);
-  ForEachDtype([&](auto zero) {
-    TopKSeparatesKeysByEveryDigit<decltype(zero)>(machine);
-  });
-}
-
-TEST(CudaResidentStepsOnTheCpu, TopKTakesTensorsOfOneValue) {
-  EmulatedMachine machine(/*threads=*/1, TopKWay::kResident,
-                          kTwoMultiprocessors);
-  ForEachDtype(
-      [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(machine); });
-}
-
-TEST(CudaResidentStepsOnTheCpu, TopKRefusesATensorAndChangesNothing) {
-  EmulatedMachine machine(/*threads=*/1, TopKWay::kResident,
-                          kTwoMultiprocessors);
-  ForEachDtype([&](auto zero) {
-    TopKRefusesATensorAndChangesNothing<decltype(zero)>(machine);
-  });
-}
-
-// On as many blocks as an H200 has multiprocessors.
-TEST(CudaResidentStepsOnTheCpu, TopKTakesALongTensor) {
-  EmulatedMachine machine(/*threads=*/1, TopKWay::kResident,
-                          {132, 227 * 1024, true});
-  TopKTakesALongTensor(machine);
-}
-
-TEST(CudaResidentStepsOnTheCpu, GroupedTopKEqualsTheCore) {
-  EmulatedMachine machine(/*threads=*/1, TopKWay::kResident,
-                          kTwoMultiprocessors);
-  ForEachDtype(
-      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(machine); });
-}
-
-// Blocks of several tiles and chunks each, and of none.
-constexpr cuda::DeviceLimits kFiveBlocks = {5, 0, true};
-
-EmulatedMachine BandedMachine() {
-  return EmulatedMachine(/*threads=*/1, TopKWay::kBanded, kFiveBlocks);
-}
-
-TEST(CudaBandedStepsOnTheCpu, TopKEqualsTheReference) {
-  EmulatedMachine machine = BandedMachine();
-  ForEachDtype(
-      [&](auto zero) { TopKEqualsTheReference<decltype(zero)>(machine); });
-}
-
-TEST(CudaBandedStepsOnTheCpu, TopKSeparatesKeysByEveryDigit) {
-  EmulatedMachine machine = BandedMachine();
-  ForEachDtype([&](auto zero) {
-    TopKSeparatesKeysByEveryDigit<decltype(zero)>(machine);
-  });
-}
-
-TEST(CudaBandedStepsOnTheCpu, TopKTakesTensorsOfOneValue) {
-  EmulatedMachine machine = BandedMachine();
-  ForEachDtype(
-      [&](auto zero) { TopKTakesTensorsOfOneValue<decltype(zero)>(machine); });
-}
-
-TEST(CudaBandedStepsOnTheCpu, TopKTakesTensorsInOrderAndOfZeros) {
-  EmulatedMachine machine = BandedMachine();
-  ForEachDtype([&](auto zero) {
-    TopKTakesTensorsInOrderAndOfZeros<decltype(zero)>(machine);
-  });
-}
-
-TEST(CudaBandedStepsOnTheCpu, TopKRefusesATensorAndChangesNothing) {
-  EmulatedMachine machine = BandedMachine();
-  ForEachDtype([&](auto zero) {
-    TopKRefusesATensorAndChangesNothing<decltype(zero)>(machine);
   });
 }
 
@@ -222,17 +157,6 @@ TEST(CudaBandedStepsOnTheCpu, TopKHasABandThatHolds) {
       }
     }
   });
-}
-
-TEST(CudaBandedStepsOnTheCpu, TopKTakesALongTensor) {
-  EmulatedMachine machine(/*threads=*/1, TopKWay::kBanded, {264, 0, true});
-  TopKTakesALongTensor(machine);
-}
-
-TEST(CudaBandedStepsOnTheCpu, GroupedTopKEqualsTheCore) {
-  EmulatedMachine machine = BandedMachine();
-  ForEachDtype(
-      [&](auto zero) { GroupedTopKEqualsTheCore<decltype(zero)>(machine); });
 }
 
 TEST(CudaStepsOnTheCpu, ScatterEqualsTheCore) {

@@ -269,33 +269,38 @@ std::size_t LaunchesOn(FakeDevice device, TopKWay way, std::int64_t n) {
   return queued - 1;  // the counters
 }
 
-constexpr std::size_t kOne = 1;
-constexpr std::size_t kPasses = 5;
-
 // The sums of 9000 elements on three multiprocessors take 12 KiB of each, those
-// of 40000 more than 48.
-TEST(CudaDevice, SumsAreResidentWhereTheDeviceHasRoomForThem) {
-  const auto launches = [](FakeDevice device, std::int64_t n) {
-    return LaunchesOn(device, TopKWay::kResident, n);
+// of 40000 more than 48. A device in use has room for two blocks: of 700 sums,
+// or of two tiles.
+TEST(CudaDevice, OneLaunchIsEnoughWhereItHasTheRoom) {
+  using Device = FakeDevice;
+  constexpr std::size_t kOne = 1;
+  constexpr std::size_t kPasses = 5;
+  struct Row {
+    Device device;
+    TopKWay way;
+    std::int64_t n;
+    std::size_t launches;
   };
-  EXPECT_EQ(launches(FakeDevice::kFibers, 9000), kOne);
-  EXPECT_EQ(launches(FakeDevice::kFibers, 40000), kOne);
-  EXPECT_EQ(launches(FakeDevice::kLittleMemory, 9000), kOne);
-  EXPECT_EQ(launches(FakeDevice::kLittleMemory, 40000), kPasses);
-  EXPECT_EQ(launches(FakeDevice::kNotCooperative, 9000), kPasses);
-  EXPECT_EQ(launches(FakeDevice::kInUse, 9000), kPasses);
-  EXPECT_EQ(launches(FakeDevice::kInUse, 700), kOne);  // in two blocks
-}
-
-TEST(CudaDevice, ASelectionIsBandedWhereTheDeviceRunsItsBlocksTogether) {
-  const auto launches = [](FakeDevice device, std::int64_t n) {
-    return LaunchesOn(device, TopKWay::kBanded, n);
-  };
-  EXPECT_EQ(launches(FakeDevice::kFibers, 40000), kOne);
-  EXPECT_EQ(launches(FakeDevice::kLittleMemory, 40000), kOne);
-  EXPECT_EQ(launches(FakeDevice::kNotCooperative, 40000), kPasses);
-  EXPECT_EQ(launches(FakeDevice::kInUse, 40000), kPasses);
-  EXPECT_EQ(launches(FakeDevice::kInUse, 9000), kOne);  // in two blocks
+  for (const Row& row : {
+           Row{Device::kFibers, TopKWay::kResident, 9000, kOne},
+           Row{Device::kFibers, TopKWay::kResident, 40000, kOne},
+           Row{Device::kFibers, TopKWay::kBanded, 40000, kOne},
+           Row{Device::kLittleMemory, TopKWay::kResident, 9000, kOne},
+           Row{Device::kLittleMemory, TopKWay::kResident, 40000, kPasses},
+           Row{Device::kLittleMemory, TopKWay::kBanded, 40000, kOne},
+           Row{Device::kNotCooperative, TopKWay::kResident, 9000, kPasses},
+           Row{Device::kNotCooperative, TopKWay::kBanded, 40000, kPasses},
+           Row{Device::kInUse, TopKWay::kResident, 9000, kPasses},
+           Row{Device::kInUse, TopKWay::kResident, 700, kOne},
+           Row{Device::kInUse, TopKWay::kBanded, 40000, kPasses},
+           Row{Device::kInUse, TopKWay::kBanded, 9000, kOne},
+       }) {
+    SCOPED_TRACE("device " + std::to_string(static_cast<int>(row.device)) +
+                 ", way " + std::to_string(static_cast<int>(row.way)) + ", n " +
+                 std::to_string(row.n));
+    EXPECT_EQ(LaunchesOn(row.device, row.way, row.n), row.launches);
+  }
 }
 
 TEST(CudaDevice, WhatItRefusesOfASumIsSaidAndNothingFollows) {
