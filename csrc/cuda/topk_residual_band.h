@@ -150,10 +150,12 @@ struct Narrow {
     ScopeState& state = *scope.state;
     const BandState band = state.band;
     const bool open = IsOpen<T>(band);
+    // A band of one bin cannot miss; and nothing is found where none is wanted.
+    const bool may_miss = open && scope.chosen > 0;
     block.Each([&](int thread) {
       if (thread != 0) return;
-      shared.next = scope.chosen == 0 ? BandState{kAboveAll, 0, 0, 0}
-                                      : AllKeys<T>(scope.chosen);
+      shared.next =
+          may_miss ? AllKeys<T>(scope.chosen) : BandState{kAboveAll, 0, 0, 0};
     });
     shared.bins.ForEach(block, state.histogram,
                         [&](int bin, std::uint32_t above, std::uint32_t here) {
@@ -167,7 +169,7 @@ struct Narrow {
       const BandState& next = shared.next;
       const bool missed = IsOpen<T>(next);
       state.band = next;
-      state.lists_again = open && (missed || state.lists_again != 0) ? 1 : 0;
+      state.lists_again = missed || (open && state.lists_again != 0) ? 1 : 0;
       if (next.bits == 0) {
         state.thresholds[kRounds<T> - 1] = {next.base, next.wanted};
       }
