@@ -58,34 +58,33 @@ class StateForm:
         Raises:
             StateError: It is of another codec, version, shape or dtype.
         """
-        arrays = self._as_returned(state)
-        return self._checked(state, donated=donated) if arrays is None else arrays
-
-    def _as_returned(self, state: Any) -> dict[str, NDArray[Any]] | None:
-        """The arrays of a state that `tagged` made and nobody has changed; None of any other. Quick."""
         if type(state) is not dict or state.get(OWNER) is not self._text or len(state) != self._entries:
-            return None
+            self._require_ours(
+                state
+            )  # nothing is wrong with what `tagged` made, and that is seen at a glance
         arrays = {}
         for key, (shape, dtype) in self._arrays.items():
             array = state.get(key)
-            if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
-                return None
-            if not array.flags.carray:
-                return None
-            arrays[key] = array
+            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+                self._require_ours(state)
+                form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
+                raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
+            flags = array.flags
+            usable = flags.carray if donated else flags.c_contiguous and flags.aligned
+            arrays[key] = array if usable else np.array(array, order="C")
         return arrays
 
-    def _checked(self, state: Any, *, donated: bool) -> ArrayState:
+    def _require_ours(self, state: Any) -> None:
+        """Raises StateError unless it has the text and the names of this form."""
         if not isinstance(state, Mapping):
             raise StateError(f"a state is a dictionary of arrays, not a {type(state).__name__}")
         if not self._arrays:
             if state:
                 raise StateError(f"{self._named()} keeps no state, and was given {sorted(state)}")
-            return {}
+            return
         if OWNER not in state:
             raise StateError(f"a state of {self._named()} has the key {OWNER!r}; found {sorted(state)}")
-        text = state[OWNER]
-        if (found := np.asarray(text).tobytes()) != self._text_bytes:
+        if (found := np.asarray(state[OWNER]).tobytes()) != self._text_bytes:
             raise StateError(
                 f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
                 f"found {found.decode(errors='replace')!r}"
@@ -93,16 +92,6 @@ class StateForm:
         if state.keys() != self._keys:
             found_keys = sorted(state.keys() - {OWNER})
             raise StateError(f"expected a state with {sorted(self._arrays)}, found {found_keys}")
-        arrays = {}
-        for key, (shape, dtype) in self._arrays.items():
-            array = state[key]
-            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
-                form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
-                raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
-            flags = array.flags
-            usable = flags.carray if donated else flags.c_contiguous and flags.aligned
-            arrays[key] = array if usable else np.array(array, order="C")
-        return arrays
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
         """The arrays of a state that is not needed any more.
