@@ -115,7 +115,7 @@ class Codec:
         else:
             given = form.require(state, donated=in_place)
         spare = form.spare(out, given)
-        before = ops.spare_residuals.set(None if in_place else spare)
+        before = ops.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
         try:
             payload, next_state = encoder.encode_container(x, given, round_num, spec, header)
         finally:
@@ -167,15 +167,12 @@ class Codec:
             given = model.form.require(states, donated=in_place)
         spare = model.form.spare(out, given)
         model.require_finite(xs, all_of_them=in_place and states is not None)
-        before = ops.spare_residuals.set(None if in_place else spare)
-        try:
-            with ops.sums_may_overflow():
+        with ops.sums_may_overflow(), ops.donate_residuals(None if in_place else spare):
+            try:
                 buffers, next_state = model.encode(xs, given, round_num)
-        except NonFiniteError:
-            model.require_finite(xs, all_of_them=True)  # says which
-            raise
-        finally:
-            ops.spare_residuals.reset(before)
+            except NonFiniteError:
+                model.require_finite(xs, all_of_them=True)  # says which
+                raise
         if metrics is not None:
             model.measure(metrics, xs, buffers, next_state)
         payloads = {name: buffer.tobytes() for name, buffer in zip(arrays, buffers, strict=True)}

@@ -34,18 +34,25 @@ result is in the end."""
 class _Donation:
     """For every array, so quicker than a generator would be."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "_spare")
+
+    def __init__(self, spare: list[NDArray[Any]] | None) -> None:
+        self._spare = spare
 
     def __enter__(self) -> None:
-        self._before = spare_residuals.set(None)
+        self._before = spare_residuals.set(self._spare)
 
     def __exit__(self, *error: object) -> None:
         spare_residuals.reset(self._before)
 
 
-def donate_residuals() -> AbstractContextManager[None]:
-    """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given."""
-    return _Donation()
+def donate_residuals(spare: list[NDArray[Any]] | None = None) -> AbstractContextManager[None]:
+    """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given.
+
+    Args:
+        spare: Not over these, but into arrays that they take out of this list: see `spare_residuals`.
+    """
+    return _Donation(spare)
 
 
 def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
