@@ -139,9 +139,11 @@ class _MemoryProcess(ProcessState):
 
 def _fixed(arrays: _Arrays) -> _Arrays:
     """The arrays, and of those that somebody could change copies that nobody can."""
-    fixed = {name: _copy(array) if can_be_written(array) else array for name, array in arrays.items()}
-    for array in fixed.values():
-        give_up(array)
+    fixed = dict(arrays)
+    for name, array in arrays.items():
+        if can_be_written(array):
+            fixed[name] = _copy(array)
+            give_up(fixed[name])
     return fixed
 
 

@@ -215,7 +215,7 @@ class GraphFunction:
         """Registers the graph as a new function; returns it, and whether it is one-shot, and exclusive."""
         name = f"fedplug_{next(_names)}"
         private = make_private(self._source, self._results, self._initialize_op, f"{name}_")
-        if not private.one_shot and can_call_inline():
+        if _is_called_inline(private.one_shot):
             iterate_inline(all_nodes(private.graph_def))
         with tf.Graph().as_default() as graph:
             with naming_missing_ops():
@@ -241,9 +241,9 @@ class GraphFunction:
         return built, private.one_shot, private.exclusive
 
     def _callable(self, name: str) -> Call:
-        """Returns how to call a copy of the function. One that may run only once is not worth a kernel."""
+        """Returns how to call a copy of the function."""
         template = self._template
-        if self._one_shot or not can_call_inline():
+        if not _is_called_inline(self._one_shot):
             return functools.partial(_call_by_name, name, len(template.output_dtypes))
         self.inlined.append(InlineFunction(name, template.dtypes, template.output_dtypes))
         return functools.partial(call_inline, self.inlined[-1])
@@ -272,6 +272,11 @@ class _Built:
     dtypes: list[int]
     outputs: list[int]  # for every result leaf, which output of the function it is
     output_dtypes: list[int]
+
+
+def _is_called_inline(one_shot: bool) -> bool:
+    """Whether a function is; one that may run only once is not worth a kernel."""
+    return not one_shot and can_call_inline()
 
 
 def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
