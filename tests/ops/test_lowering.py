@@ -84,7 +84,7 @@ CALLS = {
 }
 
 
-OF_THE_RUNTIME = {"fedplug_call_inline"}
+OF_THE_RUNTIME = {"fedplug_call_inline", "fedplug_reduce_inline"}
 """It has no reference: without it, functions are called by name; see `tests/runtime/test_inline_calls.py`."""
 
 

@@ -33,11 +33,18 @@ def product(client: Any) -> tf.Tensor:
     return tf.matmul(numbers, numbers, transpose_b=True)
 
 
+def product_in_a_loop(client: Any) -> tf.Tensor:
+    """The same of the last of two elements of a data set."""
+    clients = tf.data.Dataset.from_tensors(client).repeat(2)
+    return clients.reduce(tf.zeros([4, 4], tf.float64), lambda _, one: product(one))
+
+
 @pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
-def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(on_inprocess):
+@pytest.mark.parametrize("work", [product, product_in_a_loop])
+def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(on_inprocess, work):
     @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
     def products(clients):
-        return tff.federated_map(tff.tensorflow.computation(product, np.int32), clients)
+        return tff.federated_map(tff.tensorflow.computation(work, np.int32), clients)
 
     alone = subprocess.run([sys.executable, "-c", _ALONE], check=True, stdout=subprocess.PIPE).stdout
     for found in products([0] * _PROCESSORS):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
+from fedplug.runtime.graphs import tensorflow_graphs
+from fedplug.runtime.graphs.inline_calls import can_call_inline
 from fedplug.runtime.graphs.private_calls import make_private
-from fedplug.runtime.graphs.reduce_loops import loop_output
+from fedplug.runtime.graphs.reduce_loops import Loop, loop_output
 from fedplug.runtime.tff_internals import computation_pb2
 
 F32, I32 = np.float32, np.int32
@@ -40,14 +44,26 @@ def mixed_state(sequence, factor):
         return sequence.reduce(start, step), before
 
 
+@pytest.fixture(params=["inline", "by name"], autouse=True)
+def _calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """How functions are called decides which loop takes the place of a reduction."""
+    if request.param == "by name":
+        monkeypatch.setattr(tensorflow_graphs, "can_call_inline", lambda: False)
+    elif not can_call_inline():
+        pytest.skip("there is a GPU, or no op library")
+    tensorflow_graphs._loaded.clear()
+    yield
+    tensorflow_graphs._loaded.clear()
+
+
 def ops_of(computation) -> list[str]:
     proto = tff.framework.ConcreteComputation.get_proto(computation)
     graph = tf.compat.v1.GraphDef()
     proto.tensorflow.graph_def.Unpack(graph)
     fetch = next(_tensors(proto.tensorflow.result))
-    return [
-        node.op for node in make_private(graph, [fetch], proto.tensorflow.initialize_op, "p_").graph_def.node
-    ]
+    inline = tensorflow_graphs.can_call_inline()
+    private = make_private(graph, [fetch], proto.tensorflow.initialize_op, "p_", inline=inline)
+    return [node.op for node in private.graph_def.node]
 
 
 def _tensors(binding: computation_pb2.TensorFlow.Binding):
@@ -58,8 +74,20 @@ def _tensors(binding: computation_pb2.TensorFlow.Binding):
 
 
 def test_reductions_become_loops():
-    assert "While" in ops_of(mixed_state)
-    assert "ReduceDataset" not in ops_of(mixed_state)
+    inline = tensorflow_graphs.can_call_inline()
+    ops = ops_of(mixed_state)
+    assert ops.count("Fedplug>ReduceInline" if inline else "While") == 2
+    assert "ReduceDataset" not in ops
+
+
+def test_what_runs_only_once_is_not_called_inline_and_gets_the_other_loop():
+    @tff.tensorflow.computation(tff.SequenceType(I32))
+    def with_a_queue(sequence):
+        queue = tf.queue.FIFOQueue(1, tf.int32, [()])
+        with tf.control_dependencies([queue.enqueue(5)]):
+            return sequence.reduce(queue.dequeue(), lambda total, x: total + x)
+
+    assert "While" in ops_of(with_a_queue)
 
 
 @pytest.mark.parametrize("sizes", [[1], [3, 0, 2], list(range(9))])
@@ -106,6 +134,56 @@ def test_seeded_random_numbers_start_again_in_every_run_as_in_the_stock_worker(s
     assert first == second
 
 
+def test_a_step_may_branch_loop_and_reduce_by_itself(same_on_both):
+    @tff.tensorflow.computation(tff.SequenceType(I32))
+    def branching(sequence):
+        def step(state, x):
+            halved = tf.while_loop(lambda n: n % 2 == 0, lambda n: [n // 2], [x + 8])[0]
+            inner = tf.data.Dataset.range(tf.cast(x, tf.int64)).reduce(tf.int64.max, tf.minimum)
+            return state * 3 + tf.cond(halved > 3, lambda: halved, lambda: -x) + tf.cast(inner % 7, tf.int32)
+
+        return sequence.reduce(1, step)
+
+    assert same_on_both(lambda: branching([4, 5, 8, 2, 1])) != 0
+
+
+def test_what_a_loop_begins_with_is_not_written_over(on_inprocess):
+    @tff.tensorflow.computation(tff.SequenceType(F32), tff.TensorType(F32, [1000]))
+    def sums(sequence, start):
+        total = sequence.reduce(start, lambda state, x: state + x * start)
+        return total, start, sequence.reduce(start, lambda state, x: state - x)
+
+    start = np.arange(1000, dtype=F32)
+    total, same, other = sums([1.0, 2.0], start)
+    np.testing.assert_array_equal(same, start)
+    np.testing.assert_array_equal(total, 4 * start)
+    np.testing.assert_array_equal(other, start - 3)
+
+
+def test_a_loop_is_stopped_between_two_elements(on_inprocess):
+    began = threading.Event()
+
+    def note(x):
+        began.set()
+        return x
+
+    @tff.tensorflow.computation
+    def endless():
+        numbers = tf.data.Dataset.counter(dtype=tf.int32).map(
+            lambda x: tf.ensure_shape(tf.numpy_function(note, [x], tf.int32), [])
+        )
+        return numbers.reduce(0, lambda state, x: state + x)
+
+    cancel = tensorflow_graphs.Cancellation()
+    proto = tff.framework.ConcreteComputation.get_proto(endless)
+    function = tensorflow_graphs.load(proto, [()])
+    stop = threading.Thread(target=lambda: (began.wait(60), cancel.cancel()))
+    stop.start()
+    with pytest.raises(tf.errors.CancelledError):
+        function([], cancel)
+    stop.join()
+
+
 def test_a_failing_step_says_so(on_inprocess):
     @tff.tensorflow.computation(tff.SequenceType(I32))
     def checked(sequence):
@@ -125,4 +203,4 @@ def test_a_failing_step_says_so(on_inprocess):
     [("r", "loop:2"), ("r:1", "loop:3"), ("^r", "^loop"), ("other:1", "other:1"), ("^other", "^other")],
 )
 def test_inputs_from_a_replaced_node_come_from_its_loop(source, replacement):
-    assert loop_output(source, {"r": "loop"}) == replacement
+    assert loop_output(source, {"r": Loop("loop", 2)}) == replacement

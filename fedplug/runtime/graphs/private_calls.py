@@ -48,7 +48,12 @@ class PrivateGraph:
 
 
 def make_private(
-    graph_def: tf.compat.v1.GraphDef, fetches: Iterable[str], initialize_op: str, prefix: str
+    graph_def: tf.compat.v1.GraphDef,
+    fetches: Iterable[str],
+    initialize_op: str,
+    prefix: str,
+    *,
+    inline: bool = False,
 ) -> PrivateGraph:
     """Returns the part of `graph_def` that `fetches` need, rewritten for private calls.
 
@@ -59,6 +64,7 @@ def make_private(
         prefix: What to put before the names of library functions and of state that must keep a name.
             TensorFlow's eager runtime has one namespace for functions, and TFF's compiler rewrites bodies but
             keeps names.
+        inline: Whether the calls are to be made inline, unless the graph is one-shot.
     """
     fetches = list(fetches)
     roots = [node_of(name) for name in fetches]
@@ -71,11 +77,11 @@ def make_private(
     private.node.extend(node for node in graph_def.node if node.name in wanted)
 
     _rename_functions(private, prefix)
-    loops = iterate_reductions(private, prefix)
-    fetches = [loop_output(name, loops) for name in fetches]
     replaced = _merge_shared_handles(private)
     fetches = [_replace(name, replaced) for name in fetches]
     one_shot = _privatize_state(private, prefix) or any(map(draws_on, all_nodes(private)))
+    loops = iterate_reductions(private, prefix, inline=inline and not one_shot)
+    fetches = [loop_output(name, loops) for name in fetches]
     if initialize_op:
         _run_after_initializer(private, initialize_op)
     _forget_missing_colocations(private)

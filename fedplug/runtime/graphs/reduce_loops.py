@@ -1,41 +1,59 @@
 """Rewrites data set reductions into loops over an iterator: pure functions on graph protos.
 
 TFF's client loops are by default `dataset.reduce(...)`. TensorFlow's `ReduceDataset` kernel instantiates the
-reducing function again each time it runs, which for a training step costs far more than the step itself; the
-body of a `While` is instantiated once. The rewrite is step for step the same: one element at a time, the next
-one only after the function has returned.
+reducing function again each time it runs, which for a training step costs far more than the step itself. The
+rewrite is step for step the same: one element at a time, the next one only after the function has returned.
+Where functions are called inline, `Fedplug>ReduceInline` is the loop; elsewhere a `While`, whose body is
+instantiated once, too.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
-__all__ = ["draws_on", "iterate_reductions", "loop_output"]
+__all__ = ["Loop", "draws_on", "iterate_reductions", "loop_output"]
 
 _VARIANT = tf.variant.as_datatype_enum
 _RESOURCE = tf.resource.as_datatype_enum
 
 
-def iterate_reductions(graph_def: tf.compat.v1.GraphDef, prefix: str) -> dict[str, str]:
-    """Replaces every `ReduceDataset` node of the graph itself by a `While` loop.
+class Loop(NamedTuple):
+    """What took the place of a reduction: a node, and which output of it is the first of the state."""
+
+    name: str
+    first: int
+
+
+def iterate_reductions(
+    graph_def: tf.compat.v1.GraphDef, prefix: str, *, inline: bool = False
+) -> dict[str, Loop]:
+    """Replaces every `ReduceDataset` node of the graph itself by a loop.
 
     Returns the loop for every replaced node; `loop_output` tells what stands for its outputs.
 
     Args:
         graph_def: The graph; changed in place.
         prefix: What to put before the names of new library functions.
+        inline: Whether the graph is a function that is called inline.
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
-    loops: dict[str, str] = {}
+    loops: dict[str, Loop] = {}
     for node in list(graph_def.node):
         if node.op != "ReduceDataset" or _draws_random_numbers(node, functions):
             continue
         reduction = _Reduction(node, functions, prefix)
-        if reduction.elements:
+        if not reduction.elements:
+            continue
+        if inline:
+            graph_def.node.extend(reduction.inline_nodes())
+            loops[node.name] = Loop(reduction.loop, 0)
+        else:
             graph_def.library.function.extend([reduction.condition(), reduction.body()])
             graph_def.node.extend(reduction.nodes())
-            loops[node.name] = reduction.loop
+            loops[node.name] = Loop(reduction.loop, 2)
     kept = [node for node in graph_def.node if node.name not in loops]
     del graph_def.node[:]
     graph_def.node.extend(kept)
@@ -44,13 +62,14 @@ def iterate_reductions(graph_def: tf.compat.v1.GraphDef, prefix: str) -> dict[st
     return loops
 
 
-def loop_output(source: str, loops: dict[str, str]) -> str:
+def loop_output(source: str, loops: dict[str, Loop]) -> str:
     """Returns what stands for an input of a node after `loops` replaced some nodes."""
     control, name = source.startswith("^"), source.removeprefix("^")
     node, _, index = name.partition(":")
     if node not in loops:
         return source
-    return f"^{loops[node]}" if control else f"{loops[node]}:{int(index or 0) + 2}"
+    loop = loops[node]
+    return f"^{loop.name}" if control else f"{loop.name}:{int(index or 0) + loop.first}"
 
 
 def draws_on(node: tf.compat.v1.NodeDef) -> bool:
@@ -79,7 +98,7 @@ def _draws_random_numbers(node: tf.compat.v1.NodeDef, functions: dict[str, funct
 class _Reduction:
     """The parts of one reduction.
 
-    The loop carries the next element (an optional), the iterator, the state and the captured arguments, in
+    A `While` carries the next element (an optional), the iterator, the state and the captured arguments, in
     that order, so that output `i` of the reduction is output `i + 2` of the loop.
     """
 
@@ -87,6 +106,8 @@ class _Reduction:
         self, node: tf.compat.v1.NodeDef, functions: dict[str, function_pb2.FunctionDef], prefix: str
     ) -> None:
         self._node = node
+        self._dataset, *self._values = [source for source in node.input if not source.startswith("^")]
+        self._after = [source for source in node.input if source.startswith("^")]
         self._state = list(node.attr["Tstate"].list.type)
         self._captured = list(node.attr["Targuments"].list.type)
         arguments = [arg.type for arg in functions[node.attr["f"].func.name].signature.input_arg]
@@ -94,21 +115,31 @@ class _Reduction:
         self.loop = f"{node.name}/loop"
         self._function_name = f"{prefix}{node.name.replace('/', '_')}"
 
+    def inline_nodes(self) -> list[tf.compat.v1.NodeDef]:
+        """Returns the nodes that take the place of the reduction in a function that is called inline."""
+        iterator, made = self._iterator()
+        loop = tf.compat.v1.NodeDef(
+            name=self.loop, op="Fedplug>ReduceInline", input=[iterator.name, *self._values, f"^{made.name}"]
+        )
+        loop.attr["f"].func.CopyFrom(self._node.attr["f"].func)
+        loop.attr["Tstate"].list.type.extend(self._state)
+        loop.attr["Tcaptured"].list.SetInParent()  # where there is none, an empty list
+        loop.attr["Tcaptured"].list.type.extend(self._captured)
+        return self._placed([iterator, made, loop])
+
     def nodes(self) -> list[tf.compat.v1.NodeDef]:
-        """Returns the nodes that take the place of the reduction."""
-        dataset, *values = [source for source in self._node.input if not source.startswith("^")]
-        after = [source for source in self._node.input if source.startswith("^")]
-        iterator, first = f"{self._node.name}/iterator", f"{self._node.name}/first"
-        made = f"{self._node.name}/made"
-        nodes = [
-            self._typed(tf.compat.v1.NodeDef(name=iterator, op="AnonymousIteratorV3", input=after)),
-            tf.compat.v1.NodeDef(name=made, op="MakeIterator", input=[dataset, iterator]),
-            self._typed(
-                tf.compat.v1.NodeDef(name=first, op="IteratorGetNextAsOptional", input=[iterator, f"^{made}"])
-            ),
-            tf.compat.v1.NodeDef(name=self.loop, op="While", input=[first, iterator, *values]),
-        ]
-        loop = nodes[-1]
+        """Returns the nodes that take the place of the reduction elsewhere; they call the functions below."""
+        iterator, made = self._iterator()
+        first = self._typed(
+            tf.compat.v1.NodeDef(
+                name=f"{self._node.name}/first",
+                op="IteratorGetNextAsOptional",
+                input=[iterator.name, f"^{made.name}"],
+            )
+        )
+        loop = tf.compat.v1.NodeDef(
+            name=self.loop, op="While", input=[first.name, iterator.name, *self._values]
+        )
         loop.attr["T"].list.type.extend([_VARIANT, _RESOURCE, *self._state, *self._captured])
         loop.attr["cond"].func.name = f"{self._function_name}_condition"
         loop.attr["body"].func.name = f"{self._function_name}_body"
@@ -118,6 +149,21 @@ class _Reduction:
         shapes.extend(self._node.attr["output_shapes"].list.shape)
         shapes.extend([tf.TensorShape(None).as_proto()] * len(self._captured))
         loop.attr["_lower_using_switch_merge"].b = True
+        return self._placed([iterator, made, first, loop])
+
+    def _iterator(self) -> tuple[tf.compat.v1.NodeDef, tf.compat.v1.NodeDef]:
+        """An iterator, and what has it begin."""
+        iterator = self._typed(
+            tf.compat.v1.NodeDef(
+                name=f"{self._node.name}/iterator", op="AnonymousIteratorV3", input=self._after
+            )
+        )
+        made = tf.compat.v1.NodeDef(
+            name=f"{self._node.name}/made", op="MakeIterator", input=[self._dataset, iterator.name]
+        )
+        return iterator, made
+
+    def _placed(self, nodes: list[tf.compat.v1.NodeDef]) -> list[tf.compat.v1.NodeDef]:
         for node in nodes:
             node.device = self._node.device
         return nodes

@@ -214,7 +214,9 @@ class GraphFunction:
     def _build(self) -> tuple[_Built, bool, bool]:
         """Registers the graph as a new function; returns it, and whether it is one-shot, and exclusive."""
         name = f"fedplug_{next(_names)}"
-        private = make_private(self._source, self._results, self._initialize_op, f"{name}_")
+        private = make_private(
+            self._source, self._results, self._initialize_op, f"{name}_", inline=can_call_inline()
+        )
         if _is_called_inline(private.one_shot):
             iterate_inline(all_nodes(private.graph_def))
         with tf.Graph().as_default() as graph:

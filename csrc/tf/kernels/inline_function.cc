@@ -1,0 +1,191 @@
+#include "tf/kernels/inline_function.h"
+
+#include <algorithm>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tensorflow/core/framework/attr_value.pb.h"
+#include "tensorflow/core/framework/device.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/grappler/optimizers/meta_optimizer.h"
+#include "tensorflow/core/platform/denormal.h"
+#include "tensorflow/core/platform/setround.h"
+#include "tensorflow/core/protobuf/config.pb.h"
+#include "tensorflow/core/protobuf/rewriter_config.pb.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::AttrValue;
+using tensorflow::FunctionDef;
+using tensorflow::FunctionLibraryDefinition;
+using tensorflow::FunctionLibraryRuntime;
+using tensorflow::NodeDef;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+
+using Runner = std::function<void(std::function<void()>)>;
+
+// An operation that ends at once, though it need not, has those after it run
+// within its own call: without a bound, a long loop of them would exhaust the
+// stack.
+constexpr int kMaxDepth = 32;
+thread_local int depth = 0;
+
+// Runs work here, in the floating-point environment of TensorFlow's threads;
+// too deep in other work, it leaves it to `others`.
+Runner RunHere(Runner* others) {
+  return [others](std::function<void()> work) {
+    if (depth == kMaxDepth) return (*others)(std::move(work));
+    const tensorflow::port::ScopedFlushDenormal flush;
+    const tensorflow::port::ScopedSetRound round(FE_TONEAREST);
+    ++depth;
+    work();
+    --depth;
+  };
+}
+
+bool HasFunction(const NodeDef& node) {
+  return std::any_of(node.attr().begin(), node.attr().end(),
+                     [](const auto& attribute) {
+                       const AttrValue& value = attribute.second;
+                       return value.has_func() || value.list().func_size() > 0;
+                     });
+}
+
+bool IsTrue(const FunctionDef& function, const char* attribute) {
+  const auto found = function.attr().find(attribute);
+  return found != function.attr().end() && found->second.b();
+}
+
+bool IsStraight(const FunctionLibraryDefinition& library,
+                const std::string& name);
+
+// Of a node: whether it is an operation, or a call that TensorFlow puts the
+// operations of the function in the place of.
+bool IsStraight(const FunctionLibraryDefinition& library, const NodeDef& node) {
+  static constexpr const char* kControlFlow[] = {
+      "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"};
+  if (std::find(std::begin(kControlFlow), std::end(kControlFlow), node.op()) !=
+      std::end(kControlFlow)) {
+    return false;
+  }
+  if (node.op() == "PartitionedCall" ||
+      node.op() == "StatefulPartitionedCall") {
+    return IsStraight(library, node.attr().at("f").func().name());
+  }
+  if (library.Contains(node.op())) return IsStraight(library, node.op());
+  return !HasFunction(node);
+}
+
+// Of a function: whether every node is.
+bool IsStraight(const FunctionLibraryDefinition& library,
+                const std::string& name) {
+  const FunctionDef* const function = library.Find(name);
+  return function != nullptr && !IsTrue(*function, "_noinline") &&
+         std::all_of(
+             function->node_def().begin(), function->node_def().end(),
+             [&](const NodeDef& node) { return IsStraight(library, node); });
+}
+
+// Leaves out nodes that compute nothing: what calls leave behind when the
+// function is put in their place is half of a training step. Every other pass
+// of TensorFlow's optimizer is off, as some change the last bits of results.
+tensorflow::Status LeaveOutIdentities(
+    std::vector<std::string> results, std::vector<std::string> kept,
+    FunctionLibraryDefinition* library, const tensorflow::DeviceSet& devices,
+    tensorflow::Device* cpu, std::unique_ptr<tensorflow::Graph>* graph) {
+  using tensorflow::RewriterConfig;
+  tensorflow::ConfigProto config;
+  RewriterConfig* const passes =
+      config.mutable_graph_options()->mutable_rewrite_options();
+  passes->set_layout_optimizer(RewriterConfig::OFF);
+  passes->set_constant_folding(RewriterConfig::OFF);
+  passes->set_shape_optimization(RewriterConfig::OFF);
+  passes->set_remapping(RewriterConfig::OFF);
+  passes->set_common_subgraph_elimination(RewriterConfig::OFF);
+  passes->set_arithmetic_optimization(RewriterConfig::OFF);
+  passes->set_loop_optimization(RewriterConfig::OFF);
+  passes->set_function_optimization(RewriterConfig::OFF);
+  passes->set_scoped_allocator_optimization(RewriterConfig::OFF);
+  passes->set_implementation_selector(RewriterConfig::OFF);
+  passes->set_auto_mixed_precision(RewriterConfig::OFF);
+  passes->set_memory_optimization(RewriterConfig::NO_MEM_OPT);
+  passes->set_dependency_optimization(RewriterConfig::ON);
+  tensorflow::grappler::GrapplerItem::OptimizationOptions options;
+  options.allow_pruning_stateful_and_dataset_ops = false;
+  options.optimize_function_library = false;
+  return tensorflow::grappler::OptimizeGraph(
+      std::move(results), std::move(kept), library, devices, cpu, config,
+      "fedplug", options, graph);
+}
+
+}  // namespace
+
+InlineFunction::InlineFunction(tensorflow::NameAttrList function, Called called)
+    : function_(std::move(function)), called_(called) {}
+
+InlineFunction::~InlineFunction() {
+  if (library_ != nullptr) library_->ReleaseHandle(handle_).IgnoreError();
+}
+
+tensorflow::Status InlineFunction::Run(OpKernelContext* context,
+                                       bool one_thread,
+                                       const std::vector<Tensor>& arguments,
+                                       std::vector<Tensor>* results) {
+  FunctionLibraryRuntime* const library = context->function_library();
+  TF_RETURN_IF_ERROR(Instantiate(library, arguments.size()));
+  FunctionLibraryRuntime::Options options;
+  tensorflow::ScopedStepContainer container(
+      options.step_id, [library](const std::string& name) {
+        library->device()->resource_manager()->Cleanup(name).IgnoreError();
+      });
+  Runner runner = RunHere(context->runner());
+  options.step_container = &container;
+  options.cancellation_manager = context->cancellation_manager();
+  options.collective_executor = context->collective_executor();
+  options.stats_collector = context->stats_collector();
+  options.runner = &runner;
+  options.run_all_kernels_inline = true;
+  if (one_thread) options.user_intra_op_threadpool = &no_threads_;
+  options.source_device = library->device()->name();
+  options.allow_dead_tensors = true;
+  options.create_rendezvous = true;
+  // Shared, as who says that it has ended may be within it when we go on.
+  const auto ended = std::make_shared<std::promise<tensorflow::Status>>();
+  library->Run(
+      options, handle_, arguments, results,
+      [ended](const tensorflow::Status& status) { ended->set_value(status); });
+  return ended->get_future().get();
+}
+
+// As TensorFlow's eager runtime does it for a call by name.
+tensorflow::Status InlineFunction::Instantiate(FunctionLibraryRuntime* library,
+                                               std::size_t arguments) {
+  const tensorflow::mutex_lock lock(mutex_);
+  if (library_ != nullptr) return tensorflow::OkStatus();
+  FunctionLibraryRuntime::InstantiateOptions options;
+  options.target = library->device()->name();
+  options.is_multi_device_function = true;
+  options.input_devices.assign(arguments, options.target);
+  auto* const graph = options.config_proto.mutable_graph_options();
+  graph->mutable_rewrite_options()->set_disable_meta_optimizer(true);
+  graph->mutable_optimizer_options()->set_do_function_inlining(true);
+  if (IsStraight(*library->GetFunctionLibraryDefinition(), function_.name())) {
+    options.executor_type = "SINGLE_THREADED_EXECUTOR";
+    if (called_ == Called::kInALoop) {
+      options.optimize_graph_fn = LeaveOutIdentities;
+    }
+  }
+  TF_RETURN_IF_ERROR(library->Instantiate(
+      function_.name(), tensorflow::AttrSlice(&function_.attr()), options,
+      &handle_));
+  library_ = library;
+  return tensorflow::OkStatus();
+}
+
+}  // namespace fedplug

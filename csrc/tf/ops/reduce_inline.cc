@@ -1,0 +1,39 @@
+// Declares Fedplug>ReduceInline: types, documentation. Must not know how it is
+// computed.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace fedplug {
+namespace {
+
+REGISTER_OP("Fedplug>ReduceInline")
+    .Input("iterator: resource")
+    .Input("state: Tstate")
+    .Input("captured: Tcaptured")
+    .Output("reduced: Tstate")
+    .Attr("Tstate: list(type) >= 1")
+    .Attr("Tcaptured: list(type) >= 0")
+    .Attr("f: func")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+    .Doc(R"doc(
+Reduces the elements that an iterator has left, one after the other, in the
+thread of the caller: as ReduceDataset does it, whose kernel instantiates the
+function anew each time.
+
+Whether operations of the function share their work among TensorFlow's threads
+is as in the function that this is a part of.
+
+It can be cancelled between two elements, too.
+
+iterator: Of elements of any number of components.
+state: What to begin with.
+captured: What the function is given besides.
+reduced: The last state.
+f: `(state, components of an element, captured) -> state`, a function of the
+  context. TensorFlow leaves its graph as it is.
+)doc");
+
+}  // namespace
+}  // namespace fedplug
