@@ -11,6 +11,7 @@
 #include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/graph/graph.h"
+#include "tensorflow/core/grappler/op_types.h"
 #include "tensorflow/core/grappler/optimizers/meta_optimizer.h"
 #include "tensorflow/core/platform/denormal.h"
 #include "tensorflow/core/platform/setround.h"
@@ -68,10 +69,9 @@ bool IsStraight(const FunctionLibraryDefinition& library,
 // Of a node: whether it is an operation, or a call that TensorFlow puts the
 // operations of the function in the place of.
 bool IsStraight(const FunctionLibraryDefinition& library, const NodeDef& node) {
-  static constexpr const char* kControlFlow[] = {
-      "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"};
-  if (std::find(std::begin(kControlFlow), std::end(kControlFlow), node.op()) !=
-      std::end(kControlFlow)) {
+  namespace grappler = tensorflow::grappler;
+  if (grappler::IsSwitch(node) || grappler::IsMerge(node) ||
+      grappler::ModifiesFrameInfo(node) || grappler::IsLoopCond(node)) {
     return false;
   }
   if (node.op() == "PartitionedCall" ||

@@ -55,16 +55,16 @@ class ReduceInlineOp : public OpKernel {
     TF_RETURN_IF_ERROR(tensorflow::LookupResource(
         context, tensorflow::HandleFromInput(context, 0), &iterator));
     const bool one_thread = HasOneThread(context);
+    auto* const cancellation = context->cancellation_manager();
     std::vector<Tensor> element, arguments;
     while (true) {
-      if (context->cancellation_manager()->IsCancelled()) {
+      if (cancellation != nullptr && cancellation->IsCancelled()) {
         return tensorflow::errors::Cancelled("the reduction was cancelled");
       }
       bool ended = false;
       element.clear();
       TF_RETURN_IF_ERROR(iterator->GetNext(context, &element, &ended));
       if (ended) return tensorflow::OkStatus();
-      // Moved: what only the function holds, it may write over.
       arguments = std::move(*state);
       arguments.insert(arguments.end(),
                        std::make_move_iterator(element.begin()),

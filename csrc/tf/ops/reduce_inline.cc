@@ -32,7 +32,7 @@ state: What to begin with.
 captured: What the function is given besides.
 reduced: The last state.
 f: `(state, components of an element, captured) -> state`, a function of the
-  context. TensorFlow leaves its graph as it is.
+  context. TensorFlow's optimizer only leaves out of it what computes nothing.
 )doc");
 
 }  // namespace
