@@ -58,10 +58,9 @@ class StateForm:
         Raises:
             StateError: It is of another codec, version, shape or dtype.
         """
+        # What `tagged` made is seen at a glance, and nothing is wrong with it.
         if type(state) is not dict or state.get(OWNER) is not self._text or len(state) != self._entries:
-            self._require_ours(
-                state
-            )  # nothing is wrong with what `tagged` made, and that is seen at a glance
+            self._require_ours(state)
         arrays = {}
         for key, (shape, dtype) in self._arrays.items():
             array = state.get(key)

@@ -85,7 +85,7 @@ CALLS = {
 
 
 OF_THE_RUNTIME = {"fedplug_call_inline", "fedplug_reduce_inline"}
-"""It has no reference: without it, functions are called by name; see `tests/runtime/test_inline_calls.py`."""
+"""They have no references: without them functions are called by name, and a `While` reduces."""
 
 
 def test_all_compiled_ops_are_called_here():

@@ -204,3 +204,7 @@ def test_a_failing_step_says_so(on_inprocess):
 )
 def test_inputs_from_a_replaced_node_come_from_its_loop(source, replacement):
     assert loop_output(source, {"r": Loop("loop", 2)}) == replacement
+
+
+def test_a_loop_of_the_state_alone_has_the_outputs_of_the_reduction():
+    assert loop_output("r:1", {"r": Loop("loop", 0)}) == "loop:1"

@@ -9,6 +9,7 @@
 
 #include "tensorflow/core/framework/attr_value.pb.h"
 #include "tensorflow/core/framework/device.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tensorflow/core/grappler/op_types.h"
@@ -58,11 +59,6 @@ bool HasFunction(const NodeDef& node) {
                      });
 }
 
-bool IsTrue(const FunctionDef& function, const char* attribute) {
-  const auto found = function.attr().find(attribute);
-  return found != function.attr().end() && found->second.b();
-}
-
 bool IsStraight(const FunctionLibraryDefinition& library,
                 const std::string& name);
 
@@ -74,8 +70,8 @@ bool IsStraight(const FunctionLibraryDefinition& library, const NodeDef& node) {
       grappler::ModifiesFrameInfo(node) || grappler::IsLoopCond(node)) {
     return false;
   }
-  if (node.op() == "PartitionedCall" ||
-      node.op() == "StatefulPartitionedCall") {
+  if (grappler::IsPartitionedCall(node) ||
+      grappler::IsStatefulPartitionedCall(node)) {
     return IsStraight(library, node.attr().at("f").func().name());
   }
   if (library.Contains(node.op())) return IsStraight(library, node.op());
@@ -86,36 +82,29 @@ bool IsStraight(const FunctionLibraryDefinition& library, const NodeDef& node) {
 bool IsStraight(const FunctionLibraryDefinition& library,
                 const std::string& name) {
   const FunctionDef* const function = library.Find(name);
-  return function != nullptr && !IsTrue(*function, "_noinline") &&
+  if (function == nullptr) return false;
+  bool never_inlined = false;
+  tensorflow::TryGetNodeAttr(tensorflow::AttrSlice(&function->attr()),
+                             "_noinline", &never_inlined);
+  return !never_inlined &&
          std::all_of(
              function->node_def().begin(), function->node_def().end(),
              [&](const NodeDef& node) { return IsStraight(library, node); });
 }
 
 // Leaves out nodes that compute nothing: what calls leave behind when the
-// function is put in their place is half of a training step. Every other pass
-// of TensorFlow's optimizer is off, as some change the last bits of results.
+// function is put in their place is half of a training step. The other passes
+// of TensorFlow's optimizer are not run, as some change the last bits of
+// results.
 tensorflow::Status LeaveOutIdentities(
     std::vector<std::string> results, std::vector<std::string> kept,
     FunctionLibraryDefinition* library, const tensorflow::DeviceSet& devices,
     tensorflow::Device* cpu, std::unique_ptr<tensorflow::Graph>* graph) {
-  using tensorflow::RewriterConfig;
   tensorflow::ConfigProto config;
-  RewriterConfig* const passes =
+  auto* const passes =
       config.mutable_graph_options()->mutable_rewrite_options();
-  passes->set_layout_optimizer(RewriterConfig::OFF);
-  passes->set_constant_folding(RewriterConfig::OFF);
-  passes->set_shape_optimization(RewriterConfig::OFF);
-  passes->set_remapping(RewriterConfig::OFF);
-  passes->set_common_subgraph_elimination(RewriterConfig::OFF);
-  passes->set_arithmetic_optimization(RewriterConfig::OFF);
-  passes->set_loop_optimization(RewriterConfig::OFF);
-  passes->set_function_optimization(RewriterConfig::OFF);
-  passes->set_scoped_allocator_optimization(RewriterConfig::OFF);
-  passes->set_implementation_selector(RewriterConfig::OFF);
-  passes->set_auto_mixed_precision(RewriterConfig::OFF);
-  passes->set_memory_optimization(RewriterConfig::NO_MEM_OPT);
-  passes->set_dependency_optimization(RewriterConfig::ON);
+  passes->add_optimizers("pruning");
+  passes->add_optimizers("dependency");
   tensorflow::grappler::GrapplerItem::OptimizationOptions options;
   options.allow_pruning_stateful_and_dataset_ops = false;
   options.optimize_function_library = false;

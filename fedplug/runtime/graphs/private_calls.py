@@ -37,6 +37,7 @@ class PrivateGraph:
         fetches: The tensors to fetch, as asked for, after merged nodes were replaced.
         one_shot: It holds state without an anonymous form (queues, named iterators, random ops with seeds,
             which draw on): a copy may run only once.
+        inline: It is to be called inline, as was asked for: it is not one-shot, which is not worth a kernel.
         exclusive: It holds tf.data kernels, each of which owns one background thread: a copy shared by
             concurrent callers would run them one after another.
     """
@@ -44,6 +45,7 @@ class PrivateGraph:
     graph_def: tf.compat.v1.GraphDef
     fetches: list[str]
     one_shot: bool
+    inline: bool
     exclusive: bool
 
 
@@ -64,7 +66,7 @@ def make_private(
         prefix: What to put before the names of library functions and of state that must keep a name.
             TensorFlow's eager runtime has one namespace for functions, and TFF's compiler rewrites bodies but
             keeps names.
-        inline: Whether the calls are to be made inline, unless the graph is one-shot.
+        inline: Whether functions can be called inline.
     """
     fetches = list(fetches)
     roots = [node_of(name) for name in fetches]
@@ -80,14 +82,15 @@ def make_private(
     replaced = _merge_shared_handles(private)
     fetches = [_replace(name, replaced) for name in fetches]
     one_shot = _privatize_state(private, prefix) or any(map(draws_on, all_nodes(private)))
-    loops = iterate_reductions(private, prefix, inline=inline and not one_shot)
+    inline = inline and not one_shot
+    loops = iterate_reductions(private, prefix, inline=inline)
     fetches = [loop_output(name, loops) for name in fetches]
     if initialize_op:
         _run_after_initializer(private, initialize_op)
     _forget_missing_colocations(private)
     keep_data_on_cpu(all_nodes(private))
     exclusive = any("Dataset" in node.op or "Iterator" in node.op for node in all_nodes(private))
-    return PrivateGraph(private, fetches, one_shot, exclusive)
+    return PrivateGraph(private, fetches, one_shot, inline, exclusive)
 
 
 def node_of(name: str) -> str:

@@ -35,7 +35,7 @@ from fedplug.runtime.graphs.inline_calls import (
     forget,
     iterate_inline,
 )
-from fedplug.runtime.graphs.private_calls import all_nodes, make_private, node_of
+from fedplug.runtime.graphs.private_calls import PrivateGraph, all_nodes, make_private, node_of
 from fedplug.runtime.tff_internals import computation_pb2
 
 __all__ = ["Cancellation", "GraphFunction", "fits", "load", "naming_missing_ops"]
@@ -159,7 +159,9 @@ class GraphFunction:
         self.inlined: list[InlineFunction] = []
         weakref.finalize(self, _unregister, self.registered, self.inlined).atexit = False
 
-        self._template, self._one_shot, self._exclusive = self._build()
+        self._template, private = self._build()
+        self._one_shot, self._inline = private.one_shot, private.inline
+        self._exclusive = private.exclusive
         if not self._one_shot:
             self._source = None
         self._call = self._callable(self._template.name)
@@ -211,13 +213,13 @@ class GraphFunction:
                 raise TypeError(f"a result has shape {actual}, expected {shape}")
         return results
 
-    def _build(self) -> tuple[_Built, bool, bool]:
-        """Registers the graph as a new function; returns it, and whether it is one-shot, and exclusive."""
+    def _build(self) -> tuple[_Built, PrivateGraph]:
+        """Registers the graph as a new function; returns it, and what it was made of."""
         name = f"fedplug_{next(_names)}"
         private = make_private(
             self._source, self._results, self._initialize_op, f"{name}_", inline=can_call_inline()
         )
-        if _is_called_inline(private.one_shot):
+        if private.inline:
             iterate_inline(all_nodes(private.graph_def))
         with tf.Graph().as_default() as graph:
             with naming_missing_ops():
@@ -240,12 +242,12 @@ class GraphFunction:
             outputs=[results.index(fetch) for fetch in private.fetches],
             output_dtypes=[tensor.dtype.as_datatype_enum for tensor in outputs],
         )
-        return built, private.one_shot, private.exclusive
+        return built, private
 
     def _callable(self, name: str) -> Call:
         """Returns how to call a copy of the function."""
         template = self._template
-        if not _is_called_inline(self._one_shot):
+        if not self._inline:
             return functools.partial(_call_by_name, name, len(template.output_dtypes))
         self.inlined.append(InlineFunction(name, template.dtypes, template.output_dtypes))
         return functools.partial(call_inline, self.inlined[-1])
@@ -274,11 +276,6 @@ class _Built:
     dtypes: list[int]
     outputs: list[int]  # for every result leaf, which output of the function it is
     output_dtypes: list[int]
-
-
-def _is_called_inline(one_shot: bool) -> bool:
-    """Whether a function is; one that may run only once is not worth a kernel."""
-    return not one_shot and can_call_inline()
 
 
 def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
