@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.runtime.inprocess.values import dataset_from_variant, ingest
+import fedplug
+from fedplug.runtime.inprocess.values import dataset_from_variant, dataset_of_elements, ingest
 
 ELEMENT = tff.TensorType(np.float32)
 
@@ -22,14 +26,65 @@ def test_a_dataset_is_not_rewritten_whenever_it_is_begun() -> None:
     assert options.autotune.enabled is False
 
 
+def test_a_dataset_that_the_runtime_makes_is_as_quick_to_begin() -> None:
+    made = dataset_from_variant(dataset_of_elements([tf.constant(1.0), tf.constant(2.0)], ELEMENT), ELEMENT)
+    options = made.options()
+    assert options.experimental_optimization.apply_default_optimizations is False
+    assert options.autotune.enabled is False
+    assert options.threading.private_threadpool_size == -1
+    assert [float(element) for element in made] == [1, 2]
+
+
+def test_beginning_a_dataset_starts_no_threads() -> None:
+    dataset = tf.data.Dataset.from_tensors(np.float32(1))
+    inside = dataset_from_variant(ingest(dataset, tff.SequenceType(ELEMENT)), ELEMENT)
+
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    next(iter(inside))
+    before = threads()
+    begun = [iter(inside) for _ in range(10)]
+    assert [float(next(one)) for one in begun] == [1] * 10
+    assert threads() == before
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="TensorFlow has one thread for one processor")
+@pytest.mark.parametrize("clients", [1, 4])
+def test_what_a_dataset_does_in_parallel_stays_parallel(clients: int) -> None:
+    meeting = threading.Barrier(2, timeout=60)
+
+    def meet(element: tf.Tensor) -> tf.Tensor:
+        meeting.wait()  # where elements came one at a time, for ever
+        return element
+
+    def to_float(number: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.py_function(meet, [tf.cast(number, tf.float32)], tf.float32), [])
+
+    dataset = tf.data.Dataset.range(4).map(to_float, num_parallel_calls=2)
+
+    @tff.tensorflow.computation(tff.SequenceType(ELEMENT))
+    def total(sequence: tf.data.Dataset) -> tf.Tensor:
+        return sequence.reduce(np.float32(0), lambda a, b: a + b)
+
+    @tff.federated_computation(tff.FederatedType(tff.SequenceType(ELEMENT), tff.CLIENTS))
+    def totals(sequences: tff.Value) -> tff.Value:
+        return tff.federated_map(total, sequences)
+
+    with fedplug.use_runtime("inprocess"):
+        assert totals([dataset] * clients) == [6] * clients
+
+
 def test_what_the_caller_chose_stays() -> None:
     chosen = tf.data.Options()
     chosen.experimental_optimization.apply_default_optimizations = True
     chosen.autotune.enabled = True
+    chosen.threading.private_threadpool_size = 3
     chosen.deterministic = False
     options = options_inside(tf.data.Dataset.from_tensors(np.float32(1)).with_options(chosen))
     assert options.experimental_optimization.apply_default_optimizations is True
     assert options.autotune.enabled is True
+    assert options.threading.private_threadpool_size == 3
     assert options.deterministic is False
 
 

@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tensorflow/core/framework/attr_value.pb.h"
@@ -38,11 +39,17 @@ using Runner = std::function<void(std::function<void()>)>;
 constexpr int kMaxDepth = 32;
 thread_local int depth = 0;
 
-// Runs work here, in the floating-point environment of TensorFlow's threads;
-// too deep in other work, it leaves it to `others`.
-Runner RunHere(Runner* others) {
-  return [others](std::function<void()> work) {
-    if (depth == kMaxDepth) return (*others)(std::move(work));
+// Runs what this thread offers here, in the floating-point environment of
+// TensorFlow's threads. To `others` goes what is offered too deep in other
+// work, and what another thread offers: a data set's, that wants to go on with
+// the next element. A data set keeps copies of a runner, so it is not referred
+// to.
+Runner RunHere(Runner others) {
+  return [others = std::move(others),
+          here = std::this_thread::get_id()](std::function<void()> work) {
+    if (depth == kMaxDepth || std::this_thread::get_id() != here) {
+      return others(std::move(work));
+    }
     const tensorflow::port::ScopedFlushDenormal flush;
     const tensorflow::port::ScopedSetRound round(FE_TONEAREST);
     ++depth;
@@ -133,7 +140,7 @@ tensorflow::Status InlineFunction::Run(OpKernelContext* context,
       options.step_id, [library](const std::string& name) {
         library->device()->resource_manager()->Cleanup(name).IgnoreError();
       });
-  Runner runner = RunHere(context->runner());
+  Runner runner = RunHere(*context->runner());
   options.step_container = &container;
   options.cancellation_manager = context->cancellation_manager();
   options.collective_executor = context->collective_executor();

@@ -13,7 +13,7 @@ from fedplug.errors import ConfigError
 from fedplug.experiment.config import DataConfig
 from fedplug.experiment.data.federated import Examples, as_examples
 from fedplug.runtime.graphs.inline_calls import inlined
-from fedplug.runtime.inprocess.sequences import unchanged
+from fedplug.runtime.inprocess.sequences import quick_to_begin
 
 __all__ = ["client_datasets"]
 
@@ -69,6 +69,6 @@ def _to_batches(
 ) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     def to_batches(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(size)
-        return tf.data.experimental.to_variant(batches.with_options(unchanged()))
+        return tf.data.experimental.to_variant(batches.with_options(quick_to_begin()))
 
     return inlined(tf.function(to_batches, input_signature=specs, autograph=False).get_concrete_function())

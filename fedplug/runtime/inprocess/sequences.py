@@ -1,8 +1,9 @@
-"""How data sets come into a computation: as variant tensors whose graphs TensorFlow leaves as they are.
+"""How data sets come into a computation: as variant tensors that are quick to begin.
 
-Optimizing a data set's graph and tuning its buffers, as TensorFlow does whenever something begins to iterate
-over it, pay off over thousands of elements. A client has few, its data set is begun anew in every round, and
-clients run side by side already. What the caller chose stays.
+Whenever something begins to iterate over a data set, TensorFlow optimizes its graph, tunes its buffers, and
+starts a thread for each processor, for what the data set does in parallel. That pays off over thousands of
+elements. A client has few, its data set is begun anew in every round, and clients run side by side already.
+What the caller chose stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tensorflow_federated as tff
 from fedplug import tff_structures
 from fedplug.runtime.tff_internals import make_data_set_from_elements
 
-__all__ = ["ingest_sequence", "unchanged"]
+__all__ = ["ingest_sequence", "quick_to_begin"]
 
 # The variants of data sets that are handed in round after round; neither changes. With the type they fit.
 _taken_in: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[tff.SequenceType, tf.Tensor]]
@@ -69,24 +70,32 @@ def _variant(dataset: tf.data.Dataset) -> tf.Tensor:
     chosen = dataset.options()
     optimizations = chosen.experimental_optimization.apply_default_optimizations is None
     autotune = chosen.autotune.enabled is None
-    if optimizations or autotune:
-        dataset = dataset.with_options(unchanged(optimizations=optimizations, autotune=autotune))
+    threads = chosen.threading.private_threadpool_size is None
+    if optimizations or autotune or threads:
+        dataset = dataset.with_options(
+            quick_to_begin(optimizations=optimizations, autotune=autotune, threads=threads)
+        )
     return tf.data.experimental.to_variant(dataset)
 
 
 @functools.cache
-def unchanged(*, optimizations: bool = True, autotune: bool = True) -> tf.data.Options:
-    """Options by which TensorFlow leaves a data set's graph as it is.
+def quick_to_begin(
+    *, optimizations: bool = True, autotune: bool = True, threads: bool = True
+) -> tf.data.Options:
+    """Options by which TensorFlow begins to iterate over a data set without preparations.
 
     A data set that brings them need not be given them here.
 
     Args:
         optimizations: Whether to switch the optimizations of the graph off.
         autotune: Whether to switch the tuning of buffers off.
+        threads: Whether what runs in parallel shares TensorFlow's threads, as operations do.
     """
     options = tf.data.Options()
     if optimizations:
         options.experimental_optimization.apply_default_optimizations = False
     if autotune:
         options.autotune.enabled = False
+    if threads:
+        options.threading.private_threadpool_size = -1  # none; 0, as by default, is one for each processor
     return options

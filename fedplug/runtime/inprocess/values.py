@@ -32,7 +32,7 @@ import tensorflow_federated as tff
 from fedplug import tff_structures
 from fedplug.runtime.graphs.shared_memory import tensor_of
 from fedplug.runtime.graphs.tensorflow_graphs import fits
-from fedplug.runtime.inprocess.sequences import ingest_sequence
+from fedplug.runtime.inprocess.sequences import ingest_sequence, quick_to_begin
 from fedplug.runtime.tff_internals import transform_args
 
 __all__ = [
@@ -274,7 +274,8 @@ def dataset_of_elements(elements: list[Any], element: tff.Type) -> tf.Tensor:
             tf.zeros([0, *(size or 0 for size in leaf.shape)], leaf.dtype) for leaf in _spec_leaves(spec)
         ]
         parts = [tf.data.Dataset.from_tensor_slices(_pack(spec, iter(empty)))]
-    return tf.data.experimental.to_variant(functools.reduce(tf.data.Dataset.concatenate, parts))
+    whole = functools.reduce(tf.data.Dataset.concatenate, parts)
+    return tf.data.experimental.to_variant(whole.with_options(quick_to_begin()))
 
 
 def _pack(spec: Any, leaves: Iterator[tf.Tensor]) -> Any:
