@@ -75,6 +75,28 @@ def test_what_a_dataset_does_in_parallel_stays_parallel(clients: int) -> None:
         assert totals([dataset] * clients) == [6] * clients
 
 
+def test_datasets_that_read_each_other_do_not_wait_for_each_others_threads() -> None:
+    @tff.tensorflow.computation(tff.SequenceType(ELEMENT))
+    def total(sequence: tf.data.Dataset) -> tf.Tensor:
+        def plus_first(element: tf.Tensor) -> tf.Tensor:
+            return element + next(iter(sequence))
+
+        sums = sequence.map(plus_first, num_parallel_calls=4)
+        return sums.reduce(np.float32(0), lambda so_far, element: so_far + element)
+
+    dataset = tf.data.Dataset.range(8).map(lambda n: tf.cast(n, tf.float32) + 1, num_parallel_calls=4)
+    totals: list[float] = []
+
+    def many_times() -> None:
+        with fedplug.use_runtime("inprocess"):
+            totals.extend(total(dataset) for _ in range(20))
+
+    reading = threading.Thread(target=many_times, daemon=True)  # it would not end
+    reading.start()
+    reading.join(timeout=120)
+    assert totals == [36 + 8] * 20
+
+
 def test_what_the_caller_chose_stays() -> None:
     chosen = tf.data.Options()
     chosen.experimental_optimization.apply_default_optimizations = True

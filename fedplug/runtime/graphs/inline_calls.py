@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +22,8 @@ from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as eager_context
 
 from fedplug import ops
+from fedplug.runtime.graphs.private_calls import all_nodes
+from fedplug.runtime.graphs.reduce_loops import called_by
 
 __all__ = ["InlineFunction", "call_inline", "can_call_inline", "forget", "inlined", "iterate_inline"]
 
@@ -112,14 +114,25 @@ def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     return call
 
 
-def iterate_inline(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
+def iterate_inline(graph_def: tf.compat.v1.GraphDef) -> None:
     """Lets nodes that make iterators, and ask them for elements, do so in the thread that they are called in.
 
-    For functions that are called inline: by name, TensorFlow would wait in one of its few threads.
+    For functions that are called inline: by name, TensorFlow would wait in one of its few threads. The
+    functions of data sets run there, too, and stay as they are: who makes the element may need the thread
+    that waits.
+
+    Args:
+        graph_def: A graph with its library; changed in place.
     """
-    for node in nodes:
-        if node.op in _ITERATING:
-            node.attr["_kernel"].s = _LABEL
+    functions = {function.signature.name: function for function in graph_def.library.function}
+    todo = [node for node in all_nodes(graph_def) if "Dataset" in node.op]
+    while todo:
+        for name in called_by(todo.pop()) & functions.keys():
+            todo.extend(functions.pop(name).node_def)
+    for nodes in (graph_def.node, *(function.node_def for function in functions.values())):
+        for node in nodes:
+            if node.op in _ITERATING:
+                node.attr["_kernel"].s = _LABEL
 
 
 def forget(function: InlineFunction) -> None:

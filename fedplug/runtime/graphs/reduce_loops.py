@@ -14,7 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
-__all__ = ["Loop", "draws_on", "iterate_reductions", "loop_output"]
+__all__ = ["Loop", "called_by", "draws_on", "iterate_reductions", "loop_output"]
 
 _VARIANT = tf.variant.as_datatype_enum
 _RESOURCE = tf.resource.as_datatype_enum
@@ -77,6 +77,13 @@ def draws_on(node: tf.compat.v1.NodeDef) -> bool:
     return any(seed in node.attr and node.attr[seed].i for seed in ("seed", "seed2"))
 
 
+def called_by(node: tf.compat.v1.NodeDef) -> set[str]:
+    """Names among which are those of all functions that a node calls, or has called."""
+    return {node.op} | {
+        reference.name for attr in node.attr.values() for reference in (attr.func, *attr.list.func)
+    }
+
+
 def _draws_random_numbers(node: tf.compat.v1.NodeDef, functions: dict[str, function_pb2.FunctionDef]) -> bool:
     """Whether a node, or a function it calls, holds random ops with seeds.
 
@@ -84,12 +91,9 @@ def _draws_random_numbers(node: tf.compat.v1.NodeDef, functions: dict[str, funct
     """
     if draws_on(node):
         return True
-    called = {node.op} | {
-        reference.name for attr in node.attr.values() for reference in (attr.func, *attr.list.func)
-    }
     return any(
         _draws_random_numbers(inner, functions)
-        for name in called
+        for name in called_by(node)
         if name in functions
         for inner in functions[name].node_def
     )

@@ -35,7 +35,7 @@ from fedplug.runtime.graphs.inline_calls import (
     forget,
     iterate_inline,
 )
-from fedplug.runtime.graphs.private_calls import PrivateGraph, all_nodes, make_private, node_of
+from fedplug.runtime.graphs.private_calls import PrivateGraph, make_private, node_of
 from fedplug.runtime.tff_internals import computation_pb2
 
 __all__ = ["Cancellation", "GraphFunction", "fits", "load", "naming_missing_ops"]
@@ -220,7 +220,7 @@ class GraphFunction:
             self._source, self._results, self._initialize_op, f"{name}_", inline=can_call_inline()
         )
         if private.inline:
-            iterate_inline(all_nodes(private.graph_def))
+            iterate_inline(private.graph_def)
         with tf.Graph().as_default() as graph:
             with naming_missing_ops():
                 tf.graph_util.import_graph_def(private.graph_def, name="")
