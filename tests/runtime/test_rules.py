@@ -18,7 +18,8 @@ from tensorflow.python.eager import context as eager_context
 
 from fedplug.errors import ComputationError, OpLibraryError
 from fedplug.runtime import create_async_execution_context, create_sync_execution_context
-from fedplug.runtime.graphs.tensorflow_graphs import Cancellation, load
+from fedplug.runtime.graphs.cancellation import Cancellation
+from fedplug.runtime.graphs.tensorflow_graphs import load
 from fedplug.runtime.tff_internals import computation_pb2
 
 F32, I32 = np.float32, np.int32

@@ -1,9 +1,9 @@
 """Turns a TFF computation's serialized graph into a function that TensorFlow's eager runtime calls.
 
-This file, `inline_calls` and `shared_memory` are the only ones that use private parts of TensorFlow 2.14; TFF
-0.87 pins that version. The public ways were tried and do not do: `tf.compat.v1.wrap_function(...).prune()`
-now and then fails on lowered loops, and a `Session` copies every tensor in and out, and cannot hand over a
-dataset. What is used here:
+This file, `registration`, `cancellation`, `inline_calls` and `shared_memory` alone use private parts of
+TensorFlow 2.14; TFF 0.87 pins that version. The public ways were tried and do not do:
+`tf.compat.v1.wrap_function(...).prune()` now and then fails on lowered loops, and a `Session` copies every
+tensor in and out, and cannot hand over a dataset. What is used here:
 
 - `TF_GraphToFunction` and the eager context's function table: a graph as a function, and copies of it under
   other names;
@@ -16,29 +16,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
-from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as eager_context
 
 from fedplug.errors import OpLibraryError
-from fedplug.runtime.graphs.inline_calls import (
-    InlineFunction,
-    call_inline,
-    can_call_inline,
-    forget,
-    iterate_inline,
-)
+from fedplug.runtime.graphs.cancellation import Cancellation
+from fedplug.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline, iterate_inline
+from fedplug.runtime.graphs.joined_calls import NotJoinable
 from fedplug.runtime.graphs.private_calls import PrivateGraph, make_private, node_of
+from fedplug.runtime.graphs.registration import new_name, register, register_copy, unregister
 from fedplug.runtime.tff_internals import computation_pb2
 
-__all__ = ["Cancellation", "GraphFunction", "fits", "load", "naming_missing_ops"]
+__all__ = ["GraphFunction", "fits", "load", "naming_missing_ops"]
 
 # TFF's compiler has optimized the graph once; TensorFlow's own pass would do it again for every copy. Set on
 # the call, so that the rest of the program keeps its settings.
@@ -46,50 +41,8 @@ _NO_GRAPPLER = tf.compat.v1.ConfigProto()
 _NO_GRAPPLER.graph_options.rewrite_options.disable_meta_optimizer = True
 _CALL_ATTRS = ("executor_type", "", "config_proto", _NO_GRAPPLER.SerializeToString())
 
-_names = itertools.count()  # no two functions of this process have one name
 _loaded: weakref.WeakValueDictionary[bytes, GraphFunction] = weakref.WeakValueDictionary()
 _loading = threading.Lock()
-
-
-class Cancellation:
-    """Stops the calls that were given it: those under way and those to come. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._changing = threading.Lock()
-        self._managers: list[cancellation.CancellationManager] = []
-        self._idle: list[cancellation.CancellationManager] = []
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Makes running and later calls end with `tf.errors.CancelledError`."""
-        with self._changing:
-            self._cancelled = True
-            managers = list(self._managers)
-        for manager in managers:
-            manager.start_cancel()
-
-    def check(self) -> None:
-        """Raises `tf.errors.CancelledError` after `cancel`."""
-        if self._cancelled:
-            raise tf.errors.CancelledError(None, None, "the computation was cancelled")
-
-    def run(self, call: Callable[[cancellation.CancellationManager], list[tf.Tensor]]) -> list[tf.Tensor]:
-        """Makes a call, with a manager that no other call under way has.
-
-        TensorFlow cancels the one it is given when the call fails.
-        """
-        manager = self._manager()
-        results = call(manager)
-        self._idle.append(manager)  # as it was: nothing was cancelled
-        return results
-
-    def _manager(self) -> cancellation.CancellationManager:
-        with self._changing:
-            self.check()
-            if self._idle:
-                return self._idle.pop()
-            self._managers.append(cancellation.CancellationManager())
-            return self._managers[-1]
 
 
 @contextlib.contextmanager
@@ -157,7 +110,7 @@ class GraphFunction:
         # Everything to take out of the eager context again.
         self.registered: list[str] = []
         self.inlined: list[InlineFunction] = []
-        weakref.finalize(self, _unregister, self.registered, self.inlined).atexit = False
+        weakref.finalize(self, unregister, self.registered, self.inlined).atexit = False
 
         self._template, private = self._build()
         self._one_shot, self._inline = private.one_shot, private.inline
@@ -170,7 +123,7 @@ class GraphFunction:
     def __call__(
         self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
     ) -> list[tf.Tensor]:
-        """Calls the function.
+        """Calls the function; where a graph is being built, it becomes part of that.
 
         Args:
             arguments: Of the parameters that the graph reads, and others.
@@ -182,9 +135,12 @@ class GraphFunction:
             tf.errors.CancelledError: `cancel.cancel()` was called before the end.
             tf.errors.OpError: An op failed.
             TypeError: An argument has another dtype, or a result another shape, than the graph declares.
+            NotJoinable: A graph is being built that it cannot be part of.
         """
         template = self._template
         inputs = [arguments[i] if i < len(arguments) else tf.constant("fedplug") for i in template.inputs]
+        if not tf.executing_eagerly():
+            return self._add_call(inputs)
         for tensor, dtype in zip(inputs, template.dtypes, strict=True):
             if tensor._datatype_enum() != dtype:
                 raise TypeError(
@@ -213,9 +169,23 @@ class GraphFunction:
                 raise TypeError(f"a result has shape {actual}, expected {shape}")
         return results
 
+    def _add_call(self, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Adds a call to the graph that is being built."""
+        if self._one_shot or not self._inline:
+            raise NotJoinable
+        template = self._template
+        outputs = tf.raw_ops.StatefulPartitionedCall(
+            args=inputs, Tout=[tf.as_dtype(dtype) for dtype in template.output_dtypes], f=template.name
+        )
+        results = [outputs[index] for index in template.outputs]
+        return [
+            result if shape is None or result.dtype == tf.variant else tf.ensure_shape(result, shape)
+            for result, shape in zip(results, self._shapes, strict=True)
+        ]
+
     def _build(self) -> tuple[_Built, PrivateGraph]:
         """Registers the graph as a new function; returns it, and what it was made of."""
-        name = f"fedplug_{next(_names)}"
+        name = new_name()
         private = make_private(
             self._source, self._results, self._initialize_op, f"{name}_", inline=can_call_inline()
         )
@@ -232,7 +202,7 @@ class GraphFunction:
             results = list(dict.fromkeys(private.fetches))
             # Through an identity, because a function's output must not be one of its inputs.
             outputs = [tf.identity(graph.get_tensor_by_name(result)) for result in results]
-            registered = _register(name, graph, inputs, outputs, private.graph_def)
+            registered = register(name, graph, inputs, outputs, private.graph_def.library.function)
         self.registered.extend(registered)
         built = _Built(
             name=name,
@@ -253,17 +223,14 @@ class GraphFunction:
         return functools.partial(call_inline, self.inlined[-1])
 
     def _copy(self) -> str:
-        """Registers the function once more under another name; kernels belong to a name."""
-        definition = eager_context.context().get_function_def(self._template.name)
-        definition.signature.name = f"fedplug_{next(_names)}"
-        eager_context.context().add_function_def(definition)
-        self.registered.append(definition.signature.name)
-        return str(definition.signature.name)
+        """Registers the function once more; returns the name."""
+        self.registered.append(register_copy(self._template.name))
+        return self.registered[-1]
 
     def _forget(self, names: list[str]) -> None:
         for name in names:
             self.registered.remove(name)
-        _unregister(names, [])
+        unregister(names, [])
 
 
 @dataclass(frozen=True)
@@ -290,37 +257,6 @@ def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
             yield from _tensor_names(element)
 
 
-def _register(
-    name: str,
-    graph: tf.Graph,
-    inputs: list[tf.Tensor],
-    outputs: list[tf.Tensor],
-    graph_def: tf.compat.v1.GraphDef,
-) -> list[str]:
-    """Puts the graph and its library into the eager context; returns the names it put there."""
-    fed = {tensor.op for tensor in inputs}
-    with graph._c_graph.get() as c_graph:
-        function = pywrap_tf_session.TF_GraphToFunction_wrapper(
-            c_graph,
-            name,
-            False,  # append no hash to the name
-            [op._c_op for op in graph.get_operations() if op not in fed],
-            [tensor._as_tf_output() for tensor in inputs],
-            [tensor._as_tf_output() for tensor in outputs],
-            [],  # output names: any
-            [],  # control outputs: what the results do not need has been left out
-            [],
-            None,
-            "",
-        )
-    context = eager_context.context()
-    context.add_c_function(function)
-    pywrap_tf_session.TF_DeleteFunction(function)
-    for definition in graph_def.library.function:
-        context.add_function_def(definition)
-    return [name, *(definition.signature.name for definition in graph_def.library.function)]
-
-
 def _call_by_name(
     name: str,
     num_outputs: int,
@@ -333,14 +269,6 @@ def _call_by_name(
         name, num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
     )
     return outputs
-
-
-def _unregister(names: list[str], inlined: list[InlineFunction]) -> None:
-    """Takes functions, with their kernels, out of the eager context."""
-    for function in inlined:
-        forget(function)
-    for name in names:
-        eager_context.context().remove_function(name)
 
 
 def fits(actual: tuple[int, ...], declared: Shape) -> bool:

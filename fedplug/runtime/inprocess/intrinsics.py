@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.runtime.graphs.joined_calls import needs_values
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.values import (
     add,
@@ -24,7 +25,7 @@ from fedplug.runtime.inprocess.values import (
     zeros,
 )
 
-__all__ = ["INTRINSICS", "Intrinsic"]
+__all__ = ["INTRINSICS", "Intrinsic", "federated_value"]
 
 Intrinsic = Callable[[Any, tff.FunctionType, Invocation], Any]
 
@@ -47,6 +48,7 @@ def federated_value(argument: Any, signature: tff.FunctionType, invocation: Invo
 
 def federated_select(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
     """`<{int32[n]}@CLIENTS, int32@SERVER, T@SERVER, (<T,int32> -> U)> -> {U*}@CLIENTS`."""
+    needs_values()
     keys, _, state, select = argument
     slices = [select((state, key), invocation) for key in tf.unstack(keys)]
     return dataset_of_elements(slices, signature.result.member.element)
@@ -79,6 +81,7 @@ def sequence_sum(argument: Any, signature: tff.FunctionType, invocation: Invocat
 
 def _elements(sequence: tf.Tensor, element: tff.Type) -> Any:
     """Yields the elements of a sequence as values."""
+    needs_values()
     for value in dataset_from_variant(sequence, element):
         # TensorFlow flattens dictionaries in the order of their sorted keys, a TFF type has an order of its
         # own.

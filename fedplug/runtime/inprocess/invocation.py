@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.errors import ComputationError
-from fedplug.runtime.graphs.tensorflow_graphs import Cancellation
+from fedplug.runtime.graphs.cancellation import Cancellation
 from fedplug.runtime.inprocess.clients import ClientPool
 
 __all__ = ["Invocation"]

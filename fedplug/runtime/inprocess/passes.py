@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedplug.errors import ComputationError
 from fedplug.runtime.inprocess.invocation import Invocation
+from fedplug.runtime.inprocess.joined_steps import JoinedSteps
 from fedplug.runtime.inprocess.reductions import Reduction
 from fedplug.runtime.inprocess.values import Clients, holds_clients, of_client
 
@@ -31,7 +33,12 @@ class Step:
 
 @dataclass(frozen=True)
 class ClientStep(Step):
-    """A step that belongs to clients: it is given one client's values and returns that client's."""
+    """A step that belongs to clients: it is given one client's values and returns that client's.
+
+    `intrinsic` is what an error calls it; None where it calls nothing that could fail.
+    """
+
+    intrinsic: str | None
 
 
 @dataclass(frozen=True)
@@ -118,27 +125,47 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
     kept = [name for step in clients for name in step.names if name in wanted]
     of_one = Steps(clients, {*kept, *(name for step in reductions for name in step.uses)})
     uses = frozenset[str]().union(*(step.uses for step in steps))
+    working, adding = JoinedSteps(), JoinedSteps()
 
     def run(names: Names, invocation: Invocation) -> Sequence[Any]:
-        theirs = {name: names[name] for name in uses & names.keys() if holds_clients(names[name])}
-        common = {name: names[name] for name in uses & names.keys() - theirs.keys()}
+        given = sorted(uses & names.keys())
+        theirs = {name for name in given if holds_clients(names[name])}
         made = [step.make(names, invocation) for step in reductions]
-        totals = [reduction.zero for reduction in made]
+        totals = tuple([reduction.zero for reduction in made])
         columns = [Clients() for _ in kept]
 
-        def work(client: int) -> tuple[list[Any], list[Any]]:
+        def work(client: int) -> tuple[Any, ...]:
             mine = invocation.of(client)
-            values = common | {name: of_client(value, client) for name, value in theirs.items()}
-            of_one.run(values, mine)
-            return [step.value(values, mine) for step in reductions], [values[name] for name in kept]
 
-        def take(client: int, result: tuple[list[Any], list[Any]]) -> None:
+            def its_steps(values: tuple[Any, ...]) -> tuple[Any, ...]:
+                scope = dict(zip(given, values, strict=True))
+                of_one.run(scope, mine)
+                contributed = [step.value(scope, mine) for step in reductions]
+                return tuple(contributed), tuple([scope[name] for name in kept])
+
+            values = [of_client(names[n], client) if n in theirs else names[n] for n in given]
+            try:
+                return working.run(its_steps, tuple(values), mine)
+            except ComputationError:
+                raise
+            except Exception as error:
+                raise mine.failure(_named(clients), error) from error
+
+        def add(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple([reduction.add(*both) for reduction, *both in zip(made, *values, strict=True)])
+
+        def take(client: int, result: tuple[Any, ...]) -> None:
+            nonlocal totals
             contributed, keep = result
-            for position, (step, reduction) in enumerate(zip(reductions, made, strict=True)):
-                try:
-                    totals[position] = reduction.add(totals[position], contributed[position])
-                except Exception as error:
-                    raise invocation.of(client).failure(step.intrinsic, error) from error
+            try:
+                if client == 0:  # a sum begins with nothing, which is not a tensor
+                    totals = add((totals, contributed))
+                else:
+                    totals = adding.run(add, (totals, contributed), invocation.of(None))
+            except ComputationError:
+                raise
+            except Exception as error:
+                raise invocation.of(client).failure(_named(reductions), error) from error
             for column, value in zip(columns, keep, strict=True):
                 column.append(value)
 
@@ -147,3 +174,8 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
 
     names = (*kept, *(name for step in reductions for name in step.names))
     return Step(names, uses - {name for step in clients for name in step.names}, run)
+
+
+def _named(steps: Sequence[ClientStep | ReductionStep]) -> str:
+    """What an error says of steps that are one call."""
+    return " or ".join(sorted({step.intrinsic for step in steps if step.intrinsic is not None}))

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError
 from fedplug.runtime.graphs.tensorflow_graphs import Shape, load
-from fedplug.runtime.inprocess.intrinsics import INTRINSICS
+from fedplug.runtime.inprocess.intrinsics import INTRINSICS, federated_value
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.normal_form import elements_of, with_named_arguments
 from fedplug.runtime.inprocess.passes import ClientStep, Names, ReductionStep, Step, in_passes
@@ -178,7 +178,8 @@ def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | Re
         except Exception as error:
             raise invocation.failure(function.uri, error) from error
 
-    return ClientStep((name,), argument.uses, of_client)
+    named = None if intrinsic is federated_value else function.uri
+    return ClientStep((name,), argument.uses, of_client, named)
 
 
 def _reduction(

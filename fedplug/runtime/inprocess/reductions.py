@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.runtime.graphs.joined_calls import needs_values
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.values import add, flatten, unflatten, zeros
 
@@ -94,19 +95,20 @@ def _sum(
     """A sum of every leaf; each client's leaves are checked before they are added."""
     member = signature.result.member
 
-    def add_one(total: list[tf.Tensor] | None, value: Any) -> list[tf.Tensor]:
+    def add_one(total: tuple[tf.Tensor, ...] | None, value: Any) -> tuple[tf.Tensor, ...]:
         leaves = flatten(value)
         check(leaves)
-        return add(total, leaves)
+        return tuple(add(total, leaves))
 
-    def report(total: list[tf.Tensor] | None) -> Any:
-        return unflatten(member, iter(finish(zeros(member) if total is None else total)))
+    def report(total: tuple[tf.Tensor, ...] | None) -> Any:
+        return unflatten(member, iter(finish(zeros(member) if total is None else list(total))))
 
     return Reduction(None, add_one, report)
 
 
 def _bounded_sum(bounds: list[tf.Tensor], signature: tff.FunctionType) -> Reduction:
     def check(leaves: list[tf.Tensor]) -> None:
+        needs_values()
         for leaf, bound in zip(leaves, _spread(bounds, len(leaves)), strict=True):
             if bool(tf.reduce_any(tf.cast(leaf, tf.int64) > tf.cast(bound, tf.int64))):
                 raise ValueError(

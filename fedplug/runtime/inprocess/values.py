@@ -22,7 +22,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def zeros(type_spec: tff.Type) -> list[tf.Tensor]:
     return [tf.zeros([size or 0 for size in type_spec.shape], type_spec.dtype)]
 
 
-def add(total: list[tf.Tensor] | None, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
+def add(total: Sequence[tf.Tensor] | None, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
     """Returns the sum of two values, given as their leaves; None is the sum of nothing."""
     return leaves if total is None else [a + b for a, b in zip(total, leaves, strict=True)]
 
