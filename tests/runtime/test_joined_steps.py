@@ -151,11 +151,18 @@ def test_what_looks_at_values_runs_as_it_is():
         return tff.federated_secure_sum(tff.federated_map(doubled, numbers), 10)
 
     assert bounded([1, 2, 5]) == 16
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def both(numbers):
+        return tff.federated_sum(numbers), tff.federated_secure_sum(numbers, 10)
+
+    with pytest.raises(ComputationError, match=r"client 2 of 3 .* failed in federated_secure_sum of 'both'"):
+        both([1, 2, 11])
     with pytest.raises(ComputationError, match=r"client 1 of 3 .* failed in federated_secure_sum .* larger"):
         bounded([1, 6, 5])
 
 
-def test_a_function_that_draws_on_does_so_for_every_client():
+def test_a_function_with_a_seed_draws_the_same_numbers_for_every_client_and_round():
     @tff.tensorflow.computation(VECTOR)
     def noisy(x):
         return x + tf.random.normal([3], seed=7)
@@ -166,6 +173,7 @@ def test_a_function_that_draws_on_does_so_for_every_client():
 
     first = all_noisy([VALUES[0]] * 3)
     assert bits(first) == bits(all_noisy([VALUES[0]] * 3))
+    assert len(set(bits(first))) == 1
 
 
 def test_a_result_of_another_shape_than_declared_is_refused():

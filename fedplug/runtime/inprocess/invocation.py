@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -47,12 +48,21 @@ class Invocation:
         """
         self._pool.run(count, work, take, self.cancellation.cancel)
 
-    def failure(self, intrinsic: str, error: Exception) -> ComputationError:
-        """Returns the error that says that this client met `error` in an intrinsic."""
-        if isinstance(error, ComputationError):
-            return error
-        what = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        who = f"client {self.client} of {self.num_clients} (counted from 0)"
-        return ComputationError(
-            f"{who} failed in {intrinsic} of {self.name}: {type(error).__name__}: {what}", client=self.client
-        )
+    @contextlib.contextmanager
+    def naming_failures(self, intrinsic: str) -> Iterator[None]:
+        """Says which client met an error in an intrinsic, unless what it calls has said so.
+
+        Raises:
+            ComputationError: In the place of the error.
+        """
+        try:
+            yield
+        except ComputationError:
+            raise
+        except Exception as error:
+            what = error.message if isinstance(error, tf.errors.OpError) else str(error)
+            who = f"client {self.client} of {self.num_clients} (counted from 0)"
+            raise ComputationError(
+                f"{who} failed in {intrinsic} of {self.name}: {type(error).__name__}: {what}",
+                client=self.client,
+            ) from error

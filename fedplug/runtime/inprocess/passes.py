@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedplug.errors import ComputationError
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.joined_steps import JoinedSteps
 from fedplug.runtime.inprocess.reductions import Reduction
@@ -144,28 +143,26 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
                 return tuple(contributed), tuple([scope[name] for name in kept])
 
             values = [of_client(names[n], client) if n in theirs else names[n] for n in given]
-            try:
+            with mine.naming_failures(_named(clients)):
                 return working.run(its_steps, tuple(values), mine)
-            except ComputationError:
-                raise
-            except Exception as error:
-                raise mine.failure(_named(clients), error) from error
-
-        def add(values: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple([reduction.add(*both) for reduction, *both in zip(made, *values, strict=True)])
 
         def take(client: int, result: tuple[Any, ...]) -> None:
             nonlocal totals
             contributed, keep = result
-            try:
-                if client == 0:  # a sum begins with nothing, which is not a tensor
-                    totals = add((totals, contributed))
-                else:
+            mine = invocation.of(client)
+
+            def add(values: tuple[Any, ...]) -> tuple[Any, ...]:
+                added = []
+                for step, reduction, total, value in zip(reductions, made, *values, strict=True):
+                    with mine.naming_failures(step.intrinsic):
+                        added.append(reduction.add(total, value))
+                return tuple(added)
+
+            if client == 0:  # a sum begins with nothing, which is not a tensor
+                totals = add((totals, contributed))
+            else:
+                with mine.naming_failures(_named(reductions)):
                     totals = adding.run(add, (totals, contributed), invocation.of(None))
-            except ComputationError:
-                raise
-            except Exception as error:
-                raise invocation.of(client).failure(_named(reductions), error) from error
             for column, value in zip(columns, keep, strict=True):
                 column.append(value)
 

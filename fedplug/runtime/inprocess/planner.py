@@ -173,10 +173,8 @@ def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | Re
     argument, intrinsic, signature = plan(value.argument), INTRINSICS[function.uri], function.type_signature
 
     def of_client(names: Names, invocation: Invocation) -> Sequence[Any]:
-        try:
+        with invocation.naming_failures(function.uri):
             return [intrinsic(argument.run(names, invocation), signature, invocation)]
-        except Exception as error:
-            raise invocation.failure(function.uri, error) from error
 
     named = None if intrinsic is federated_value else function.uri
     return ClientStep((name,), argument.uses, of_client, named)
