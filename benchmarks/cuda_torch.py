@@ -1,4 +1,6 @@
-"""Times on a GPU what PyTorch users write for top-k with error feedback, for the sizes of `cuda_check_times`.
+"""Times on a GPU what PyTorch users write for top-k with error feedback and for sums of sparse payloads.
+
+The sizes are those of `cuda_check_times`.
 
     python benchmarks/cuda_torch.py
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 try:
@@ -21,6 +23,9 @@ SIZES = (100_000, 1_000_000, 10_000_000, 50_000_000)
 SHARES = (1000, 100, 10)  # k = n / share
 WARM_UP, REPEATS = 3, 21
 COLUMNS = ("n", "k", "torch composite us", "torch.topk us", "copy of 4n bytes us")
+SUM_SIZE = 10_000_000
+PAYLOADS = ((10, 87_918), (100, 97_949))  # how many, and the entries of each: 879,180 and 9,794,900
+SUM_COLUMNS = ("n", "payloads", "entries", "index_add_ us", "deterministic us")
 
 
 def median_us(prepare: Callable[[], Any], work: Callable[[], Any]) -> float:
@@ -65,8 +70,44 @@ def row(n: int, k: int, generator: Any) -> list[str]:
     return [f"{n:.0e}", str(k), *(f"{time:.1f}" for time in times)]
 
 
+def sum_row(payloads: int, entries: int, generator: Any) -> list[str]:
+    """One row of the table of sums; checks what it times."""
+    indices = torch.cat(
+        [
+            torch.randperm(SUM_SIZE, device="cuda", generator=generator)[:entries].sort().values
+            for _ in range(payloads)
+        ]
+    )
+    values = torch.randn(len(indices), device="cuda", generator=generator)
+    weights = torch.rand(payloads, device="cuda", generator=generator).repeat_interleave(entries)
+    total = torch.zeros(SUM_SIZE, device="cuda")
+
+    def add() -> None:
+        total.index_add_(0, indices, values * weights)
+
+    add()
+    expected = torch.zeros(SUM_SIZE, device="cuda", dtype=torch.float64)
+    expected.index_add_(0, indices, values.double() * weights.double())
+    if not torch.allclose(total.double(), expected, atol=1e-4):
+        raise AssertionError("the sum is not that of the payloads")
+    times = []
+    for deterministic in (False, True):
+        torch.use_deterministic_algorithms(deterministic)
+        times.append(median_us(lambda: None, add))
+    torch.use_deterministic_algorithms(False)
+    return [f"{SUM_SIZE:.0e}", str(payloads), str(len(indices)), *(f"{time:.1f}" for time in times)]
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
+    """Prints a table in Markdown, row by row as they come."""
+    print("|", " | ".join(columns), "|")
+    print("|", " | ".join("---" for _ in columns), "|")
+    for row in rows:
+        print("|", " | ".join(row), "|")
+
+
 def main() -> int:
-    """Prints the table; 1 where there is nothing to measure on."""
+    """Prints the tables; 1 where there is nothing to measure on."""
     if torch is None:
         print("needs PyTorch: python -m pip install torch", file=sys.stderr)
         return 1
@@ -74,12 +115,10 @@ def main() -> int:
         print(f"needs a CUDA device; PyTorch {torch.__version__} sees none", file=sys.stderr)
         return 1
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, float32, medians of {REPEATS}\n")
-    print("|", " | ".join(COLUMNS), "|")
-    print("|", " | ".join("---" for _ in COLUMNS), "|")
     generator = torch.Generator("cuda").manual_seed(9)
-    for n in SIZES:
-        for share in SHARES:
-            print("|", " | ".join(row(n, n // share, generator)), "|")
+    print_table(COLUMNS, (row(n, n // share, generator) for n in SIZES for share in SHARES))
+    print()
+    print_table(SUM_COLUMNS, (sum_row(*each, generator) for each in PAYLOADS))
     return 0
 
 

@@ -30,13 +30,15 @@ namespace fedplug::cuda {
 
 inline constexpr int kWarp = 32;
 
+// Returns what *sum was.
+//
 // THREADS: any number may add to the same *sum
-FEDPLUG_HOST_DEVICE inline void AtomicAdd(std::uint32_t* sum,
-                                          std::uint32_t value) {
+FEDPLUG_HOST_DEVICE inline std::uint32_t AtomicAdd(std::uint32_t* sum,
+                                                   std::uint32_t value) {
 #ifdef __CUDA_ARCH__
-  atomicAdd(sum, value);
+  return atomicAdd(sum, value);
 #else
-  __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+  return __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
 #endif
 }
 

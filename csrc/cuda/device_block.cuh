@@ -3,6 +3,8 @@
 #ifndef FEDPLUG_CUDA_DEVICE_BLOCK_CUH_
 #define FEDPLUG_CUDA_DEVICE_BLOCK_CUH_
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 
 #include "cuda/block.h"

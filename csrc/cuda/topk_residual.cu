@@ -16,6 +16,7 @@
 #include "cuda/topk_residual_groups.h"
 #include "cuda/topk_residual_resident.h"
 #include "cuda/topk_residual_steps.h"
+#include "cuda/topk_residual_together.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -77,43 +78,49 @@ class StreamLauncher {
 template <typename T, typename Part>
 class BlockOfGrid {
  public:
-  __host__ __device__ BlockOfGrid(const Job<T>& job, const Part& part,
-                                  const topk::StepMemory& memory)
-      : job_(job),
-        part_(part),
-        memory_(memory),
-        grid_(&job.scope.state->passed) {}
+  __device__ BlockOfGrid(const Job<T>& job, const Part& part,
+                         const topk::TogetherMemory& memory)
+      : job_(job, &memory.decisions()), part_(part), memory_(memory) {}
 
-  template <typename Step>
-  __host__ __device__ void Each(const Step& step) {
-    grid_.Meet(step(DeviceBlock{}, job_, part_, memory_.Of(step)));
+  __device__ void Begin(const topk::ZeroedMemory& zeroed) {
+    zeroed.Zero(DeviceBlock{}, blockIdx.x, gridDim.x);
+    grid_.Meet();
+  }
+
+  template <typename OfBlock, typename OfScope>
+  __device__ void Each(const topk::Then<OfBlock, OfScope>& step) {
+    job_.BeginStep(DeviceBlock{}, blockIdx.x, gridDim.x);
+    Last(step.of_block);
+    grid_.Meet();
+    Last(step.of_scope);
   }
 
   template <typename Step>
-  __host__ __device__ void Last(const Step& step) {
-    step(DeviceBlock{}, job_, part_, memory_.Of(step));
+  __device__ void Last(const Step& step) {
+    step(DeviceBlock{}, job_.job(), part_, memory_.Of(step));
   }
 
-  template <typename Decide>
-  __host__ __device__ bool Agree(const Decide& decide) {
-    return DeviceBlock{}.Agree(decide);
+  __device__ const topk::Decisions& decisions() const {
+    return memory_.decisions();
   }
 
  private:
-  const Job<T>& job_;
+  topk::JobOfBlock<T> job_;
   const Part& part_;
-  const topk::StepMemory& memory_;
+  const topk::TogetherMemory& memory_;
   DeviceGrid grid_;
 };
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 1)
     ResidentKernel(const __grid_constant__ Job<T> job, NonFinitePolicy policy,
-                   std::uint32_t elements_of_share) {
+                   std::uint32_t elements_of_share,
+                   const topk::ZeroedMemory zeroed) {
   const topk::ResidentMemory<T> memory(shared_of_launch);
   const auto share =
       memory.ShareAt(blockIdx.x, job.tensor.n, elements_of_share);
   BlockOfGrid<T, topk::Share<T>> block(job, share, memory);
+  block.Begin(zeroed);
   topk::RunResidentSteps<T>(policy, block);
 }
 
@@ -124,10 +131,12 @@ inline constexpr int kBandedBlocks = sizeof(T) == 8 ? 1 : 2;
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBandedBlocks<T>)
-    BandedKernel(const __grid_constant__ topk::BandedCall<T> call) {
-  const topk::StepMemory memory = {shared_of_launch};
-  const topk::Stride stride = call.StrideOf(blockIdx.x, gridDim.x);
-  BlockOfGrid<T, topk::Stride> block(call.job, stride, memory);
+    BandedKernel(const __grid_constant__ topk::BandedCall<T> call,
+                 const topk::ZeroedMemory zeroed) {
+  const topk::TogetherMemory memory(shared_of_launch);
+  const topk::Span span = call.SpanOf(blockIdx.x, gridDim.x);
+  BlockOfGrid<T, topk::Span> block(call.job, span, memory);
+  block.Begin(zeroed);
   topk::RunBandedSteps(call, block);
 }
 
@@ -195,11 +204,12 @@ void QueueSteps(const Request<T>& request, NonFinitePolicy policy,
 
 // Says whether the selection is queued, or was refused: otherwise there is not
 // the room for it.
+//
+// REQUIRES: request.count == 1
 template <typename T>
 bool QueueResident(const Request<T>& request, NonFinitePolicy policy,
                    const topk::Workspace& layout, TopKReport* reports,
                    const DeviceLimits& limits, LaunchQueue* queue) {
-  if (request.count != 1) return false;
   const auto shares = topk::SharesOf<T>(request.tensors[0].n, limits);
   if (shares.count == 0) return false;
   return queue->LaunchTogether(
@@ -207,8 +217,8 @@ bool QueueResident(const Request<T>& request, NonFinitePolicy policy,
       static_cast<std::size_t>(
           topk::ResidentMemory<T>::BytesFor(shares.elements)),
       ResidentKernel<T>, shares.count, kThreads,
-      topk::ResidentJob(request, layout, shares, reports), policy,
-      shares.elements);
+      topk::OnlyJob(request, layout, reports), policy, shares.elements,
+      topk::ZeroedMemory::Of(layout));
 }
 
 // As QueueResident.
@@ -216,15 +226,18 @@ template <typename T>
 bool QueueBanded(const Request<T>& request, NonFinitePolicy policy,
                  const topk::Workspace& layout, TopKReport* reports,
                  const DeviceLimits& limits, LaunchQueue* queue) {
-  if (request.count != 1) return false;
-  constexpr auto kBytes = static_cast<std::size_t>(topk::StepMemory::kBytes);
+  constexpr auto kBytes =
+      static_cast<std::size_t>(topk::TogetherMemory::kBytes);
   const unsigned most =
       queue->MostTogether(limits, kBytes, BandedKernel<T>, kThreads);
   if (most == 0) return queue->refused();
-  const auto tiles = static_cast<unsigned>(topk::TilesOf(request.tensors[0].n));
+  const std::int64_t blocks =
+      std::min({std::int64_t{most}, topk::TilesOf(request.tensors[0].n),
+                topk::kMostShares});
   return queue->LaunchTogether(
-      limits, kBytes, BandedKernel<T>, std::min(most, tiles), kThreads,
-      topk::MakeBandedCall(request, policy, layout, reports));
+      limits, kBytes, BandedKernel<T>, static_cast<unsigned>(blocks), kThreads,
+      topk::MakeBandedCall(request, policy, layout, reports),
+      topk::ZeroedMemory::Of(layout));
 }
 
 // REQUIRES: the sizes are checked
@@ -243,16 +256,19 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
                    " with the way of the call");
   }
   LaunchQueue queue(stream);
-  queue.Zero(layout.any_non_finite, layout.zeroed_bytes);
-  if (way != TopKWay::kPasses) {
+  if (way != TopKWay::kPasses && request.count == 1) {
     DeviceLimits limits;
     if (Status status = FindDeviceLimits(&limits); !status.ok()) return status;
-    const auto queue_it =
-        way == TopKWay::kResident ? QueueResident<T> : QueueBanded<T>;
-    if (queue_it(request, policy, layout, reports, limits, &queue)) {
+    const auto queued_by = [&](TopKWay asked_for, auto queue_it) {
+      return (way == asked_for || way == TopKWay::kFastest) &&
+             queue_it(request, policy, layout, reports, limits, &queue);
+    };
+    if (queued_by(TopKWay::kResident, QueueResident<T>) ||
+        queued_by(TopKWay::kBanded, QueueBanded<T>)) {
       return queue.status("topk_residual");
     }
   }
+  queue.Zero(layout.any_non_finite, layout.zeroed_bytes);
   if (request.count <= topk::kFew) {
     QueueSteps<topk::kFew>(request, policy, layout, reports, &queue);
   } else {

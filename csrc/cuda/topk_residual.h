@@ -35,6 +35,9 @@ struct TopKTensor {
 
 // How a selection is queued. The results are the same bits.
 enum class TopKWay {
+  // The first of kResident and kBanded that the tensor and the device are for,
+  // or else kPasses.
+  kFastest,
   kPasses,  // several kernels, each over all elements or those that are left
   // One kernel that keeps all sums in the shared memory of the multiprocessors
   // and reads and writes every element once; kPasses where they do not fit, for
@@ -54,12 +57,12 @@ struct TopKReport {
 };
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element and 8.2 KiB per tensor, 8 KiB more for a
-//           single one, and under kBanded 2 bytes per element more for that
+// COST:     about 2 bytes per element and 8.3 KiB per tensor; for a single one
+//           24 KiB more, and 2 bytes per element unless it is kResident
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
                                        std::int64_t count,
-                                       TopKWay way = TopKWay::kPasses);
+                                       TopKWay way = TopKWay::kFastest);
 
 // Queues the selection of every tensor: k entries of each, as the core does.
 //
@@ -81,16 +84,15 @@ template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,
                     std::size_t workspace_bytes, TopKReport* reports,
-                    CUstream_st* stream, TopKWay way = TopKWay::kPasses);
+                    CUstream_st* stream, TopKWay way = TopKWay::kFastest);
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB, 8 KiB
-//           more for a single one, and under kBanded 2 bytes per element more
-//           for that
+// COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB; for a
+//           single one as TopKResidualWorkspaceBytes
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
                                               std::int64_t count,
-                                              TopKWay way = TopKWay::kPasses);
+                                              TopKWay way = TopKWay::kFastest);
 
 // Queues one selection from all tensors together, as if they lay one behind the
 // other: the core's GroupedTopKResidual. values, indices and row_splits, in
@@ -107,7 +109,8 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                            void* workspace, std::size_t workspace_bytes,
                            T* values, std::int32_t* indices,
                            std::int64_t* row_splits, TopKReport* reports,
-                           CUstream_st* stream, TopKWay way = TopKWay::kPasses);
+                           CUstream_st* stream,
+                           TopKWay way = TopKWay::kFastest);
 
 // The Status the core would have returned for a tensor of n elements.
 Status ToStatus(const TopKReport& report, std::int64_t n,

@@ -103,11 +103,12 @@ struct FindBand {
     std::uint64_t end;
   };
 
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
-                                      Shared& shared) const {
+  template <typename Block, typename Part>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Part&, Shared& shared) const {
+    const Scope& scope = job.scope;
     const BandState band =
-        round == 0 ? AllKeys<T>(scope.chosen) : scope.state->band;
+        round == 0 ? AllKeys<T>(scope.chosen) : scope.decisions->band;
     block.Each([&](int thread) {
       if (thread != 0) return;
       shared.begin = 0;
@@ -115,7 +116,7 @@ struct FindBand {
     });
     const auto upper = static_cast<std::uint32_t>(ranks.upper);
     const auto lower = static_cast<std::uint32_t>(ranks.lower);
-    shared.bins.ForEach(block, scope.state->histogram,
+    shared.bins.ForEach(block, scope.histogram,
                         [&](int bin, std::uint32_t above, std::uint32_t here) {
                           if (IsInBin(lower, above, here))
                             shared.begin = BeginOfBin(band, bin);
@@ -125,7 +126,9 @@ struct FindBand {
                         });
     block.Each([&](int thread) {
       if (thread != 0) return;
-      scope.state->band = OpenBand<T>(shared.begin, shared.end, scope.chosen);
+      scope.decisions->band =
+          OpenBand<T>(shared.begin, shared.end, scope.chosen);
+      scope.decisions->lists_again = 0;
     });
   }
 };
@@ -144,11 +147,12 @@ struct Narrow {
     BandState next;
   };
 
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
-                                      Shared& shared) const {
-    ScopeState& state = *scope.state;
-    const BandState band = state.band;
+  template <typename Block, typename Part>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Part&, Shared& shared) const {
+    const Scope& scope = job.scope;
+    Decisions& decisions = *scope.decisions;
+    const BandState band = decisions.band;
     const bool open = IsOpen<T>(band);
     // A band of one bin cannot miss; and nothing is found where none is wanted.
     const bool may_miss = open && scope.chosen > 0;
@@ -157,7 +161,7 @@ struct Narrow {
       shared.next =
           may_miss ? AllKeys<T>(scope.chosen) : BandState{kAboveAll, 0, 0, 0};
     });
-    shared.bins.ForEach(block, state.histogram,
+    shared.bins.ForEach(block, scope.histogram,
                         [&](int bin, std::uint32_t above, std::uint32_t here) {
                           if (!IsInBin(band.wanted, above, here)) return;
                           if (open && bin == kBins - 1) return;
@@ -168,10 +172,11 @@ struct Narrow {
       if (thread != 0) return;
       const BandState& next = shared.next;
       const bool missed = IsOpen<T>(next);
-      state.band = next;
-      state.lists_again = missed || (open && state.lists_again != 0) ? 1 : 0;
+      decisions.band = next;
+      decisions.lists_again =
+          missed || (open && decisions.lists_again != 0) ? 1 : 0;
       if (next.bits == 0) {
-        state.thresholds[kRounds<T> - 1] = {next.base, next.wanted};
+        decisions.thresholds[kRounds<T> - 1] = {next.base, next.wanted};
       }
     });
   }

@@ -1,6 +1,6 @@
 // The selection from one tensor that is too large to stay in shared memory: one
 // launch, of as many blocks as the device runs together, which wait for each
-// other and go on from tile to tile. The method is the core's, Floyd and
+// other and go each from tile to tile. The method is the core's, Floyd and
 // Rivest's SELECT (core/topk/select.h):
 //   CountSample    counts a sample of the keys; a band of them follows that
 //                  holds the k-th largest, probably
@@ -15,16 +15,17 @@
 //                  that is one key
 //   CountChosen, Emit
 //                  as in topk_residual_steps.h
-// Behind each but Settle and Emit is a barrier of the whole grid, and its
-// last block does what follows from all counts. All blocks see the same state
-// there, and so take the same way. COST, per element: AddAndList reads delta
+// Behind each but Settle and Emit is a barrier of the whole grid, and every
+// block does for itself what follows from all counts
+// (topk_residual_together.h): all come to the same, and so take the same way.
+// COST, per element: AddAndList reads delta
 // and residual_in and writes residual_out, 3 * sizeof(T) bytes; under kError in
 // place it writes 2 bytes of log besides. Per listed entry, 2 bytes of scratch
 // and one gather from residual_out for each later step. Before, a sample of
 // 1/16 of the elements, 2^17 at most, is read, twice where they have 8 bytes. A
 // band that missed costs 2 * sizeof(T) + 2 bytes an element more; a refusal,
 // 3 * sizeof(T), and 2 where there is a log. 1 launch; barriers of the grid,
-// where the band is no wider than usual: 3 for 16 bits, 4 for float, 8 for
+// where the band is no wider than usual: 4 for 16 bits, 5 for float, 9 for
 // double. Must not know the CUDA runtime: tests run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_BANDED_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_BANDED_H_
@@ -42,6 +43,7 @@
 #include "cuda/topk_residual_shortlist.h"
 #include "cuda/topk_residual_steps.h"
 #include "cuda/topk_residual_sums.h"
+#include "cuda/topk_residual_together.h"
 #include "cuda/topk_residual_undo.h"
 
 namespace fedplug::cuda::topk {
@@ -77,34 +79,39 @@ FEDPLUG_HOST_DEVICE inline std::int64_t LineAt(std::int64_t line,
   return begin < last ? begin : last;
 }
 
-// What one block of the grid takes: from its number on, every `blocks`-th tile
-// or chunk.
-struct Stride {
+// What one block of the grid takes: some tiles in a row, as many as any other,
+// or one more. In AddAndList, whose time is that of the memory, blocks take
+// instead whichever tile is next: none waits for one that is slower, and all
+// walk through the memory together.
+struct Span {
   int number;
   int blocks;
-  std::int64_t lines;  // that are sampled
+  int first_tile;
+  int tiles;
+  std::int64_t lines;  // that all blocks sample
   UndoLog log;
 
-  FEDPLUG_HOST_DEVICE std::uint32_t CountIn(const Scope&) const {
-    return static_cast<std::uint32_t>(blocks);
-  }
-
-  // body(tile), in order. Tiles are shared out more evenly than chunks.
+  // body(tile), in order
   template <typename Body>
   FEDPLUG_HOST_DEVICE void ForTiles(std::int64_t n, const Body& body) const {
-    const auto tiles = static_cast<int>(TilesOf(n));
-    for (int t = number; t < tiles; t += blocks) {
+    for (int t = first_tile; t < first_tile + tiles; ++t) {
       body(Tile::At(t, n));
     }
   }
 
-  // body(chunk), in order
-  template <typename Body>
-  FEDPLUG_HOST_DEVICE void ForChunks(std::int64_t n, const Body& body) const {
-    const auto chunks = static_cast<int>(ChunksOf(n));
-    for (int c = number; c < chunks; c += blocks) {
-      body(Chunk::At(c, n));
-    }
+  // As topk_residual_entries.h and ChunkEntries have it.
+  FEDPLUG_HOST_DEVICE int Pages() const {
+    return (tiles + kMostTilesOfChunk - 1) / kMostTilesOfChunk;
+  }
+  FEDPLUG_HOST_DEVICE Chunk Page(int page) const {
+    const int before = page * kMostTilesOfChunk;
+    const int left = tiles - before;
+    return {number, first_tile + before,
+            left < kMostTilesOfChunk ? left : kMostTilesOfChunk};
+  }
+  template <typename T>
+  FEDPLUG_HOST_DEVICE ChunkState Before(const Job<T>& job) const {
+    return job.scope.decisions->before;
   }
 };
 
@@ -116,9 +123,20 @@ struct BandedCall {
   Sample sample;
   UndoLog log;
 
-  FEDPLUG_HOST_DEVICE Stride StrideOf(std::int64_t number,
-                                      std::int64_t blocks) const {
-    return {static_cast<int>(number), static_cast<int>(blocks), sample.lines,
+  // REQUIRES: blocks <= kMostShares
+  FEDPLUG_HOST_DEVICE Span SpanOf(std::int64_t number,
+                                  std::int64_t blocks) const {
+    const auto tiles = static_cast<int>(TilesOf(job.tensor.n));
+    const auto of = static_cast<int>(blocks);
+    const auto i = static_cast<int>(number);
+    // The first ones have one more.
+    const int each = tiles / of;
+    const int more = tiles % of;
+    return {i,
+            of,
+            each * i + (i < more ? i : more),
+            each + (i < more ? 1 : 0),
+            sample.lines,
             log};
   }
 };
@@ -128,7 +146,7 @@ template <typename T>
 BandedCall<T> MakeBandedCall(const Request<T>& request, NonFinitePolicy policy,
                              const Workspace& workspace, TopKReport* reports) {
   const TopKTensor<T>& tensor = request.tensors[0];
-  return {MakeGroups<1>(request, workspace, reports)[0].jobs[0],
+  return {OnlyJob(request, workspace, reports),
           policy,
           SampleOf(tensor.n, tensor.k),
           {workspace.distances, workspace.held_back}};
@@ -145,24 +163,23 @@ struct CountSample {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Stride& stride,
-                                      Shared& shared) const {
+                                      const Span& span, Shared& shared) const {
     using fedplug::topk::kLine;
     const TopKTensor<T>& tensor = job.tensor;
     const Band<T> band =
-        BandOf<T>(round == 0 ? AllKeys<T>(0) : job.scope.state->band);
+        BandOf<T>(round == 0 ? AllKeys<T>(0) : job.scope.decisions->band);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
-      for (std::int64_t i = stride.number * kThreads + thread;
-           i < stride.lines * kLine; i += stride.blocks * kThreads) {
+      for (std::int64_t i = span.number * kThreads + thread;
+           i < span.lines * kLine; i += span.blocks * kThreads) {
         const std::int64_t at =
-            LineAt(i / kLine, stride.lines, tensor.n) + i % kLine;
+            LineAt(i / kLine, span.lines, tensor.n) + i % kLine;
         const T a =
             NonFiniteItems().Drop(tensor.delta[at] + tensor.residual_in[at], 0);
         if (band.Counts(a)) CountOne(&shared.histogram[band.Of(a)]);
       }
     });
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+    AddHistogram(block, shared.histogram, job.scope.histogram);
   }
 };
 
@@ -173,22 +190,32 @@ struct AddAndList {
   struct Shared {
     Partition<T> partition;
     NonFiniteCounts non_finite;
+    std::uint32_t next[2];  // tiles of this block, in turn
   };
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Stride& stride,
-                                      Shared& shared) const {
-    const Band<T> band = BandOf<T>(job.scope.state->band);
+                                      const Span& span, Shared& shared) const {
+    const Band<T> band = BandOf<T>(job.scope.decisions->band);
     ClearHistogram(block, shared.partition.histogram);
     shared.non_finite.Clear(block);
-    stride.ForTiles(job.tensor.n, [&](const Tile& tile) {
+    // The first one needs no asking, and the next is asked for early.
+    const auto tiles = static_cast<std::uint32_t>(TilesOf(job.tensor.n));
+    auto number = static_cast<std::uint32_t>(span.number);
+    for (int turn = 0; number < tiles; turn = 1 - turn) {
+      const Tile tile = Tile::At(number, job.tensor.n);
+      std::uint32_t* const next = &shared.next[turn];
       shared.partition.Add(
           block, job, tile, band, [&](int thread, T(&sums)[kItems]) {
-            Add(job, tile, thread, stride.log, sums, shared.non_finite);
+            if (thread == 0) {
+              *next = static_cast<std::uint32_t>(span.blocks) +
+                      AtomicAdd(&job.scope.state->taken, 1);
+            }
+            Add(job, tile, thread, span.log, sums, shared.non_finite);
           });
-    });
-    AddHistogram(block, shared.partition.histogram, job.scope.state->histogram);
+      number = *next;
+    }
+    AddHistogram(block, shared.partition.histogram, job.scope.histogram);
     shared.non_finite.Publish(block, job);
   }
 
@@ -222,8 +249,8 @@ struct AddAndList {
   }
 };
 
-// Who walks over a chunk later has written what was held back of it: so nobody
-// waits for the others here. Also writes the report.
+// Nobody waits for the others here: what follows walks over the same tiles.
+// Also writes the report.
 template <typename T>
 struct Settle {
   NonFinitePolicy policy;
@@ -232,17 +259,17 @@ struct Settle {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Stride& stride, Shared&) const {
-    if (stride.number == 0) WriteReport(block, job);
+                                      const Span& span, Shared&) const {
+    if (span.number == 0) WriteReport(block, job);
     if (!IsRefused(job, policy)) {
-      stride.ForChunks(job.tensor.n, [&](const Chunk& chunk) {
-        WriteHeldBack(block, job, chunk, stride.log);
-      });
+      for (int page = 0; page < span.Pages(); ++page) {
+        WriteHeldBack(block, job, span.Page(page), span.log);
+      }
       return;
     }
-    stride.ForTiles(job.tensor.n, [&](const Tile& tile) {
+    span.ForTiles(job.tensor.n, [&](const Tile& tile) {
       if (IsLogged(job.tensor, policy)) {
-        Undo(block, job, tile, stride.log);
+        Undo(block, job, tile, span.log);
       } else {
         CopyResidual(block, job.tensor, tile.begin, tile.size);
       }
@@ -256,21 +283,17 @@ struct ListAgain {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Stride& stride,
-                                      Shared& shared) const {
-    const Band<T> band = BandOf<T>(job.scope.state->band);
+                                      const Span& span, Shared& shared) const {
+    const Band<T> band = BandOf<T>(job.scope.decisions->band);
     const TopKTensor<T>& tensor = job.tensor;
     ClearHistogram(block, shared.histogram);
-    stride.ForChunks(tensor.n, [&](const Chunk& chunk) {
-      for (int t = 0; t < chunk.tiles; ++t) {
-        const Tile tile = Tile::At(chunk.first_tile + t, tensor.n);
-        shared.Add(block, job, tile, band, [&](int thread, T(&sums)[kItems]) {
-          LoadItems(tensor.residual_out, tile.begin + thread,
-                    tile.size - thread, sums);
-        });
-      }
+    span.ForTiles(tensor.n, [&](const Tile& tile) {
+      shared.Add(block, job, tile, band, [&](int thread, T(&sums)[kItems]) {
+        LoadItems(tensor.residual_out, tile.begin + thread, tile.size - thread,
+                  sums);
+      });
     });
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+    AddHistogram(block, shared.histogram, job.scope.histogram);
   }
 };
 
@@ -280,57 +303,34 @@ struct RefineBand {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Chunk& chunk,
-                                      Shared& shared) const {
-    shared.Add(block, job, chunk, BandOf<T>(job.scope.state->band));
+                                      const Span& span, Shared& shared) const {
+    shared.Add(block, job, span, BandOf<T>(job.scope.decisions->band));
   }
 };
-
-// A step on every chunk that a block takes.
-template <typename Step>
-struct ForChunks {
-  Step step;
-
-  using Shared = typename Step::Shared;
-
-  template <typename Block, typename T>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Stride& stride,
-                                      Shared& shared) const {
-    stride.ForChunks(job.tensor.n, [&](const Chunk& chunk) {
-      step(block, job, chunk, shared);
-    });
-  }
-};
-template <typename Step>
-ForChunks(Step) -> ForChunks<Step>;
 
 // The order of the steps. Launcher has Each(step), which runs a step on every
-// stride, after all that was asked for before, Last(step), the same for a step
-// that no other block waits for, and Agree(decide), as a block has it: a state
-// that the next step changes must have been read by all threads of a block
-// before that block arrives, which it may without a barrier where it has no
-// chunk.
+// span, after all that was asked for before, Last(step), the same for a step
+// that no other block waits for, and decisions(), what the block has concluded:
+// all blocks come to the same.
 template <typename T, typename Launcher>
 FEDPLUG_HOST_DEVICE void RunBandedSteps(const BandedCall<T>& call,
                                         Launcher& launcher) {
-  const Job<T>& job = call.job;
-  const ScopeState& state = *job.scope.state;
+  const Decisions& decisions = launcher.decisions();
   for (int round = 0; round < kSampleRounds<T>; ++round) {
     launcher.Each(
         Then{CountSample<T>{round}, FindBand<T>{round, call.sample.ranks}});
   }
   launcher.Each(Then{AddAndList<T>{call.policy}, Narrow<T>{}});
   launcher.Last(Settle<T>{call.policy});
-  if (IsRefused(job, call.policy)) return;
-  while (launcher.Agree([&] { return state.lists_again != 0; })) {
+  if (IsRefused(call.job, call.policy)) return;
+  while (decisions.lists_again != 0) {
     launcher.Each(Then{ListAgain<T>{}, Narrow<T>{}});
   }
-  while (launcher.Agree([&] { return state.band.bits > 0; })) {
-    launcher.Each(Then{ForChunks{RefineBand<T>{}}, Narrow<T>{}});
+  while (decisions.band.bits > 0) {
+    launcher.Each(Then{RefineBand<T>{}, Narrow<T>{}});
   }
-  launcher.Each(Then{ForChunks{CountChosen<T, ChunkEntries>{}}, ScanChunks{}});
-  launcher.Last(ForChunks{Emit<T, ChunkEntries>{}});
+  launcher.Each(Then{CountChosen<T, ChunkEntries>{}, SumBefore<T>{}});
+  launcher.Last(Emit<T, ChunkEntries>{});
 }
 
 }  // namespace fedplug::cuda::topk

@@ -1,10 +1,15 @@
 // The steps that walk over entries which may be chosen: Refine, which counts
-// them by further digits, and CountChosen, ScanChunks and Emit, which take the
-// chosen ones out. Where a block finds its entries is the business of a struct
-// in its shared memory, for a step a parameter, Entries:
-//   Open(block, job, part)  finds them; ends with a barrier
-//   Total(part)             how many there are, in the order of their indices
-//   At(job, part, j)        entry number j; its value is in the residual
+// them by further digits, and CountChosen, ScanChunks or SumBefore, and Emit,
+// which take the chosen ones out. A part of a tensor has them on one or several
+// pages, one behind the other, of which
+//   part.Pages()             is the number
+//   part.Before(job)         how many are chosen in the parts before it, known
+//                            from ScanChunks or SumBefore on
+// Where a block finds them is the business of a struct in its shared memory,
+// for a step a parameter, Entries:
+//   Open(block, job, part, page)  finds those of a page; ends with a barrier
+//   Total(part)                   how many it has, in the order of indices
+//   At(job, part, j)              number j of it; its value is in the residual
 // Must not know delta.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_ENTRIES_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_ENTRIES_H_
@@ -26,6 +31,40 @@ struct Entry {
   T value;
 };
 
+// So many entries of a thread are fetched before the first is looked at: each
+// is two reads, the second of an address that the first one gives.
+inline constexpr int kEntriesAtOnce = 4;
+
+// fetched[i] is entry first + i * kThreads of a page of `total`, or the first
+// again where that is beyond its end.
+//
+// REQUIRES: first < total, or nobody changes the residual
+template <typename T, typename Entries, typename Part>
+FEDPLUG_HOST_DEVICE void FetchEntries(const Entries& entries, const Job<T>& job,
+                                      const Part& part, int first, int total,
+                                      Entry<T> (&fetched)[kEntriesAtOnce]) {
+  const int last = first < total ? first : total - 1;
+  for (int i = 0; i < kEntriesAtOnce; ++i) {
+    const int j = first + i * kThreads;
+    fetched[i] = entries.At(job, part, j < total ? j : last);
+  }
+}
+
+// body(value) for those entries of the page that a thread takes.
+template <typename T, typename Entries, typename Part, typename Body>
+FEDPLUG_HOST_DEVICE void ForValues(const Entries& entries, const Job<T>& job,
+                                   const Part& part, int thread,
+                                   const Body& body) {
+  const int total = entries.Total(part);
+  for (int first = thread; first < total; first += kEntriesAtOnce * kThreads) {
+    Entry<T> fetched[kEntriesAtOnce];
+    FetchEntries(entries, job, part, first, total, fetched);
+    for (int i = 0; i < kEntriesAtOnce; ++i) {
+      if (first + i * kThreads < total) body(fetched[i].value);
+    }
+  }
+}
+
 // Counts those entries of a block that `digits` counts
 // (topk_residual_histogram.h).
 template <typename Entries>
@@ -37,14 +76,15 @@ struct EntryCounts {
   FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
                                const Part& part, const Digits& digits) {
     ClearHistogram(block, histogram);
-    entries.Open(block, job, part);
-    block.Each([&](int thread) {
-      for (int j = thread; j < entries.Total(part); j += kThreads) {
-        const T a = entries.At(job, part, j).value;
-        if (digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
-      }
-    });
-    AddHistogram(block, histogram, job.scope.state->histogram);
+    for (int page = 0; page < part.Pages(); ++page) {
+      entries.Open(block, job, part, page);
+      block.Each([&](int thread) {
+        ForValues(entries, job, part, thread, [&](T a) {
+          if (digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
+        });
+      });
+    }
+    AddHistogram(block, histogram, job.scope.histogram);
   }
 };
 
@@ -64,7 +104,7 @@ struct Refine {
 // The key of the k-th largest, and how many of the entries that have it leave.
 template <typename T>
 FEDPLUG_HOST_DEVICE Threshold FinalThreshold(const Job<T>& job) {
-  return job.scope.state->thresholds[kRounds<T> - 1];
+  return job.scope.decisions->thresholds[kRounds<T> - 1];
 }
 
 template <typename T, typename Entries>
@@ -78,21 +118,23 @@ struct CountChosen {
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
     const auto threshold = PrefixOfThreshold<T>(FinalThreshold(job));
-    shared.entries.Open(block, job, part);
     block.Each([&](int thread) {
       if (thread == 0) shared.chosen = {0, 0};
     });
-    block.Each([&](int thread) {
-      std::uint32_t above = 0;
-      std::uint32_t ties = 0;
-      for (int j = thread; j < shared.entries.Total(part); j += kThreads) {
-        const auto key = MagnitudeKey(shared.entries.At(job, part, j).value);
-        above += key > threshold ? 1 : 0;
-        ties += key == threshold ? 1 : 0;
-      }
-      if (above > 0) AtomicAdd(&shared.chosen.above, above);
-      if (ties > 0) AtomicAdd(&shared.chosen.ties, ties);
-    });
+    for (int page = 0; page < part.Pages(); ++page) {
+      shared.entries.Open(block, job, part, page);
+      block.Each([&](int thread) {
+        std::uint32_t above = 0;
+        std::uint32_t ties = 0;
+        ForValues(shared.entries, job, part, thread, [&](T a) {
+          const auto key = MagnitudeKey(a);
+          above += key > threshold ? 1 : 0;
+          ties += key == threshold ? 1 : 0;
+        });
+        if (above > 0) AtomicAdd(&shared.chosen.above, above);
+        if (ties > 0) AtomicAdd(&shared.chosen.ties, ties);
+      });
+    }
     block.Each([&](int thread) {
       if (thread == 0) job.chunks[part.number] = shared.chosen;
     });
@@ -102,15 +144,17 @@ struct CountChosen {
 // Adds up, chunk by chunk, what CountChosen found in those before it.
 //
 // REQUIRES: the block is the last of the scope to arrive
+template <typename T>
 struct ScanChunks {
   struct Shared {
     ExclusiveScan<kThreads> above;
     ExclusiveScan<kThreads> ties;
   };
 
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
-                                      Shared& shared) const {
+  template <typename Block, typename Part>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Part&, Shared& shared) const {
+    const Scope& scope = job.scope;
     const std::int64_t chunks = scope.chunk_count;
     const std::int64_t share = (chunks + kThreads - 1) / kThreads;
     const auto end_of = [=](int thread) {
@@ -147,9 +191,43 @@ struct ScanChunks {
   }
 };
 
+// The same by every block of a grid, for itself: CountChosen found what it did
+// in the part of each.
+//
+// REQUIRES: all blocks of the scope have arrived
+template <typename T>
+struct SumBefore {
+  using Shared = typename ScanChunks<T>::Shared;
+
+  template <typename Block, typename Part>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Part& part, Shared& shared) const {
+    const Scope& scope = job.scope;
+    block.Each([&](int thread) {
+      std::uint32_t above = 0;
+      std::uint32_t ties = 0;
+      for (std::int64_t c = thread; c < part.number; c += kThreads) {
+        above += LoadArrived(&scope.chunks[c].above);
+        ties += LoadArrived(&scope.chunks[c].ties);
+      }
+      shared.above.value[thread] = above;
+      shared.ties.value[thread] = ties;
+    });
+    shared.above.Run(block, kThreads);
+    shared.ties.Run(block, kThreads);
+    block.Each([&](int thread) {
+      if (thread != 0) return;
+      scope.decisions->before = {shared.above.Total(), shared.ties.Total()};
+      if (part.number == 0 && scope.row_splits_end != nullptr) {
+        *scope.row_splits_end = scope.chosen;
+      }
+    });
+  }
+};
+
 template <typename T, typename Entries>
 struct Emit {
-  // So many entries of a block are ranked at a time: nearly
+  // So many entries of a page are ranked at a time: nearly
   // always all.
   static constexpr int kBatch = kTile;
 
@@ -164,20 +242,24 @@ struct Emit {
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
     const Threshold threshold = FinalThreshold(job);
-    shared.entries.Open(block, job, part);
     block.Each([&](int thread) {
       if (thread != 0) return;
-      shared.before = job.chunks[part.number];
+      shared.before = part.Before(job);
       if (part.number == 0 && job.row_split != nullptr) {
         *job.row_split = std::int64_t{shared.before.above} +
                          Leaving(shared.before.ties, threshold);
       }
     });
-    const int total = shared.entries.Total(part);
-    for (int begin = 0; begin < total; begin += kBatch) {
-      const int left = total - begin;
-      EmitBatch(block, job, part, threshold, begin,
-                left < kBatch ? left : kBatch, shared);
+    for (int page = 0; page < part.Pages(); ++page) {
+      shared.entries.Open(block, job, part, page);
+      const int total = shared.entries.Total(part);
+      int begin = 0;
+      do {  // once at least: all must have read the total before the next page
+        const int left = total - begin;
+        EmitBatch(block, job, part, threshold, begin,
+                  left < kBatch ? left : kBatch, shared);
+        begin += kBatch;
+      } while (begin < total);
     }
   }
 
@@ -188,42 +270,39 @@ struct Emit {
     return ties < threshold.wanted ? ties : threshold.wanted;
   }
 
-  // The entries from number `begin` on.
+  // The entries of a page, from number `begin` on.
   template <typename Block, typename Part>
   FEDPLUG_HOST_DEVICE void EmitBatch(const Block& block, const Job<T>& job,
                                      const Part& part,
                                      const Threshold& threshold, int begin,
                                      int size, Shared& shared) const {
+    const auto threshold_key = PrefixOfThreshold<T>(threshold);
     block.Each([&](int thread) {
-      for (int first = 0; first < size; first += kThreads) {
-        const int j = first + thread;
-        bool above = false;
-        bool tie = false;
-        if (j < size) {
-          const T a = shared.entries.At(job, part, begin + j).value;
-          const auto key = MagnitudeKey(a);
-          above = key > PrefixOfThreshold<T>(threshold);
-          tie = key == PrefixOfThreshold<T>(threshold);
+      for (int first = thread; first - thread < size;
+           first += kEntriesAtOnce * kThreads) {
+        Entry<T> fetched[kEntriesAtOnce];
+        FetchEntries(shared.entries, job, part, begin + first, begin + size,
+                     fetched);
+        for (int i = 0; i < kEntriesAtOnce; ++i) {
+          const int j = first + i * kThreads;
+          const auto key = MagnitudeKey(fetched[i].value);
+          shared.above.Mark(thread, j, j < size && key > threshold_key);
+          shared.ties.Mark(thread, j, j < size && key == threshold_key);
         }
-        shared.above.Mark(thread, j, above);
-        shared.ties.Mark(thread, j, tie);
       }
     });
     shared.above.Run(block, kThreads, size);
     shared.ties.Run(block, kThreads, size);
     block.Each([&](int thread) {
-      for (int j = thread; j < size; j += kThreads) {
-        const bool above = shared.above.Has(j);
-        const bool tie = shared.ties.Has(j);
-        const std::uint32_t ties = shared.before.ties + shared.ties.Before(j);
-        if (!above && !(tie && ties < threshold.wanted)) continue;
-        const std::int64_t rank = std::int64_t{shared.before.above} +
-                                  shared.above.Before(j) +
-                                  Leaving(ties, threshold);
-        const Entry<T> entry = shared.entries.At(job, part, begin + j);
-        job.tensor.values[rank] = entry.value;
-        job.tensor.indices[rank] = static_cast<std::int32_t>(entry.index);
-        job.tensor.residual_out[entry.index] = T{};
+      for (int first = thread; first < size;
+           first += kEntriesAtOnce * kThreads) {
+        Entry<T> fetched[kEntriesAtOnce];
+        FetchEntries(shared.entries, job, part, begin + first, begin + size,
+                     fetched);
+        for (int i = 0; i < kEntriesAtOnce; ++i) {
+          const int j = first + i * kThreads;
+          if (j < size) EmitEntry(job, threshold, fetched[i], j, shared);
+        }
       }
     });
     block.Each([&](int thread) {
@@ -231,6 +310,22 @@ struct Emit {
       shared.before.above += shared.above.Total();
       shared.before.ties += shared.ties.Total();
     });
+  }
+
+  // Number j of the batch, if it is chosen.
+  FEDPLUG_HOST_DEVICE void EmitEntry(const Job<T>& job,
+                                     const Threshold& threshold,
+                                     const Entry<T>& entry, int j,
+                                     const Shared& shared) const {
+    const bool above = shared.above.Has(j);
+    const bool tie = shared.ties.Has(j);
+    const std::uint32_t ties = shared.before.ties + shared.ties.Before(j);
+    if (!above && !(tie && ties < threshold.wanted)) return;
+    const std::int64_t rank = std::int64_t{shared.before.above} +
+                              shared.above.Before(j) + Leaving(ties, threshold);
+    job.tensor.values[rank] = entry.value;
+    job.tensor.indices[rank] = static_cast<std::int32_t>(entry.index);
+    job.tensor.residual_out[entry.index] = T{};
   }
 };
 

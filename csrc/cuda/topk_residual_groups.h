@@ -39,8 +39,8 @@ struct Request {
 
 // As many tensors as fit: kernel arguments may hold 4 KB, or, at a little more
 // to launch and where the toolkit and its driver can, 32 KB.
-inline constexpr int kFew = 24;
-inline constexpr int kMany = 200;
+inline constexpr int kFew = 22;
+inline constexpr int kMany = 185;
 
 // Which of up to kMost tensors a block works on, where their parts, tiles or
 // chunks, are numbered through.
@@ -82,7 +82,7 @@ struct Group {
   FEDPLUG_HOST_DEVICE void With(std::uint32_t number, const Body& body) const {
     const auto& parts = Part::NumberedIn(*this);
     const int i = parts.TensorOf(number, tensors);
-    body(jobs[i], Part::At(number - parts.first[i], jobs[i].tensor.n));
+    body(jobs[i], Part::Of(jobs[i], number - parts.first[i]));
   }
 };
 static_assert(sizeof(Group<double, kFew>) <= 4000);
@@ -113,15 +113,17 @@ class Cutter {
   std::size_t bytes_ = 0;
 };
 
-// The memory of a call. The first `zeroed_bytes` must be zero before the first
-// step.
+// The memory of a call, any_non_finite first. The first `zeroed_bytes` must be
+// zero before the first step.
 struct Workspace {
   std::uint32_t* any_non_finite;  // [1]
   TensorState* states;            // [tensors]
   ScopeState* scopes;             // [scopes]
-  ChunkState* chunks;             // [chunks, or shares where it is more]
-  std::uint32_t* shortlisted;     // [tiles]
-  std::uint16_t* shortlist;       // [elements]
+  std::uint32_t* histograms;      // [scopes, or kHistograms of one][kBins]
+  int tiles_of_chunk;
+  ChunkState* chunks;          // [chunks, or shares where it is more]
+  std::uint32_t* shortlisted;  // [tiles]
+  std::uint16_t* shortlist;    // [elements]
   // Of a banded selection, otherwise of no elements.
   std::uint16_t* distances;  // [elements]
   std::uint32_t* held_back;  // [tiles]
@@ -131,7 +133,6 @@ struct Workspace {
 
 // Of some tensors together.
 struct Sizes {
-  std::int64_t chunks = 0;
   std::int64_t tiles = 0;
   std::int64_t elements = 0;
 };
@@ -140,28 +141,42 @@ template <typename T>
 Sizes SizesOf(const Request<T>& request, std::int64_t begin, std::int64_t end) {
   Sizes sizes;
   for (std::int64_t i = begin; i < end; ++i) {
-    const std::int64_t n = request.tensors[i].n;
-    sizes.chunks += ChunksOf(n);
-    sizes.tiles += TilesOf(n);
-    sizes.elements += n;
+    sizes.tiles += TilesOf(request.tensors[i].n);
+    sizes.elements += request.tensors[i].n;
   }
   return sizes;
 }
 
 template <typename T>
+std::int64_t ChunksOf(const Request<T>& request, std::int64_t begin,
+                      std::int64_t end, int tiles_of_chunk) {
+  std::int64_t chunks = 0;
+  for (std::int64_t i = begin; i < end; ++i) {
+    chunks += ChunksOf(request.tensors[i].n, tiles_of_chunk);
+  }
+  return chunks;
+}
+
+template <typename T>
 Workspace LayOut(const Request<T>& request, TopKWay way, void* memory) {
   const Sizes sizes = SizesOf(request, 0, request.count);
-  const bool banded = way == TopKWay::kBanded && request.count == 1;
+  const bool together = way != TopKWay::kPasses && request.count == 1;
+  const bool banded = together && way != TopKWay::kResident;
   Cutter cutter(memory);
   Workspace workspace;
+  workspace.tiles_of_chunk = TilesOfChunk(sizes.tiles);
+  const std::int64_t chunks =
+      ChunksOf(request, 0, request.count, workspace.tiles_of_chunk);
   workspace.any_non_finite = cutter.Take<std::uint32_t>(1);
   workspace.states = cutter.Take<TensorState>(request.count);
   workspace.scopes = cutter.Take<ScopeState>(request.Scopes());
+  workspace.histograms = cutter.Take<std::uint32_t>(
+      kBins * (together ? kHistograms : request.Scopes()));
   workspace.held_back = cutter.Take<std::uint32_t>(banded ? sizes.tiles : 0);
   workspace.zeroed_bytes = cutter.bytes();
   workspace.chunks = cutter.Take<ChunkState>(
-      request.count == 1 ? std::max(sizes.chunks, MostSharesOf(sizes.elements))
-                         : sizes.chunks);
+      request.count == 1 ? std::max(chunks, MostSharesOf(sizes.elements))
+                         : chunks);
   workspace.shortlisted = cutter.Take<std::uint32_t>(sizes.tiles);
   workspace.shortlist = cutter.Take<std::uint16_t>(sizes.elements);
   workspace.distances = cutter.Take<std::uint16_t>(banded ? sizes.elements : 0);
@@ -179,10 +194,15 @@ Scope ScopeFrom(const Request<T>& request, std::int64_t i,
   const std::int64_t k = request.tensors[i].k;
   const std::int64_t end = shared ? request.count : i + 1;
   const Sizes sizes = SizesOf(request, i, end);
-  return {workspace.scopes + (shared ? 0 : i),
+  const std::int64_t number = shared ? 0 : i;
+  return {workspace.scopes + number,
+          &workspace.scopes[number].decisions,
+          workspace.histograms + number * kBins,
           workspace.chunks,
-          static_cast<std::uint32_t>(sizes.chunks),
+          static_cast<std::uint32_t>(
+              ChunksOf(request, i, end, workspace.tiles_of_chunk)),
           static_cast<std::uint32_t>(sizes.tiles),
+          workspace.tiles_of_chunk,
           static_cast<std::uint32_t>(std::min(k, sizes.elements)),
           shared ? request.row_splits + request.count : nullptr};
 }
@@ -209,18 +229,27 @@ std::vector<Group<T, kMost>> MakeGroups(const Request<T>& request,
                                  workspace.any_non_finite,
                                  reports + i,
                                  shared ? request.row_splits + i : nullptr};
-    const Sizes sizes = SizesOf(request, i, i + 1);
+    const std::int64_t tiles = TilesOf(tensor.n);
+    const std::int64_t chunks = ChunksOf(tensor.n, workspace.tiles_of_chunk);
     group.tiles.first[group.tensors + 1] =
-        group.template Parts<Tile>() + static_cast<std::uint32_t>(sizes.tiles);
+        group.template Parts<Tile>() + static_cast<std::uint32_t>(tiles);
     group.chunks.first[group.tensors + 1] =
-        group.template Parts<Chunk>() +
-        static_cast<std::uint32_t>(sizes.chunks);
+        group.template Parts<Chunk>() + static_cast<std::uint32_t>(chunks);
     ++group.tensors;
-    workspace.chunks += sizes.chunks;
-    workspace.shortlisted += sizes.tiles;
-    workspace.shortlist += sizes.elements;
+    workspace.chunks += chunks;
+    workspace.shortlisted += tiles;
+    workspace.shortlist += tensor.n;
   }
   return groups;
+}
+
+// The only tensor of a request.
+//
+// REQUIRES: request.count == 1
+template <typename T>
+Job<T> OnlyJob(const Request<T>& request, const Workspace& workspace,
+               TopKReport* reports) {
+  return MakeGroups<1>(request, workspace, reports)[0].jobs[0];
 }
 
 }  // namespace fedplug::cuda::topk

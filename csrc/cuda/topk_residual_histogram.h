@@ -1,6 +1,6 @@
 // Counts of keys by one digit, in the shared memory of a block and in that of a
 // scope, and the threshold that follows from them. Must not know what is
-// counted.
+// counted, nor who is to clear the counts of a scope.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_HISTOGRAM_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_HISTOGRAM_H_
 
@@ -43,7 +43,7 @@ struct RoundDigits {
 // REQUIRES: 0 < round; the threshold of the round before is known
 template <typename T>
 FEDPLUG_HOST_DEVICE RoundDigits<T> DigitsBehind(const Scope& scope, int round) {
-  return {PrefixOfThreshold<T>(scope.state->thresholds[round - 1]), round};
+  return {PrefixOfThreshold<T>(scope.decisions->thresholds[round - 1]), round};
 }
 
 template <typename Block>
@@ -70,39 +70,42 @@ FEDPLUG_HOST_DEVICE void AddHistogram(const Block& block,
 
 // The bins of a scope from the top down, with what is counted above each.
 //
-// REQUIRES: the block is the last of the scope to arrive
+// REQUIRES: all blocks of the scope have arrived, and none counts any more
 struct BinsFromTheTop {
+  std::uint32_t counts[kBins];
   ExclusiveScan<kThreads> scan;
 
   // body(bin, above, here) for every bin, by any one thread: how many are
-  // counted in the bins above it, and how many in it. Clears the counts for the
-  // next round.
+  // counted in the bins above it, and how many in it.
   template <typename Block, typename Body>
-  FEDPLUG_HOST_DEVICE void ForEach(const Block& block, std::uint32_t* histogram,
+  FEDPLUG_HOST_DEVICE void ForEach(const Block& block,
+                                   const std::uint32_t* histogram,
                                    const Body& body) {
     // A few in a row to each thread.
     const auto bin_of = [](int thread, int item) {
       return kBins - 1 - (thread * kBinsPerThread + item);
     };
+    // Once, and neighbours by neighbours: all blocks may want them at a time.
+    block.Each([&](int thread) {
+      for (int item = 0; item < kBinsPerThread; ++item) {
+        const int bin = item * kThreads + thread;
+        counts[bin] = LoadArrived(&histogram[bin]);
+      }
+    });
     block.Each([&](int thread) {
       std::uint32_t sum = 0;
       for (int item = 0; item < kBinsPerThread; ++item) {
-        sum += LoadArrived(&histogram[bin_of(thread, item)]);
+        sum += counts[bin_of(thread, item)];
       }
       scan.value[thread] = sum;
     });
     scan.Run(block, kThreads);
     block.Each([&](int thread) {
-      std::uint32_t counts[kBinsPerThread];
-      for (int item = 0; item < kBinsPerThread; ++item) {
-        counts[item] = LoadArrived(&histogram[bin_of(thread, item)]);
-      }
       std::uint32_t above = scan.Before(thread);
       for (int item = 0; item < kBinsPerThread; ++item) {
         const int bin = bin_of(thread, item);
-        body(bin, above, counts[item]);
-        above += counts[item];
-        histogram[bin] = 0;
+        body(bin, above, counts[bin]);
+        above += counts[bin];
       }
     });
   }
@@ -115,7 +118,7 @@ FEDPLUG_HOST_DEVICE inline bool IsInBin(std::uint32_t rank, std::uint32_t above,
   return above < rank && rank <= above + here;
 }
 
-// Finds the bin of the k-th largest among what all tiles of the scope counted.
+// Finds the bin of the k-th largest among what all blocks of the scope counted.
 //
 // REQUIRES: as BinsFromTheTop
 template <typename T>
@@ -124,16 +127,18 @@ struct FindThreshold {
 
   using Shared = BinsFromTheTop;
 
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Scope& scope,
-                                      Shared& shared) const {
-    const Threshold before = round == 0 ? Threshold{0, scope.chosen}
-                                        : scope.state->thresholds[round - 1];
-    Threshold* const threshold = &scope.state->thresholds[round];
+  template <typename Block, typename Part>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Part&, Shared& shared) const {
+    const Scope& scope = job.scope;
+    Threshold* const thresholds = scope.decisions->thresholds;
+    const Threshold before =
+        round == 0 ? Threshold{0, scope.chosen} : thresholds[round - 1];
+    Threshold* const threshold = &thresholds[round];
     block.Each([&](int thread) {
       if (thread == 0) *threshold = {kAboveAll, 0};  // holds if none is wanted
     });
-    shared.ForEach(block, scope.state->histogram,
+    shared.ForEach(block, scope.histogram,
                    [&](int bin, std::uint32_t above, std::uint32_t here) {
                      if (!IsInBin(before.wanted, above, here)) return;
                      *threshold = {(before.prefix << BitsOfDigit<T>(round)) |

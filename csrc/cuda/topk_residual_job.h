@@ -26,6 +26,8 @@ inline constexpr int kDigitBits = 11;
 inline constexpr int kBins = 1 << kDigitBits;
 inline constexpr int kBinsPerThread = kBins / kThreads;
 inline constexpr int kMostRounds = 6;  // of double
+// In turn, where all steps are one launch (topk_residual_together.h).
+inline constexpr int kHistograms = 3;
 
 // A key is cut into digits of 11 bits from the top; the last may be shorter.
 template <typename T>
@@ -87,21 +89,26 @@ struct BandState {
   std::uint32_t wanted;
 };
 
-struct ScopeState {
-  Threshold thresholds[kMostRounds];  // one per round
-  BandState band;                     // of a banded selection, as the next two
-  std::uint32_t lists_again;          // whether the list is not what it must be
-  std::uint32_t held_back;            // whether any sum is
-  std::uint32_t histogram[kBins];
-  std::uint32_t arrived;  // blocks with which this launch is through
-  std::uint32_t passed;   // barriers that all blocks have come to (DeviceGrid)
-};
-
-// The entries above the k-th key and those equal to it: in this chunk, and once
-// ScanChunks has run in all chunks of the scope before it.
+// The entries above the k-th key and those equal to it: in some chunk, or
+// before it in the scope.
 struct ChunkState {
   std::uint32_t above;
   std::uint32_t ties;
+};
+
+// What follows from the counts of a scope.
+struct alignas(16) Decisions {
+  Threshold thresholds[kMostRounds];  // one per round
+  BandState band;                     // of a banded selection, as the next
+  std::uint32_t lists_again;          // whether the list is not what it must be
+  ChunkState before;  // of a block that walks over the scope with others
+};
+
+struct ScopeState {
+  Decisions decisions;      // of a selection in several launches
+  std::uint32_t taken;      // tiles, by blocks that take what is left
+  std::uint32_t held_back;  // whether any sum is (topk_residual_undo.h)
+  std::uint32_t arrived;    // blocks with which this launch is through
 };
 
 // The tensors among which one k is shared out: a single one, or all of a call.
@@ -109,20 +116,24 @@ struct ChunkState {
 // list as through one tensor.
 struct Scope {
   ScopeState* state;
+  Decisions* decisions;          // that of the state, or one in every block
+  std::uint32_t* histogram;      // [kBins]: of the step that is under way
   ChunkState* chunks;            // [chunk_count]
   std::uint32_t chunk_count;     // 1 or more
   std::uint32_t tile_count;      // 1 or more
+  int tiles_of_chunk;            // of each chunk but the last of a tensor
   std::uint32_t chosen;          // min(k, elements)
   std::int64_t* row_splits_end;  // the last of row_splits, or null
 };
 
-// A tensor and its part of the workspace. CountPass finds the states zeroed.
+// A tensor and its part of the workspace. The first step finds the states and
+// the histogram zeroed.
 template <typename T>
 struct Job {
   TopKTensor<T> tensor;  // values and indices are those of the scope
   Scope scope;
   TensorState* state;
-  ChunkState* chunks;          // [ChunksOf(n)], of those of the scope
+  ChunkState* chunks;          // of those of the scope, its own
   std::uint32_t* shortlisted;  // [TilesOf(n)]: how many entries of each
   std::uint16_t* shortlist;    // [n]: places within the tile, from its start on
   std::uint32_t* any_non_finite;  // shared by all tensors of the call
@@ -132,9 +143,9 @@ struct Job {
 
 // Tile and Chunk are the parts of tensors that a block works on, where it does
 // not keep a share of its own (topk_residual_resident.h) or go on from one part
-// to the next (topk_residual_banded.h). Of a kind of parts, At is number
-// `number` of a tensor of n elements, CountIn how many a scope has, and
-// NumberedIn how those of a group are numbered.
+// to the next (topk_residual_banded.h). Of a kind of parts, Of is number
+// `number` of a tensor, CountIn how many a scope has, and NumberedIn how those
+// of a group are numbered.
 
 // At least one: the first tile of a tensor also does what is done once for it.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
@@ -152,6 +163,10 @@ struct Tile {
     const std::int64_t left = n - begin;
     return {number, begin, static_cast<int>(left < kTile ? left : kTile)};
   }
+  template <typename T>
+  FEDPLUG_HOST_DEVICE static Tile Of(const Job<T>& job, std::int64_t number) {
+    return At(number, job.tensor.n);
+  }
   FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
     return scope.tile_count;
   }
@@ -163,15 +178,16 @@ struct Tile {
 
 inline constexpr int kMostTilesOfChunk = 16;
 
-// As many tiles as keep all blocks busy once, so that a tensor of few tiles is
-// spread over all of them.
-FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOfChunk(std::int64_t n) {
-  const std::int64_t tiles = TilesOf(n) / FEDPLUG_CUDA_BLOCKS_AT_A_TIME;
-  return tiles < 1 ? 1 : tiles > kMostTilesOfChunk ? kMostTilesOfChunk : tiles;
+// Of a call with so many tiles: as few of them as let all blocks run at once,
+// so that no block waits for another to end, and few tiles are spread over all.
+constexpr int TilesOfChunk(std::int64_t tiles) {
+  constexpr std::int64_t kBlocks = FEDPLUG_CUDA_BLOCKS_AT_A_TIME;
+  const std::int64_t each = (tiles + kBlocks - 1) / kBlocks;
+  return static_cast<int>(each < kMostTilesOfChunk ? each : kMostTilesOfChunk);
 }
 
-FEDPLUG_HOST_DEVICE constexpr std::int64_t ChunksOf(std::int64_t n) {
-  return (TilesOf(n) + TilesOfChunk(n) - 1) / TilesOfChunk(n);
+constexpr std::int64_t ChunksOf(std::int64_t n, int tiles_of_chunk) {
+  return (TilesOf(n) + tiles_of_chunk - 1) / tiles_of_chunk;
 }
 
 // Of the walks over the shortlist, of which a tile of a sparse selection has a
@@ -181,15 +197,25 @@ struct Chunk {
   std::int64_t first_tile;
   int tiles;
 
-  FEDPLUG_HOST_DEVICE static Chunk At(std::int64_t number, std::int64_t n) {
-    const std::int64_t tiles = TilesOfChunk(n);
+  template <typename T>
+  FEDPLUG_HOST_DEVICE static Chunk Of(const Job<T>& job, std::int64_t number) {
+    const int tiles = job.scope.tiles_of_chunk;
     const std::int64_t first = number * tiles;
-    const std::int64_t left = TilesOf(n) - first;
+    const std::int64_t left = TilesOf(job.tensor.n) - first;
     return {number, first, static_cast<int>(left < tiles ? left : tiles)};
   }
   FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
     return scope.chunk_count;
   }
+
+  // As topk_residual_entries.h has it.
+  FEDPLUG_HOST_DEVICE static int Pages() { return 1; }
+  FEDPLUG_HOST_DEVICE Chunk Page(int) const { return *this; }
+  template <typename T>
+  FEDPLUG_HOST_DEVICE ChunkState Before(const Job<T>& job) const {
+    return job.chunks[number];
+  }
+
   template <typename Group>
   FEDPLUG_HOST_DEVICE static const auto& NumberedIn(const Group& group) {
     return group.chunks;

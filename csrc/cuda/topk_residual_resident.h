@@ -7,12 +7,12 @@
 //                  by the next 11 bits
 //   Refine, CountChosen, Emit
 //                  as there, of the entries listed
-// Behind each but the last is a barrier of the whole grid, and its last block
-// does what follows from all counts. Nothing is written before all sums were
-// seen. COST, per element: reads delta and residual_in and writes residual_out,
-// 3 * sizeof(T) bytes whatever the policy; per listed entry 2 bytes of scratch.
-// 1 launch, 1 + rounds barriers of the grid. Must not know the CUDA runtime:
-// tests run these steps on the CPU.
+// Behind each but the last is a barrier of the whole grid, and every block does
+// for itself what follows from all counts (topk_residual_together.h). Nothing
+// is written before all sums were seen. COST, per element: reads delta and
+// residual_in and writes residual_out, 3 * sizeof(T) bytes whatever the policy;
+// per listed entry 2 bytes of scratch. 1 launch, 2 + rounds barriers of the
+// grid. Must not know the CUDA runtime: tests run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_RESIDENT_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_RESIDENT_H_
 
@@ -29,6 +29,7 @@
 #include "cuda/topk_residual_shortlist.h"
 #include "cuda/topk_residual_steps.h"
 #include "cuda/topk_residual_sums.h"
+#include "cuda/topk_residual_together.h"
 
 namespace fedplug::cuda::topk {
 
@@ -42,8 +43,10 @@ struct Share {
   T* sums;              // [size]
   ListedTiles* listed;  // of the tiles that begin with the share
 
-  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
-    return scope.chunk_count;
+  // As topk_residual_entries.h has it.
+  FEDPLUG_HOST_DEVICE static int Pages() { return 1; }
+  FEDPLUG_HOST_DEVICE static ChunkState Before(const Job<T>& job) {
+    return job.scope.decisions->before;
   }
 
   // body(number, tile), in order
@@ -58,8 +61,8 @@ struct Share {
 
 struct ShareEntries {
   template <typename Block, typename T>
-  FEDPLUG_HOST_DEVICE void Open(const Block&, const Job<T>&,
-                                const Share<T>&) const {}
+  FEDPLUG_HOST_DEVICE void Open(const Block&, const Job<T>&, const Share<T>&,
+                                int) const {}
 
   template <typename T>
   FEDPLUG_HOST_DEVICE int Total(const Share<T>& share) const {
@@ -130,13 +133,13 @@ struct PartitionKept {
           [&](std::uint32_t entry, std::uint16_t place) {
             job.shortlist[tile.begin + entry] = place;
           },
-          [&](std::uint32_t listed) {
-            for (int t = number + 1; t <= kMostTilesOfChunk; ++t) {
-              begin[t] += listed;
+          [&](int thread, std::uint32_t listed) {
+            if (thread > number && thread <= kMostTilesOfChunk) {
+              begin[thread] += listed;
             }
           });
     });
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+    AddHistogram(block, shared.histogram, job.scope.histogram);
   }
 };
 
@@ -152,19 +155,18 @@ FEDPLUG_HOST_DEVICE void RunResidentSteps(NonFinitePolicy policy,
   for (int round = 2; round < kRounds<T>; ++round) {
     launcher.Each(Then{Refine<T, Entries>{round}, FindThreshold<T>{round}});
   }
-  launcher.Each(Then{CountChosen<T, Entries>{}, ScanChunks{}});
+  launcher.Each(Then{CountChosen<T, Entries>{}, SumBefore<T>{}});
   launcher.Last(Emit<T, Entries>{});
 }
 
 // The shared memory of a block: that of its steps, and what it keeps.
 template <typename T>
-class ResidentMemory : public StepMemory {
+class ResidentMemory : public TogetherMemory {
  public:
-  FEDPLUG_HOST_DEVICE explicit ResidentMemory(std::byte* begin)
-      : StepMemory{begin} {}
+  using TogetherMemory::TogetherMemory;
 
   static constexpr std::int64_t BytesFor(std::int64_t elements) {
-    return kSums + elements * static_cast<std::int64_t>(sizeof(T));
+    return kBytes + kListed + elements * static_cast<std::int64_t>(sizeof(T));
   }
 
   // Of a tensor of n elements that is cut into shares of `elements`.
@@ -173,13 +175,13 @@ class ResidentMemory : public StepMemory {
     const std::int64_t begin = number * elements;
     const std::int64_t left = n - begin;
     return {number, begin, static_cast<int>(left < elements ? left : elements),
-            reinterpret_cast<T*>(memory + kSums),
-            reinterpret_cast<ListedTiles*>(memory + kBytes)};
+            reinterpret_cast<T*>(End() + kListed),
+            reinterpret_cast<ListedTiles*>(End())};
   }
 
  private:
-  static constexpr std::int64_t kSums = kBytes + 128;
-  static_assert(sizeof(ListedTiles) <= kSums - kBytes);
+  static constexpr std::int64_t kListed = 128;
+  static_assert(sizeof(ListedTiles) <= kListed);
 };
 
 // How a tensor is cut into shares, one to a block.
@@ -205,17 +207,6 @@ Shares SharesOf(std::int64_t n, const DeviceLimits& limits) {
       elements <= kMostTilesOfChunk * kTile &&
       ResidentMemory<T>::BytesFor(elements) <= limits.shared_bytes;
   return fits ? shares : Shares{};
-}
-
-// The only tensor of the request, cut into shares.
-//
-// REQUIRES: request.count == 1
-template <typename T>
-Job<T> ResidentJob(const Request<T>& request, const Workspace& workspace,
-                   const Shares& shares, TopKReport* reports) {
-  Job<T> job = MakeGroups<1>(request, workspace, reports)[0].jobs[0];
-  job.scope.chunk_count = shares.count;
-  return job;
 }
 
 }  // namespace fedplug::cuda::topk

@@ -32,7 +32,6 @@
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_STEPS_H_
 
-#include <cstddef>
 #include <cstdint>
 
 #include "core/base/host_device.h"
@@ -45,8 +44,10 @@
 
 namespace fedplug::cuda::topk {
 
-// A step on a tile or a chunk, and another on its scope, in the block that is
-// the last of the scope to be through with its own.
+// A step on a part of the tensor, and another that follows from what all parts
+// of the scope have counted. Here the block takes it that is the last of the
+// scope to be through with its own; where all blocks run together, every one
+// does (topk_residual_together.h).
 template <typename OfBlock, typename OfScope>
 struct Then {
   OfBlock of_block;
@@ -57,35 +58,21 @@ struct Then {
     typename OfScope::Shared of_scope;
   };
 
-  // Says whether it was the last.
   template <typename Block, typename T, typename Part>
-  FEDPLUG_HOST_DEVICE bool operator()(const Block& block, const Job<T>& job,
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
     of_block(block, job, part, shared.of_block);
     const Scope& scope = job.scope;
     const bool last = block.Agree([&] {
       return IsLastToArrive(&scope.state->arrived, part.CountIn(scope));
     });
-    if (last) of_scope(block, scope, shared.of_scope);
-    return last;
+    if (!last) return;
+    of_scope(block, job, part, shared.of_scope);
+    ClearHistogram(block, scope.histogram);  // for the next launch
   }
 };
 template <typename OfBlock, typename OfScope>
 Then(OfBlock, OfScope) -> Then<OfBlock, OfScope>;
-
-// The shared memory of a block whose launch is of several steps: what each of
-// them has for itself, one after the other.
-struct StepMemory {
-  static constexpr std::int64_t kBytes = 10368;
-
-  std::byte* memory;
-
-  template <typename Step>
-  FEDPLUG_HOST_DEVICE typename Step::Shared& Of(const Step&) const {
-    static_assert(sizeof(typename Step::Shared) <= kBytes);
-    return *reinterpret_cast<typename Step::Shared*>(memory);
-  }
-};
 
 // The order of the steps. Launcher has Each<Part>(step), which runs a step on
 // every tile or chunk of the call, after all that was asked for before.
@@ -99,7 +86,7 @@ void RunSteps(NonFinitePolicy policy, Launcher& launcher) {
         Then{Refine<T, ChunkEntries>{round}, FindThreshold<T>{round}});
   }
   launcher.template Each<Chunk>(
-      Then{CountChosen<T, ChunkEntries>{}, ScanChunks{}});
+      Then{CountChosen<T, ChunkEntries>{}, ScanChunks<T>{}});
   launcher.template Each<Chunk>(Emit<T, ChunkEntries>{});
 }
 

@@ -152,7 +152,7 @@ struct SumCounts {
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void Publish(const Block& block, const Job<T>& job) {
-    AddHistogram(block, histogram, job.scope.state->histogram);
+    AddHistogram(block, histogram, job.scope.histogram);
     non_finite.Publish(block, job);
   }
 };
@@ -218,9 +218,9 @@ struct Partition {
   RankedBits<kTile> listed;
 
   // Of the places in the tile that `digits` lists calls list(number, place),
-  // numbered in ascending order, and by one thread tell(how many there are);
-  // counts those that it counts. load(thread, sums) has the sums of a thread,
-  // all of them finite.
+  // numbered in ascending order, and by every thread tell(thread, how many
+  // there are); counts those that it counts. load(thread, sums) has the sums of
+  // a thread, all of them finite.
   //
   // REQUIRES: the histogram is cleared before the first tile
   template <typename Block, typename Digits, typename Load, typename List,
@@ -246,7 +246,7 @@ struct Partition {
           list(listed.Before(place), static_cast<std::uint16_t>(place));
         }
       }
-      if (thread == 0) tell(listed.Total());
+      tell(thread, listed.Total());
     });
   }
 
@@ -260,7 +260,9 @@ struct Partition {
         [&](std::uint32_t number, std::uint16_t place) {
           job.shortlist[tile.begin + number] = place;
         },
-        [&](std::uint32_t count) { job.shortlisted[tile.number] = count; });
+        [&](int thread, std::uint32_t count) {
+          if (thread == 0) job.shortlisted[tile.number] = count;
+        });
   }
 };
 
@@ -297,7 +299,7 @@ struct PartitionPass {
                    });
                  }
                });
-    AddHistogram(block, shared.histogram, job.scope.state->histogram);
+    AddHistogram(block, shared.histogram, job.scope.histogram);
   }
 };
 

@@ -60,16 +60,19 @@ FEDPLUG_HOST_DEVICE void WriteHeldBack(const Block& block, const Job<T>& job,
     if (log.held_back[chunk.first_tile + t] > 0) which |= 1u << t;
   }
   const TopKTensor<T>& tensor = job.tensor;
-  const UndoNotes<T> notes = log.NotesOf(tensor);
   for (; which != 0; which &= which - 1) {
     const std::uint32_t t = CountOnes(~which & (which - 1));
     const Tile tile = Tile::At(chunk.first_tile + t, tensor.n);
     block.Each([&](int thread) {
-      for (int place = thread; place < tile.size; place += kThreads) {
-        const std::int64_t i = tile.begin + place;
-        if (!notes.HasResidual(i)) continue;
+      const int left = tile.size - thread;
+      const std::int64_t begin = tile.begin + thread;
+      std::uint16_t distances[kItems];
+      LoadItems(log.distances, begin, left, distances);
+      ForItems(left, [&](int item) {
+        if (!UndoNotes<T>::IsNone(distances[item])) return;
+        const std::int64_t i = begin + item * kThreads;
         tensor.residual_out[i] = tensor.delta[i] + tensor.residual_out[i];
-      }
+      });
     });
   }
 }

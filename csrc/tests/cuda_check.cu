@@ -15,6 +15,7 @@ void ForEachWay(const Body& body) {
     Gpu gpu(way);
     ForEachDtype([&](auto zero) { body(gpu, zero); });
   };
+  traced("fastest", cuda::TopKWay::kFastest);
   traced("passes", cuda::TopKWay::kPasses);
   traced("resident", cuda::TopKWay::kResident);
   traced("banded", cuda::TopKWay::kBanded);

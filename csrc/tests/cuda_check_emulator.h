@@ -17,6 +17,7 @@
 #include "cuda/topk_residual_groups.h"
 #include "cuda/topk_residual_resident.h"
 #include "cuda/topk_residual_steps.h"
+#include "cuda/topk_residual_together.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
 #include "tests/cuda_check_scatter_cases.h"
@@ -152,91 +153,92 @@ class EmulatedTopK {
   EmulatedGrid& grid_;
 };
 
-// Has the blocks of a resident grid take their steps, each in memory of its
-// own.
-template <typename T>
-class EmulatedResidentTopK {
+// Has the blocks of one launch take their steps together, each in memory of its
+// own. Memory is a kind of TogetherMemory, part_of(number, memory) the part of
+// the tensor that a block takes.
+template <typename T, typename Memory, typename PartOf>
+class EmulatedTogether {
  public:
-  EmulatedResidentTopK(const cuda::topk::Job<T>& job,
-                       const cuda::topk::Shares& shares, EmulatedGrid& grid)
-      : job_(job),
-        shares_(shares),
+  EmulatedTogether(const cuda::topk::Job<T>& job, std::int64_t blocks,
+                   std::int64_t shared_bytes, PartOf part_of,
+                   EmulatedGrid& grid)
+      : part_of_(std::move(part_of)),
         grid_(grid),
-        memories_(shares.count,
-                  std::vector<std::byte>(static_cast<std::size_t>(
-                                             Memory::BytesFor(shares.elements)),
-                                         std::byte{kGarbage})) {}
+        memories_(static_cast<std::size_t>(blocks),
+                  std::vector<std::byte>(static_cast<std::size_t>(shared_bytes),
+                                         std::byte{kGarbage})) {
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      jobs_.emplace_back(job, &MemoryOf(i).decisions());
+    }
+  }
 
-  template <typename Step>
-  void Each(const Step& step) {
-    static_assert(std::is_trivial_v<typename Step::Shared>);
-    grid_.ForEachBlock(
-        shares_.count, cuda::topk::kThreads,
-        [&](std::int64_t number, const EmulatedBlock& block) {
-          const Memory memory(
-              memories_[static_cast<std::size_t>(number)].data());
-          typename Step::Shared& shared = memory.Of(step);
-          std::memset(static_cast<void*>(&shared), kGarbage, sizeof(shared));
-          step(block, job_,
-               memory.ShareAt(number, job_.tensor.n, shares_.elements), shared);
-        });
+  void Begin(const cuda::topk::ZeroedMemory& zeroed) {
+    ForEachBlock([&](std::int64_t number, const EmulatedBlock& block) {
+      zeroed.Zero(block, number, Blocks());
+    });
+  }
+
+  template <typename OfBlock, typename OfScope>
+  void Each(const cuda::topk::Then<OfBlock, OfScope>& step) {
+    if (std::is_same_v<OfBlock, cuda::topk::ListAgain<T>>) ++lists_again_;
+    ForEachBlock([&](std::int64_t number, const EmulatedBlock& block) {
+      jobs_[static_cast<std::size_t>(number)].BeginStep(block, number,
+                                                        Blocks());
+      Take(step.of_block, number, block);
+    });
+    Last(step.of_scope);
   }
 
   template <typename Step>
   void Last(const Step& step) {
-    Each(step);
+    ForEachBlock([&](std::int64_t number, const EmulatedBlock& block) {
+      Take(step, number, block);
+    });
   }
 
- private:
-  using Memory = cuda::topk::ResidentMemory<T>;
+  const cuda::topk::Decisions& decisions() { return MemoryOf(0).decisions(); }
 
-  cuda::topk::Job<T> job_;
-  cuda::topk::Shares shares_;
+  // How often the entries were listed again.
+  int lists_again() const { return lists_again_; }
+
+ private:
+  std::int64_t Blocks() const {
+    return static_cast<std::int64_t>(memories_.size());
+  }
+  Memory MemoryOf(std::int64_t number) {
+    return Memory(memories_[static_cast<std::size_t>(number)].data());
+  }
+
+  template <typename Body>
+  void ForEachBlock(const Body& body) {
+    grid_.ForEachBlock(Blocks(), cuda::topk::kThreads, body);
+  }
+
+  template <typename Step>
+  void Take(const Step& step, std::int64_t number, const EmulatedBlock& block) {
+    static_assert(std::is_trivial_v<typename Step::Shared>);
+    const Memory memory = MemoryOf(number);
+    typename Step::Shared& shared = memory.Of(step);
+    std::memset(static_cast<void*>(&shared), kGarbage, sizeof(shared));
+    step(block, jobs_[static_cast<std::size_t>(number)].job(),
+         part_of_(number, memory), shared);
+  }
+
+  PartOf part_of_;
   EmulatedGrid& grid_;
   std::vector<std::vector<std::byte>> memories_;
-};
-
-// Has the blocks of a banded selection take their steps.
-template <typename T>
-class EmulatedBandedTopK {
- public:
-  EmulatedBandedTopK(const cuda::topk::BandedCall<T>& call, std::int64_t blocks,
-                     EmulatedGrid& grid)
-      : call_(call), blocks_(blocks), grid_(grid) {}
-
-  template <typename Step>
-  void Each(const Step& step) {
-    using ListsAgain =
-        cuda::topk::Then<cuda::topk::ListAgain<T>, cuda::topk::Narrow<T>>;
-    if (std::is_same_v<Step, ListsAgain>) ++lists_again_;
-    grid_.ForEachBlock(
-        blocks_, cuda::topk::kThreads,
-        [&](std::int64_t number, const EmulatedBlock& block) {
-          const auto shared = GarbageShared<typename Step::Shared>();
-          step(block, call_.job, call_.StrideOf(number, blocks_), *shared);
-        });
-  }
-
-  template <typename Step>
-  void Last(const Step& step) {
-    Each(step);
-  }
-
-  template <typename Decide>
-  bool Agree(const Decide& decide) {
-    return decide();
-  }
-
-  // How often the entries were listed again, and whether sums were held back.
-  int lists_again() const { return lists_again_; }
-  bool held_back() const { return call_.job.scope.state->held_back != 0; }
-
- private:
-  const cuda::topk::BandedCall<T>& call_;
-  std::int64_t blocks_;
-  EmulatedGrid& grid_;
+  std::vector<cuda::topk::JobOfBlock<T>> jobs_;
   int lists_again_ = 0;
 };
+
+template <typename Memory, typename T, typename PartOf>
+EmulatedTogether<T, Memory, PartOf> MakeTogether(const cuda::topk::Job<T>& job,
+                                                 std::int64_t blocks,
+                                                 std::int64_t shared_bytes,
+                                                 PartOf part_of,
+                                                 EmulatedGrid& grid) {
+  return {job, blocks, shared_bytes, std::move(part_of), grid};
+}
 
 template <typename T>
 class EmulatedScatter {
@@ -393,28 +395,43 @@ class EmulatedMachine {
     auto memory =
         Garbage<std::byte>(cuda::topk::LayOut(request, way_, nullptr).bytes);
     const auto workspace = cuda::topk::LayOut(request, way_, memory.data());
-    std::memset(memory.data(), 0, workspace.zeroed_bytes);
     auto reports =
         Garbage<cuda::TopKReport>(static_cast<std::size_t>(request.count));
+    const auto zeroed = cuda::topk::ZeroedMemory::Of(workspace);
     if (way_ == TopKWay::kResident && request.count == 1) {
-      const auto shares =
-          cuda::topk::SharesOf<T>(request.tensors[0].n, limits_);
+      using Memory = cuda::topk::ResidentMemory<T>;
+      const std::int64_t n = request.tensors[0].n;
+      const auto shares = cuda::topk::SharesOf<T>(n, limits_);
       EXPECT_TRUE(shares.count > 0);
-      EmulatedResidentTopK<T> launcher(
-          cuda::topk::ResidentJob(request, workspace, shares, reports.data()),
-          shares, grid_);
+      auto launcher = MakeTogether<Memory>(
+          cuda::topk::OnlyJob(request, workspace, reports.data()), shares.count,
+          Memory::BytesFor(shares.elements),
+          [=](std::int64_t number, const Memory& shared) {
+            return shared.ShareAt(number, n, shares.elements);
+          },
+          grid_);
+      launcher.Begin(zeroed);
       cuda::topk::RunResidentSteps<T>(policy, launcher);
       return reports;
     }
     if (way_ == TopKWay::kBanded && request.count == 1) {
+      using Memory = cuda::topk::TogetherMemory;
       const auto call = cuda::topk::MakeBandedCall(request, policy, workspace,
                                                    reports.data());
-      EmulatedBandedTopK<T> launcher(call, limits_.multiprocessors, grid_);
+      const std::int64_t blocks = limits_.multiprocessors;
+      auto launcher = MakeTogether<Memory>(
+          call.job, blocks, Memory::kBytes,
+          [=](std::int64_t number, const Memory&) {
+            return call.SpanOf(number, blocks);
+          },
+          grid_);
+      launcher.Begin(zeroed);
       cuda::topk::RunBandedSteps(call, launcher);
       lists_again_ = launcher.lists_again();
-      held_back_ = launcher.held_back();
+      held_back_ = call.job.scope.state->held_back != 0;
       return reports;
     }
+    std::memset(memory.data(), 0, workspace.zeroed_bytes);
     const auto groups = cuda::topk::MakeGroups<cuda::topk::kFew>(
         request, workspace, reports.data());
     EmulatedTopK<T> launcher(groups, grid_);

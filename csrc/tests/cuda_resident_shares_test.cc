@@ -21,11 +21,11 @@ void ExpectRoomFor(std::int64_t n, const DeviceLimits& limits) {
 }
 
 TEST(CudaResidentShares, FillTheSharedMemoryOfAllMultiprocessors) {
-  ExpectRoomFor<float>(7324416, kH100);
-  ExpectRoomFor<double>(3662208, kH100);
-  ExpectRoomFor<Half>(14648832, kH100);
-  ExpectRoomFor<BFloat16>(14648832, kH100);
-  ExpectRoomFor<float>(4223232, kA100);
+  ExpectRoomFor<float>(7315968, kH100);
+  ExpectRoomFor<double>(3657984, kH100);
+  ExpectRoomFor<Half>(14636160, kH100);
+  ExpectRoomFor<BFloat16>(14636160, kH100);
+  ExpectRoomFor<float>(4216320, kA100);
 }
 
 TEST(CudaResidentShares, AreNoneWhereBlocksCannotWaitOrHaveNoRoom) {

@@ -52,8 +52,12 @@ struct UndoNotes {
     return fits;
   }
 
+  FEDPLUG_HOST_DEVICE static bool IsNone(std::uint16_t distance) {
+    return !kFits && distance == kNone;
+  }
+
   FEDPLUG_HOST_DEVICE bool HasResidual(std::int64_t i) const {
-    return !kFits && distances[i] == kNone;
+    return IsNone(distances[i]);
   }
 
   // What the residual was.

@@ -48,7 +48,6 @@ inline unsigned __shfl_sync(unsigned mask, unsigned value, unsigned lane) {
   return fedplug::fake_cuda::Shuffle(mask, value, lane);
 }
 inline void __threadfence() { fedplug::fake_cuda::Fence(); }
-inline void __nanosleep(unsigned) { fedplug::fake_cuda::Yield(); }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
@@ -82,16 +81,6 @@ inline unsigned atomicInc(unsigned* counter, unsigned limit) {
                                       __ATOMIC_RELAXED)) {
   }
   return old;
-}
-
-inline unsigned atomicExch(unsigned* word, unsigned value) {
-  return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
-}
-
-inline unsigned atomicCAS(unsigned* word, unsigned expected, unsigned value) {
-  __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_RELAXED,
-                              __ATOMIC_RELAXED);
-  return expected;
 }
 
 // The arguments are copied now, as by CUDA, and the kernel runs when the stream

@@ -63,6 +63,8 @@ struct Grid {
   std::size_t shared_bytes;
   const std::function<void()>* thread_body;
   bool backwards;
+  std::atomic<unsigned> arrived{0};
+  std::atomic<unsigned> passed{0};  // barriers of the grid
   Order begun{};
   Order ended{};
 };
@@ -84,6 +86,7 @@ struct Block {
   Grid* grid = nullptr;
   unsigned index = 0;
   unsigned live = 0;
+  int grid_barriers = 0;
   Meeting meeting;
   bool any = false;
   bool result[2] = {};
@@ -277,6 +280,12 @@ bool MeetAtBarrier(bool yes) {
   return block.result[parity];
 }
 
+// To other blocks too.
+void Yield() {
+  current->worker->SwitchBack();
+  std::this_thread::yield();
+}
+
 Warp& MyWarp(unsigned mask) {
   if (mask != 0xffffffffu) Die("a mask that leaves lanes out");
   return current->worker->block.warps[current->thread / kWarp];
@@ -294,6 +303,28 @@ void Barrier(bool yes) {
 }
 
 bool BarrierOr(bool yes) { return MeetAtBarrier(yes); }
+
+void GridBarrier() {
+  Block& block = current->worker->block;
+  Grid& grid = *block.grid;
+  MeetAtBarrier(false);
+  if (current->thread == 0 &&
+      block.grid_barriers++ != mistakes_to_make.grid_barrier_to_skip) {
+    if (grid.blocks > kResidentBlocks) {
+      Die("blocks that wait for others that cannot run yet");
+    }
+    Fence();
+    const unsigned phase = grid.passed.load(std::memory_order_relaxed);
+    if (grid.arrived.fetch_add(1, std::memory_order_relaxed) ==
+        grid.blocks - 1) {
+      grid.arrived.store(0, std::memory_order_relaxed);
+      grid.passed.store(phase + 1, std::memory_order_release);
+    }
+    while (grid.passed.load(std::memory_order_acquire) == phase) Yield();
+    Fence();
+  }
+  MeetAtBarrier(false);
+}
 
 unsigned Ballot(unsigned mask, bool yes) {
   Warp& warp = MyWarp(mask);
@@ -328,11 +359,6 @@ void Fence() {
 
 void MaybeYield() {
   if (current->worker->Random() % 64 == 0) current->worker->SwitchBack();
-}
-
-void Yield() {
-  current->worker->SwitchBack();
-  std::this_thread::yield();  // to other blocks
 }
 
 void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,

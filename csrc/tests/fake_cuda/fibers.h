@@ -36,9 +36,14 @@ unsigned Ballot(unsigned mask, bool yes);
 unsigned ShuffleUp(unsigned mask, unsigned value, unsigned delta);
 unsigned Shuffle(unsigned mask, unsigned value, unsigned lane);
 
+// All threads of all blocks meet, as cooperative_groups has them do: a barrier
+// of the block, and for one thread of it a fence, the wait for the other
+// blocks, and another fence; and a barrier of the block again. REQUIRES: no
+// more than kResidentBlocks
+void GridBarrier();
+
 void Fence();
 void MaybeYield();
-void Yield();
 
 // So many blocks run at a time, and may wait for each other if there are no
 // more.
@@ -61,6 +66,7 @@ struct Mistakes {
   int barrier_to_skip = -1;  // the how manieth of every block; -1 for none
   bool skip_fences = false;
   int fence_to_skip = -1;  // the how manieth of every thread; -1 for none
+  int grid_barrier_to_skip = -1;  // the how manieth of every block
 };
 void Make(const Mistakes& mistakes);
 
