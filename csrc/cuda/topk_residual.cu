@@ -83,13 +83,13 @@ class BlockOfGrid {
       : job_(job, &memory.decisions()), part_(part), memory_(memory) {}
 
   __device__ void Begin(const topk::ZeroedMemory& zeroed) {
-    zeroed.Zero(DeviceBlock{}, blockIdx.x, gridDim.x);
+    zeroed.Zero(block_, blockIdx.x, gridDim.x);
     grid_.Meet();
   }
 
   template <typename OfBlock, typename OfScope>
   __device__ void Each(const topk::Then<OfBlock, OfScope>& step) {
-    job_.BeginStep(DeviceBlock{}, blockIdx.x, gridDim.x);
+    job_.BeginStep(block_, blockIdx.x, gridDim.x);
     Last(step.of_block);
     grid_.Meet();
     Last(step.of_scope);
@@ -97,7 +97,7 @@ class BlockOfGrid {
 
   template <typename Step>
   __device__ void Last(const Step& step) {
-    step(DeviceBlock{}, job_.job(), part_, memory_.Of(step));
+    step(block_, job_.job(), part_, memory_.Of(step));
   }
 
   __device__ const topk::Decisions& decisions() const {
@@ -108,7 +108,8 @@ class BlockOfGrid {
   topk::JobOfBlock<T> job_;
   const Part& part_;
   const topk::TogetherMemory& memory_;
-  DeviceGrid grid_;
+  DeviceBlock block_{};
+  DeviceGrid grid_{};
 };
 
 template <typename T>
@@ -129,13 +130,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <typename T>
 inline constexpr int kBandedBlocks = sizeof(T) == 8 ? 1 : 2;
 
-template <typename T>
+template <typename T, int kMost>
 __global__ void __launch_bounds__(kThreads, kBandedBlocks<T>)
-    BandedKernel(const __grid_constant__ topk::BandedCall<T> call,
+    BandedKernel(const __grid_constant__ topk::BandedCall<T, kMost> call,
                  const topk::ZeroedMemory zeroed) {
   const topk::TogetherMemory memory(shared_of_launch);
-  const topk::Span span = call.SpanOf(blockIdx.x, gridDim.x);
-  BlockOfGrid<T, topk::Span> block(call.job, span, memory);
+  const auto span = call.SpanOf(blockIdx.x, gridDim.x);
+  BlockOfGrid<T, topk::Span<T, kMost>> block(call.list.jobs[0], span, memory);
   block.Begin(zeroed);
   topk::RunBandedSteps(call, block);
 }
@@ -222,21 +223,23 @@ bool QueueResident(const Request<T>& request, NonFinitePolicy policy,
 }
 
 // As QueueResident.
-template <typename T>
+//
+// REQUIRES: request.Scopes() == 1; request.count <= kMost
+template <int kMost, typename T>
 bool QueueBanded(const Request<T>& request, NonFinitePolicy policy,
                  const topk::Workspace& layout, TopKReport* reports,
                  const DeviceLimits& limits, LaunchQueue* queue) {
   constexpr auto kBytes =
       static_cast<std::size_t>(topk::TogetherMemory::kBytes);
   const unsigned most =
-      queue->MostTogether(limits, kBytes, BandedKernel<T>, kThreads);
+      queue->MostTogether(limits, kBytes, BandedKernel<T, kMost>, kThreads);
   if (most == 0) return queue->refused();
-  const std::int64_t blocks =
-      std::min({std::int64_t{most}, topk::TilesOf(request.tensors[0].n),
-                topk::kMostShares});
+  const std::int64_t blocks = std::min(
+      {std::int64_t{most}, topk::SizesOf(request, 0, request.count).tiles,
+       topk::kMostShares});
   return queue->LaunchTogether(
-      limits, kBytes, BandedKernel<T>, static_cast<unsigned>(blocks), kThreads,
-      topk::MakeBandedCall(request, policy, layout, reports),
+      limits, kBytes, BandedKernel<T, kMost>, static_cast<unsigned>(blocks),
+      kThreads, topk::MakeBandedCall<kMost>(request, policy, layout, reports),
       topk::ZeroedMemory::Of(layout));
 }
 
@@ -256,15 +259,18 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
                    " with the way of the call");
   }
   LaunchQueue queue(stream);
-  if (way != TopKWay::kPasses && request.count == 1) {
+  if (way != TopKWay::kPasses && request.Scopes() == 1) {
     DeviceLimits limits;
     if (Status status = FindDeviceLimits(&limits); !status.ok()) return status;
-    const auto queued_by = [&](TopKWay asked_for, auto queue_it) {
+    const auto queued_by = [&](TopKWay asked_for, int most, auto queue_it) {
       return (way == asked_for || way == TopKWay::kFastest) &&
+             request.count <= most &&
              queue_it(request, policy, layout, reports, limits, &queue);
     };
-    if (queued_by(TopKWay::kResident, QueueResident<T>) ||
-        queued_by(TopKWay::kBanded, QueueBanded<T>)) {
+    const auto queue_banded =
+        request.count == 1 ? QueueBanded<1, T> : QueueBanded<kLongGroup, T>;
+    if (queued_by(TopKWay::kResident, 1, QueueResident<T>) ||
+        queued_by(TopKWay::kBanded, kLongGroup, queue_banded)) {
       return queue.status("topk_residual");
     }
   }

@@ -44,9 +44,10 @@ enum class TopKWay {
   // a list of tensors, and where the device cannot run all blocks together.
   kResident,
   // One kernel that reads and writes every element once and lists what a sample
-  // says may be chosen, for what is too large to be resident; kPasses for a
-  // list of tensors, and where the device has no blocks that wait for each
-  // other. It has a larger workspace.
+  // says may be chosen, for what is too large to be resident and for lists of
+  // up to 180 tensors with one k (22 before CUDA 13); kPasses for other lists,
+  // and where the device has no blocks that wait for each other. It has a
+  // larger workspace.
   kBanded,
 };
 
@@ -58,7 +59,8 @@ struct TopKReport {
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
 // COST:     about 2 bytes per element and 8.3 KiB per tensor; for a single one
-//           24 KiB more, and 2 bytes per element unless it is kResident
+//           up to 24 KiB more, and unless it is kResident or kPasses 2 bytes
+//           more per element
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
                                        std::int64_t count,
@@ -87,8 +89,8 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     CUstream_st* stream, TopKWay way = TopKWay::kFastest);
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element, 20 bytes per tensor and 9 KiB; for a
-//           single one as TopKResidualWorkspaceBytes
+// COST:     about 2 bytes per element, or 4 unless it is kResident or kPasses,
+//           20 bytes per tensor, and up to 33 KiB
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
                                               std::int64_t count,

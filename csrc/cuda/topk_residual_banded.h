@@ -1,7 +1,7 @@
-// The selection from one tensor that is too large to stay in shared memory: one
-// launch, of as many blocks as the device runs together, which wait for each
-// other and go each from tile to tile. The method is the core's, Floyd and
-// Rivest's SELECT (core/topk/select.h):
+// The selection from one tensor that is too large to stay in shared memory, or
+// from a list with one k: one launch, of as many blocks as the device runs
+// together, which wait for each other and go each from tile to tile. The method
+// is the core's, Floyd and Rivest's SELECT (core/topk/select.h):
 //   CountSample    counts a sample of the keys; a band of them follows that
 //                  holds the k-th largest, probably
 //   AddAndList     adds up, writes the sums to residual_out, and lists, tile by
@@ -68,7 +68,7 @@ inline Sample SampleOf(std::int64_t n, std::int64_t k) {
   return {lines, ranks};
 }
 
-// Where a line of the sample begins, in a tensor of n elements.
+// Where a line of the sample begins, among n elements.
 FEDPLUG_HOST_DEVICE inline std::int64_t LineAt(std::int64_t line,
                                                std::int64_t lines,
                                                std::int64_t n) {
@@ -83,56 +83,79 @@ FEDPLUG_HOST_DEVICE inline std::int64_t LineAt(std::int64_t line,
 // or one more. In AddAndList, whose time is that of the memory, blocks take
 // instead whichever tile is next: none waits for one that is slower, and all
 // walk through the memory together.
+template <typename T, int kMost>
 struct Span {
+  const Group<T, kMost>& list;
   int number;
   int blocks;
   int first_tile;
   int tiles;
   std::int64_t lines;  // that all blocks sample
-  UndoLog log;
+  UndoLog log;         // of the first tensor
 
-  // body(tile), in order
+  // Of a tensor of the list.
+  FEDPLUG_HOST_DEVICE UndoLog LogOf(const Job<T>& job) const {
+    return {log.distances + (job.shortlist - list.jobs[0].shortlist),
+            log.held_back + (job.shortlisted - list.jobs[0].shortlisted)};
+  }
+
+  // The sum of element number `i` of the list.
+  FEDPLUG_HOST_DEVICE T SumOf(std::int64_t i) const {
+    const auto element = static_cast<std::uint32_t>(i);
+    const int which = list.elements.TensorOf(element, list.tensors);
+    const TopKTensor<T>& tensor = list.jobs[which].tensor;
+    const std::uint32_t at = element - list.elements.first[which];
+    return tensor.delta[at] + tensor.residual_in[at];
+  }
+
+  // body(job of its tensor, tile), in order
   template <typename Body>
-  FEDPLUG_HOST_DEVICE void ForTiles(std::int64_t n, const Body& body) const {
+  FEDPLUG_HOST_DEVICE void ForTiles(const Body& body) const {
     for (int t = first_tile; t < first_tile + tiles; ++t) {
-      body(Tile::At(t, n));
+      list.template With<Tile>(static_cast<std::uint32_t>(t), body);
     }
   }
 
-  // As topk_residual_entries.h and ChunkEntries have it.
-  FEDPLUG_HOST_DEVICE int Pages() const {
-    return (tiles + kMostTilesOfChunk - 1) / kMostTilesOfChunk;
+  // As topk_residual_entries.h has it. A page ends with its tensor.
+  template <typename Body>
+  FEDPLUG_HOST_DEVICE void ForPages(const Job<T>&, const Body& body) const {
+    const auto& first = list.tiles.first;
+    int i = list.tiles.TensorOf(static_cast<std::uint32_t>(first_tile),
+                                list.tensors);
+    const int end = first_tile + tiles;
+    for (int t = first_tile; t < end;) {
+      const int next = static_cast<int>(first[i + 1]);
+      int size = (next < end ? next : end) - t;
+      if (size > kMostTilesOfChunk) size = kMostTilesOfChunk;
+      body(list.jobs[i], Chunk{number, t - static_cast<int>(first[i]), size});
+      t += size;
+      if (t == next) ++i;
+    }
   }
-  FEDPLUG_HOST_DEVICE Chunk Page(int page) const {
-    const int before = page * kMostTilesOfChunk;
-    const int left = tiles - before;
-    return {number, first_tile + before,
-            left < kMostTilesOfChunk ? left : kMostTilesOfChunk};
-  }
-  template <typename T>
   FEDPLUG_HOST_DEVICE ChunkState Before(const Job<T>& job) const {
     return job.scope.decisions->before;
   }
 };
 
-// What a launch is for: the only tensor of a request.
-template <typename T>
+// What a launch is for: all tensors of a scope, kMost at most.
+template <typename T, int kMost>
 struct BandedCall {
-  Job<T> job;
+  Group<T, kMost> list;
   NonFinitePolicy policy;
   Sample sample;
   UndoLog log;
 
-  // REQUIRES: blocks <= kMostShares
-  FEDPLUG_HOST_DEVICE Span SpanOf(std::int64_t number,
-                                  std::int64_t blocks) const {
-    const auto tiles = static_cast<int>(TilesOf(job.tensor.n));
+  // REQUIRES: blocks <= kMostShares; the call stays where it is
+  FEDPLUG_HOST_DEVICE Span<T, kMost> SpanOf(std::int64_t number,
+                                            std::int64_t blocks) const {
+    const auto tiles = static_cast<int>(list.tiles.first[list.tensors]);
     const auto of = static_cast<int>(blocks);
     const auto i = static_cast<int>(number);
     // The first ones have one more.
     const int each = tiles / of;
     const int more = tiles % of;
-    return {i,
+    return {list,
+            i,
             of,
             each * i + (i < more ? i : more),
             each + (i < more ? 1 : 0),
@@ -141,14 +164,17 @@ struct BandedCall {
   }
 };
 
-// REQUIRES: request.count == 1; the workspace is one for TopKWay::kBanded
-template <typename T>
-BandedCall<T> MakeBandedCall(const Request<T>& request, NonFinitePolicy policy,
-                             const Workspace& workspace, TopKReport* reports) {
-  const TopKTensor<T>& tensor = request.tensors[0];
-  return {OnlyJob(request, workspace, reports),
+// REQUIRES: request.Scopes() == 1; 0 < request.count <= kMost; the workspace is
+//           one for TopKWay::kBanded or kFastest
+template <int kMost, typename T>
+BandedCall<T, kMost> MakeBandedCall(const Request<T>& request,
+                                    NonFinitePolicy policy,
+                                    const Workspace& workspace,
+                                    TopKReport* reports) {
+  return {MakeGroups<kMost>(request, workspace, reports)[0],
           policy,
-          SampleOf(tensor.n, tensor.k),
+          SampleOf(SizesOf(request, 0, request.count).elements,
+                   request.tensors[0].k),
           {workspace.distances, workspace.held_back}};
 }
 
@@ -161,21 +187,19 @@ struct CountSample {
     std::uint32_t histogram[kBins];
   };
 
-  template <typename Block>
+  template <typename Block, typename Span>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Span& span, Shared& shared) const {
     using fedplug::topk::kLine;
-    const TopKTensor<T>& tensor = job.tensor;
+    const std::int64_t n = span.list.elements.first[span.list.tensors];
     const Band<T> band =
         BandOf<T>(round == 0 ? AllKeys<T>(0) : job.scope.decisions->band);
     ClearHistogram(block, shared.histogram);
     block.Each([&](int thread) {
       for (std::int64_t i = span.number * kThreads + thread;
            i < span.lines * kLine; i += span.blocks * kThreads) {
-        const std::int64_t at =
-            LineAt(i / kLine, span.lines, tensor.n) + i % kLine;
-        const T a =
-            NonFiniteItems().Drop(tensor.delta[at] + tensor.residual_in[at], 0);
+        const T a = NonFiniteItems().Drop(
+            span.SumOf(LineAt(i / kLine, span.lines, n) + i % kLine), 0);
         if (band.Counts(a)) CountOne(&shared.histogram[band.Of(a)]);
       }
     });
@@ -193,30 +217,35 @@ struct AddAndList {
     std::uint32_t next[2];  // tiles of this block, in turn
   };
 
-  template <typename Block>
+  template <typename Block, typename Span>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Span& span, Shared& shared) const {
     const Band<T> band = BandOf<T>(job.scope.decisions->band);
     ClearHistogram(block, shared.partition.histogram);
     shared.non_finite.Clear(block);
     // The first one needs no asking, and the next is asked for early.
-    const auto tiles = static_cast<std::uint32_t>(TilesOf(job.tensor.n));
+    const std::uint32_t tiles = span.list.tiles.first[span.list.tensors];
     auto number = static_cast<std::uint32_t>(span.number);
     for (int turn = 0; number < tiles; turn = 1 - turn) {
-      const Tile tile = Tile::At(number, job.tensor.n);
       std::uint32_t* const next = &shared.next[turn];
-      shared.partition.Add(
-          block, job, tile, band, [&](int thread, T(&sums)[kItems]) {
-            if (thread == 0) {
-              *next = static_cast<std::uint32_t>(span.blocks) +
-                      AtomicAdd(&job.scope.state->taken, 1);
-            }
-            Add(job, tile, thread, span.log, sums, shared.non_finite);
-          });
+      span.list.template With<Tile>(number, [&](const Job<T>& of,
+                                                const Tile& tile) {
+        shared.partition.Add(
+            block, of, tile, band, [&](int thread, T(&sums)[kItems]) {
+              if (thread == 0) {
+                *next = static_cast<std::uint32_t>(span.blocks) +
+                        AtomicAdd(&job.scope.state->taken, 1);
+              }
+              Add(of, tile, thread, span.LogOf(of), sums, shared.non_finite);
+            });
+        if (block.Agree([&] { return shared.non_finite.count > 0; })) {
+          shared.non_finite.Publish(block, of);
+          shared.non_finite.Clear(block);
+        }
+      });
       number = *next;
     }
     AddHistogram(block, shared.partition.histogram, job.scope.histogram);
-    shared.non_finite.Publish(block, job);
   }
 
   // Adds up a thread's sums of the tile and writes them.
@@ -257,21 +286,20 @@ struct Settle {
 
   struct Shared {};
 
-  template <typename Block>
+  template <typename Block, typename Span>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Span& span, Shared&) const {
-    if (span.number == 0) WriteReport(block, job);
-    if (!IsRefused(job, policy)) {
-      for (int page = 0; page < span.Pages(); ++page) {
-        WriteHeldBack(block, job, span.Page(page), span.log);
-      }
-      return;
-    }
-    span.ForTiles(job.tensor.n, [&](const Tile& tile) {
-      if (IsLogged(job.tensor, policy)) {
-        Undo(block, job, tile, span.log);
+    const bool refused = IsRefused(job, policy);
+    span.ForPages(job, [&](const Job<T>& of, const Chunk& chunk) {
+      if (chunk.BeginsTensor()) WriteReport(block, of);
+      if (!refused) WriteHeldBack(block, of, chunk, span.LogOf(of));
+    });
+    if (!refused) return;
+    span.ForTiles([&](const Job<T>& of, const Tile& tile) {
+      if (IsLogged(of.tensor, policy)) {
+        Undo(block, of, tile, span.LogOf(of));
       } else {
-        CopyResidual(block, job.tensor, tile.begin, tile.size);
+        CopyResidual(block, of.tensor, tile.begin, tile.size);
       }
     });
   }
@@ -281,16 +309,15 @@ template <typename T>
 struct ListAgain {
   using Shared = Partition<T>;
 
-  template <typename Block>
+  template <typename Block, typename Span>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Span& span, Shared& shared) const {
     const Band<T> band = BandOf<T>(job.scope.decisions->band);
-    const TopKTensor<T>& tensor = job.tensor;
     ClearHistogram(block, shared.histogram);
-    span.ForTiles(tensor.n, [&](const Tile& tile) {
-      shared.Add(block, job, tile, band, [&](int thread, T(&sums)[kItems]) {
-        LoadItems(tensor.residual_out, tile.begin + thread, tile.size - thread,
-                  sums);
+    span.ForTiles([&](const Job<T>& of, const Tile& tile) {
+      shared.Add(block, of, tile, band, [&](int thread, T(&sums)[kItems]) {
+        LoadItems(of.tensor.residual_out, tile.begin + thread,
+                  tile.size - thread, sums);
       });
     });
     AddHistogram(block, shared.histogram, job.scope.histogram);
@@ -301,7 +328,7 @@ template <typename T>
 struct RefineBand {
   using Shared = EntryCounts<ChunkEntries>;
 
-  template <typename Block>
+  template <typename Block, typename Span>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Span& span, Shared& shared) const {
     shared.Add(block, job, span, BandOf<T>(job.scope.decisions->band));
@@ -312,8 +339,8 @@ struct RefineBand {
 // span, after all that was asked for before, Last(step), the same for a step
 // that no other block waits for, and decisions(), what the block has concluded:
 // all blocks come to the same.
-template <typename T, typename Launcher>
-FEDPLUG_HOST_DEVICE void RunBandedSteps(const BandedCall<T>& call,
+template <typename T, int kMost, typename Launcher>
+FEDPLUG_HOST_DEVICE void RunBandedSteps(const BandedCall<T, kMost>& call,
                                         Launcher& launcher) {
   const Decisions& decisions = launcher.decisions();
   for (int round = 0; round < kSampleRounds<T>; ++round) {
@@ -322,7 +349,7 @@ FEDPLUG_HOST_DEVICE void RunBandedSteps(const BandedCall<T>& call,
   }
   launcher.Each(Then{AddAndList<T>{call.policy}, Narrow<T>{}});
   launcher.Last(Settle<T>{call.policy});
-  if (IsRefused(call.job, call.policy)) return;
+  if (IsRefused(call.list.jobs[0], call.policy)) return;
   while (decisions.lists_again != 0) {
     launcher.Each(Then{ListAgain<T>{}, Narrow<T>{}});
   }

@@ -1,15 +1,15 @@
 // The steps that walk over entries which may be chosen: Refine, which counts
 // them by further digits, and CountChosen, ScanChunks or SumBefore, and Emit,
-// which take the chosen ones out. A part of a tensor has them on one or several
-// pages, one behind the other, of which
-//   part.Pages()             is the number
-//   part.Before(job)         how many are chosen in the parts before it, known
-//                            from ScanChunks or SumBefore on
+// which take the chosen ones out. A part has them on pages:
+//   part.ForPages(job, body)  body(job of its tensor, page) for each, in order
+//   part.Before(job)          how many are chosen in the parts before it, known
+//                             from ScanChunks or SumBefore on
+//   page.BeginsTensor()       whether none of its tensor comes before
 // Where a block finds them is the business of a struct in its shared memory,
 // for a step a parameter, Entries:
-//   Open(block, job, part, page)  finds those of a page; ends with a barrier
-//   Total(part)                   how many it has, in the order of indices
-//   At(job, part, j)              number j of it; its value is in the residual
+//   Open(block, job, page)    finds those of a page; ends with a barrier
+//   Total(page)               how many there are, in the order of indices
+//   At(job, page, j)          number j of them; its value is in the residual
 // Must not know delta.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_ENTRIES_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_ENTRIES_H_
@@ -39,26 +39,26 @@ inline constexpr int kEntriesAtOnce = 4;
 // again where that is beyond its end.
 //
 // REQUIRES: first < total, or nobody changes the residual
-template <typename T, typename Entries, typename Part>
+template <typename T, typename Entries, typename Page>
 FEDPLUG_HOST_DEVICE void FetchEntries(const Entries& entries, const Job<T>& job,
-                                      const Part& part, int first, int total,
+                                      const Page& page, int first, int total,
                                       Entry<T> (&fetched)[kEntriesAtOnce]) {
   const int last = first < total ? first : total - 1;
   for (int i = 0; i < kEntriesAtOnce; ++i) {
     const int j = first + i * kThreads;
-    fetched[i] = entries.At(job, part, j < total ? j : last);
+    fetched[i] = entries.At(job, page, j < total ? j : last);
   }
 }
 
 // body(value) for those entries of the page that a thread takes.
-template <typename T, typename Entries, typename Part, typename Body>
+template <typename T, typename Entries, typename Page, typename Body>
 FEDPLUG_HOST_DEVICE void ForValues(const Entries& entries, const Job<T>& job,
-                                   const Part& part, int thread,
+                                   const Page& page, int thread,
                                    const Body& body) {
-  const int total = entries.Total(part);
+  const int total = entries.Total(page);
   for (int first = thread; first < total; first += kEntriesAtOnce * kThreads) {
     Entry<T> fetched[kEntriesAtOnce];
-    FetchEntries(entries, job, part, first, total, fetched);
+    FetchEntries(entries, job, page, first, total, fetched);
     for (int i = 0; i < kEntriesAtOnce; ++i) {
       if (first + i * kThreads < total) body(fetched[i].value);
     }
@@ -76,14 +76,14 @@ struct EntryCounts {
   FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
                                const Part& part, const Digits& digits) {
     ClearHistogram(block, histogram);
-    for (int page = 0; page < part.Pages(); ++page) {
-      entries.Open(block, job, part, page);
+    part.ForPages(job, [&](const Job<T>& of, const auto& page) {
+      entries.Open(block, of, page);
       block.Each([&](int thread) {
-        ForValues(entries, job, part, thread, [&](T a) {
+        ForValues(entries, of, page, thread, [&](T a) {
           if (digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
         });
       });
-    }
+    });
     AddHistogram(block, histogram, job.scope.histogram);
   }
 };
@@ -121,12 +121,12 @@ struct CountChosen {
     block.Each([&](int thread) {
       if (thread == 0) shared.chosen = {0, 0};
     });
-    for (int page = 0; page < part.Pages(); ++page) {
-      shared.entries.Open(block, job, part, page);
+    part.ForPages(job, [&](const Job<T>& of, const auto& page) {
+      shared.entries.Open(block, of, page);
       block.Each([&](int thread) {
         std::uint32_t above = 0;
         std::uint32_t ties = 0;
-        ForValues(shared.entries, job, part, thread, [&](T a) {
+        ForValues(shared.entries, of, page, thread, [&](T a) {
           const auto key = MagnitudeKey(a);
           above += key > threshold ? 1 : 0;
           ties += key == threshold ? 1 : 0;
@@ -134,7 +134,7 @@ struct CountChosen {
         if (above > 0) AtomicAdd(&shared.chosen.above, above);
         if (ties > 0) AtomicAdd(&shared.chosen.ties, ties);
       });
-    }
+    });
     block.Each([&](int thread) {
       if (thread == 0) job.chunks[part.number] = shared.chosen;
     });
@@ -243,24 +243,26 @@ struct Emit {
                                       const Part& part, Shared& shared) const {
     const Threshold threshold = FinalThreshold(job);
     block.Each([&](int thread) {
-      if (thread != 0) return;
-      shared.before = part.Before(job);
-      if (part.number == 0 && job.row_split != nullptr) {
-        *job.row_split = std::int64_t{shared.before.above} +
-                         Leaving(shared.before.ties, threshold);
-      }
+      if (thread == 0) shared.before = part.Before(job);
     });
-    for (int page = 0; page < part.Pages(); ++page) {
-      shared.entries.Open(block, job, part, page);
-      const int total = shared.entries.Total(part);
+    part.ForPages(job, [&](const Job<T>& of, const auto& page) {
+      if (page.BeginsTensor() && of.row_split != nullptr) {
+        block.Each([&](int thread) {
+          if (thread != 0) return;
+          *of.row_split = std::int64_t{shared.before.above} +
+                          Leaving(shared.before.ties, threshold);
+        });
+      }
+      shared.entries.Open(block, of, page);
+      const int total = shared.entries.Total(page);
       int begin = 0;
       do {  // once at least: all must have read the total before the next page
         const int left = total - begin;
-        EmitBatch(block, job, part, threshold, begin,
+        EmitBatch(block, of, page, threshold, begin,
                   left < kBatch ? left : kBatch, shared);
         begin += kBatch;
       } while (begin < total);
-    }
+    });
   }
 
   // Ties leave in the order of their positions, so that those which leave of
@@ -271,9 +273,9 @@ struct Emit {
   }
 
   // The entries of a page, from number `begin` on.
-  template <typename Block, typename Part>
+  template <typename Block, typename Page>
   FEDPLUG_HOST_DEVICE void EmitBatch(const Block& block, const Job<T>& job,
-                                     const Part& part,
+                                     const Page& page,
                                      const Threshold& threshold, int begin,
                                      int size, Shared& shared) const {
     const auto threshold_key = PrefixOfThreshold<T>(threshold);
@@ -281,7 +283,7 @@ struct Emit {
       for (int first = thread; first - thread < size;
            first += kEntriesAtOnce * kThreads) {
         Entry<T> fetched[kEntriesAtOnce];
-        FetchEntries(shared.entries, job, part, begin + first, begin + size,
+        FetchEntries(shared.entries, job, page, begin + first, begin + size,
                      fetched);
         for (int i = 0; i < kEntriesAtOnce; ++i) {
           const int j = first + i * kThreads;
@@ -297,7 +299,7 @@ struct Emit {
       for (int first = thread; first < size;
            first += kEntriesAtOnce * kThreads) {
         Entry<T> fetched[kEntriesAtOnce];
-        FetchEntries(shared.entries, job, part, begin + first, begin + size,
+        FetchEntries(shared.entries, job, page, begin + first, begin + size,
                      fetched);
         for (int i = 0; i < kEntriesAtOnce; ++i) {
           const int j = first + i * kThreads;

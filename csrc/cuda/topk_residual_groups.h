@@ -40,16 +40,17 @@ struct Request {
 // As many tensors as fit: kernel arguments may hold 4 KB, or, at a little more
 // to launch and where the toolkit and its driver can, 32 KB.
 inline constexpr int kFew = 22;
-inline constexpr int kMany = 185;
+inline constexpr int kMany = 180;
 
-// Which of up to kMost tensors a block works on, where their parts, tiles or
-// chunks, are numbered through.
+// Which of up to kMost tensors a block works on, where their tiles, chunks or
+// elements are numbered through.
 template <int kMost>
 struct Numbering {
   std::uint32_t first[kMost + 1];  // of each tensor, and their number
 
   // COST: O(log(tensors))
   FEDPLUG_HOST_DEVICE int TensorOf(std::uint32_t part, int tensors) const {
+    if constexpr (kMost == 1) return 0;
     int low = 0;
     int high = tensors - 1;
     while (low < high) {
@@ -70,6 +71,7 @@ struct Group {
   int tensors;
   Numbering<kMost> tiles;
   Numbering<kMost> chunks;
+  Numbering<kMost> elements;  // where they are a scope: fewer than 2^31
   Job<T> jobs[kMost];
 
   template <typename Part>
@@ -119,7 +121,7 @@ struct Workspace {
   std::uint32_t* any_non_finite;  // [1]
   TensorState* states;            // [tensors]
   ScopeState* scopes;             // [scopes]
-  std::uint32_t* histograms;      // [scopes, or kHistograms of one][kBins]
+  std::uint32_t* histograms;      // [scopes, or kHistograms of the one][kBins]
   int tiles_of_chunk;
   ChunkState* chunks;          // [chunks, or shares where it is more]
   std::uint32_t* shortlisted;  // [tiles]
@@ -157,10 +159,17 @@ std::int64_t ChunksOf(const Request<T>& request, std::int64_t begin,
   return chunks;
 }
 
+// As many blocks as walk over so much together, on any device. Each has a
+// ChunkState.
+constexpr std::int64_t MostBlocksOf(const Sizes& sizes) {
+  return std::max(MostSharesOf(sizes.elements),
+                  std::min(sizes.tiles, kMostShares));
+}
+
 template <typename T>
 Workspace LayOut(const Request<T>& request, TopKWay way, void* memory) {
   const Sizes sizes = SizesOf(request, 0, request.count);
-  const bool together = way != TopKWay::kPasses && request.count == 1;
+  const bool together = way != TopKWay::kPasses && request.Scopes() == 1;
   const bool banded = together && way != TopKWay::kResident;
   Cutter cutter(memory);
   Workspace workspace;
@@ -175,8 +184,7 @@ Workspace LayOut(const Request<T>& request, TopKWay way, void* memory) {
   workspace.held_back = cutter.Take<std::uint32_t>(banded ? sizes.tiles : 0);
   workspace.zeroed_bytes = cutter.bytes();
   workspace.chunks = cutter.Take<ChunkState>(
-      request.count == 1 ? std::max(chunks, MostSharesOf(sizes.elements))
-                         : chunks);
+      together ? std::max(chunks, MostBlocksOf(sizes)) : chunks);
   workspace.shortlisted = cutter.Take<std::uint32_t>(sizes.tiles);
   workspace.shortlist = cutter.Take<std::uint16_t>(sizes.elements);
   workspace.distances = cutter.Take<std::uint16_t>(banded ? sizes.elements : 0);
@@ -235,6 +243,9 @@ std::vector<Group<T, kMost>> MakeGroups(const Request<T>& request,
         group.template Parts<Tile>() + static_cast<std::uint32_t>(tiles);
     group.chunks.first[group.tensors + 1] =
         group.template Parts<Chunk>() + static_cast<std::uint32_t>(chunks);
+    group.elements.first[group.tensors + 1] =
+        group.elements.first[group.tensors] +
+        static_cast<std::uint32_t>(tensor.n);
     ++group.tensors;
     workspace.chunks += chunks;
     workspace.shortlisted += tiles;

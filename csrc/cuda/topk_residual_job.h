@@ -209,8 +209,11 @@ struct Chunk {
   }
 
   // As topk_residual_entries.h has it.
-  FEDPLUG_HOST_DEVICE static int Pages() { return 1; }
-  FEDPLUG_HOST_DEVICE Chunk Page(int) const { return *this; }
+  template <typename T, typename Body>
+  FEDPLUG_HOST_DEVICE void ForPages(const Job<T>& job, const Body& body) const {
+    body(job, *this);
+  }
+  FEDPLUG_HOST_DEVICE bool BeginsTensor() const { return first_tile == 0; }
   template <typename T>
   FEDPLUG_HOST_DEVICE ChunkState Before(const Job<T>& job) const {
     return job.chunks[number];
@@ -225,7 +228,7 @@ struct Chunk {
 inline constexpr std::int64_t kLeastShare = kThreads;
 inline constexpr std::int64_t kMostShares = 1024;
 
-// As many shares as a tensor is cut into on any device. Each has a ChunkState.
+// As many shares as a tensor is cut into on any device.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t MostSharesOf(std::int64_t n) {
   const std::int64_t shares = (n + kLeastShare - 1) / kLeastShare;
   return shares < 1 ? 1 : shares > kMostShares ? kMostShares : shares;

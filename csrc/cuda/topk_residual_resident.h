@@ -44,7 +44,11 @@ struct Share {
   ListedTiles* listed;  // of the tiles that begin with the share
 
   // As topk_residual_entries.h has it.
-  FEDPLUG_HOST_DEVICE static int Pages() { return 1; }
+  template <typename Body>
+  FEDPLUG_HOST_DEVICE void ForPages(const Job<T>& job, const Body& body) const {
+    body(job, *this);
+  }
+  FEDPLUG_HOST_DEVICE bool BeginsTensor() const { return number == 0; }
   FEDPLUG_HOST_DEVICE static ChunkState Before(const Job<T>& job) {
     return job.scope.decisions->before;
   }
@@ -61,8 +65,8 @@ struct Share {
 
 struct ShareEntries {
   template <typename Block, typename T>
-  FEDPLUG_HOST_DEVICE void Open(const Block&, const Job<T>&, const Share<T>&,
-                                int) const {}
+  FEDPLUG_HOST_DEVICE void Open(const Block&, const Job<T>&,
+                                const Share<T>&) const {}
 
   template <typename T>
   FEDPLUG_HOST_DEVICE int Total(const Share<T>& share) const {

@@ -38,15 +38,13 @@ struct ListedTiles {
   }
 };
 
-// Of a part whose page number p is the chunk part.Page(p).
+// Of a part whose pages are chunks.
 struct ChunkEntries {
   ListedTiles tiles;
-  std::int64_t first_tile;
 
-  template <typename Block, typename T, typename Part>
+  template <typename Block, typename T>
   FEDPLUG_HOST_DEVICE void Open(const Block& block, const Job<T>& job,
-                                const Part& part, int page) {
-    const Chunk chunk = part.Page(page);
+                                const Chunk& chunk) {
     block.Each([&](int thread) {
       if (thread > kMostTilesOfChunk) return;
       std::uint32_t before = 0;
@@ -54,20 +52,17 @@ struct ChunkEntries {
         before += job.shortlisted[chunk.first_tile + t];
       }
       tiles.begin[thread] = before;
-      if (thread == 0) first_tile = chunk.first_tile;
     });
   }
 
-  template <typename Part>
-  FEDPLUG_HOST_DEVICE int Total(const Part&) const {
-    return tiles.Total();
-  }
+  FEDPLUG_HOST_DEVICE int Total(const Chunk&) const { return tiles.Total(); }
 
-  template <typename T, typename Part>
-  FEDPLUG_HOST_DEVICE Entry<T> At(const Job<T>& job, const Part&, int j) const {
+  template <typename T>
+  FEDPLUG_HOST_DEVICE Entry<T> At(const Job<T>& job, const Chunk& chunk,
+                                  int j) const {
     const int tile = tiles.TileOf(j);
     const std::int64_t index =
-        tiles.IndexOf(job, j, tile, (first_tile + tile) * kTile);
+        tiles.IndexOf(job, j, tile, (chunk.first_tile + tile) * kTile);
     return {index, job.tensor.residual_out[index]};
   }
 };

@@ -4,12 +4,15 @@
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_BANDED_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_BANDED_CASES_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "core/topk_residual.h"
 #include "cuda/topk_residual_banded.h"
 #include "tests/cuda_check_cases.h"
+#include "tests/cuda_check_list_cases.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
@@ -81,6 +84,43 @@ void TopKTakesWhatItsSampleDoesNotShow(Machine& machine) {
       ExpectReference(input, machine.TopK(std::vector<TopKInput<T>>{input},
                                           NonFinitePolicy::kError)[0]);
     }
+  }
+}
+
+// The tensor cut in pieces: long ones, short ones, and an empty one.
+template <typename T>
+std::vector<TopKInput<T>> PiecesOf(const TopKInput<T>& input) {
+  std::vector<TopKInput<T>> pieces;
+  const auto n = static_cast<std::ptrdiff_t>(input.delta.size());
+  std::ptrdiff_t begin = 0;
+  for (const std::ptrdiff_t size : {n / 2, std::ptrdiff_t{5}, std::ptrdiff_t{0},
+                                    n / 5, std::ptrdiff_t{64}, n}) {
+    const std::ptrdiff_t end = std::min(begin + size, n);
+    TopKInput<T> piece = input;
+    piece.delta.assign(input.delta.begin() + begin, input.delta.begin() + end);
+    piece.residual.assign(input.residual.begin() + begin,
+                          input.residual.begin() + end);
+    pieces.push_back(piece);
+    begin = end;
+  }
+  return pieces;
+}
+
+// The same of a list: it is sampled as the one tensor.
+template <typename T, typename Machine>
+void GroupedTopKTakesWhatItsLogAndItsSampleAreNotFor(Machine& machine) {
+  std::vector<TopKInput<T>> inputs = {TensorFarFromItsSums<T>()};
+  inputs.push_back(inputs[0]);
+  inputs[1].delta[9000 + 7] = inputs[1].residual[24580] =
+      FromBits<T>(FloatTraits<T>::kInfinity);
+  for (const Sampled sampled : {Sampled::kLarge, Sampled::kSmall}) {
+    for (const auto& input : MisleadingInputs<T>(sampled)) {
+      inputs.push_back(input);
+    }
+  }
+  for (const auto& input : inputs) {
+    ExpectSameAsCore(PiecesOf(input), input.k, NonFinitePolicy::kError,
+                     machine);
   }
 }
 

@@ -28,6 +28,11 @@ TEST(CudaBlocksOnThreads, BandedTopKRefusesATensorAndChangesNothing) {
   TopKTakesResidualsFarFromTheirSums<float>(machine);
 }
 
+TEST(CudaBlocksOnThreads, BandedTopKTakesAListWithOneK) {
+  EmulatedMachine machine(/*threads=*/4, cuda::TopKWay::kBanded, {4, 0, true});
+  GroupedTopKEqualsTheCore<float>(machine);
+}
+
 TEST(CudaBlocksOnThreads, GroupedTopKTakesALongListOfTensors) {
   EmulatedMachine machine(/*threads=*/4);
   GroupedTopKTakesALongListOfTensors<float>(machine);

@@ -100,15 +100,13 @@ TEST(CudaStepsOnTheCpu, TopKRefusesTheWholeListAndChangesNothing) {
 }
 
 TEST(CudaStepsOnTheCpu, GroupedTopKTakesALongListOfTensors) {
-  EmulatedMachine machine;
-  ForEachDtype([&](auto zero) {
+  ForEachWay([](auto& machine, auto zero) {
     GroupedTopKTakesALongListOfTensors<decltype(zero)>(machine);
   });
 }
 
 TEST(CudaStepsOnTheCpu, GroupedTopKRefusesInTheWordsOfTheCore) {
-  EmulatedMachine machine;
-  ForEachDtype([&](auto zero) {
+  ForEachWay([](auto& machine, auto zero) {
     GroupedTopKRefusesInTheWordsOfTheCore<decltype(zero)>(machine);
   });
 }
@@ -139,6 +137,14 @@ TEST(CudaBandedStepsOnTheCpu, TopKTakesWhatItsSampleDoesNotShow) {
       }
     }
   });
+}
+
+TEST(CudaBandedStepsOnTheCpu, GroupedTopKTakesTheSameInPieces) {
+  EmulatedMachine machine = BandedMachine();
+  ForEachDtype([&](auto zero) {
+    GroupedTopKTakesWhatItsLogAndItsSampleAreNotFor<decltype(zero)>(machine);
+  });
+  EXPECT_EQ(machine.lists_again(), 2);  // of the last
 }
 
 // Where the sample is like the rest, it is not listed again.

@@ -414,21 +414,22 @@ class EmulatedMachine {
       cuda::topk::RunResidentSteps<T>(policy, launcher);
       return reports;
     }
-    if (way_ == TopKWay::kBanded && request.count == 1) {
+    if (way_ == TopKWay::kBanded && request.Scopes() == 1 &&
+        request.count > 0 && request.count <= cuda::topk::kMany) {
       using Memory = cuda::topk::TogetherMemory;
-      const auto call = cuda::topk::MakeBandedCall(request, policy, workspace,
-                                                   reports.data());
+      const auto call = cuda::topk::MakeBandedCall<cuda::topk::kMany>(
+          request, policy, workspace, reports.data());
       const std::int64_t blocks = limits_.multiprocessors;
       auto launcher = MakeTogether<Memory>(
-          call.job, blocks, Memory::kBytes,
-          [=](std::int64_t number, const Memory&) {
+          call.list.jobs[0], blocks, Memory::kBytes,
+          [&call, blocks](std::int64_t number, const Memory&) {
             return call.SpanOf(number, blocks);
           },
           grid_);
       launcher.Begin(zeroed);
       cuda::topk::RunBandedSteps(call, launcher);
       lists_again_ = launcher.lists_again();
-      held_back_ = call.job.scope.state->held_back != 0;
+      held_back_ = call.list.jobs[0].scope.state->held_back != 0;
       return reports;
     }
     std::memset(memory.data(), 0, workspace.zeroed_bytes);

@@ -119,6 +119,7 @@ TEST(CudaRaces, TheWaysOutOfABandedTopKHaveNone) {
   EXPECT_EQ(RacesOf([&] {
               TopKTakesResidualsFarFromTheirSums<float>(gpu);
               TopKTakesWhatItsSampleDoesNotShow<float>(gpu);
+              GroupedTopKTakesWhatItsLogAndItsSampleAreNotFor<float>(gpu);
             }),
             0);
 }
@@ -128,12 +129,14 @@ TEST(CudaRaces, AListHasNone) {
   Random random(2);
   const auto inputs =
       ListOf<float>({300, 0, 8193, 1, 64}, Fill::kFewLevels, random);
-  Gpu gpu;
-  EXPECT_EQ(RacesOf([&] {
-              ExpectSameAsCore(inputs, 2000, kDrop, gpu);
-              ExpectSameAsCore(inputs, 2000, kError, gpu);
-            }),
-            0);
+  for (const TopKWay way : {TopKWay::kPasses, TopKWay::kBanded}) {
+    Gpu gpu(way);
+    EXPECT_EQ(RacesOf([&] {
+                ExpectSameAsCore(inputs, 2000, kDrop, gpu);
+                ExpectSameAsCore(inputs, 2000, kError, gpu);
+              }),
+              0);
+  }
 }
 
 TEST(CudaRaces, ARefusalHasNone) {
@@ -141,8 +144,10 @@ TEST(CudaRaces, ARefusalHasNone) {
   auto inputs = ListOf<float>({9000, 40}, Fill::kNormal, random);
   inputs[0].delta[8500] = inputs[1].delta[0] =
       std::numeric_limits<float>::infinity();
-  Gpu gpu;
-  EXPECT_EQ(RacesOf([&] { ExpectSameAsCore(inputs, 50, kError, gpu); }), 0);
+  for (const TopKWay way : {TopKWay::kPasses, TopKWay::kBanded}) {
+    Gpu gpu(way);
+    EXPECT_EQ(RacesOf([&] { ExpectSameAsCore(inputs, 50, kError, gpu); }), 0);
+  }
 }
 
 TEST(CudaRaces, SumsOfPayloadsHaveNone) {
