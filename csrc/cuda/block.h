@@ -4,9 +4,8 @@
 //                         a barrier
 //   block.Agree(decide)   decide() once, for the whole block, and a barrier:
 //                         what it says, told to every thread
-//   block.EachWarp(body)  body(warp, number) for every warp of the block, then
-//   a
-//                         barrier; in it, for all lanes of the warp together,
+//   block.EachWarp(body)  body(warp, number) for every warp of the block, and
+//                         a barrier; in it, for all lanes of the warp together,
 //     warp.ExclusiveSums(get, set)
 //                         set(lane, get(0) + ... + get(lane - 1)) for every
 //                         lane, and returns the sum of all
@@ -15,9 +14,9 @@
 // the other, in a test on the CPU. Two rules make that sound: shared memory is
 // touched inside Each only, and no thread reads within one Each what another
 // thread writes in it. Blocks run at the same time and share the memory of the
-// GPU: what one writes there another may read in a later launch, or if it is
-// the last to arrive (IsLastToArrive). Must not know any kernel, nor the CUDA
-// runtime.
+// GPU: what one writes there another may read in a later launch, behind a
+// barrier of the grid (device_grid.cuh), or if it is the last to arrive
+// (IsLastToArrive). Must not know any kernel, nor the CUDA runtime.
 #ifndef FEDPLUG_CUDA_BLOCK_H_
 #define FEDPLUG_CUDA_BLOCK_H_
 
@@ -83,8 +82,8 @@ FEDPLUG_HOST_DEVICE inline bool IsLastToArrive(std::uint32_t* arrived,
 #endif
 }
 
-// Reads, as the last block to arrive, what another block wrote in this launch:
-// from L2, where all blocks meet, whatever L1 holds.
+// Reads, where all blocks have arrived, what another one wrote in this launch:
+// from L2, where they meet, whatever L1 holds.
 template <typename Unsigned>
 FEDPLUG_HOST_DEVICE Unsigned LoadArrived(const Unsigned* written) {
 #ifdef __CUDA_ARCH__

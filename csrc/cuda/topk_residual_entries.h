@@ -227,8 +227,7 @@ struct SumBefore {
 
 template <typename T, typename Entries>
 struct Emit {
-  // So many entries of a page are ranked at a time: nearly
-  // always all.
+  // So many entries of a page are ranked at a time: nearly always all.
   static constexpr int kBatch = kTile;
 
   struct Shared {

@@ -21,8 +21,10 @@ namespace fedplug::cuda::topk {
 // The shared memory of a block: what each of its steps has for itself, one
 // after the other, and what the block has concluded.
 class TogetherMemory {
+  static constexpr std::int64_t kOfSteps = 10368;
+
  public:
-  static constexpr std::int64_t kBytes = 10368 + sizeof(Decisions);
+  static constexpr std::int64_t kBytes = kOfSteps + sizeof(Decisions);
 
   FEDPLUG_HOST_DEVICE explicit TogetherMemory(std::byte* begin)
       : begin_(begin) {}
@@ -40,8 +42,6 @@ class TogetherMemory {
   FEDPLUG_HOST_DEVICE std::byte* End() const { return begin_ + kBytes; }
 
  private:
-  static constexpr std::int64_t kOfSteps = 10368;
-
   std::byte* begin_;
 };
 static_assert(TogetherMemory::kBytes % 16 == 0);
