@@ -141,15 +141,46 @@ struct CountChosen {
   }
 };
 
+// The chunks from begin to end that one thread looks at, `step` apart.
+struct ChunksOfThread {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t step;
+};
+
+// What CountChosen found in the chunks of the threads of a block, added up.
+//
+// REQUIRES: all blocks of the scope have arrived
+struct ChosenSums {
+  ExclusiveScan<kThreads> above;
+  ExclusiveScan<kThreads> ties;
+
+  // chunks_of(thread) is a ChunksOfThread.
+  template <typename Block, typename ChunksOf>
+  FEDPLUG_HOST_DEVICE void Run(const Block& block, const ChunkState* chunks,
+                               const ChunksOf& chunks_of) {
+    block.Each([&](int thread) {
+      const ChunksOfThread mine = chunks_of(thread);
+      std::uint32_t above_here = 0;
+      std::uint32_t ties_here = 0;
+      for (std::int64_t c = mine.begin; c < mine.end; c += mine.step) {
+        above_here += LoadArrived(&chunks[c].above);
+        ties_here += LoadArrived(&chunks[c].ties);
+      }
+      above.value[thread] = above_here;
+      ties.value[thread] = ties_here;
+    });
+    above.Run(block, kThreads);
+    ties.Run(block, kThreads);
+  }
+};
+
 // Adds up, chunk by chunk, what CountChosen found in those before it.
 //
 // REQUIRES: the block is the last of the scope to arrive
 template <typename T>
 struct ScanChunks {
-  struct Shared {
-    ExclusiveScan<kThreads> above;
-    ExclusiveScan<kThreads> ties;
-  };
+  using Shared = ChosenSums;
 
   template <typename Block, typename Part>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
@@ -157,26 +188,16 @@ struct ScanChunks {
     const Scope& scope = job.scope;
     const std::int64_t chunks = scope.chunk_count;
     const std::int64_t share = (chunks + kThreads - 1) / kThreads;
-    const auto end_of = [=](int thread) {
+    const auto share_of = [=](int thread) -> ChunksOfThread {
       const std::int64_t end = (thread + 1) * share;
-      return end < chunks ? end : chunks;
+      return {thread * share, end < chunks ? end : chunks, 1};
     };
+    shared.Run(block, scope.chunks, share_of);
     block.Each([&](int thread) {
-      std::uint32_t above = 0;
-      std::uint32_t ties = 0;
-      for (std::int64_t c = thread * share; c < end_of(thread); ++c) {
-        above += LoadArrived(&scope.chunks[c].above);
-        ties += LoadArrived(&scope.chunks[c].ties);
-      }
-      shared.above.value[thread] = above;
-      shared.ties.value[thread] = ties;
-    });
-    shared.above.Run(block, kThreads);
-    shared.ties.Run(block, kThreads);
-    block.Each([&](int thread) {
+      const ChunksOfThread mine = share_of(thread);
       std::uint32_t above = shared.above.Before(thread);
       std::uint32_t ties = shared.ties.Before(thread);
-      for (std::int64_t c = thread * share; c < end_of(thread); ++c) {
+      for (std::int64_t c = mine.begin; c < mine.end; ++c) {
         const std::uint32_t above_here = LoadArrived(&scope.chunks[c].above);
         const std::uint32_t ties_here = LoadArrived(&scope.chunks[c].ties);
         scope.chunks[c].above = above;
@@ -197,24 +218,15 @@ struct ScanChunks {
 // REQUIRES: all blocks of the scope have arrived
 template <typename T>
 struct SumBefore {
-  using Shared = typename ScanChunks<T>::Shared;
+  using Shared = ChosenSums;
 
   template <typename Block, typename Part>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
     const Scope& scope = job.scope;
-    block.Each([&](int thread) {
-      std::uint32_t above = 0;
-      std::uint32_t ties = 0;
-      for (std::int64_t c = thread; c < part.number; c += kThreads) {
-        above += LoadArrived(&scope.chunks[c].above);
-        ties += LoadArrived(&scope.chunks[c].ties);
-      }
-      shared.above.value[thread] = above;
-      shared.ties.value[thread] = ties;
+    shared.Run(block, scope.chunks, [&](int thread) -> ChunksOfThread {
+      return {thread, part.number, kThreads};
     });
-    shared.above.Run(block, kThreads);
-    shared.ties.Run(block, kThreads);
     block.Each([&](int thread) {
       if (thread != 0) return;
       scope.decisions->before = {shared.above.Total(), shared.ties.Total()};

@@ -46,7 +46,8 @@ class TogetherMemory {
 };
 static_assert(TogetherMemory::kBytes % 16 == 0);
 
-// The memory that must be zero before the first step.
+// Memory that all blocks zero together: before the first step the part of the
+// workspace that must be.
 struct ZeroedMemory {
   std::uint32_t* words;
   std::int64_t count;
@@ -91,13 +92,7 @@ class JobOfBlock {
     job_.scope.histogram = Histogram(step_);
     ++step_;
     if (step_ < kHistograms) return;  // they begin as zeros
-    std::uint32_t* const next = Histogram(step_);
-    block.Each([&](int thread) {
-      for (std::int64_t bin = number * kThreads + thread; bin < kBins;
-           bin += blocks * kThreads) {
-        next[bin] = 0;
-      }
-    });
+    ZeroedMemory{Histogram(step_), kBins}.Zero(block, number, blocks);
   }
 
  private:

@@ -38,8 +38,9 @@ unsigned Shuffle(unsigned mask, unsigned value, unsigned lane);
 
 // All threads of all blocks meet, as cooperative_groups has them do: a barrier
 // of the block, and for one thread of it a fence, the wait for the other
-// blocks, and another fence; and a barrier of the block again. REQUIRES: no
-// more than kResidentBlocks
+// blocks, and another fence; and a barrier of the block again.
+//
+// REQUIRES: there are no more than kResidentBlocks
 void GridBarrier();
 
 void Fence();
