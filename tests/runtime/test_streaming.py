@@ -162,7 +162,7 @@ def test_what_is_asked_for_later_is_kept_and_what_waits_for_a_reduction_comes_af
 
 
 def test_resident_memory_does_not_grow_with_the_clients(two_at_a_time):
-    megabytes, clients, resident = 4, 100, []
+    megabytes, clients, resident = 4, 400, []
 
     def measure(x):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -190,7 +190,8 @@ def test_resident_memory_does_not_grow_with_the_clients(two_at_a_time):
 
     assert program([1.0] * clients) == clients
     assert len(resident) == clients
-    assert max(resident) - resident[5] < megabytes * clients / 10
+    # Some fifteen clients' worth comes and goes: what is under way, and what has yet to be given back.
+    assert max(resident) - min(resident) < megabytes * clients / 10
 
 
 def test_a_failing_reduction_names_the_client_it_failed_for(two_at_a_time):
