@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 from tensorflow.python.eager import cancellation
 from tensorflow.python.eager import context as eager_context
 
-from fedplug.runtime.graphs import inline_calls, tensorflow_graphs
+from fedplug.runtime.graphs import inline_calls, registered_function, tensorflow_graphs
 from fedplug.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline, forget
 
 pytestmark = pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
@@ -137,7 +137,7 @@ def test_who_reads_a_data_set_stays_in_the_thread_of_the_call(monkeypatch, on_in
 
         return numbers.reduce(np.float32(0), add)
 
-    monkeypatch.setattr(tensorflow_graphs, "call_inline", call)
+    monkeypatch.setattr(registered_function, "call_inline", call)
     assert total([1.0, 2.0]) == 3.0
     assert len(adding) == 2
     assert set(adding) <= set(calling)

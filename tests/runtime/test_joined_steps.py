@@ -15,7 +15,6 @@ from tensorflow.python.eager import context as eager_context
 
 import fedplug
 from fedplug.errors import ComputationError
-from fedplug.runtime.graphs import joined_calls, tensorflow_graphs
 from fedplug.runtime.graphs.cancellation import Cancellation
 from fedplug.runtime.graphs.joined_calls import JoinedFunction, NotJoinable, needs_values
 from fedplug.runtime.graphs.tensorflow_graphs import GraphFunction, load
@@ -74,22 +73,22 @@ def bits(value: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in tf.nest.flatten(value)]
 
 
-def calls_of(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[Any]:
-    made, counting, call = [], threading.Lock(), module.call_inline
+def calls_of(monkeypatch: pytest.MonkeyPatch, kind: type) -> list[Any]:
+    made, counting, call = [], threading.Lock(), kind.__call__
 
-    def counted(*args: Any) -> list[tf.Tensor]:
+    def counted(self: Any, *args: Any, **options: Any) -> list[tf.Tensor]:
         with counting:
-            made.append(args[0])
-        return call(*args)
+            made.append(self)
+        return call(self, *args, **options)
 
-    monkeypatch.setattr(module, "call_inline", counted)
+    monkeypatch.setattr(kind, "__call__", counted)
     return made
 
 
 def test_from_the_second_client_on_a_client_takes_one_call_and_its_addition_another(monkeypatch):
     compute = a_round()
     compute(VALUES[0], VALUES)
-    apart, joined = calls_of(monkeypatch, tensorflow_graphs), calls_of(monkeypatch, joined_calls)
+    apart, joined = calls_of(monkeypatch, GraphFunction), calls_of(monkeypatch, JoinedFunction)
     compute(VALUES[0], VALUES)
     of_server_and_first_addition = len(apart)
     assert len(joined) == len(VALUES) + len(VALUES) - 1

@@ -7,16 +7,14 @@ operations. So the operations are the same, and so are the bits.
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from fedplug.runtime.graphs.cancellation import Cancellation
-from fedplug.runtime.graphs.inline_calls import InlineFunction, call_inline
-from fedplug.runtime.graphs.registration import new_name, register, register_copy, unregister
+from fedplug.runtime.graphs.registered_function import RegisteredFunction
+from fedplug.runtime.graphs.registration import new_name, register
 
 __all__ = ["JoinedFunction", "NotJoinable", "needs_values"]
 
@@ -57,8 +55,8 @@ class JoinedFunction:
     def __init__(
         self, make: Callable[[list[tf.Tensor]], list[tf.Tensor]], dtypes: Sequence[tf.DType]
     ) -> None:
-        self._name = new_name()
-        with _Graph(self._name).as_default() as graph:
+        name = new_name()
+        with _Graph(name).as_default() as graph:
             arguments = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
             # Through an identity, because a function's output must not be one of its inputs.
             outputs = [tf.identity(result) for result in make(arguments)]
@@ -68,29 +66,12 @@ class JoinedFunction:
             raise NotJoinable  # one call takes the place of one
         self._used = [i for i, argument in enumerate(arguments) if argument.consumers()]
         inputs = [arguments[i] for i in self._used]
-        self._dtypes = [[tensor.dtype.as_datatype_enum for tensor in side] for side in (inputs, outputs)]
-        # Everything to take out of the eager context again.
-        self._registered = register(self._name, graph, inputs, outputs, unused=arguments)
-        self._inlined: list[InlineFunction] = []
-        weakref.finalize(self, unregister, self._registered, self._inlined).atexit = False
-        self._idle = [self._inline(self._name)]
+        names = register(name, graph, inputs, outputs, unused=arguments)
+        # Exclusive, because there may be kernels that read data sets.
+        self._function = RegisteredFunction(names, inputs, outputs, inline=True, exclusive=True)
 
     def __call__(
         self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
     ) -> list[tf.Tensor]:
         """Calls the function; raises what the functions in it raise."""
-        try:
-            # Of its own for every caller: kernels that read data sets take one at a time.
-            copy = self._idle.pop()
-        except IndexError:
-            self._registered.append(register_copy(self._name))
-            copy = self._inline(self._registered[-1])
-        inputs = [arguments[i] for i in self._used]
-        try:
-            return cancel.run(functools.partial(call_inline, copy, inputs, one_thread))
-        finally:
-            self._idle.append(copy)
-
-    def _inline(self, name: str) -> InlineFunction:
-        self._inlined.append(InlineFunction(name, *self._dtypes))
-        return self._inlined[-1]
+        return self._function([arguments[i] for i in self._used], cancel, one_thread=one_thread)

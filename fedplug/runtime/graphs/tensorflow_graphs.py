@@ -1,7 +1,7 @@
 """Turns a TFF computation's serialized graph into a function that TensorFlow's eager runtime calls.
 
-This file, `registration`, `cancellation`, `inline_calls` and `shared_memory` alone use private parts of
-TensorFlow 2.14; TFF 0.87 pins that version. The public ways were tried and do not do:
+This file, `registration`, `registered_function`, `cancellation`, `inline_calls` and `shared_memory` alone use
+private parts of TensorFlow 2.14; TFF 0.87 pins that version. The public ways were tried and do not do:
 `tf.compat.v1.wrap_function(...).prune()` now and then fails on lowered loops, and a `Session` copies every
 tensor in and out, and cannot hand over a dataset. What is used here:
 
@@ -14,32 +14,24 @@ tensor in and out, and cannot hand over a dataset. What is used here:
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
-from tensorflow.python.eager import cancellation, execute
-from tensorflow.python.eager import context as eager_context
 
 from fedplug.errors import OpLibraryError
 from fedplug.runtime.graphs.cancellation import Cancellation
-from fedplug.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline, iterate_inline
+from fedplug.runtime.graphs.inline_calls import can_call_inline, iterate_inline
 from fedplug.runtime.graphs.joined_calls import NotJoinable
-from fedplug.runtime.graphs.private_calls import PrivateGraph, make_private, node_of
-from fedplug.runtime.graphs.registration import new_name, register, register_copy, unregister
+from fedplug.runtime.graphs.private_calls import make_private, node_of
+from fedplug.runtime.graphs.registered_function import RegisteredFunction
+from fedplug.runtime.graphs.registration import new_name, register
 from fedplug.runtime.tff_internals import computation_pb2
 
 __all__ = ["GraphFunction", "fits", "load", "naming_missing_ops"]
-
-# TFF's compiler has optimized the graph once; TensorFlow's own pass would do it again for every copy. Set on
-# the call, so that the rest of the program keeps its settings.
-_NO_GRAPPLER = tf.compat.v1.ConfigProto()
-_NO_GRAPPLER.graph_options.rewrite_options.disable_meta_optimizer = True
-_CALL_ATTRS = ("executor_type", "", "config_proto", _NO_GRAPPLER.SerializeToString())
 
 _loaded: weakref.WeakValueDictionary[bytes, GraphFunction] = weakref.WeakValueDictionary()
 _loading = threading.Lock()
@@ -90,9 +82,6 @@ def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> G
         return function
 
 
-Call = Callable[[Sequence[tf.Tensor], bool, cancellation.CancellationManager], list[tf.Tensor]]
-
-
 class GraphFunction:
     """A callable on flat lists of tensors: a computation's parameter leaves in, its result leaves out.
 
@@ -107,18 +96,9 @@ class GraphFunction:
         self._initialize_op = tensorflow.initialize_op
         self._source: tf.compat.v1.GraphDef | None = tf.compat.v1.GraphDef()
         tensorflow.graph_def.Unpack(self._source)
-        # Everything to take out of the eager context again.
-        self.registered: list[str] = []
-        self.inlined: list[InlineFunction] = []
-        weakref.finalize(self, unregister, self.registered, self.inlined).atexit = False
-
-        self._template, private = self._build()
-        self._one_shot, self._inline = private.one_shot, private.inline
-        self._exclusive = private.exclusive
-        if not self._one_shot:
+        self._built = self._build()
+        if not self._built.one_shot:
             self._source = None
-        self._call = self._callable(self._template.name)
-        self._idle = [self._call]
 
     def __call__(
         self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
@@ -137,32 +117,18 @@ class GraphFunction:
             TypeError: An argument has another dtype, or a result another shape, than the graph declares.
             NotJoinable: A graph is being built that it cannot be part of.
         """
-        template = self._template
-        inputs = [arguments[i] if i < len(arguments) else tf.constant("fedplug") for i in template.inputs]
+        built = self._built
+        inputs = [arguments[i] if i < len(arguments) else tf.constant("fedplug") for i in built.inputs]
         if not tf.executing_eagerly():
             return self._add_call(inputs)
-        for tensor, dtype in zip(inputs, template.dtypes, strict=True):
+        for tensor, dtype in zip(inputs, built.function.input_dtypes, strict=True):
             if tensor._datatype_enum() != dtype:
                 raise TypeError(
                     f"an argument has dtype {tensor.dtype.name}, expected {tf.as_dtype(dtype).name}"
                 )
-        call = self._call
-        if self._one_shot:
-            template = self._build()[0]
-            call = self._callable(template.name)
-        elif self._exclusive:
-            try:
-                call = self._idle.pop()
-            except IndexError:
-                call = self._callable(self._copy())
-        try:
-            outputs = cancel.run(functools.partial(call, inputs, one_thread))
-        finally:
-            if self._one_shot:
-                self._forget(template.registered)
-            elif self._exclusive:
-                self._idle.append(call)
-        results = [outputs[index] for index in template.outputs]
+        function = self._build().function if built.one_shot else built.function
+        outputs = function(inputs, cancel, one_thread=one_thread)
+        results = [outputs[index] for index in built.outputs]
         for tensor, shape in zip(results, self._shapes, strict=True):
             actual = tensor._shape_tuple()
             if actual != shape and not fits(actual, shape):
@@ -171,20 +137,19 @@ class GraphFunction:
 
     def _add_call(self, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Adds a call to the graph that is being built."""
-        if self._one_shot or not self._inline:
+        built = self._built
+        if not built.inline:
             raise NotJoinable
-        template = self._template
-        outputs = tf.raw_ops.StatefulPartitionedCall(
-            args=inputs, Tout=[tf.as_dtype(dtype) for dtype in template.output_dtypes], f=template.name
-        )
-        results = [outputs[index] for index in template.outputs]
+        dtypes = [tf.as_dtype(dtype) for dtype in built.function.output_dtypes]
+        outputs = tf.raw_ops.StatefulPartitionedCall(args=inputs, Tout=dtypes, f=built.function.name)
+        results = [outputs[index] for index in built.outputs]
         return [
             result if shape is None or result.dtype == tf.variant else tf.ensure_shape(result, shape)
             for result, shape in zip(results, self._shapes, strict=True)
         ]
 
-    def _build(self) -> tuple[_Built, PrivateGraph]:
-        """Registers the graph as a new function; returns it, and what it was made of."""
+    def _build(self) -> _Built:
+        """Registers the graph as a new function."""
         name = new_name()
         private = make_private(
             self._source, self._results, self._initialize_op, f"{name}_", inline=can_call_inline()
@@ -202,47 +167,27 @@ class GraphFunction:
             results = list(dict.fromkeys(private.fetches))
             # Through an identity, because a function's output must not be one of its inputs.
             outputs = [tf.identity(graph.get_tensor_by_name(result)) for result in results]
-            registered = register(name, graph, inputs, outputs, private.graph_def.library.function)
-        self.registered.extend(registered)
-        built = _Built(
-            name=name,
-            registered=registered,
+            names = register(name, graph, inputs, outputs, private.graph_def.library.function)
+        return _Built(
+            function=RegisteredFunction(
+                names, inputs, outputs, inline=private.inline, exclusive=private.exclusive
+            ),
+            one_shot=private.one_shot,
+            inline=private.inline,
             inputs=used,
-            dtypes=[tensor.dtype.as_datatype_enum for tensor in inputs],
             outputs=[results.index(fetch) for fetch in private.fetches],
-            output_dtypes=[tensor.dtype.as_datatype_enum for tensor in outputs],
         )
-        return built, private
-
-    def _callable(self, name: str) -> Call:
-        """Returns how to call a copy of the function."""
-        template = self._template
-        if not self._inline:
-            return functools.partial(_call_by_name, name, len(template.output_dtypes))
-        self.inlined.append(InlineFunction(name, template.dtypes, template.output_dtypes))
-        return functools.partial(call_inline, self.inlined[-1])
-
-    def _copy(self) -> str:
-        """Registers the function once more; returns the name."""
-        self.registered.append(register_copy(self._template.name))
-        return self.registered[-1]
-
-    def _forget(self, names: list[str]) -> None:
-        for name in names:
-            self.registered.remove(name)
-        unregister(names, [])
 
 
 @dataclass(frozen=True)
 class _Built:
     """A registered function: what to feed (positions among the parameters) and what comes out."""
 
-    name: str
-    registered: list[str]
+    function: RegisteredFunction
+    one_shot: bool  # it may be called once
+    inline: bool
     inputs: list[int]
-    dtypes: list[int]
     outputs: list[int]  # for every result leaf, which output of the function it is
-    output_dtypes: list[int]
 
 
 def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
@@ -255,20 +200,6 @@ def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
     elif kind == "struct":
         for element in binding.struct.element:
             yield from _tensor_names(element)
-
-
-def _call_by_name(
-    name: str,
-    num_outputs: int,
-    inputs: Sequence[tf.Tensor],
-    one_thread: bool,
-    manager: cancellation.CancellationManager,
-) -> list[tf.Tensor]:
-    del one_thread  # TensorFlow has no such choice
-    outputs: list[tf.Tensor] = execute.execute_with_cancellation(
-        name, num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
-    )
-    return outputs
 
 
 def fits(actual: tuple[int, ...], declared: Shape) -> bool:
