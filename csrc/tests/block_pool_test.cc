@@ -15,7 +15,7 @@ namespace fedplug::testing {
 namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
-constexpr BlockPool::Limits kLimits = {64 * kMiB, 1000};
+constexpr BlockPool::Limits kLimits = {0, 64 * kMiB, 1000};
 
 TEST(BlockPool, GivesTheBlockThatWasGivenBackToTheNextOfAboutItsSize) {
   BlockPool pool(kLimits);
@@ -60,8 +60,42 @@ TEST(BlockPool, GivesAlignedBlocksOfTheWholeSize) {
   }
 }
 
+TEST(BlockPool, TakesAQuarterMoreThanAskedForAtMost) {
+  for (std::size_t bytes = 4096; bytes < 40 * kMiB; bytes += bytes / 7) {
+    BlockPool pool(kLimits);
+    pool.GiveBack(pool.Take(bytes));
+    EXPECT_TRUE(pool.IdleBytes() >= bytes);
+    EXPECT_TRUE(pool.IdleBytes() <= bytes + bytes / 4 + 4096);
+  }
+  BlockPool pool(kLimits);
+  pool.GiveBack(pool.Take(10 * kMiB));
+  EXPECT_EQ(pool.IdleBytes(), 10 * kMiB);
+}
+
+#if defined(__linux__)
+TEST(BlockPool, BeginsLargeBlocksWithHugePages) {
+  BlockPool pool(kLimits);
+  std::vector<void*> blocks;
+  for (const std::size_t bytes : {2 * kMiB, 3 * kMiB + 7, 10 * kMiB}) {
+    blocks.push_back(pool.Take(bytes));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(blocks.back()) % (2 * kMiB),
+              std::uintptr_t{0});
+    std::memset(blocks.back(), 1, bytes);
+  }
+  for (void* const block : blocks) pool.GiveBack(block);
+}
+#endif
+
+TEST(BlockPool, FreesSmallBlocksAtOnce) {
+  BlockPool pool({kMiB, 64 * kMiB, 1000});
+  pool.GiveBack(pool.Take(kMiB - 1));
+  EXPECT_EQ(pool.IdleBytes(), std::size_t{0});
+  pool.GiveBack(pool.Take(kMiB));
+  EXPECT_EQ(pool.IdleBytes(), kMiB);
+}
+
 TEST(BlockPool, KeepsNoMoreThanItsLimit) {
-  BlockPool pool({10 * kMiB, 1000});
+  BlockPool pool({0, 10 * kMiB, 1000});
   std::vector<void*> blocks(20);
   for (void*& block : blocks) block = pool.Take(kMiB);
   EXPECT_EQ(pool.IdleBytes(), std::size_t{0});
@@ -74,7 +108,7 @@ TEST(BlockPool, KeepsNoMoreThanItsLimit) {
 }
 
 TEST(BlockPool, GivesUpWhatNobodyHasUsedForLong) {
-  BlockPool pool({64 * kMiB, 5});
+  BlockPool pool({0, 64 * kMiB, 5});
   pool.GiveBack(pool.Take(32 * kMiB));
   for (int take = 0; take < 5; ++take) pool.GiveBack(pool.Take(kMiB));
   EXPECT_EQ(pool.IdleBytes(), 33 * kMiB);
@@ -88,7 +122,7 @@ TEST(BlockPool, SaysThatThereIsNotThatMuchMemory) {
 }
 
 TEST(BlockPool, ServesSeveralThreadsAtOnce) {
-  BlockPool pool({4 * kMiB, 20});
+  BlockPool pool({0, 4 * kMiB, 20});
   std::vector<std::thread> threads;
   std::vector<int> damaged(4);
   for (int thread = 0; thread < 4; ++thread) {

@@ -273,7 +273,7 @@ TEST(NoMemory, ScratchIsGivenBackWithoutAny) {
 }
 
 TEST(NoMemory, ABlockThatCannotBeKeptIsFreed) {
-  BlockPool pool({std::size_t{1} << 30, 1000});
+  BlockPool pool({0, std::size_t{1} << 30, 1000});
   void* const block = pool.Take(5000);
   EXPECT_FALSE(FailsAt(1, [&] { pool.GiveBack(block); }, /*from=*/1));
   EXPECT_EQ(pool.IdleBytes(), std::size_t{0});

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <new>
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 namespace fedplug {
@@ -21,39 +23,87 @@ std::size_t CapacityOf(void* block) {
   return (static_cast<Header*>(block) - 1)->capacity;
 }
 
-// Few capacities, so that a result that is a little larger or smaller than the
-// last one, as with a k that changes, still finds its block.
-std::size_t RoundUp(std::size_t bytes) {
-  std::size_t step = 4096;
-  while (step <= bytes / 16) step *= 2;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::size_t RoundUp(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// Asks for huge pages where there are some within the memory: their number is
-// what the first use of a block pays for. As NumPy does, from the same size on.
-void AdviseHugePages([[maybe_unused]] void* memory,
-                     [[maybe_unused]] std::size_t bytes) {
+// Few capacities, so that a result that is a little larger or smaller than the
+// last one, as with a k that changes, still finds its block; and whole huge
+// pages, where that is little more.
+std::size_t CapacityFor(std::size_t bytes) {
+  const std::size_t huge = RoundUp(bytes, kHugePage);
+  if (huge <= bytes + bytes / 4) return huge;
+  std::size_t step = 4096;
+  while (step <= bytes / 16) step *= 2;
+  return RoundUp(bytes, step);
+}
+
 #if defined(__linux__)
-  constexpr std::size_t kPage = 4096;
-  if (bytes < std::size_t{4} << 20) return;
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t aligned = (address + kPage - 1) / kPage * kPage;
+
+constexpr std::size_t kPagesFrom = kHugePage;
+
+std::size_t PageSize() {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+// Pages of the system's, of which huge ones begin with the block: their number
+// is what its first use pays for, and whoever walks through it looks up fewer
+// addresses. What malloc has may lie on small pages that were used before.
+//
+// REQUIRES: `capacity` is at least kPagesFrom
+void* AllocatePages(std::size_t capacity) {
+  const std::size_t page = PageSize();
+  const std::size_t kept = page + RoundUp(capacity, page);
+  const std::size_t asked = kept + kHugePage;
+  void* const memory = mmap(nullptr, asked, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<char*>(memory);
+  const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  char* const block = begin + (RoundUp(address + page, kHugePage) - address);
+  char* const first = block - page;  // of which the header is the end
+  if (first != begin) {
+    munmap(begin, static_cast<std::size_t>(first - begin));
+  }
+  munmap(first + kept, static_cast<std::size_t>(begin + asked - first - kept));
   // A hint; a kernel without huge pages refuses it.
-  madvise(reinterpret_cast<void*>(aligned), bytes - (aligned - address),
-          MADV_HUGEPAGE);
+  madvise(block, capacity / kHugePage * kHugePage, MADV_HUGEPAGE);
+  return block;
+}
+
+void FreePages(void* block, std::size_t capacity) {
+  const std::size_t page = PageSize();
+  munmap(static_cast<char*>(block) - page, page + RoundUp(capacity, page));
+}
+
+#else
+
+constexpr std::size_t kPagesFrom = std::numeric_limits<std::size_t>::max();
+void* AllocatePages(std::size_t) { return nullptr; }
+void FreePages(void*, std::size_t) {}
+
 #endif
+
+void* AllocateBytes(std::size_t capacity) {
+  void* const memory =
+      ::operator new(sizeof(Header) + capacity,
+                     std::align_val_t{alignof(Header)}, std::nothrow);
+  return memory == nullptr ? nullptr : static_cast<Header*>(memory) + 1;
 }
 
 void* Allocate(std::size_t capacity) {
-  const std::size_t bytes = sizeof(Header) + capacity;
-  void* const memory =
-      ::operator new(bytes, std::align_val_t{alignof(Header)}, std::nothrow);
-  if (memory == nullptr) return nullptr;
-  AdviseHugePages(memory, bytes);
-  return new (memory) Header{capacity} + 1;
+  void* const block =
+      capacity < kPagesFrom ? AllocateBytes(capacity) : AllocatePages(capacity);
+  if (block != nullptr) new (static_cast<Header*>(block) - 1) Header{capacity};
+  return block;
 }
 
 void Free(void* block) {
+  const std::size_t capacity = CapacityOf(block);
+  if (capacity >= kPagesFrom) return FreePages(block, capacity);
   ::operator delete(static_cast<Header*>(block) - 1,
                     std::align_val_t{alignof(Header)});
 }
@@ -66,7 +116,8 @@ BlockPool::~BlockPool() { FreeIdle(); }
 
 void* BlockPool::Take(std::size_t bytes) {
   if (bytes > PTRDIFF_MAX / 2) return nullptr;
-  const std::size_t capacity = RoundUp(bytes);
+  if (bytes < limits_.kept_from) return Allocate(bytes);
+  const std::size_t capacity = CapacityFor(bytes);
   void* block;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -81,6 +132,7 @@ void* BlockPool::Take(std::size_t bytes) {
 }
 
 void BlockPool::GiveBack(void* block) noexcept {
+  if (CapacityOf(block) < limits_.kept_from) return Free(block);
   if (!Keep(block)) Free(block);
   FreeExcess();
 }

@@ -17,6 +17,7 @@ class BlockPool {
   // What the pool may hold while nobody uses it. The block that has been idle
   // for longest goes first.
   struct Limits {
+    std::size_t kept_from;    // bytes; smaller blocks are freed at once
     std::size_t idle_bytes;   // never more than this
     std::int64_t idle_takes;  // nothing that so many calls of Take passed over
   };
@@ -29,7 +30,7 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // `bytes` bytes or up to an eighth more, aligned to kAlignment and
+  // `bytes` bytes or up to a quarter more, aligned to kAlignment and
   // uninitialised; null where there is no memory, not even without what is
   // idle.
   //

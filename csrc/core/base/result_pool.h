@@ -18,7 +18,8 @@ constexpr std::size_t kPooledFrom = std::size_t{256} << 10;
 //
 // THREADS: any
 inline BlockPool& ResultPool() {
-  constexpr BlockPool::Limits kLimits = {std::size_t{512} << 20, 1024};
+  constexpr BlockPool::Limits kLimits = {kPooledFrom, std::size_t{512} << 20,
+                                         1024};
   static auto* const pool = new BlockPool(kLimits);
   return *pool;
 }

@@ -19,6 +19,7 @@
 #include "tensorflow/core/platform/setround.h"
 #include "tensorflow/core/protobuf/config.pb.h"
 #include "tensorflow/core/protobuf/rewriter_config.pb.h"
+#include "tf/kernels/pooled_executors.h"
 
 namespace fedplug {
 namespace {
@@ -171,8 +172,9 @@ tensorflow::Status InlineFunction::Instantiate(FunctionLibraryRuntime* library,
   auto* const graph = options.config_proto.mutable_graph_options();
   graph->mutable_rewrite_options()->set_disable_meta_optimizer(true);
   graph->mutable_optimizer_options()->set_do_function_inlining(true);
+  options.executor_type = kPooledExecutor;
   if (IsStraight(*library->GetFunctionLibraryDefinition(), function_.name())) {
-    options.executor_type = "SINGLE_THREADED_EXECUTOR";
+    options.executor_type = kPooledSingleThreadedExecutor;
     if (called_ == Called::kInALoop) {
       options.optimize_graph_fn = LeaveOutIdentities;
     }

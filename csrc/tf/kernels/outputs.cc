@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 #include <utility>
 
-#include "core/base/block_pool.h"
 #include "core/base/result_pool.h"
-#include "tensorflow/core/framework/allocator.h"
+#include "tf/kernels/pooled_allocator.h"
 
 namespace fedplug {
 namespace {
@@ -15,35 +13,6 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-
-class PooledAllocator final : public tensorflow::Allocator {
- public:
-  std::string Name() override { return "fedplug"; }
-
-  void* AllocateRaw([[maybe_unused]] std::size_t alignment,
-                    std::size_t bytes) override {
-    static_assert(kAllocatorAlignment <= BlockPool::kAlignment &&
-                      EIGEN_MAX_ALIGN_BYTES <= BlockPool::kAlignment,
-                  "TensorFlow's kernels rely on this alignment");
-    return ResultPool().Take(bytes);
-  }
-
-  void DeallocateRaw(void* block) override { ResultPool().GiveBack(block); }
-};
-
-// Never destroyed: tensors may be gone later than anything else.
-tensorflow::Allocator* TheAllocator() {
-  static auto* const allocator = new PooledAllocator;
-  return allocator;
-}
-
-// Whether TensorFlow would ask malloc for this output. With oneDNN it has an
-// allocator that keeps memory itself, and what goes on to a GPU needs memory of
-// another kind.
-bool ComesFromMalloc(OpKernelContext* context, int index) {
-  return context->get_allocator(context->output_alloc_attr(index))->Name() ==
-         "cpu";
-}
 
 }  // namespace
 
@@ -53,10 +22,11 @@ tensorflow::Status AllocateOutput(OpKernelContext* context, int index,
   const std::size_t bytes =
       static_cast<std::size_t>(shape.num_elements()) *
       static_cast<std::size_t>(tensorflow::DataTypeSize(type));
-  if (bytes < kPooledFrom || !ComesFromMalloc(context, index)) {
+  if (bytes < kPooledFrom ||
+      !AsksMalloc(context->get_allocator(context->output_alloc_attr(index)))) {
     return context->allocate_output(index, shape, output);
   }
-  Tensor tensor(TheAllocator(), type, shape);
+  Tensor tensor(ThePooledAllocator(), type, shape);
   if (!tensor.IsInitialized()) {
     return tensorflow::errors::ResourceExhausted(
         "there is no memory for an output of shape ", shape.DebugString());
