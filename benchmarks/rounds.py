@@ -168,7 +168,8 @@ def tables(found: Figures, sizes: list[int]) -> str:
         return f"{1e3 * processor:,.0f}" + ("" if way == "torch" else f" ({processor / by_hand:.1f}x)")
 
     def clients_a_second(size: int, way: str) -> str:
-        return f"{rounds_task.CLIENTS / found[size, way][1]:,.0f}"
+        clients = rounds_task.CLIENTS / found[size, way][1]
+        return f"{clients:,.0f}" if clients >= 10 else f"{clients:.1f}"
 
     return (
         f"{table(found, sizes, milliseconds)}\n\n"
