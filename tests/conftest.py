@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,6 +36,21 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture
+def fresh_pages() -> Callable[[Callable[[], object]], int]:
+    """Tells how many pages are touched for the first time, when call after call does the same."""
+
+    def count(call: Callable[[], object]) -> int:
+        counts = []
+        for _ in range(4):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            call()
+            counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        return min(counts)
+
+    return count
 
 
 LONGEST = (

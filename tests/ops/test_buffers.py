@@ -92,19 +92,9 @@ def test_an_argument_that_is_still_needed_is_left_as_it_is(op, size):
     np.testing.assert_array_equal(argument, x * 2.0)
 
 
-def fresh_pages(call):
-    """How many pages were touched for the first time, when call after call does the same."""
-    counts = []
-    for _ in range(4):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        call()
-        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    return min(counts)
-
-
 @pytest.mark.skipif(not FROM_MALLOC, reason="TensorFlow keeps memory itself; the last test runs this one")
 @in_place
-def test_a_large_output_lies_where_an_earlier_one_lay(op):
+def test_a_large_output_lies_where_an_earlier_one_lay(op, fresh_pages):
     argument = tf.ones([12_000_000])  # malloc gives blocks of this size back as soon as they are free
     pages = argument.shape.num_elements() * 4 / resource.getpagesize()
     if fresh_pages(lambda: argument + 1.0) < pages:

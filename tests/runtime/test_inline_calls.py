@@ -115,17 +115,7 @@ def test_a_computation_has_the_same_bits_by_name(monkeypatch, on_inprocess):
     assert norms().tobytes() == inline.tobytes()
 
 
-def _fresh_pages(call: Any) -> int:
-    """How many pages were touched for the first time, when call after call does the same."""
-    counts = []
-    for _ in range(4):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        call()
-        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    return min(counts)
-
-
-def test_large_tensors_lie_where_earlier_ones_lay():
+def test_large_tensors_lie_where_earlier_ones_lay(fresh_pages):
     size = 12_000_000  # malloc gives blocks of this size back as soon as they are free
 
     def total(x):
@@ -134,8 +124,8 @@ def test_large_tensors_lie_where_earlier_ones_lay():
     concrete, function = _made(total, _F32)
     pages = size * 4 / resource.getpagesize()
     # With oneDNN, TensorFlow keeps memory itself; and there are systems that do not count.
-    by_name = _fresh_pages(lambda: concrete(tf.constant(1.0)))
-    assert _fresh_pages(lambda: _call(function, 1.0)) < max(pages / 100, by_name / 50)
+    by_name = fresh_pages(lambda: concrete(tf.constant(1.0)))
+    assert fresh_pages(lambda: _call(function, 1.0)) < max(pages / 100, by_name / 50)
     assert _call(function, 1.0)[0].numpy().tobytes() == concrete(tf.constant(1.0)).numpy().tobytes()
 
 

@@ -63,12 +63,12 @@ void* AllocatePages(std::size_t capacity) {
   if (memory == MAP_FAILED) return nullptr;
   auto* const begin = static_cast<char*>(memory);
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  char* const block = begin + (RoundUp(address + page, kHugePage) - address);
-  char* const first = block - page;  // of which the header is the end
-  if (first != begin) {
-    munmap(begin, static_cast<std::size_t>(first - begin));
-  }
-  munmap(first + kept, static_cast<std::size_t>(begin + asked - first - kept));
+  const std::size_t before =
+      RoundUp(address + page, kHugePage) - page - address;
+  char* const first = begin + before;  // the header is the end of this page
+  if (before > 0) munmap(begin, before);
+  munmap(first + kept, asked - before - kept);
+  char* const block = first + page;
   // A hint; a kernel without huge pages refuses it.
   madvise(block, capacity / kHugePage * kHugePage, MADV_HUGEPAGE);
   return block;
