@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +15,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError, OpLibraryError
+from fedplug.runtime.inprocess.event_loop import LoopThread
+from fedplug.runtime.native.context import create_native_execution_context
 from fedplug.runtime.tff_internals import computation_pb2
 
 F32, I32 = np.float32, np.int32
@@ -99,3 +104,24 @@ def test_ctrl_c_ends_a_round_and_leaves_the_runtime_usable(each_runtime, undistu
     with pytest.raises(KeyboardInterrupt):
         on_clients(endless)([1] * 10)
     assert undisturbed([1, 2]) == 5
+
+
+def test_what_ctrl_c_ended_is_not_begun_again_on_another_worker(monkeypatch):
+    endless = tff.tensorflow.computation(
+        lambda x: tf.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i + 1, 0), [x]), I32
+    )
+    calls = []
+
+    def run(self, coroutine):
+        calls.append(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+        while context.worker is None:
+            time.sleep(0.05)
+        raise KeyboardInterrupt  # and the loop, which is busy, has not heard of it yet
+
+    context = create_native_execution_context()
+    monkeypatch.setattr(LoopThread, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        context.invoke(endless, 1)
+    with pytest.raises(concurrent.futures.CancelledError):
+        calls[0].result(timeout=60)
+    context.close()

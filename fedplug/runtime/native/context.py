@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import contextvars
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +21,11 @@ from fedplug.runtime.tff_internals import transform_args, transform_result
 __all__ = ["NativeContext", "create_native_execution_context", "custom_ops_of"]
 
 _MAX_DEATHS = 3  # in a row, in one computation
+
+_interrupted: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
+    "interrupted", default=None
+)
+"""Of the computation under way: set once its caller has pressed Ctrl-C."""
 
 _NOT_IN_WORKER = (
     "federated_secure_modular_sum",
@@ -103,12 +110,17 @@ class NativeContext(tff.framework.SyncContext):
             WorkerError: The worker does not start, or dies again and again.
             TypeError: The argument does not fit; the text is TFF's.
         """
+        interrupted = threading.Event()
+        before = _interrupted.set(interrupted)
         with self._workers.in_use():
             try:
                 return self._loop.run(self._context.invoke(comp, arg))
             except KeyboardInterrupt:
+                interrupted.set()  # before TFF sees a dead worker, and repeats the computation on another
                 self._workers.stop()  # the loop waits for the worker, whatever becomes of the call
                 raise
+            finally:
+                _interrupted.reset(before)
 
     def close(self) -> None:
         """Ends the worker."""
@@ -150,7 +162,14 @@ class _Workers:
                 self._calls -= 1
 
     def running(self) -> Worker:
-        """Returns a worker that is alive as far as one can tell."""
+        """Returns a worker that is alive as far as one can tell.
+
+        Raises:
+            asyncio.CancelledError: The caller of the computation under way has gone.
+        """
+        interrupted = _interrupted.get()
+        if interrupted is not None and interrupted.is_set():
+            raise asyncio.CancelledError
         with self._changing:
             if self.current is not None and not self.current.alive:
                 self.current = None
