@@ -94,22 +94,22 @@ def test_an_op_that_no_library_provides_is_named_before_anything_runs(on_inproce
     assert undisturbed([1, 2]) == 5
 
 
-def test_ctrl_c_ends_a_round_and_leaves_the_runtime_usable(each_runtime, undisturbed):
-    endless = tff.tensorflow.computation(
+def endless():
+    return tff.tensorflow.computation(
         lambda x: tf.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i + 1, 0), [x]), I32
     )
+
+
+def test_ctrl_c_ends_a_round_and_leaves_the_runtime_usable(each_runtime, undisturbed):
     assert undisturbed([1, 2]) == 5
     ctrl_c = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
     ctrl_c.start()
     with pytest.raises(KeyboardInterrupt):
-        on_clients(endless)([1] * 10)
+        on_clients(endless())([1] * 10)
     assert undisturbed([1, 2]) == 5
 
 
 def test_what_ctrl_c_ended_is_not_begun_again_on_another_worker(monkeypatch):
-    endless = tff.tensorflow.computation(
-        lambda x: tf.while_loop(lambda i: i >= 0, lambda i: tf.maximum(i + 1, 0), [x]), I32
-    )
     calls = []
 
     def run(self, coroutine):
@@ -121,7 +121,7 @@ def test_what_ctrl_c_ended_is_not_begun_again_on_another_worker(monkeypatch):
     context = create_native_execution_context()
     monkeypatch.setattr(LoopThread, "run", run)
     with pytest.raises(KeyboardInterrupt):
-        context.invoke(endless, 1)
+        context.invoke(endless(), 1)
     with pytest.raises(concurrent.futures.CancelledError):
         calls[0].result(timeout=60)
     context.close()

@@ -44,6 +44,7 @@ class RegisteredFunction:
         name: Of the function.
         input_dtypes: As TensorFlow numbers them.
         output_dtypes: As TensorFlow numbers them.
+        is_inline: Whether it is called in the thread of the caller.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class RegisteredFunction:
         self.name = names[0]
         self.input_dtypes = [tensor.dtype.as_datatype_enum for tensor in inputs]
         self.output_dtypes = [tensor.dtype.as_datatype_enum for tensor in outputs]
-        self._is_inline = inline
+        self.is_inline = inline
         self._is_exclusive = exclusive
         # Everything to take out of the eager context again.
         self._registered = list(names)
@@ -91,7 +92,7 @@ class RegisteredFunction:
 
     def _callable(self, name: str) -> _Call:
         """Returns how to call a copy of the function."""
-        if not self._is_inline:
+        if not self.is_inline:
             return functools.partial(_call_by_name, name, len(self.output_dtypes))
         self._inlined.append(InlineFunction(name, self.input_dtypes, self.output_dtypes))
         return functools.partial(call_inline, self._inlined[-1])

@@ -138,7 +138,7 @@ class GraphFunction:
     def _add_call(self, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Adds a call to the graph that is being built."""
         built = self._built
-        if not built.inline:
+        if not built.function.is_inline:
             raise NotJoinable
         dtypes = [tf.as_dtype(dtype) for dtype in built.function.output_dtypes]
         outputs = tf.raw_ops.StatefulPartitionedCall(args=inputs, Tout=dtypes, f=built.function.name)
@@ -173,7 +173,6 @@ class GraphFunction:
                 names, inputs, outputs, inline=private.inline, exclusive=private.exclusive
             ),
             one_shot=private.one_shot,
-            inline=private.inline,
             inputs=used,
             outputs=[results.index(fetch) for fetch in private.fetches],
         )
@@ -185,7 +184,6 @@ class _Built:
 
     function: RegisteredFunction
     one_shot: bool  # it may be called once
-    inline: bool
     inputs: list[int]
     outputs: list[int]  # for every result leaf, which output of the function it is
 

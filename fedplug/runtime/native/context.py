@@ -111,8 +111,8 @@ class NativeContext(tff.framework.SyncContext):
             TypeError: The argument does not fit; the text is TFF's.
         """
         interrupted = threading.Event()
-        before = _interrupted.set(interrupted)
         with self._workers.in_use():
+            before = _interrupted.set(interrupted)
             try:
                 return self._loop.run(self._context.invoke(comp, arg))
             except KeyboardInterrupt:
