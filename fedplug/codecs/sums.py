@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import operator
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -14,8 +17,7 @@ from fedplug import kernels, ops
 from fedplug.codecs.arrays import as_array
 from fedplug.codecs.reading import Received, receive
 from fedplug.encoders.arguments import check_number
-from fedplug.errors import ArgumentError, ConfigError, PayloadError
-from fedplug.ops.spec import largest_finite
+from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
 
 __all__ = ["ModelSum", "Sum"]
 
@@ -31,6 +33,20 @@ _BLOCK = 2**15
 """Elements of a dense payload that are weighted at a time: they stay in the cache."""
 
 
+class _Range(NamedTuple):
+    """The largest finite number of a dtype, the least normal one, and the relative distance of numbers."""
+
+    largest: float
+    least: float
+    eps: float
+
+
+@functools.cache
+def _range(dtype: np.dtype[Any]) -> _Range:
+    numbers = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return _Range(float(numbers.max), float(numbers.tiny), float(numbers.eps))
+
+
 class Sum:
     """``sum_i weight_i * decode(payload_i)``, in the order in which payloads are added.
 
@@ -40,7 +56,8 @@ class Sum:
     payload costs its entries, not the size of the sum; payloads of other encoders are decoded into memory
     that is kept for the next.
 
-    Any number of threads may add; each payload is added whole, or not at all.
+    The sum is always finite: a payload that would make it infinite is refused. Any number of threads may add;
+    each payload is added whole, or not at all.
     """
 
     def __init__(self, shape: Sequence[int] | int, dtype: DTypeLike = np.float32) -> None:
@@ -59,8 +76,10 @@ class Sum:
         self._dtype = np.dtype(dtype)
         if not ops.is_floating(self._dtype) or self._dtype.itemsize > 8:
             raise ArgumentError(f"a sum is of float32, float64, float16 or bfloat16, not of {self._dtype}")
-        self._largest = largest_finite(self._dtype)
+        self._range = _range(self._dtype)
+        self._limit = math.inf
         self._total = np.zeros(self._shape, self._dtype)
+        self._bound = 0.0
         self._scratch: NDArray[Any] | None = None
         self._weight = 0.0
         self._count = 0
@@ -84,13 +103,18 @@ class Sum:
             weight: Finite.
 
         Raises:
-            PayloadError: As for `fedplug.decode`, or it is of another shape or dtype. Nothing is added.
-            ConfigError: ``weight`` is no finite number.
+            PayloadError: As for `fedplug.decode`; or the payload is of another shape or dtype, or would make
+                the sum infinite. Nothing is added.
+            ConfigError: ``weight`` is no finite number, or the sum's dtype cannot hold it, or the sum of all
+                weights. Nothing is added.
         """
         factor = None if type(weight) is float and weight == 1 else self._factor(weight)
         with self._lock:
+            _require_weights(self._weight + weight, self._dtype)
             received = self._receive(payload)
+            bound = self._bound_with(received, factor)
             self._add_received(received, factor)
+            self._bound = bound
             self._weight += weight
             self._count += 1
 
@@ -98,7 +122,8 @@ class Sum:
         """Adds another sum of the same shape and dtype, element by element.
 
         Raises:
-            ArgumentError: It is no such sum, or this one.
+            ArgumentError: It is no such sum, or this one; or the sum of both would be infinite.
+            ConfigError: The sum of all weights would be infinite.
         """
         if not isinstance(other, Sum) or other is self:
             raise ArgumentError("merge takes another Sum")
@@ -109,7 +134,10 @@ class Sum:
             )
         first, second = sorted((self, other), key=id)  # two threads that merge each other into each other end
         with first._lock, second._lock:
+            _require_weights(self._weight + other._weight, self._dtype)
+            bound = self._bound_with_sum(other)
             np.add(self._total, other._total, out=self._total)
+            self._bound = bound
             self._weight += other._weight
             self._count += other._count
 
@@ -124,8 +152,12 @@ class Sum:
     def _factor(self, weight: float) -> NDArray[Any] | None:
         """By what the values are multiplied; None: by nothing, as the weight is 1."""
         check_number("weight", weight, lambda number: True, "")
-        if abs(weight) > self._largest:
+        if abs(weight) > self._range.largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self._dtype}")
+        if 0 < abs(weight) < self._range.least:
+            raise ConfigError(
+                f"weight is {weight!r}, too small for a sum of {self._dtype}; give all clients larger weights"
+            )
         return None if weight == 1 else np.asarray(weight, self._dtype)
 
     def _receive(self, payload: Any) -> Received:
@@ -146,6 +178,38 @@ class Sum:
             values = values.astype(self._dtype)
         weights = None if factor is None else factor.reshape(1)
         kernels.scatter_decode_add(self._total, values, indices, weights=weights)
+
+    def _bound_with(self, received: Received, factor: NDArray[Any] | None) -> float:
+        """The magnitude that no element exceeds after adding; raises PayloadError if one becomes infinite."""
+        magnitude = _magnitude(received.values)
+        if magnitude > self._limit:
+            raise PayloadError(
+                f"it holds {magnitude:.3g}, and more than {self._limit:.3g} could make the model infinite"
+            )
+        if factor is not None:
+            magnitude *= abs(float(factor))
+        return self._bound_after(magnitude, lambda sum_: sum_._add_received(received, factor), PayloadError)
+
+    def _bound_with_sum(self, other: Sum) -> float:
+        def add(sum_: Sum) -> None:
+            np.add(sum_._total, other._total, out=sum_._total)
+
+        return self._bound_after(other._bound, add, ArgumentError)
+
+    def _bound_after(
+        self, magnitude: float, add: Callable[[Sum], None], error: type[ArgumentError | PayloadError]
+    ) -> float:
+        """Adds to a copy only where values or rounding errors may have used up half of the dtype's range."""
+        bound = (self._bound + magnitude) * (1 + 2 * self._range.eps)
+        if bound <= self._range.largest / 2:
+            return bound
+        copy = Sum(self._shape, self._dtype)
+        copy._total[...] = self._total
+        with np.errstate(over="ignore"):
+            add(copy)
+        if not kernels.all_finite(copy._total):
+            raise error(f"the sum would be infinite in {self._dtype}")
+        return _magnitude(copy._total)
 
     def _require_dtype(self, dtype: np.dtype[Any]) -> None:
         if dtype == self._dtype or self._dtype.name in _WIDER.get(dtype.name, ()):
@@ -206,17 +270,22 @@ class ModelSum:
 
     @classmethod
     def like(cls, arrays: Mapping[str, Any]) -> ModelSum:
-        """Zeros for the sums of such arrays: of 16-bit floats in float32, of integers in float64.
+        """Makes the sums of updates of a model: of 16-bit floats in float32, of integers in float64.
+
+        `add` then also refuses an update that could make an entry of the model infinite, in its own dtype.
 
         Args:
-            arrays: By name, anything that a codec takes: the model itself.
+            arrays: The model, by name: anything that a codec takes.
 
         Raises:
             ArgumentError: One is no such array.
         """
         seen = {name: as_array(array) for name, array in arrays.items()}
         shapes = {name: array.shape for name, array in seen.items()}
-        return cls(shapes, {name: _dtype_of_sum(array.dtype) for name, array in seen.items()})
+        total = cls(shapes, {name: _dtype_of_sum(array.dtype) for name, array in seen.items()})
+        for name, array in seen.items():
+            total._sums[name]._limit = _largest_update(array)
+        return total
 
     @property
     def weight(self) -> float:
@@ -239,27 +308,30 @@ class ModelSum:
             PayloadError: One of them is missing, unknown, or refused by `Sum.add`; the message names the
                 tensor. Nothing is added.
             ArgumentError: One is no buffer. Nothing is added.
-            ConfigError: ``weight`` is no finite number. Nothing is added.
+            ConfigError: ``weight`` is refused by `Sum.add`. Nothing is added.
         """
-        self._require_names(payloads)
-        factors = {name: part._factor(weight) for name, part in self._sums.items()}
+        factors = self._factors(payloads, weight)
         with self._lock:
-            received = {}
+            received = self._read(payloads, factors, weight)
             for name, part in self._sums.items():
-                try:
-                    received[name] = part._receive(payloads[name])
-                except (ArgumentError, PayloadError) as error:
-                    raise type(error)(f"tensor {name!r}: {error}") from error
-            for name, part in self._sums.items():
-                part._add_received(received.pop(name), factors[name])
+                update, bound = received.pop(name)
+                part._add_received(update, factors[name])
+                part._bound = bound
             self._weight += weight
             self._count += 1
+
+    def check(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
+        """Raises what `add` would raise, and adds nothing."""
+        factors = self._factors(payloads, weight)
+        with self._lock:
+            self._read(payloads, factors, weight)
 
     def merge(self, other: ModelSum) -> None:
         """Adds another sum of the same names, shapes and dtypes.
 
         Raises:
-            ArgumentError: It is no such sum, or this one.
+            ArgumentError: It is no such sum, or this one; or the sum of both would be infinite.
+            ConfigError: The sum of all weights would be infinite.
         """
         if not isinstance(other, ModelSum) or other is self:
             raise ArgumentError("merge takes another ModelSum")
@@ -267,6 +339,9 @@ class ModelSum:
             raise ArgumentError("the other sum is of arrays of other names, shapes or dtypes")
         first, second = sorted((self, other), key=id)  # two threads that merge each other into each other end
         with first._lock, second._lock:
+            for name, part in self._sums.items():
+                _require_weights(self._weight + other._weight, part._dtype)
+                part._bound_with_sum(other._sums[name])
             for name, part in self._sums.items():
                 part.merge(other._sums[name])
             self._weight += other._weight
@@ -282,13 +357,39 @@ class ModelSum:
 
         Raises:
             ArgumentError: The weights add up to zero: nothing was added, say.
+            NonFiniteError: A mean is infinite, as weights of both signs nearly cancel out; the message names
+                the tensor.
         """
         if self._weight == 0:
             raise ArgumentError(f"there is no mean of {self._count} updates whose weights add up to 0")
         means = self.value()
-        for array in means.values():
-            np.divide(array, np.asarray(self._weight, array.dtype), out=array)
+        for name, array in means.items():
+            with np.errstate(all="ignore"):
+                np.divide(array, np.asarray(self._weight, array.dtype), out=array)
+            if not kernels.all_finite(array):
+                raise NonFiniteError(
+                    f"tensor {name!r}: the mean is not finite in {array.dtype}; the weights add up to "
+                    f"{self._weight:.3g}"
+                )
         return means
+
+    def _factors(self, payloads: Mapping[str, Any], weight: float) -> dict[str, NDArray[Any] | None]:
+        self._require_names(payloads)
+        return {name: part._factor(weight) for name, part in self._sums.items()}
+
+    def _read(
+        self, payloads: Mapping[str, Any], factors: Mapping[str, NDArray[Any] | None], weight: float
+    ) -> dict[str, tuple[Received, float]]:
+        """Reads all payloads to the last byte: after this nothing is refused."""
+        received = {}
+        for name, part in self._sums.items():
+            _require_weights(self._weight + weight, part._dtype)
+            try:
+                update = part._receive(payloads[name])
+                received[name] = update, part._bound_with(update, factors[name])
+            except (ArgumentError, PayloadError) as error:
+                raise type(error)(f"tensor {name!r}: {error}") from error
+        return received
 
     def _forms(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         return {name: part._form() for name, part in self._sums.items()}
@@ -306,3 +407,23 @@ def _dtype_of_sum(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if ops.is_floating(dtype):
         return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
     return np.dtype(np.float64)
+
+
+def _largest_update(array: NDArray[Any]) -> float:
+    """The largest magnitude that can be added to any finite element without an infinity."""
+    if not ops.is_floating(array.dtype):
+        return math.inf
+    largest, _, eps = _range(array.dtype)
+    finite = array if kernels.all_finite(array) else array[np.isfinite(array)]
+    # An eighth of a unit in the last place changes not even the largest number.
+    return max(largest - _magnitude(finite), largest * eps / 8)
+
+
+def _magnitude(values: NDArray[Any]) -> float:
+    """The largest magnitude; two reductions need no memory."""
+    return max(float(values.max()), -float(values.min())) if values.size else 0.0
+
+
+def _require_weights(total: float, dtype: np.dtype[Any]) -> None:
+    if abs(total) > _range(dtype).largest:
+        raise ConfigError(f"the weights add up to {total:.3g}, which is infinite in a sum of {dtype}")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug.errors import ArgumentError, ConfigError, PayloadError
+from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
 
 SHAPES = {"kernel": (40, 9), "bias": (9,), "empty": (0, 3), "scale": ()}
 CODECS = ["identity", "topk(0.1)", "topk(0.3, scope='model') | qsgd(4)", "sign", "qsgd(6) | rans"]
@@ -112,6 +112,9 @@ def refused():
     yield "unknown", changed(more=other), {}, PayloadError, r"\['more'\], which the model does not have"
     yield "no buffer", changed(bias=3), {}, ArgumentError, "tensor 'bias': buffer must be bytes"
     yield "no weight", good, {"weight": np.nan}, ConfigError, "weight"
+    yield "a tiny weight", good, {"weight": 1e-46}, ConfigError, "weight is 1e-46, too small"
+    large = fedplug.codec("identity").encode(np.full((9,), 3e38, np.float32))[0]
+    yield "an infinite sum", changed(bias=large), {"weight": 10}, PayloadError, "tensor 'bias': .*infinite"
 
 
 @pytest.mark.parametrize(
@@ -121,8 +124,9 @@ def test_of_a_client_that_is_refused_nothing_is_added(payloads, options, error, 
     total = fedplug.ModelSum(SHAPES)
     total.add(payloads_of(0, "sign"), 2)
     before = {name: array.tobytes() for name, array in total.value().items()}
-    with pytest.raises(error, match=message):
-        total.add(payloads, **options)
+    for refuse in (total.add, total.check):
+        with pytest.raises(error, match=message):
+            refuse(payloads, **options)
     assert {name: array.tobytes() for name, array in total.value().items()} == before
     assert (total.count, total.weight) == (1, 2)
 
@@ -161,3 +165,71 @@ def test_any_number_of_threads_may_add_and_merge():
         assert np.array_equal(total.value()[name], 40 * array)
         assert np.array_equal(parts[0].value()[name], 80 * array)
     assert (parts[0].count, parts[0].weight) == (40, 80)
+
+
+def test_what_would_be_added_is_checked_without_adding_it():
+    total = fedplug.ModelSum(SHAPES)
+    total.check(payloads_of(0), 3)
+    assert (total.count, total.weight) == (0, 0)
+    assert not any(array.any() for array in total.value().values())
+
+
+def test_models_whose_merger_would_be_infinite_are_not_merged_in_part():
+    one, other = fedplug.ModelSum({"a": 3, "b": 3}), fedplug.ModelSum({"a": 3, "b": 3})
+    payloads, _ = fedplug.codec("identity").encode_model(
+        {"a": np.ones(3, np.float32), "b": np.full(3, 3e38, np.float32)}
+    )
+    one.add(payloads)
+    other.add(payloads)
+    with pytest.raises(ArgumentError, match="infinite"):
+        one.merge(other)
+    assert one.value()["a"].tolist() == [1, 1, 1]
+    assert one.count == 1
+
+
+def test_weights_that_add_up_to_infinity_are_refused():
+    total = fedplug.ModelSum(SHAPES)
+    total.add(payloads_of(0), 3)
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
+    zeros, _ = fedplug.codec("identity").encode_model(arrays)
+    total.add(zeros, 3e38)
+    with pytest.raises(ConfigError, match="the weights add up to 6e"):
+        total.add(zeros, 3e38)
+    assert total.count == 2
+
+
+def test_weights_that_nearly_cancel_out_have_no_mean():
+    total = fedplug.ModelSum({"a": 3})
+    for value, weight in ((1e30, 1.0), (0, -(1 - 2**-53))):
+        payload, _ = fedplug.codec("identity").encode(np.full(3, value, np.float32))
+        total.add({"a": payload}, weight)
+    with pytest.raises(NonFiniteError, match="tensor 'a': the mean is not finite"):
+        total.mean()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "model", "update", "fits"),
+    [
+        ("float16", 1.0, 6e4, True),
+        ("float16", 1e4, 6e4, False),
+        ("float16", -65504.0, 1.0, True),
+        ("float16", -np.inf, 6e4, True),
+        ("bfloat16", 2e38, 2e38, False),
+        ("float32", 3e38, 2e38, False),
+        ("float32", np.finfo(np.float32).min, 1e3, True),
+        ("float32", np.nan, 1e3, True),
+        ("int64", 2**62, 2e38, True),
+    ],
+)
+def test_an_update_that_could_make_the_model_infinite_is_refused(dtype, model, update, fits):
+    """Whatever the dtype of the sum: what counts is that of the model that the clients were sent."""
+    start = {"a": np.full(3, model).astype(np.dtype(dtype))}
+    payloads, _ = fedplug.codec("identity").encode_model({"a": np.full(3, update, np.float32)})
+    total = fedplug.ModelSum.like(start)
+    if fits:
+        total.add(payloads)
+        assert total.count == 1
+    else:
+        with pytest.raises(PayloadError, match=r"tensor 'a': .* could make the model infinite"):
+            total.add(payloads)
+        assert total.count == 0

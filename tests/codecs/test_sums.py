@@ -180,3 +180,79 @@ def test_a_sparse_payload_costs_its_entries_and_not_the_size_of_the_sum():
     tracemalloc.stop()
     assert peak < 100_000
     assert total.value().sum() == 1750
+
+
+def payload_of(value, dtype="float32", codec="identity", size=9):
+    return fedplug.codec(codec).encode(np.full(size, value, dtype))[0]
+
+
+TOO_LARGE = {
+    "one product": ("float32", [(1e38, 10)]),
+    "the sum of two": ("float32", [(2e38, 1), (2e38, 1)]),
+    "the sum of two products": ("float32", [(-1e36, 200), (-1e36, 200)]),
+    "a sum in 16 bits": ("float16", [(3e4, 1), (3e4, 1), (3e4, 1)]),
+    "bfloat16": ("bfloat16", [(3e38, 1), (3e38, 1)]),
+    "float64": ("float64", [(1e308, 1), (1e308, 0.9)]),
+}
+
+
+@pytest.mark.parametrize("codec", ["identity", "topk(0.5)"])
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_a_payload_that_would_make_the_sum_infinite_is_refused(case, codec):
+    dtype, added = TOO_LARGE[case]
+    total = fedplug.Sum(9, dtype)
+    total.add(payload_of(1, dtype, codec), 2)
+    for value, weight in added[:-1]:
+        total.add(payload_of(value, dtype, codec), weight)
+    before = total.value().tobytes(), total.count, total.weight
+    value, weight = added[-1]
+    with pytest.raises(PayloadError, match=f"infinite in {dtype}"):
+        total.add(payload_of(value, dtype, codec), weight)
+    assert (total.value().tobytes(), total.count, total.weight) == before
+    total.add(payload_of(1, dtype, codec), 3)
+    assert np.isfinite(total.value().astype(float)).all()
+
+
+def test_sums_near_the_largest_number_are_exact():
+    """Large values that do not overflow are added; their number alone says nothing."""
+    total, expected = fedplug.Sum(9), np.zeros(9, np.float32)
+    for value in (3e38, -3e38, 2e38, 1.3e38, -3.3e38, 3.4e38):
+        total.add(payload_of(value))
+        expected += np.full(9, value, np.float32)
+        assert total.value().tobytes() == expected.tobytes()
+
+
+def test_sums_whose_merger_would_be_infinite_are_not_merged():
+    one, other = fedplug.Sum(9), fedplug.Sum(9)
+    one.add(payload_of(3e38))
+    other.add(payload_of(2e38))
+    before = one.value().tobytes()
+    with pytest.raises(ArgumentError, match="infinite in float32"):
+        one.merge(other)
+    assert (one.value().tobytes(), one.count) == (before, 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weight", "message"),
+    [
+        ("float32", 1e-46, "too small for a sum of float32"),
+        ("float32", -1e-40, "too small for a sum of float32"),
+        ("float16", 1e-5, "too small for a sum of float16"),
+        ("float64", 5e-324, "too small for a sum of float64"),
+        ("float16", 7e4, "infinite in a sum of float16"),
+    ],
+)
+def test_a_weight_that_the_dtype_of_the_sum_does_not_hold_is_refused(dtype, weight, message):
+    with pytest.raises(ConfigError, match=message):
+        fedplug.Sum(9, dtype).add(payload_of(1, dtype), weight)
+
+
+def test_weights_that_add_up_to_infinity_are_refused():
+    one, other = fedplug.Sum(9), fedplug.Sum(9)
+    for total in (one, other):
+        total.add(payload_of(0), 3e38)
+        with pytest.raises(ConfigError, match="the weights add up to 6e"):
+            total.add(payload_of(0), 3e38)
+        assert (total.count, total.weight) == (1, 3e38)
+    with pytest.raises(ConfigError, match="the weights add up to 6e"):
+        one.merge(other)
