@@ -265,11 +265,12 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
         run.name: [_shown(log.rows(run.name, seed)[: config.rounds], metric) for seed in config.seeds]
         for run in config.runs
     }
-    rows = {name: repeats for name, repeats in rows.items() if all(repeats)}
-    tables = report.table([report.summarize(name, rows[name], dense_bytes) for name in rows])
+    rows = {name: repeats if all(repeats) else [] for name, repeats in rows.items()}
+    begun = [name for name, repeats in rows.items() if repeats]
+    tables = report.table([report.summarize(name, rows[name], dense_bytes) for name in begun])
     if target:
         tables += "\n\n" + report.target_table(
-            target, [report.reach(name, rows[name], target) for name in rows]
+            target, [report.reach(name, rows[name], target) for name in begun]
         )
     if metric != ACCURACY:
         tables += f"\n\naccuracy: here {in_words(metric)}, of the test examples"
@@ -330,11 +331,11 @@ def _train_one(training: _Training, rounds: int, log: RoundLog, progress: RoundP
     last = trainer.last_round or 0
     if last and not any(row["round"] == last for row in log.rows(name, seed)):
         record(last, state, trainer.last_metrics, None)  # interrupted between the commit and the log
-    started = time.perf_counter()
+    started = None if last else time.perf_counter()  # the first round of a resumed training starts up again
 
     def on_round(round_num: int, state: Any, metrics: Any) -> None:
         nonlocal started
-        record(round_num, state, metrics, time.perf_counter() - started)
+        record(round_num, state, metrics, None if started is None else time.perf_counter() - started)
         progress.advance()
         started = time.perf_counter()
 

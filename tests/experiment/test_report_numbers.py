@@ -31,7 +31,7 @@ def rows_of(values: list[float]) -> list[dict[str, object]]:
             "downlink_bytes": 1000,
             "clients": 4,
             "payloads": 2,
-            "seconds": None if i == 0 else 0.5 + i,
+            "seconds": {0: 100.0, 3: None}.get(i, 0.5 + i),  # a start-up, and an interruption
         }
         for i, value in enumerate(values)
     ]
@@ -70,16 +70,21 @@ def test_time_to_accuracy_has_the_bytes_of_one_client_and_the_seconds_until_each
     assert data["targets"] == sorted(set(data["targets"]))
     assert 0.5 in data["targets"]
     assert data["targets"][data["target"]] == 0.5
+    starts = []
     for each, found in zip(rows, run["seeds"], strict=True):
-        timed = [row["seconds"] for row in each[1:]]
-        first = float(np.median(timed)) if timed else 0.0
+        timed = [row["seconds"] for row in each[1:] if row["seconds"] is not None]
+        median = float(np.median(timed)) if timed else 0.0
+        starts += [100 - median] if timed else []
+        seconds = [median if row["seconds"] in (None, 100) else row["seconds"] for row in each]
         for i, count in enumerate(found["rounds"]):
             assert count == reach("a", [each], data["targets"][i]).rounds[0]
             until = each[:count]
-            assert found["seconds"][i] == pytest.approx(first + sum(timed[: count - 1]))
+            assert found["seconds"][i] == pytest.approx(sum(seconds[:count]))
             assert found["up"][i] == pytest.approx(sum(row["uplink_bytes"] / 2 for row in until), abs=1)
             assert found["down"][i] == 250 * count
         assert all(not reach("a", [each], t).rounds for t in data["targets"][len(found["rounds"]) :])
+    assert run["timed"] == bool(starts)
+    assert run["startup"] == (pytest.approx(np.mean(starts), abs=1e-3) if starts else None)
 
 
 def test_a_run_without_a_measured_accuracy_leaves_the_targets_of_others() -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 import fedplug.experiment.report
-from fedplug.experiment.report import write_report
+from fedplug.experiment.report import plot, write_report
 from fedplug.experiment.report.folder import read_experiments
 from fedplug.experiment.report.markup import data_table, element, script_data
 from fedplug.experiment.report.page import render
@@ -64,6 +66,22 @@ def test_data_for_the_script_cannot_end_its_element(text) -> None:
 
 def test_what_a_table_lacks_is_a_dash() -> None:
     assert Reader(data_table("c", ("a", "b"), [("x", "nan")])).texts == ["c", "a", "b", "x", "–"]  # noqa: RUF001
+
+
+def test_a_run_has_one_color_in_the_page_and_in_the_picture(make_folder, tmp_path, monkeypatch) -> None:
+    runs = {name: {"encoder": "identity"} for name in ("not begun", "a", "b")}
+    folder = make_folder(runs=runs, rounds=12, last={"not begun": 0})
+    text = page(folder)
+    series = dict(re.findall(r"--(series\d): (#\w+);", text[: text.index("@media")]))
+    legend = re.findall(r"stroke=\"var\(--(series\d)\).*?</svg>([^<]+)</li>", text)
+    in_page = {label: series[name] for name, label in legend}
+    drawn: list[Line2D] = []
+    monkeypatch.setattr(Axes, "legend", lambda axes, **_: drawn.extend(axes.get_lines()))
+    (experiment,) = read_experiments([folder])
+    plot({"not begun": [], **{run.name: run.repeats for run in experiment.runs}}, tmp_path / "accuracy.png")
+    in_picture = {str(line.get_label()): str(line.get_color()) for line in drawn}
+    assert set(in_page) == {"a", "b"}
+    assert in_page == {name: color for name, color in in_picture.items() if name in runs}
 
 
 def test_names_from_a_folder_are_texts_wherever_they_stand(make_folder) -> None:

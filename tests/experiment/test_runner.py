@@ -96,6 +96,9 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     experiment.main(config, tmp_path / "resumed")
     assert "resuming after 8 of 12 rounds" in capsys.readouterr().out
     assert rows(tmp_path / "resumed/small") == rows(tmp_path / "straight/small")
+    lines = map(json.loads, (tmp_path / "resumed/small/metrics.jsonl").read_text().splitlines())
+    untimed = [(row["run"], row["seed"], row["round"]) for row in lines if row["seconds"] is None]
+    assert untimed == [("sparse", 0, 2), ("sparse", 0, 3)]  # interrupted; started up again
     # Fewer rounds than there are: a report of the first ones, and nothing is lost.
     config.write_text(CONFIG.replace("rounds = 3", "rounds = 2\ntarget_accuracy = 1"), encoding="utf-8")
     experiment.main(config, tmp_path / "resumed")

@@ -35,39 +35,50 @@ _AXES: Mapping[str, tuple[str, ...]] = {
 Values = npt.NDArray[np.float64]
 
 
-def against_bytes(name: str, runs: Sequence[Run], metric: str, targets: Sequence[float]) -> Markup:
-    """The figures, of which one is seen at a time, and the numbers behind them.
+def against_bytes(
+    name: str, runs: Sequence[Run], lines: Sequence[svg.Line], metric: str, targets: Sequence[float]
+) -> Markup:
+    """Draws the figures, of which one is seen at a time, and the numbers behind them.
 
     Args:
-        name: Of the figures, unique in the page.
-        runs: Each with a line: bold the mean of the last rounds (and of the seeds), thin single rounds or, of
+        name: Prefix of the figures' identifiers, unique in the page.
+        runs: The runs to draw: bold the mean of the last rounds (and of the seeds), thin single rounds or, of
             several seeds, each seed's mean.
-        metric: What was measured, in words.
+        lines: Color and style of each run.
+        metric: The measured metric, in words.
         targets: Accuracies that get a thin line each.
     """
     panels = [
-        (axis.capitalize(), figure(_figure(name, axis, runs, metric, targets), _caption(axis, runs)))
+        (axis.capitalize(), figure(_figure(name, axis, runs, lines, metric, targets), _caption(axis, runs)))
         for axis in _AXES
     ]
-    return join([_legend(runs), tabs(name, "Against", panels), details("The numbers", _table(runs, metric))])
+    return join(
+        [_legend(runs, lines), tabs(name, "Against", panels), details("The numbers", _table(runs, metric))]
+    )
 
 
-def _legend(runs: Sequence[Run]) -> Markup:
-    """Which line is whose."""
+def _legend(runs: Sequence[Run], lines: Sequence[svg.Line]) -> Markup:
     return element(
         "ul",
-        *[element("li", svg.swatch(line), run.label) for run, line in zip(runs, svg.lines(), strict=False)],
+        *[element("li", svg.swatch(line), run.label) for run, line in zip(runs, lines, strict=True)],
         class_="legend",
     )
 
 
-def _figure(name: str, axis: str, runs: Sequence[Run], metric: str, targets: Sequence[float]) -> Markup:
+def _figure(
+    name: str,
+    axis: str,
+    runs: Sequence[Run],
+    lines: Sequence[svg.Line],
+    metric: str,
+    targets: Sequence[float],
+) -> Markup:
     keys = _AXES[axis]
     sent = [_sent(run, keys) for run in runs]
     words = {"both": "uplink and downlink"}.get(axis, axis)
 
     def paint(axes: Axes) -> None:
-        for run, x, line in zip(runs, sent, svg.lines(), strict=False):
+        for run, x, line in zip(runs, sent, lines, strict=True):
             _paint_run(axes, run, x, line, logarithmic=bool(keys))
         for target in targets:
             axes.axhline(target, color=svg.MUTED, linestyle=(0, (2, 3)), linewidth=1)

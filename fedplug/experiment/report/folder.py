@@ -16,6 +16,7 @@ from typing import Any
 from fedplug.errors import ConfigError, StoreError
 from fedplug.experiment.metric import ACCURACY, shown_of
 from fedplug.experiment.report.targets import Rows
+from fedplug.experiment.watching import existing
 
 __all__ = ["Experiment", "Run", "read_experiments"]
 
@@ -74,6 +75,11 @@ class Experiment:
     environments: Sequence[Mapping[str, Any]]
 
     @property
+    def names(self) -> Sequence[str]:
+        """Names of all runs of the configuration, begun or not, in its order."""
+        return list(_settings(self.config)) or [run.name for run in self.runs]
+
+    @property
     def target(self) -> float:
         """The ``target_accuracy`` of the configuration; 0 for none."""
         return _finite(self.config.get("target_accuracy")) or 0.0
@@ -114,10 +120,12 @@ def _is_there(folder: Path) -> bool:
     if not folder.is_dir():
         raise ConfigError(
             f"there is no folder {folder}; name one that `fedplug run` wrote, as in runs/digits"
+            f"{existing(folder)}"
         )
     if not (folder / "metrics.jsonl").exists():
         raise ConfigError(
             f"{folder} has no metrics.jsonl: it is no experiment's folder, or no round has ended yet"
+            f"{existing(folder)}"
         )
     return True
 
@@ -126,8 +134,7 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
     found = _by_run(_rows(folder / "metrics.jsonl"), _whole(config.get("rounds")))
     if not found:
         raise ConfigError(f"{folder / 'metrics.jsonl'} is empty: no round has ended yet")
-    configured = [run for run in _list(config.get("runs")) if isinstance(run, dict) and "name" in run]
-    settings = {str(run["name"]): run for run in configured}
+    settings = _settings(config)
     names = [name for name in settings if name in found] or list(found)
     metric = shown_of(_keys(found)) or ""
     wanted = _seeds(config)
@@ -160,6 +167,12 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
         components=_object(folder, "provenance.json") or _object(folder, "made_of.json"),
         environments=[entry for entry in _array(folder, "environment.json") if isinstance(entry, dict)],
     )
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Settings of the configured runs, by name."""
+    runs = [run for run in _list(config.get("runs")) if isinstance(run, dict) and "name" in run]
+    return {str(run["name"]): run for run in runs}
 
 
 def _keys(found: Mapping[str, Mapping[int, Rows]]) -> Iterator[str]:

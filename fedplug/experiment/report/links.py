@@ -1,8 +1,9 @@
 """Time to accuracy on links of any speed: what the page's script adds up.
 
 A round takes the seconds that were measured, and as long as one client's bytes take on its links: clients
-work side by side, and the mean of their bytes stands for each. Which round reaches a target is decided here;
-the script only divides bytes by a speed.
+work side by side, and the mean of their bytes stands for each. The first round of a training also loads and
+traces its process; it counts like the median of the others, and the rest is the start-up, shown apart. Which
+round reaches a target is decided here; the script only divides bytes by a speed.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ def times(experiments: Sequence[Experiment]) -> dict[str, Any]:
     Returns:
         ``{"speeds": ..., "targets": [accuracy], "target": position, "runs": [...]}``; no targets: nothing was
         measured. A run has its ``label``, the position of the run that it is compared with (``against``, None
-        where there is none), its mean number of ``clients`` a round, whether any round was ``timed``, and for
-        each of its ``seeds`` lists of ``rounds``, ``seconds``, and bytes of one client ``up`` and ``down``,
-        until each of the targets that it reached.
+        where there is none), its mean number of ``clients`` a round, whether any round but the first was
+        ``timed``, the seconds of ``startup`` (mean of the seeds, None if not known), and for each of its
+        ``seeds`` lists of ``rounds``, ``seconds``, and bytes of one client ``up`` and ``down``, until each of
+        the targets that it reached.
     """
     experiments = [experiment for experiment in experiments if experiment.more_is_better]
     runs = [run for experiment in experiments for run in experiment.runs]
@@ -47,7 +49,8 @@ def times(experiments: Sequence[Experiment]) -> dict[str, Any]:
                 "label": run.label,
                 "against": against,
                 "clients": round(_clients(run), 2),
-                "timed": any(row["seconds"] is not None for rows in run.repeats for row in rows),
+                "timed": any(_timed(rows) for rows in run.repeats),
+                "startup": _startup(run),
                 "seeds": [_until(rows, targets) for rows in run.repeats],
             }
             for run, against in zip(runs, _against(experiments), strict=True)
@@ -99,10 +102,25 @@ def _until(rows: Rows, targets: Sequence[float]) -> dict[str, list[float]]:
 
 
 def _seconds(rows: Rows) -> npt.NDArray[np.float64]:
-    """Of every round; one that was interrupted took as long as the median."""
-    timed = [row["seconds"] for row in rows if row["seconds"] is not None]
-    median = float(np.median(timed)) if timed else 0.0
-    return np.array([median if row["seconds"] is None else row["seconds"] for row in rows], np.float64)
+    """Seconds of every round; the first, and one that was not timed, count like the median of the others."""
+    seconds = [None, *(row["seconds"] for row in rows[1:])]
+    median = float(np.median(_timed(rows) or [0.0]))
+    return np.array([median if each is None else each for each in seconds], np.float64)
+
+
+def _startup(run: Run) -> float | None:
+    """Seconds of the first round beyond the median of the others, mean of the seeds."""
+    found = [
+        max(0.0, rows[0]["seconds"] - float(np.median(timed)))
+        for rows in run.repeats
+        if (timed := _timed(rows)) and rows[0]["seconds"] is not None
+    ]
+    return round(float(np.mean(found)), 3) if found else None
+
+
+def _timed(rows: Rows) -> list[float]:
+    """Measured seconds of the rounds after the first."""
+    return [row["seconds"] for row in rows[1:] if row["seconds"] is not None]
 
 
 def _listed(values: npt.NDArray[np.float64], digits: int) -> list[float]:

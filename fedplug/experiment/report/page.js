@@ -98,6 +98,7 @@
     } else {
       ["not reached", "–", "–", "–", "–"].forEach((text) => cell("number", text));
     }
+    cell("number", run.startup === null ? "–" : duration(run.startup));
     const verdict = cell({ pays: "text pays", "does not pay": "text pays no" }[state] || "text", words);
     if (state === "pays" || state === "does not pay") {
       verdict.append(element("small", "", range(need, all[run.against].need, down)));

@@ -13,9 +13,10 @@ from pathlib import Path
 from string import Template
 
 from fedplug.experiment.files import write_whole
+from fedplug.experiment.report import svg
 from fedplug.experiment.report.clients import by_client
 from fedplug.experiment.report.curves import against_bytes
-from fedplug.experiment.report.folder import Experiment, Run, read_experiments
+from fedplug.experiment.report.folder import Experiment, read_experiments
 from fedplug.experiment.report.links import times
 from fedplug.experiment.report.markup import Markup, element, join, notice, script_data
 from fedplug.experiment.report.origin import origin
@@ -131,10 +132,14 @@ def _count(number: int, what: str) -> str:
 
 def _accuracy(experiments: Sequence[Experiment]) -> Markup:
     metrics = list(dict.fromkeys(experiment.metric for experiment in experiments if experiment.metric))
+    every = svg.lines()
+    lined = [(experiment, {name: next(every) for name in experiment.names}) for experiment in experiments]
     parts: list[Markup] = []
     for number, metric in enumerate(metrics):
-        shown = [experiment for experiment in experiments if experiment.metric == metric]
-        runs: list[Run] = [run for experiment in shown for run in experiment.runs]
-        targets = sorted({experiment.target for experiment in shown if experiment.target})
-        parts.append(against_bytes(f"against{number or ''}", runs, metric.replace("_", " "), targets))
+        shown = [(experiment, line) for experiment, line in lined if experiment.metric == metric]
+        runs = [run for experiment, _ in shown for run in experiment.runs]
+        lines = [line[run.name] for experiment, line in shown for run in experiment.runs]
+        targets = sorted({experiment.target for experiment, _ in shown if experiment.target})
+        name, words = f"against{number or ''}", metric.replace("_", " ")
+        parts.append(against_bytes(name, runs, lines, words, targets))
     return join(parts or [notice("The rows have no test_accuracy: there is nothing to draw.")])

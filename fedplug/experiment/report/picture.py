@@ -6,14 +6,14 @@ Imports matplotlib only when it draws.
 from __future__ import annotations
 
 import importlib.util
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedplug.errors import MissingDependencyError
+from fedplug.experiment.report import svg
 from fedplug.experiment.report.targets import FINAL_ROUNDS, Rows, running_mean
 
 __all__ = ["plot", "require_matplotlib"]
@@ -33,9 +33,10 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) ->
     """Draws test accuracy against the bytes all clients have sent so far, on a logarithmic axis.
 
     Args:
-        runs: By name the rows with each of the seeds. A run has one bold line, the mean of rounds and seeds;
-            thin ones are single rounds or, of several seeds, each seed's mean of rounds.
-        path: Of the picture, a PNG.
+        runs: The rows with each of the seeds, by the name of the run, in the order of the configuration.
+            A run has one bold line, the mean of rounds and seeds; thin lines are single rounds or, with
+            several seeds, each seed's mean of rounds. A run with no rows has no line and keeps its color.
+        path: The PNG file to write.
         target: An accuracy that gets a thin line; 0 for none.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -45,7 +46,9 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) ->
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     several = any(len(repeats) > 1 for repeats in runs.values())
-    for (color, style), (name, repeats) in zip(_lines(), runs.items(), strict=False):
+    for (color, style), (name, repeats) in zip(svg.lines(), runs.items(), strict=False):
+        if not repeats:
+            continue
         rounds = min(map(len, repeats))
         sent = _column(repeats, "uplink_bytes", rounds).cumsum(axis=1) / 1e6
         accuracy = _column(repeats, "test_accuracy", rounds)
@@ -63,12 +66,6 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) ->
     axes.grid(alpha=0.3)
     axes.legend(loc="best")
     figure.savefig(path, dpi=120)
-
-
-def _lines() -> Iterator[tuple[str, str]]:
-    """A color and a line style for every run, however many there are; the first repeats after 32."""
-    colors = ("C0", "C2", "C3", "C1", "C4", "C5", "C6", "C7")
-    return itertools.cycle((color, style) for style in ("-", "--", "-.", ":") for color in colors)
 
 
 def _column(repeats: Sequence[Rows], key: str, rounds: int) -> np.ndarray[Any, Any]:

@@ -16,11 +16,12 @@ _FIRST_UP, _FIRST_DOWN = 10, 100
 _MODEL = (
     "Time of a round = seconds of compute + one client's uplink bytes / uplink speed + its downlink bytes / "
     "downlink speed. Bytes and seconds are measured; clients work side by side, and the mean of their bytes "
-    "stands for each. Seconds are those of this experiment's machine, which trained all clients of a round; "
-    "latency and what a transport adds are not counted."
+    "stands for each. Seconds are those of this experiment's machine, which trained all clients of a round. "
+    "The start-up, which the first round takes longer than the median of the others, stands apart and is not "
+    "counted; neither are latency and what a transport adds."
 )
 _NO_SCRIPT = "A script in this page computes these numbers; it does not run in this browser."
-_HEADS = ("run", "", "total", "compute", "uplink", "downlink", "rounds", "against uncompressed")
+_HEADS = ("run", "", "total", "compute", "uplink", "downlink", "rounds", "start-up", "against uncompressed")
 
 
 def time_to_accuracy(experiments: Sequence[Experiment], measured: bool) -> Markup:
@@ -51,7 +52,7 @@ def time_to_accuracy(experiments: Sequence[Experiment], measured: bool) -> Marku
             ),
             element("p", "", id="verdict", aria_live="polite"),
             parts_legend(("compute", "uplink", "downlink")),
-            data_table("Time to accuracy by run", _HEADS, (), left=(0, 1, 7), body="times-body"),
+            data_table("Time to accuracy by run", _HEADS, (), left=(0, 1, 8), body="times-body"),
             element("p", _NO_SCRIPT, id="no-script", class_="notice"),
         ]
     )

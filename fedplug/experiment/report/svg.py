@@ -10,6 +10,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -27,7 +28,8 @@ WIDTH = 760
 
 INK, MUTED, GRID = "#010101", "#010102", "#010103"
 PARTS = ("#020200", "#020201", "#020202")
-_SERIES = tuple(f"#0303{number:02x}" for number in range(8))
+_LIGHT = Path(__file__).with_name("page.css").read_text(encoding="utf-8").partition("@media")[0]
+_SERIES = tuple(re.findall(r"--series\d: (#[0-9a-f]{6});", _LIGHT))
 _VARIABLES = {
     INK: "ink",
     MUTED: "muted",
@@ -75,14 +77,14 @@ _STYLES = (
 
 
 class Line(NamedTuple):
-    """How the lines of a run look: a color, and a style for when the colors are used up."""
+    """The look of a run's lines: a light color of ``page.css``, and a style for when the colors run out."""
 
     color: str
     style: str
 
 
 def lines() -> Iterator[Line]:
-    """One for every run, however many there are; the first repeats after 32."""
+    """Yields a line for every configured run, for the page and for ``accuracy.png``; repeats after 32."""
     return itertools.cycle(Line(color, style) for style in ("-", "--", "-.", ":") for color in _SERIES)
 
 
