@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,8 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "what",
         metavar="FILE | ENCODER",
         nargs="*",
-        help="a .safetensors or .npy file with an update (default: random numbers), and expressions such as "
-        "'topk(0.01) | qsgd(8)' (default: a selection)",
+        help="a .safetensors, .npy or .npz file with an update (default: random numbers; .pt, .h5 and others "
+        "are not read), and expressions such as 'topk(0.01) | qsgd(8)' (default: a selection)",
     )
     parser.add_argument(
         "--update", metavar=("OLD", "NEW"), nargs=2, help="encode what lies between two checkpoints"
@@ -81,7 +82,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _is_file(text: str) -> bool:
-    return Path(text).suffix in (".safetensors", ".npy")
+    """Tells a path from an expression, in which a dot is always within parentheses."""
+    return re.fullmatch(r"[^()|]*[./][^()|]*", text) is not None
 
 
 def _update(arguments: argparse.Namespace) -> Update:
@@ -108,8 +110,10 @@ def _execution(tensorflow: bool) -> Any:
 def _print(
     arguments: argparse.Namespace, update: Update, measured: Iterator[EncoderFigures]
 ) -> list[EncoderFigures]:
+    import fedplug
     from fedplug.diagnostics.environment import environment
     from fedplug.diagnostics.kernel_times import kernel_times
+    from fedplug.diagnostics.updates import some_names
 
     here = environment()
     print(f"{here['processor']}, {here['simd']}, {here['kernel_threads']} kernel threads")
@@ -121,6 +125,9 @@ def _print(
         print(f"\n{table.render(('KERNEL', 'MS', 'X COPY'), times)}")
     rounds = f", encoded in {arguments.rounds} rounds" if arguments.rounds > 1 else ""
     print(f"\n{update}{rounds}\n", flush=True)
+    if update.left_out:
+        dtypes = "float16, float32, float64 or (in .safetensors) bfloat16"
+        print(f"left out, not of {dtypes}: {some_names(update.left_out)}\n", flush=True)
     figures = list(measured)
     rows = [
         (
@@ -136,6 +143,12 @@ def _print(
     print(
         "\nNMSE: squared error of what arrives, relative to the update. GB/S: of the dense arrays; medians."
     )
+    for each in figures:
+        if each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
+            print(
+                f"{each.encoder}: its NMSE is the variance of an unbiased encoder, which averages out; over "
+                "N rounds (--rounds N) it is N times smaller."
+            )
     return figures
 
 

@@ -46,15 +46,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show_once(folder: Path) -> None:
-    from fedplug.experiment.watching import Rows, read_progress
+    from fedplug.experiment.watching import Rows, existing, read_progress
 
     progress = read_progress(folder, Rows(folder / "metrics.jsonl"))
     if progress is None:
         raise ConfigError(
             f"there is no experiment in {folder}; give the folder that `fedplug run` writes, runs/NAME, or "
-            "leave out --once to wait for it"
+            f"leave out --once to wait for it{existing(folder)}"
         )
     print(_page(folder, progress))
+
+
+def _waiting(folder: Path) -> str:
+    from fedplug.experiment.watching import existing
+
+    return f"waiting for an experiment in {folder}{existing(folder)}"
 
 
 def _follow_in_place(folder: Path, interval: float) -> None:
@@ -64,7 +70,7 @@ def _follow_in_place(folder: Path, interval: float) -> None:
     log, drawn = Rows(folder / "metrics.jsonl"), ""
     while True:
         progress = read_progress(folder, log)
-        page = f"waiting for an experiment in {folder}" if progress is None else _page(folder, progress)
+        page = _waiting(folder) if progress is None else _page(folder, progress)
         if page != drawn:
             over = _UP_AND_CLEAR.format(drawn.count("\n") + 1) if drawn else ""
             print(over + page, flush=True)
@@ -84,7 +90,7 @@ def _follow_by_line(folder: Path, interval: float) -> None:
         progress = read_progress(folder, log)
         if progress is None:
             if not waiting:
-                print(f"waiting for an experiment in {folder}", flush=True)
+                print(_waiting(folder), flush=True)
             waiting = True
         else:
             rows = {(row["run"], row["seed"], row["round"]): row for row in progress.rows}

@@ -20,6 +20,7 @@ from fedplug.errors import CapabilityError, ConfigError
 __all__ = ["ENCODERS", "EncoderFigures", "check_rounds", "measure"]
 
 ENCODERS = (
+    "auto",
     "identity",
     "bfloat16",
     "blockwise8",

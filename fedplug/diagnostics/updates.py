@@ -5,6 +5,8 @@ Knows files and arrays; must not know encoders or TensorFlow.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +20,10 @@ from numpy.typing import NDArray
 from fedplug import kernels
 from fedplug.errors import ConfigError
 
-__all__ = ["SUFFIXES", "Update", "difference", "random_update", "read_update"]
+__all__ = ["SUFFIXES", "Update", "difference", "random_update", "read_update", "some_names"]
 
-SUFFIXES = (".safetensors", ".npy")
-"""Of the files that can be read."""
+SUFFIXES = (".safetensors", ".npy", ".npz")
+"""Suffixes of the files that can be read."""
 
 _FLOATS: dict[str, np.dtype[Any]] = {
     "F16": np.dtype(np.float16),
@@ -45,7 +47,7 @@ class Update:
     Attributes:
         source: Where they are from, for people.
         arrays: By name, of floats: finite, C-contiguous, not all zero.
-        left_out: The names of those that are not of floats, or empty.
+        left_out: Names of the arrays that hold no floats that encoders take, or no elements.
     """
 
     source: str
@@ -54,8 +56,9 @@ class Update:
 
     def __post_init__(self) -> None:
         if not self.arrays:
+            others = f", only {some_names(self.left_out)}" if self.left_out else ""
             raise ConfigError(
-                f"{self.source}: there is no array of float16, bfloat16, float32 or float64 to encode"
+                f"{self.source}: there is no array of float16, bfloat16, float32 or float64 to encode{others}"
             )
         for name, array in self.arrays.items():
             if not kernels.all_finite(array):
@@ -93,7 +96,7 @@ def random_update(elements: int) -> Update:
 
 
 def read_update(path: str | Path) -> Update:
-    """The arrays of a ``.safetensors`` or ``.npy`` file.
+    """Reads the arrays of a ``.safetensors``, ``.npy`` or ``.npz`` file.
 
     Raises:
         ConfigError: It cannot be read, or holds nothing that could be encoded.
@@ -111,7 +114,7 @@ def difference(old: str | Path, new: str | Path) -> Update:
     before, left_out = _read(Path(old))
     after, _ = _read(Path(new))
     alone = [
-        f"only in {path}: {_some(mine - others)}"
+        f"only in {path}: {some_names(mine - others)}"
         for path, mine, others in ((old, set(before), set(after)), (new, set(after), set(before)))
         if mine - others
     ]
@@ -138,23 +141,54 @@ def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
     """The arrays that can be encoded, by name, and the names of the others."""
     if path.suffix not in SUFFIXES:
-        raise ConfigError(f"{path} is neither a .safetensors nor a .npy file")
+        raise ConfigError(
+            f"{path} is neither a .safetensors nor a .npy file nor a .npz archive; save its arrays with "
+            "safetensors or numpy.savez"
+        )
     try:
-        return _read_npy(path) if path.suffix == ".npy" else _read_safetensors(path)
+        return _read_safetensors(path) if path.suffix == ".safetensors" else _read_numpy(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _read_npy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+def _read_numpy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """Reads a ``.npy`` file, or all of a ``.npz`` archive."""
     try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return _one_array(path, loaded), ()
+        with loaded:
+            members = {name: _member(loaded, name) for name in sorted(loaded.files)}
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         raise ConfigError(f"{path} is no array that can be read: {error}") from error
+    arrays = {name: _native(array) for name, array in members.items() if array is not None}
+    return arrays, tuple(name for name in members if name not in arrays)
+
+
+def _one_array(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
     dtype = array.dtype.newbyteorder("=")
     if dtype not in _FLOATS.values():
         hint = "; bfloat16 needs .safetensors" if dtype.kind == "V" else ""
         raise ConfigError(f"{path} is an array of {dtype}, which no encoder takes{hint}")
-    return ({"array": np.asarray(array, dtype, order="C")} if array.size else {}), ()
+    return {"array": _native(array)} if array.size else {}
+
+
+def _member(archive: Any, name: str) -> NDArray[Any] | None:
+    """Reads an array of a ``.npz`` archive; returns None if no encoder takes it."""
+    try:
+        array = archive[name]
+    except ValueError as error:
+        if "allow_pickle" in str(error):  # Python objects
+            return None
+        raise ValueError(f"array {name!r}: {error}") from error
+    if not isinstance(array, np.ndarray):  # a file of the archive that is no array
+        return None
+    dtype = array.dtype.newbyteorder("=")
+    return array if array.size and dtype in _FLOATS.values() else None
+
+
+def _native(array: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(array, array.dtype.newbyteorder("="), order="C")
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
@@ -172,7 +206,8 @@ def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, .
     return arrays, tuple(left_out)
 
 
-def _some(names: Iterable[str]) -> str:
+def some_names(names: Iterable[str]) -> str:
+    """Lists the first names, and the number of the others."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
     return ", ".join(ordered[:_NAMED]) + more

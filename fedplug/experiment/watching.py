@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 from fedplug.experiment.metric import ACCURACY, shown_of
 
-__all__ = ["Progress", "Rows", "RunProgress", "read_progress"]
+__all__ = ["Progress", "Rows", "RunProgress", "existing", "read_progress"]
+
+_LISTED = 12
+"""Number of experiments that are listed in a message of one line."""
 
 Row = Mapping[str, Any]
 
@@ -115,7 +118,7 @@ def read_progress(folder: Path, log: Rows) -> Progress | None:
         log: Of its ``metrics.jsonl``.
     """
     config = _json(folder / "config.json")
-    if not isinstance(config, dict) or not config.get("runs"):
+    if not _is_experiment(config):
         return None
     rows = log.read()
     model = _json(folder / "model.json")
@@ -137,6 +140,23 @@ def read_progress(folder: Path, log: Rows) -> Progress | None:
     ]
     all_there = all(run.rounds == run.total for run in runs)
     return Progress(metric, runs, wanted, all_there or _table_is_newest(folder))
+
+
+def existing(folder: Path) -> str:
+    """Lists the experiments that were meant instead of a folder that holds none, for the end of a message.
+
+    Args:
+        folder: The folder; looks in it, beside it and, unless it is absolute, in ``runs``.
+    """
+    places = (folder, folder.parent, *(() if folder.is_absolute() else (Path("runs"),)))
+    configs = dict.fromkeys(path for place in places for path in sorted(place.glob("*/config.json")))
+    found = [str(path.parent) for path in configs if _is_experiment(_json(path))]
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return f"; there are: {', '.join(found[:_LISTED])}{more}" if found else ""
+
+
+def _is_experiment(config: Any) -> bool:
+    return isinstance(config, dict) and bool(config.get("runs"))
 
 
 def _table_is_newest(folder: Path) -> bool:

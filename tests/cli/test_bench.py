@@ -26,6 +26,19 @@ def test_a_line_for_each_encoder_and_the_machine(capsys):
     assert "copy" not in output
 
 
+def test_an_unbiased_encoder_with_an_error_above_1_is_explained(capsys):
+    assert main(["bench", "--elements", "2000", "randomk(0.01)", "topk(0.01)", "auto"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (explained,) = [line for line in lines if "unbiased" in line]
+    assert explained.startswith("randomk(0.01): its NMSE is the variance of an unbiased encoder")
+    assert main(["bench", "--elements", "2000", "--rounds", "200", "randomk(0.01)"]) == 0
+    assert "unbiased" not in capsys.readouterr().out
+
+
+def test_auto_is_in_the_selection():
+    assert bench.ENCODERS[0] == "auto"
+
+
 def test_the_kernels_are_timed_when_asked_for(capsys):
     assert main(["bench", "--elements", "2000", "--kernels", "identity"]) == 0
     assert re.search(r"^topk_residual, 1 % +\d+\.\d+ +\d+\.\d$", capsys.readouterr().out, re.MULTILINE)
@@ -57,6 +70,13 @@ def test_a_file_of_ones_own(tmp_path, capsys):
     assert [each["encoder"] for each in found["encoders"]] == ["topk(0.1)", "qsgd(8)"]
 
 
+def test_arrays_that_are_left_out_of_a_file_are_named(tmp_path, capsys):
+    path = tmp_path / "update.npz"
+    np.savez(path, k=X, step=np.arange(3))
+    assert main(["bench", str(path), "qsgd(8)"]) == 0
+    assert re.search(r"^left out, not of float16, .*: step$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_the_update_between_two_checkpoints(tmp_path, capsys):
     old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
     safetensors.numpy.save_file({"k": X, "b": X[0]}, old)
@@ -82,6 +102,9 @@ def test_the_picture(tmp_path, capsys):
         (["--elements", "10"], "elements is 10; to see anything it takes 1000 or more"),
         (["--rounds", "0"], "rounds is 0; it takes 1 or more"),
         (["absent.safetensors"], "absent.safetensors cannot be read: No such file"),
+        (["absent.npz"], "absent.npz cannot be read: No such file"),
+        (["model.pt"], "model.pt is neither a .safetensors nor a .npy file nor a .npz archive"),
+        (["models/last"], "models/last is neither a .safetensors"),
         (["a.npy", "b.npy"], "bench encodes one update: name one file, or two checkpoints after --update"),
         (["a.npy", "--update", "b.npy", "c.npy"], "bench encodes one update"),
         (["a.npy", "--elements", "2000"], "--elements is for random numbers"),

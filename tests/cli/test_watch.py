@@ -88,6 +88,28 @@ def test_once_shows_how_far_it_is_and_ends(experiment, capsys):
     assert "dense  1 of 2  0.2500    1.50 kB" in capsys.readouterr().out
 
 
+@pytest.fixture
+def two(tmp_path, monkeypatch):
+    """Two experiments in ``runs`` of the current folder, and a folder that holds none."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Experiment(tmp_path / "runs" / name, monkeypatch).begin()
+    (tmp_path / "runs" / "c").mkdir()
+
+
+@pytest.mark.parametrize("name", ["runs/typo", "runs/c", "runs", "a"])
+@pytest.mark.parametrize("command", [["watch", "--once"], ["watch"], ["report"]])
+def test_the_existing_experiments_are_listed(two, name, command, capsys, monkeypatch):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "time", types.SimpleNamespace(sleep=interrupt))
+    assert main([*command, name]) == (130 if command == ["watch"] else 2)
+    caught = capsys.readouterr()
+    said = caught.out if command == ["watch"] else caught.err
+    assert said.endswith("; there are: runs/a, runs/b\n")
+
+
 def test_once_without_an_experiment_is_an_error(tmp_path, capsys):
     assert main(["watch", "--once", str(tmp_path)]) == 2
     assert f"there is no experiment in {tmp_path}" in capsys.readouterr().err

@@ -23,6 +23,8 @@ def save(tmp_path):
         path = tmp_path / name
         if path.suffix == ".npy":
             np.save(path, arrays)
+        elif path.suffix == ".npz":
+            np.savez_compressed(path, **arrays)
         else:
             safetensors.numpy.save_file(arrays, path)
         return path
@@ -54,6 +56,26 @@ def test_the_floats_of_a_safetensors_file_are_read_and_the_rest_is_named(save):
     assert found.arrays["b"].dtype == np.float64
     assert found.left_out == ("none", "step")
     assert str(found) == f"{path}: 630 float32, float64 in 2 arrays; 2 left out, not of floats"
+
+
+def test_the_floats_of_an_npz_file_are_read_and_the_rest_is_named(save):
+    others = {"step": np.arange(3), "none": np.zeros((0, 3)), "notes": np.array([{"a": 1}], object)}
+    path = save("a.npz", {"k": KERNEL.astype(">f4"), "b": BIAS, **others})
+    found = read_update(path)
+    assert list(found.arrays) == ["b", "k"]
+    assert found.arrays["k"].dtype == np.float32
+    assert np.array_equal(found.arrays["k"], KERNEL)
+    assert np.array_equal(found.arrays["b"], BIAS)
+    assert found.left_out == ("none", "notes", "step")
+
+
+def test_an_npz_file_with_a_damaged_array_is_refused(save):
+    path = save("a.npz", {"k": KERNEL})
+    data = bytearray(path.read_bytes())
+    data[200] ^= 255
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=r"a\.npz is no array that can be read: "):
+        read_update(path)
 
 
 def test_bfloat16_is_read(tmp_path):
@@ -139,13 +161,15 @@ def test_a_difference_that_overflows_is_named(save):
 def test_a_file_without_floats_is_refused(save):
     with pytest.raises(ConfigError, match=r"a\.safetensors: there is no array of float16"):
         read_update(save("a.safetensors", {"step": np.arange(3)}))
+    with pytest.raises(ConfigError, match=r"a\.npz: there is no array of .* to encode, only step$"):
+        read_update(save("a.npz", {"step": np.arange(3)}))
     with pytest.raises(ConfigError, match=r"a\.npy is an array of int64, which no encoder takes"):
         read_update(save("a.npy", np.arange(3)))
     with pytest.raises(ConfigError, match=r"which no encoder takes; bfloat16 needs \.safetensors"):
         read_update(save("b.npy", KERNEL.astype(ml_dtypes.bfloat16)))
 
 
-@pytest.mark.parametrize("name", ["a.safetensors", "a.npy"])
+@pytest.mark.parametrize("name", ["a.safetensors", "a.npy", "a.npz"])
 def test_a_file_that_is_none_is_refused(tmp_path, name):
     path = tmp_path / name
     with pytest.raises(ConfigError, match=rf"{name} cannot be read: No such file"):
@@ -162,7 +186,7 @@ def test_objects_in_an_npy_file_are_not_unpickled(save):
 
 
 def test_other_files_and_too_few_numbers_are_refused():
-    with pytest.raises(ConfigError, match=r"model\.pt is neither a \.safetensors nor a \.npy file"):
+    with pytest.raises(ConfigError, match=r"model\.pt is neither a \.safetensors nor a \.npy file nor"):
         read_update("model.pt")
     with pytest.raises(ConfigError, match="elements is 10; to see anything it takes 1000 or more"):
         random_update(10)
