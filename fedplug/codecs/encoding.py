@@ -135,8 +135,8 @@ class Codec:
         """Compresses the arrays of a model together: rules look at their names, budgets at their bytes.
 
         Args:
-            arrays: By name; as for `encode`. Arrays of fewer than ``min_size`` elements, and those that are
-                not of floats, are sent uncompressed.
+            arrays: The arrays by name; as for `encode`. Statistics (see `sent_exactly`), arrays of fewer than
+                ``min_size`` elements, and those that are not of floats, are sent uncompressed.
             states: What this client's previous call returned; None the first time. One flat dictionary for
                 the whole model, ``{"dense/kernel/residual": ...}``, with what a budget keeps of its own.
             round_num: As for `encode`.
@@ -156,8 +156,7 @@ class Codec:
         """
         round_num = _round(round_num)
         xs = [_named_array(name, array) for name, array in arrays.items()]
-        specs = (ArraySpec(x.shape, x.dtype, name) for name, x in zip(arrays, xs, strict=True))
-        model = self._model(tuple(specs))
+        model = self._model(_specs(arrays, xs))
         if metrics is not None:
             metrics.require(list(arrays))
         given: ArrayState
@@ -177,6 +176,31 @@ class Codec:
             model.measure(metrics, xs, buffers, next_state)
         payloads = {name: buffer.tobytes() for name, buffer in zip(arrays, buffers, strict=True)}
         return payloads, model.form.tagged(next_state)
+
+    def sent_exactly(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Says which arrays of a model `encode_model` sends uncompressed: their names by reason.
+
+        Statistics are known by their names: PyTorch's ``running_*`` and ``num_batches_tracked``, Keras's
+        ``moving_*``, and all in Flax's ``batch_stats``. A rule whose pattern names them compresses them.
+
+        >>> import numpy as np
+        >>> model = {"conv": np.zeros(999), "bn.running_var": np.zeros(99), "bn.weight": np.zeros(9)}
+        >>> codec("topk(0.01)").sent_exactly(model)
+        {'statistics': ['bn.running_var'], 'fewer than 64 elements': ['bn.weight']}
+
+        Args:
+            arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
+
+        Raises:
+            ArgumentError: An array cannot be encoded; the message names it.
+            ConfigError: The encoder does not fit this model.
+        """
+        xs = [_named_array(name, array) for name, array in arrays.items()]
+        found: dict[str, list[str]] = {}
+        for name, reason in zip(arrays, self._model(_specs(arrays, xs)).sent_exactly, strict=True):
+            if reason is not None:
+                found.setdefault(reason, []).append(name)
+        return found
 
     def require_updates(self) -> Codec:
         """Itself; for receivers who take what they decode for the update and keep nothing between rounds.
@@ -232,6 +256,7 @@ class _Model:
     def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:
         self._encoder = encoder
         self._names = [str(spec.name) for spec in encoder.specs]
+        self.sent_exactly = encoder.sent_exactly
         self._lossless = [encoder.capabilities.lossless for encoder in encoder.encoders]
         self._keys = [list(state) for state in encoder.init_state()]
         self.form = StateForm(self.first(), text)
@@ -292,6 +317,10 @@ def _named_array(name: str, array: Any) -> NDArray[Any]:
         return as_array(array)
     except ArgumentError as error:
         raise ArgumentError(f"array {name!r}: {error}") from error
+
+
+def _specs(arrays: Mapping[str, Any], xs: list[NDArray[Any]]) -> tuple[ArraySpec, ...]:
+    return tuple(ArraySpec(x.shape, x.dtype, name) for name, x in zip(arrays, xs, strict=True))
 
 
 def _round(round_num: Any) -> int:

@@ -16,6 +16,7 @@ from fedplug.encoders.assignment.rate_control import Control, RateControl
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_encoder
+from fedplug.encoders.statistics import is_statistic
 from fedplug.errors import ConfigError
 from fedplug.ops import Array, Spec
 from fedplug.registry.specs import Capabilities
@@ -26,15 +27,21 @@ DEFAULT_MIN_SIZE = 64
 
 _AS_IT_IS = Identity()
 
+_LOSSLESS = "lossless encoder"
+"""The reason for which a tensor is sent exactly by the encoder that is assigned to it."""
+
 Buffers = tuple[Array, ...]
 States = tuple[State, ...]
 
 
 class ModelEncoder:
-    """Applies an encoder to each tensor of a model; small ones, and those not of floats, are left alone.
+    """Applies an encoder to each tensor of a model; statistics, small tensors and integers are left alone.
 
     A model is a flat sequence of tensors, known by their specs. What leaves a client is one buffer
     per tensor: the container of `fedplug.wire`, so that its length is the number of bytes on the wire.
+
+    Attributes:
+        sent_exactly: The reason for which each tensor is sent uncompressed, or None.
     """
 
     def __init__(
@@ -47,10 +54,11 @@ class ModelEncoder:
         """Makes an encoder for models of the given specs.
 
         Args:
-            encoder: For every floating-point tensor of at least ``min_size`` elements, or an assignment; also
-                what `as_encoder` takes for one.
-            specs: Of the model's tensors, in order; shapes fully known; names, where rules go by them.
-            min_size: In elements; smaller tensors are sent uncompressed.
+            encoder: The encoder of every floating-point tensor of at least ``min_size`` elements that is no
+                statistic, or an assignment; also what `as_encoder` takes for one.
+            specs: The specs of the model's tensors, in order; shapes fully known. Names tell statistics from
+                weights, and rules go by them.
+            min_size: Minimum number of elements; smaller tensors are sent uncompressed.
 
         Raises:
             ConfigError: ``min_size`` is no whole number of at least 0, there are no tensors, one has a shape
@@ -75,16 +83,26 @@ class ModelEncoder:
         self.min_size = min_size
         self.specs = tuple(specs)
         assigned = encoder.assign(specs) if isinstance(encoder, EncoderAssignment) else [encoder] * len(specs)
+        self.sent_exactly = tuple(map(self._why_exactly, assigned, specs))
         self.encoders = tuple(
-            chosen if self._is_encoded(spec) else _uncompressed(chosen, spec)
-            for chosen, spec in zip(assigned, specs, strict=True)
+            chosen if reason in (None, _LOSSLESS) else _uncompressed(chosen, spec)
+            for chosen, spec, reason in zip(assigned, specs, self.sent_exactly, strict=True)
         )
         self.rate_control: RateControl | None = None
         if isinstance(encoder, EncoderAssignment):
             self.rate_control = encoder.rate_control(self.encoders, self.specs)
 
-    def _is_encoded(self, spec: Spec) -> bool:
-        return ops.is_floating(spec.dtype) and ops.num_elements(spec) >= self.min_size
+    def _why_exactly(self, chosen: Encoder, spec: Spec) -> str | None:
+        if not ops.is_floating(spec.dtype):
+            return str(spec.dtype.name)
+        if is_statistic(spec.name) and not self._asks_for(spec):
+            return "statistics"
+        if ops.num_elements(spec) < self.min_size:
+            return f"fewer than {self.min_size} elements"
+        return _LOSSLESS if chosen.capabilities.lossless else None
+
+    def _asks_for(self, statistic: Spec) -> bool:
+        return isinstance(self.encoder, EncoderAssignment) and self.encoder.encodes_statistic(statistic)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -178,7 +196,7 @@ class ModelEncoder:
 
 
 def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
-    """What is used in the place of ``encoder`` for a tensor that is too small for it, or not of floats."""
+    """The encoder in place of ``encoder`` for a tensor that is sent exactly."""
     return encoder.around(_AS_IT_IS) if ops.is_floating(spec.dtype) else _AS_IT_IS
 
 

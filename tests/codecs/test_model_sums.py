@@ -131,6 +131,25 @@ def test_of_a_client_that_is_refused_nothing_is_added(payloads, options, error, 
     assert (total.count, total.weight) == (1, 2)
 
 
+@given(
+    st.lists(st.tuples(st.floats(0, 2**100, width=32), st.floats(1e-3, 1e6)), min_size=1, max_size=9),
+    st.floats(2**-100, 2**100, width=32),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_mean_of_variances_is_near_the_exact_one_and_not_negative(clients, before):
+    """As docs/codec.md says: differences of float32 in a sum of float64, rounded before they are added."""
+    before, codec = np.float32(before), fedplug.codec("topk(0.01)")
+    total = fedplug.ModelSum({"bn.running_var": 1}, "float64")
+    for trained, weight in clients:
+        difference = np.array([trained], np.float32) - before
+        total.add(codec.encode_model({"bn.running_var": difference})[0], weight)
+    after = before + total.mean()["bn.running_var"].astype(np.float32)
+    exact = np.average([trained for trained, _ in clients], weights=[weight for _, weight in clients])
+    assert after.dtype == np.float32
+    assert after >= 0
+    assert abs(after - exact) <= 2**-22 * max(before, *(trained for trained, _ in clients))
+
+
 def test_a_merge_with_what_does_not_fit_is_refused():
     total = fedplug.ModelSum(SHAPES)
     for other in (

@@ -272,6 +272,19 @@ def test_encoders_that_come_closer_are_taken_and_do(encoder) -> None:
     assert np.linalg.norm(state["sent"]["w"] - model(1)["w"]) < before / 2
 
 
+@pytest.mark.parametrize("encoder", ["topk(0.1)", "bfp(5) | rans"])
+def test_statistics_are_sent_exactly(encoder) -> None:
+    type_of = tff.TensorType(np.float32, [200])
+    value_type = tff.to_type({"conv/kernel": type_of, "bn/moving_variance": type_of})
+    parts = build(encoder, value_type)
+    state = parts.init()
+    for number in range(3):
+        sent = {name: np.square(model(number)["w"]) for name in ("conv/kernel", "bn/moving_variance")}
+        state = parts.publish(sent, state)["state"]
+        assert np.array_equal(state["sent"]["bn/moving_variance"], sent["bn/moving_variance"])
+        assert not np.array_equal(state["sent"]["conv/kernel"], sent["conv/kernel"])
+
+
 def test_a_model_with_a_nan_is_not_broadcast() -> None:
     parts = build()
     broken = {**model(0), "w": np.full(200, np.nan, np.float32)}

@@ -39,6 +39,15 @@ class EncoderAssignment(Component):
         """What stands in its place where models are sent and no updates, in a broadcast. Default: itself."""
         return self
 
+    def encodes_statistic(self, spec: Spec) -> bool:
+        """Whether this statistic gets the encoder of `assign`. Default: no, it is sent uncompressed.
+
+        Args:
+            spec: A tensor for which `fedplug.encoders.statistics.is_statistic` is true.
+        """
+        del spec
+        return False
+
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl | None:
         """What adjusts the encoders from round to round. Default: nothing does.
 

@@ -17,6 +17,7 @@ from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.framing import container_bytes
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_encoder
+from fedplug.encoders.statistics import is_statistic
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops import Array, Spec
 from fedplug.registry.config import component_config
@@ -56,7 +57,8 @@ class Budget(EncoderAssignment):
     least.
 
     The normalised mean squared error is ``sum ||a - sent||^2 / sum ||a||^2`` over the clients of a round,
-    where a is the update, with error feedback together with what earlier rounds left.
+    where a is the update, with error feedback together with what earlier rounds left. Statistics that are
+    sent exactly do not count: theirs are larger than those of all weights.
 
     The rate is part of the server's state: a restarted run goes on with it.
     """
@@ -123,6 +125,10 @@ class Budget(EncoderAssignment):
         }  # what is shared stays so
         return [adjustable[id(encoder)] for encoder in assigned]
 
+    def encodes_statistic(self, spec: Spec) -> bool:
+        """As without a budget."""
+        return isinstance(self._encoder, EncoderAssignment) and self._encoder.encodes_statistic(spec)
+
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl:
         """Refuses a model of which more has to be sent than the budget allows."""
         control = _Feedback(self._bytes_per_client, self._nmse, tuple(encoders), tuple(specs))
@@ -154,6 +160,14 @@ class _Feedback(RateControl):
         """Of all buffers of an update, whatever is sent."""
         return sum(map(_min_bytes, self.encoders, self.specs))
 
+    @property
+    def _counts(self) -> list[bool]:
+        """Whether each tensor counts in the error: those of floats, but for statistics that are exact."""
+        return [
+            ops.is_floating(spec.dtype) and not (encoder.capabilities.lossless and is_statistic(spec.name))
+            for encoder, spec in zip(self.encoders, self.specs, strict=True)
+        ]
+
     def init(self) -> Control:
         """As the encoders are configured."""
         return {"rate": np.float32(1)}
@@ -171,9 +185,11 @@ class _Feedback(RateControl):
             return {}
         squares = [
             _squares(x, sent, state)
-            for x, sent, state in zip(xs, received, next_states, strict=True)
-            if ops.is_floating(x.dtype)
+            for x, sent, state, counts in zip(xs, received, next_states, self._counts, strict=True)
+            if counts
         ]
+        if not squares:
+            return dict.fromkeys(_ERROR, np.float32(0))
         sums = (ops.add_n(parts) for parts in zip(*squares, strict=True))
         return dict(zip(_ERROR, sums, strict=True))
 

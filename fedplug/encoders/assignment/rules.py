@@ -13,6 +13,7 @@ from fedplug.encoders.assignment.base import EncoderAssignment, promised_by_all
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_tensor_encoder
+from fedplug.encoders.statistics import layer_mates
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.ops import Spec
 from fedplug.registry.config import component_config
@@ -89,6 +90,8 @@ class Rules(EncoderAssignment):
     ``[{"min_elements": 10000, "encoder": "topk(0.001)"}, {"encoder": "topk(0.01)"}]``.
 
     Whatever the rules, tensors below a process's ``min_size`` and those not of floats are sent uncompressed.
+    Statistics are, too, unless the pattern names them: ``"*running_var"`` does, while ``"*"`` and ``"bn1.*"``
+    match weights of the same layer as well.
     """
 
     name: ClassVar[str] = "rules"
@@ -128,12 +131,22 @@ class Rules(EncoderAssignment):
         Raises:
             ConfigError: A rule applies to no tensor, or only to such as an earlier rule takes.
         """
-        chosen = [next((rule for rule in self.rules if rule.applies_to(s)), None) for s in specs]
+        chosen = [self._rule_for(spec) for spec in specs]
         for rule in self.rules:
             if not any(rule is taken for taken in chosen):
                 raise ConfigError(_unused(rule, specs))
         as_it_is = Identity()
         return [as_it_is if rule is None else rule.encoder for rule in chosen]
+
+    def encodes_statistic(self, spec: Spec) -> bool:
+        """Whether the pattern of its rule matches no weight that the same layer could have."""
+        rule = self._rule_for(spec)
+        if rule is None:
+            return False
+        return not all(fnmatch.fnmatchcase(mate, rule.match) for mate in layer_mates(spec.name or ""))
+
+    def _rule_for(self, spec: Spec) -> Rule | None:
+        return next((rule for rule in self.rules if rule.applies_to(spec)), None)
 
     def __repr__(self) -> str:
         return f"rules({self.get_config()['rules']!r})"
