@@ -6,14 +6,16 @@ import functools
 import math
 import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fedplug import kernels, ops
+from fedplug import _kernels, kernels, ops
 from fedplug.codecs.arrays import as_array
 from fedplug.codecs.reading import Received, receive
 from fedplug.encoders.arguments import check_number
@@ -28,6 +30,9 @@ _WIDER = {
 }
 """Into which sums payloads of a dtype may go, beside those of their own: every number is exact there."""
 
+
+Step = partial[Any]
+"""One of the calls that `_run` makes."""
 
 _BLOCK = 2**15
 """Elements of a dense payload that are weighted at a time: they stay in the cache."""
@@ -113,10 +118,7 @@ class Sum:
             _require_weights(self._weight + weight, self._dtype)
             received = self._receive(payload)
             bound = self._bound_with(received, factor)
-            self._add_received(received, factor)
-            self._bound = bound
-            self._weight += weight
-            self._count += 1
+            _run([*self._adding(received, factor), self._bounding(bound), *_counting(self, weight, 1)])
 
     def merge(self, other: Sum) -> None:
         """Adds another sum of the same shape and dtype, element by element.
@@ -136,10 +138,7 @@ class Sum:
         with first._lock, second._lock:
             _require_weights(self._weight + other._weight, self._dtype)
             bound = self._bound_with_sum(other)
-            np.add(self._total, other._total, out=self._total)
-            self._bound = bound
-            self._weight += other._weight
-            self._count += other._count
+            _run([*self._merging(other, bound), *_counting(self, other._weight, other._count)])
 
     def value(self) -> NDArray[Any]:
         """The sum so far; a copy."""
@@ -169,15 +168,23 @@ class Sum:
             self._keep_scratch(received.values, payload)
         return received
 
-    def _add_received(self, received: Received, factor: NDArray[Any] | None) -> None:
+    def _adding(self, received: Received, factor: NDArray[Any] | None) -> Iterator[Step]:
+        """The steps that add a payload; nothing can be wrong with it any more."""
         _, values, indices = received
         if indices is None:
-            self._add_dense(values, factor)
+            yield from self._adding_dense(values, factor)
             return
         if values.dtype != self._dtype:
             values = values.astype(self._dtype)
         weights = None if factor is None else factor.reshape(1)
-        kernels.scatter_decode_add(self._total, values, indices, weights=weights)
+        yield partial(_kernels.scatter_decode_add, self._total, values, indices, None, weights)
+
+    def _merging(self, other: Sum, bound: float) -> Iterator[Step]:
+        yield partial(np.add, self._total, other._total, out=self._total)
+        yield self._bounding(bound)
+
+    def _bounding(self, bound: float) -> Step:
+        return partial(setattr, self, "_bound", bound)
 
     def _bound_with(self, received: Received, factor: NDArray[Any] | None) -> float:
         """The magnitude that no element exceeds after adding; raises PayloadError if one becomes infinite."""
@@ -188,11 +195,11 @@ class Sum:
             )
         if factor is not None:
             magnitude *= abs(float(factor))
-        return self._bound_after(magnitude, lambda sum_: sum_._add_received(received, factor), PayloadError)
+        return self._bound_after(magnitude, lambda sum_: _run(sum_._adding(received, factor)), PayloadError)
 
     def _bound_with_sum(self, other: Sum) -> float:
         def add(sum_: Sum) -> None:
-            np.add(sum_._total, other._total, out=sum_._total)
+            _run(sum_._merging(other, 0.0))
 
         return self._bound_after(other._bound, add, ArgumentError)
 
@@ -205,8 +212,7 @@ class Sum:
             return bound
         copy = Sum(self._shape, self._dtype)
         copy._total[...] = self._total
-        with np.errstate(over="ignore"):
-            add(copy)
+        add(copy)
         if not kernels.all_finite(copy._total):
             raise error(f"the sum would be infinite in {self._dtype}")
         return _magnitude(copy._total)
@@ -217,18 +223,18 @@ class Sum:
         if self._dtype != np.float64 or dtype.kind not in "iub":
             raise PayloadError(f"the payload is of {dtype}, and cannot be added to a sum of {self._dtype}")
 
-    def _add_dense(self, values: NDArray[Any], factor: NDArray[Any] | None) -> None:
+    def _adding_dense(self, values: NDArray[Any], factor: NDArray[Any] | None) -> Iterator[Step]:
         total = self._total.reshape(-1)
         if factor is None:
-            np.add(total, values, out=total, dtype=self._dtype)
-        else:
-            product = np.empty(min(values.size, _BLOCK), self._dtype)
-            for begin in range(0, values.size, _BLOCK):
-                block = values[begin : begin + _BLOCK]
-                # With the dtype: NumPy 1 takes a scalar's for no reason to leave that of the values.
-                weighted = np.multiply(block, factor, out=product[: block.size], dtype=self._dtype)
-                part = total[begin : begin + _BLOCK]
-                np.add(part, weighted, out=part)
+            yield partial(np.add, total, values, out=total, dtype=self._dtype)
+            return
+        product = np.empty(min(values.size, _BLOCK), self._dtype)
+        for begin in range(0, values.size, _BLOCK):
+            block = values[begin : begin + _BLOCK]
+            weighted, part = product[: block.size], total[begin : begin + _BLOCK]
+            # With the dtype: NumPy 1 takes a scalar's for no reason to leave that of the values.
+            yield partial(np.multiply, block, factor, out=weighted, dtype=self._dtype)
+            yield partial(np.add, part, weighted, out=part)
 
     def _keep_scratch(self, values: NDArray[Any], payload: Any) -> None:
         """Memory for what the next payload is decoded into, unless this one was read where it lies."""
@@ -313,12 +319,11 @@ class ModelSum:
         factors = self._factors(payloads, weight)
         with self._lock:
             received = self._read(payloads, factors, weight)
+            steps: list[Step] = []
             for name, part in self._sums.items():
                 update, bound = received.pop(name)
-                part._add_received(update, factors[name])
-                part._bound = bound
-            self._weight += weight
-            self._count += 1
+                steps += [*part._adding(update, factors[name]), part._bounding(bound)]
+            _run([*steps, *_counting(self, weight, 1)])
 
     def check(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
         """Raises what `add` would raise, and adds nothing."""
@@ -339,13 +344,11 @@ class ModelSum:
             raise ArgumentError("the other sum is of arrays of other names, shapes or dtypes")
         first, second = sorted((self, other), key=id)  # two threads that merge each other into each other end
         with first._lock, second._lock:
+            steps: list[Step] = []
             for name, part in self._sums.items():
                 _require_weights(self._weight + other._weight, part._dtype)
-                part._bound_with_sum(other._sums[name])
-            for name, part in self._sums.items():
-                part.merge(other._sums[name])
-            self._weight += other._weight
-            self._count += other._count
+                steps += part._merging(other._sums[name], part._bound_with_sum(other._sums[name]))
+            _run([*steps, *_counting(self, other._weight, other._count)])
 
     def value(self) -> dict[str, NDArray[Any]]:
         """The sums so far, by name; copies."""
@@ -401,6 +404,24 @@ class ModelSum:
             what = [f"there is no payload of {missing}"] if missing else []
             what += [f"there are payloads of {unknown}, which the model does not have"] if unknown else []
             raise PayloadError("; ".join(what))
+
+
+def _counting(total: Sum | ModelSum, weight: float, count: int) -> list[Step]:
+    """The steps that count what is added."""
+    return [
+        partial(setattr, total, "_weight", total._weight + weight),
+        partial(setattr, total, "_count", total._count + count),
+    ]
+
+
+def _run(steps: Iterable[Step]) -> None:
+    """Runs all steps or none: no signal handler can raise an exception between two of them.
+
+    Python runs signal handlers between the bytecodes of Python functions only. Each step is a C function, and
+    here C calls them.
+    """
+    with np.errstate(all="ignore"):  # a warning runs Python code
+        deque(map(partial.__call__, list(steps)), maxlen=0)
 
 
 def _dtype_of_sum(dtype: np.dtype[Any]) -> np.dtype[Any]:
