@@ -20,8 +20,8 @@ from fedplug.errors import CapabilityError, ConfigError
 __all__ = ["ENCODERS", "EncoderFigures", "check_rounds", "measure"]
 
 ENCODERS = (
-    "auto",
     "identity",
+    "auto",
     "bfloat16",
     "blockwise8",
     "qsgd(8)",
