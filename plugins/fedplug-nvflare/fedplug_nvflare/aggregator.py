@@ -32,8 +32,9 @@ class FedplugAggregator(ModelAggregator):
 
     For ``FedAvgRecipe(..., aggregator=FedplugAggregator(), params_transfer_type=TransferType.DIFF)``. A
     client weighs as much as it says in NUM_STEPS_CURRENT_ROUND, times its aggregation weight. The sums are
-    those of NVFlare, rounding by rounding, for one order of arrival. The server holds one sum of the model's
-    size, however many clients there are; a sparse payload is added entry by entry.
+    those of NVFlare, rounding by rounding, for one order of arrival; those of statistics are in float64. The
+    server holds one sum of the model's size, however many clients there are; a sparse payload is added entry
+    by entry.
 
     A contribution that no encoder wrote, that does not fit the global model, or that is of full weights is
     refused: the error names client and tensor, nothing of it is added, the others are aggregated. A round in

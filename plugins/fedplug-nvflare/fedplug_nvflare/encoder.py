@@ -36,6 +36,8 @@ class FedplugEncoder(DXOFilter):
     A result of full weights is an error: differences are what can be compressed, and NVFlare makes them with
     ``params_transfer_type=TransferType.DIFF``. What is wrong with an update (a NaN, say) is NVFlare's
     TASK_RESULT_FILTER_ERROR, with the reason in the client's log; the server decides whether the job goes on.
+
+    The log says once which tensors are sent exactly, such as the statistics of batch normalization, and why.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class FedplugEncoder(DXOFilter):
                 configuration.
             store: The URL of the store that keeps the client's state from job to job; in it ``{site}`` stands
                 for the name of the client. None: in the folder of the job, for this job only.
-            min_size: In elements; smaller tensors are sent uncompressed.
+            min_size: Minimum number of elements; smaller tensors are sent uncompressed.
 
         Raises:
             CapabilityError: What is decoded is no update, see `fedplug.Codec.require_updates`.
@@ -61,6 +63,7 @@ class FedplugEncoder(DXOFilter):
         self.store = store
         self.min_size = min_size
         self._codec = fedplug.codec(codec, min_size=min_size).require_updates()
+        self._exactly: dict[str, list[str]] = {}
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Takes from a task what is needed when its result leaves; the task is gone by then."""
@@ -105,10 +108,18 @@ class FedplugEncoder(DXOFilter):
     def _report(
         self, dxo: DXO, payloads: dict[str, bytes], receipt: str, round_num: int, fl_ctx: FLContext
     ) -> None:
+        exactly = self._codec.sent_exactly(dxo.data)
+        if exactly != self._exactly:
+            self._exactly = exactly
+            for reason, names in exactly.items():
+                self.log_info(fl_ctx, f"sent exactly, {reason}: {', '.join(names)}")
         sent = sum(map(len, payloads.values()))
+        exact = sum(len(payloads[name]) for names in exactly.values() for name in names)
         dense = sum(_nbytes(array) for array in dxo.data.values())
         self.log_info(
-            fl_ctx, f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%})"
+            fl_ctx,
+            f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%}), "
+            f"{exact} of them for tensors that are sent exactly",
         )
         scalar = create_analytic_dxo(
             "fedplug/uplink_bytes", sent, AnalyticsDataType.SCALAR, global_step=round_num

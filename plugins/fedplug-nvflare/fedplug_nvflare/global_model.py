@@ -12,6 +12,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
+from fedplug.encoders.statistics import is_statistic
 
 __all__ = ["NO_MODEL", "GlobalModel"]
 
@@ -49,11 +50,14 @@ class GlobalModel:
         )
 
     def empty_sum(self) -> fedplug.ModelSum:
-        """Zeros, for the payloads of such updates: 16-bit floats add up in float32, integers in float64."""
+        """Makes a sum of zeros for the payloads of such updates.
+
+        16-bit floats add up in float32. Integers and statistics add up in float64, so that the rounding of a
+        mean makes no variance negative.
+        """
         shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
-        return fedplug.ModelSum(
-            shapes, {name: _dtype_of_sum(tensor.dtype) for name, tensor in self._tensors.items()}
-        )
+        dtypes = {name: _dtype_of_sum(name, tensor.dtype) for name, tensor in self._tensors.items()}
+        return fedplug.ModelSum(shapes, dtypes)
 
     def decode(self, payloads: Mapping[str, bytes]) -> dict[str, Any]:
         """One client's update, in the dtypes of the weights, and torch tensors where these are.
@@ -82,7 +86,9 @@ def _tensor(value: Any) -> _Tensor:
     return _Tensor(tuple(array.shape), str(array.dtype).removeprefix("torch."), is_torch)
 
 
-def _dtype_of_sum(dtype: str) -> str:
+def _dtype_of_sum(name: str, dtype: str) -> str:
+    if is_statistic(name):
+        return "float64"
     if dtype in ("float16", "bfloat16"):
         return "float32"
     return dtype if dtype == "float32" else "float64"
