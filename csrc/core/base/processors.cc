@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 namespace fedplug {
@@ -21,23 +23,35 @@ int SmallerQuota(int a, int b) {
   return std::min(a, b);
 }
 
+// What a small file holds; nothing where it cannot be read. C's files, as the
+// streams of C++ crash where the library is linked with a libstdc++ of its own
+// (seen with GCC 13).
+std::string ReadFile(const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return "";
+  std::string text;
+  char buffer[4096];
+  while (const std::size_t bytes = std::fread(buffer, 1, sizeof buffer, file)) {
+    text.append(buffer, bytes);
+  }
+  std::fclose(file);
+  return text;
+}
+
 // cpu.max is "max 100000" or "50000 100000".
 int QuotaOfVersion2(const std::string& group) {
-  std::ifstream file(group + "/cpu.max");
-  std::int64_t microseconds = 0;
-  std::int64_t period = 0;
-  return file >> microseconds >> period ? Quota(microseconds, period) : 0;
+  const std::string text = ReadFile(group + "/cpu.max");
+  char* rest = nullptr;
+  const std::int64_t microseconds = std::strtoll(text.c_str(), &rest, 10);
+  return Quota(microseconds, std::strtoll(rest, nullptr, 10));
 }
 
 // The quota is -1 where there is none.
 int QuotaOfVersion1(const std::string& group) {
-  std::ifstream quota_file(group + "/cpu.cfs_quota_us");
-  std::ifstream period_file(group + "/cpu.cfs_period_us");
-  std::int64_t microseconds = 0;
-  std::int64_t period = 0;
-  return quota_file >> microseconds && period_file >> period
-             ? Quota(microseconds, period)
-             : 0;
+  const auto number_in = [&](const char* name) {
+    return std::strtoll(ReadFile(group + name).c_str(), nullptr, 10);
+  };
+  return Quota(number_in("/cpu.cfs_quota_us"), number_in("/cpu.cfs_period_us"));
 }
 
 // The smallest quota of a group and all those around it. A container often sees
@@ -64,8 +78,10 @@ int ProcessorQuota(const std::string& root) {
   const std::string mount = root + "/sys/fs/cgroup";
   int quota = 0;
   // Lines "0::/path" (version 2) and "4:cpu,cpuacct:/path" (version 1).
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
+  const std::string groups = ReadFile(root + "/proc/self/cgroup");
+  for (std::size_t begin = 0, end = 0; begin < groups.size(); begin = end + 1) {
+    end = std::min(groups.find('\n', begin), groups.size());
+    const std::string line = groups.substr(begin, end - begin);
     const std::size_t first = line.find(':');
     if (first == std::string::npos) continue;
     const std::size_t second = line.find(":/", first + 1);
