@@ -19,6 +19,7 @@ from fedplug import _kernels, kernels, ops
 from fedplug.codecs.arrays import as_array
 from fedplug.codecs.reading import Received, receive
 from fedplug.encoders.arguments import check_number
+from fedplug.encoders.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
 
 __all__ = ["ModelSum", "Sum"]
@@ -83,6 +84,7 @@ class Sum:
             raise ArgumentError(f"a sum is of float32, float64, float16 or bfloat16, not of {self._dtype}")
         self._range = _range(self._dtype)
         self._limit = math.inf
+        self._dtype_of_mean = self._dtype
         self._total = np.zeros(self._shape, self._dtype)
         self._bound = 0.0
         self._scratch: NDArray[Any] | None = None
@@ -278,7 +280,9 @@ class ModelSum:
     def like(cls, arrays: Mapping[str, Any]) -> ModelSum:
         """Makes the sums of updates of a model: of 16-bit floats in float32, of integers in float64.
 
-        `add` then also refuses an update that could make an entry of the model infinite, in its own dtype.
+        Statistics add up in float64, and `mean` rounds their mean once: so a variance plus the mean of
+        differences to variances is not negative. `add` then also refuses an update that could make an entry
+        of the model infinite, in its own dtype.
 
         Args:
             arrays: The model, by name: anything that a codec takes.
@@ -288,9 +292,11 @@ class ModelSum:
         """
         seen = {name: as_array(array) for name, array in arrays.items()}
         shapes = {name: array.shape for name, array in seen.items()}
-        total = cls(shapes, {name: _dtype_of_sum(array.dtype) for name, array in seen.items()})
+        dtypes = {name: _dtype_of_sum(array.dtype) for name, array in seen.items()}
+        total = cls(shapes, {name: np.float64 if is_statistic(name) else dtypes[name] for name in seen})
         for name, array in seen.items():
             total._sums[name]._limit = _largest_update(array)
+            total._sums[name]._dtype_of_mean = dtypes[name]
         return total
 
     @property
@@ -356,7 +362,7 @@ class ModelSum:
             return {name: part.value() for name, part in self._sums.items()}
 
     def mean(self) -> dict[str, NDArray[Any]]:
-        """The sums divided by the sum of the weights, in their dtypes.
+        """The sums divided by the sum of the weights, in their dtypes; of statistics see `like`.
 
         Raises:
             ArgumentError: The weights add up to zero: nothing was added, say.
@@ -369,6 +375,7 @@ class ModelSum:
         for name, array in means.items():
             with np.errstate(all="ignore"):
                 np.divide(array, np.asarray(self._weight, array.dtype), out=array)
+                means[name] = array = array.astype(self._sums[name]._dtype_of_mean, copy=False)
             if not kernels.all_finite(array):
                 raise NonFiniteError(
                     f"tensor {name!r}: the mean is not finite in {array.dtype}; the weights add up to "

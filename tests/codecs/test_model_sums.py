@@ -137,17 +137,33 @@ def test_of_a_client_that_is_refused_nothing_is_added(payloads, options, error, 
 )
 @settings(max_examples=200, deadline=None)
 def test_a_mean_of_variances_is_near_the_exact_one_and_not_negative(clients, before):
-    """As docs/codec.md says: differences of float32 in a sum of float64, rounded before they are added."""
-    before, codec = np.float32(before), fedplug.codec("topk(0.01)")
-    total = fedplug.ModelSum({"bn.running_var": 1}, "float64")
+    """In a sum of float32 some would be an ulp below zero."""
+    before, codec = np.full(1, before, np.float32), fedplug.codec("topk(0.01)")
+    total = fedplug.ModelSum.like({"bn.running_var": before})
     for trained, weight in clients:
         difference = np.array([trained], np.float32) - before
         total.add(codec.encode_model({"bn.running_var": difference})[0], weight)
-    after = before + total.mean()["bn.running_var"].astype(np.float32)
+    after = before + total.mean()["bn.running_var"]
     exact = np.average([trained for trained, _ in clients], weights=[weight for _, weight in clients])
     assert after.dtype == np.float32
     assert after >= 0
     assert abs(after - exact) <= 2**-22 * max(before, *(trained for trained, _ in clients))
+
+
+def test_a_mean_of_variances_that_vanish_is_not_negative():
+    before = np.random.default_rng(0).uniform(0.1, 10, 1000).astype(np.float32)
+    payloads, _ = fedplug.codec("auto").encode_model({"bn/moving_variance": -before})
+    total = fedplug.ModelSum.like({"bn/moving_variance": before})
+    for weight in (0.1, 1 / 3, 0.7, 1e-3):
+        total.add(payloads, weight)
+    assert np.array_equal(before + total.mean()["bn/moving_variance"], np.zeros_like(before))
+
+
+def test_a_statistic_that_would_become_infinite_in_its_own_dtype_is_refused():
+    total = fedplug.ModelSum.like({"bn.running_var": np.ones(3, np.float32)})
+    payloads, _ = fedplug.codec("auto").encode_model({"bn.running_var": np.full(3, 1e300)})
+    with pytest.raises(PayloadError, match=r"'bn.running_var': it holds 1e\+300"):
+        total.add(payloads)
 
 
 def test_a_merge_with_what_does_not_fit_is_refused():

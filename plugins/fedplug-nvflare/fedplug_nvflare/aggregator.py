@@ -18,7 +18,7 @@ from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import fedplug
-from fedplug_nvflare.global_model import NO_MODEL, GlobalModel
+from fedplug_nvflare.global_model import NO_MODEL, GlobalModel, empty_sum, weights_of_task
 from fedplug_nvflare.receipts import Receipts
 from fedplug_nvflare.update import SEND_DIFFERENCES, is_compressed
 
@@ -68,8 +68,8 @@ class FedplugAggregator(ModelAggregator):
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             with self._lock:
                 if self._total is None:
-                    self._model = GlobalModel.of_task(fl_ctx)
-                    self._total = self._model.empty_sum()
+                    weights = weights_of_task(fl_ctx)
+                    self._model, self._total = GlobalModel(weights), empty_sum(weights)
         self._receipts.handle_event(event_type, fl_ctx)
 
     def reset_stats(self) -> None:

@@ -12,9 +12,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
-from fedplug.encoders.statistics import is_statistic
 
-__all__ = ["NO_MODEL", "GlobalModel"]
+__all__ = ["NO_MODEL", "GlobalModel", "empty_sum", "weights_of_task"]
 
 NO_MODEL = (
     "the tensors of the global model are not known: no training task was sent in this round, or its weights "
@@ -38,8 +37,8 @@ class GlobalModel:
 
     @classmethod
     def of_task(cls, fl_ctx: FLContext) -> GlobalModel:
-        """From the task that NVFlare is about to send (the event BEFORE_TRAIN_TASK)."""
-        return cls(from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data)
+        """Reads the task that NVFlare is about to send (the event BEFORE_TRAIN_TASK)."""
+        return cls(weights_of_task(fl_ctx))
 
     @property
     def dense_bytes(self) -> int:
@@ -48,16 +47,6 @@ class GlobalModel:
             int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
             for tensor in self._tensors.values()
         )
-
-    def empty_sum(self) -> fedplug.ModelSum:
-        """Makes a sum of zeros for the payloads of such updates.
-
-        16-bit floats add up in float32. Integers and statistics add up in float64, so that the rounding of a
-        mean makes no variance negative.
-        """
-        shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
-        dtypes = {name: _dtype_of_sum(name, tensor.dtype) for name, tensor in self._tensors.items()}
-        return fedplug.ModelSum(shapes, dtypes)
 
     def decode(self, payloads: Mapping[str, bytes]) -> dict[str, Any]:
         """One client's update, in the dtypes of the weights, and torch tensors where these are.
@@ -80,18 +69,26 @@ class GlobalModel:
         }
 
 
+def weights_of_task(fl_ctx: FLContext) -> Mapping[str, Any]:
+    """The weights in the task that NVFlare is about to send."""
+    weights: Mapping[str, Any] = from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data
+    return weights
+
+
+def empty_sum(weights: Mapping[str, Any]) -> fedplug.ModelSum:
+    """Makes a sum of zeros for the payloads of updates of these weights, see `fedplug.ModelSum.like`."""
+    return fedplug.ModelSum.like(
+        {name: value.detach() if _is_torch(value) else np.asarray(value) for name, value in weights.items()}
+    )
+
+
 def _tensor(value: Any) -> _Tensor:
-    is_torch = type(value).__module__.partition(".")[0] == "torch"
-    array = value if is_torch else np.asarray(value)
-    return _Tensor(tuple(array.shape), str(array.dtype).removeprefix("torch."), is_torch)
+    array = value if _is_torch(value) else np.asarray(value)
+    return _Tensor(tuple(array.shape), str(array.dtype).removeprefix("torch."), _is_torch(value))
 
 
-def _dtype_of_sum(name: str, dtype: str) -> str:
-    if is_statistic(name):
-        return "float64"
-    if dtype in ("float16", "bfloat16"):
-        return "float32"
-    return dtype if dtype == "float32" else "float64"
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch"
 
 
 def _narrowed(array: NDArray[Any], tensor: _Tensor) -> NDArray[Any]:

@@ -84,14 +84,25 @@ def test_a_mean_of_variances_that_vanish_is_not_negative() -> None:
     server = FedplugAggregator()
     contexts.begin_round(server, {"bn.running_var": before})
     for client in range(7):
-        payloads, _ = fedplug.codec("auto").encode_model({"bn.running_var": -before})
-        meta = {MetaKey.PROCESSED_ALGORITHM: "fedplug", MetaKey.NUM_STEPS_CURRENT_ROUND: 0.1 + client / 3}
-        site = f"site-{client}"
-        sent = contexts.arrived(contexts.result(payloads, **meta), site)
-        assert server.accept(sent, contexts.context("server", site))
+        assert accepts(server, {"bn.running_var": -before}, 0.1 + client / 3)
     mean = server.aggregate_model().params["bn.running_var"]
     assert mean.dtype == np.float32
     assert np.array_equal(before + mean, np.zeros_like(before))
+
+
+def test_a_statistic_that_the_model_cannot_hold_is_refused() -> None:
+    server = FedplugAggregator()
+    contexts.begin_round(server, {"bn.running_var": np.ones(3, np.float32)})
+    assert not accepts(server, {"bn.running_var": np.full(3, 1e300)}, 1)
+    assert accepts(server, {"bn.running_var": np.ones(3, np.float32)}, 1)
+    assert np.array_equal(server.aggregate_model().params["bn.running_var"], np.ones(3))
+
+
+def accepts(server: FedplugAggregator, update: dict[str, Any], weight: float) -> bool:
+    payloads, _ = fedplug.codec("auto").encode_model(update)
+    meta = {MetaKey.PROCESSED_ALGORITHM: "fedplug", MetaKey.NUM_STEPS_CURRENT_ROUND: weight}
+    sent = contexts.arrived(contexts.result(payloads, **meta), "site-1")
+    return server.accept(sent, contexts.context("server", "site-1"))
 
 
 def test_the_log_says_what_is_sent_exactly_and_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
