@@ -37,6 +37,7 @@ __all__ = [
     "CHECKSUM_BYTES",
     "DTYPE_CODES",
     "MAGIC",
+    "MAX_ELEMENTS",
     "MAX_WIRE_ID",
     "VERSION",
     "Container",
@@ -64,6 +65,9 @@ DTYPE_CODES = {
     "bool": 13,
 }
 MAX_WIRE_ID = 64
+MAX_ELEMENTS = 2**31 - 1
+"""The most elements of one array: kernels count them, and name their places, in 32 bits."""
+
 _MAX_RANK = 32
 _FIXED = struct.Struct("<4sBBBB")
 

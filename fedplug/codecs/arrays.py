@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
@@ -12,7 +14,15 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops, wire
 from fedplug.errors import ArgumentError
 
-__all__ = ["DTYPES", "DTYPE_NAMES", "FLOATING", "as_array", "require_output"]
+__all__ = [
+    "DTYPES",
+    "DTYPE_NAMES",
+    "FLOATING",
+    "as_array",
+    "named_arrays",
+    "require_mapping",
+    "require_output",
+]
 
 DTYPES = {name: np.dtype(name) for name in wire.DTYPE_CODES}
 """Those that have a place in a payload, by name; NumPy takes microseconds to find out either."""
@@ -26,11 +36,14 @@ def as_array(value: Any) -> NDArray[Any]:
     """A C-contiguous array of native byte order, of a dtype that has a place in a payload.
 
     NumPy arrays and what has ``__dlpack__`` (PyTorch, JAX; on the CPU, bfloat16 too) or else ``__array__``
-    are taken without a copy, but a NumPy array that is not C-contiguous or not aligned, which is copied.
+    are read in place; an array that is not C-contiguous or not aligned is copied. Gradients of PyTorch's
+    tensors are not recorded.
 
     Raises:
-        ArgumentError: It is none of these, of another byte order, or of a dtype that no payload has.
+        ArgumentError: It is none of these, of another byte order, of a dtype that no payload has, or has
+            2^31 elements or more.
     """
+    _require_size(value)
     if type(value) is not np.ndarray:
         value = _seen_as_array(value)
     if value.dtype not in DTYPE_NAMES:
@@ -38,6 +51,45 @@ def as_array(value: Any) -> NDArray[Any]:
     array: NDArray[Any] = value
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+
+
+def named_arrays(arrays: Any) -> dict[str, NDArray[Any]]:
+    """Reads the arrays of a model by name, as `as_array` does.
+
+    Raises:
+        ArgumentError: It is no mapping, a name is no text, or `as_array` refuses an array; the message names
+            the array.
+    """
+    require_mapping("a model", "arrays", arrays)
+    for name, array in arrays.items():  # all sizes, before an array is copied
+        if not isinstance(name, str):
+            raise ArgumentError(f"the name of an array is {name!r}; names are text, such as {str(name)!r}")
+        _named(name, _require_size, array)
+    return {name: _named(name, as_array, array) for name, array in arrays.items()}
+
+
+def require_mapping(what: str, of: str, value: Any) -> None:
+    """Raises ArgumentError unless ``value`` is a mapping by name."""
+    if not isinstance(value, Mapping):
+        remedy = "; in PyTorch, pass dict(model.named_parameters())" if of == "arrays" else ""
+        raise ArgumentError(f"{what} is a mapping of {of} by name, not a {type(value).__name__}{remedy}")
+
+
+def _named(name: str, read: Callable[[Any], Any], array: Any) -> Any:
+    try:
+        return read(array)
+    except ArgumentError as error:
+        raise ArgumentError(f"array {name!r}: {error}") from error
+
+
+def _require_size(value: Any) -> None:
+    """Raises ArgumentError for an array whose elements the kernels cannot count."""
+    shape = None if getattr(value, "is_nested", False) else getattr(value, "shape", None)
+    if isinstance(shape, tuple) and math.prod(shape) > wire.MAX_ELEMENTS:
+        raise ArgumentError(
+            f"it has {math.prod(shape):,} elements, and an encoder takes at most {wire.MAX_ELEMENTS:,} "
+            "(2^31 - 1); split it, and give each part a name of its own"
+        )
 
 
 def _refuse(dtype: np.dtype[Any]) -> NoReturn:
@@ -62,13 +114,29 @@ def _seen_as_array(value: Any) -> NDArray[Any]:
         raise ArgumentError("a masked array has elements that are none; pass array.filled(0), say")
     if isinstance(value, np.ndarray):  # a matrix is two-dimensional whatever one does with it
         return value.view(np.ndarray)
-    if hasattr(value, "__dlpack__"):
-        return kernels.from_dlpack(value)
-    if hasattr(value, "__array__") or isinstance(value, int | float | list | tuple):
-        try:
+    try:
+        if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
+            value = _dense(value)
+        if hasattr(value, "__dlpack__"):
+            return kernels.from_dlpack(value)
+        if hasattr(value, "__array__") or isinstance(value, int | float):
             return np.asarray(value)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"a {type(value).__name__} cannot be made an array: {error}") from error
+    except ArgumentError:
+        raise
+    except Exception as error:  # other libraries have their own
+        raise ArgumentError(f"a {type(value).__name__} cannot be made an array: {error}") from error
     raise ArgumentError(
-        f"a {type(value).__name__} is no array; pass a NumPy array, or one with __dlpack__ or __array__"
+        f"a {type(value).__name__} is no array; pass a NumPy array, such as np.asarray(numbers, np.float32), "
+        "or one with __dlpack__ or __array__; several arrays by name are for encode_model"
     )
+
+
+def _dense(tensor: Any) -> Any:
+    """A tensor of PyTorch that others can read: without a gradient, of plain strides."""
+    if hasattr(tensor, "to_local"):
+        raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
+    if tensor.is_nested:
+        raise ArgumentError("a nested tensor has parts of several shapes; give each part a name of its own")
+    if str(tensor.layout) != "torch.strided":
+        raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fedplug.codecs.encoding import Codec
+import numpy as np
+
+from fedplug.codecs.encoding import Codec, as_round
 from fedplug.codecs.metrics import TensorMetrics
 from fedplug.errors import ArgumentError
 from fedplug.stores.base import StateStore
@@ -14,16 +17,34 @@ from fedplug.stores.base import StateStore
 __all__ = ["ClientCodec"]
 
 
+_log = logging.getLogger("fedplug")
+
+
 class _Slots(NamedTuple):
-    """Where the store has a client's state, and one that is not accepted yet: two slots take turns."""
+    """Where the store has a client's state, and one that is not accepted yet: two slots take turns.
+
+    Attributes:
+        current: The slot of the client's state; None before anything was accepted.
+        pending: The receipt of what was encoded last, until it is settled.
+        accepted: The receipt of what ``current`` was encoded with.
+        training: The name of the training in which they were encoded.
+    """
 
     current: str | None = None
     pending: str | None = None
+    accepted: str | None = None
+    training: str = ""
 
     @property
     def free(self) -> str:
         """The slot of the pending state, or of the next one."""
         return "second" if self.current == "first" else "first"
+
+    def settled(self, is_accepted: bool) -> _Slots:
+        """The slots after the decision on what is pending."""
+        if is_accepted:
+            return self._replace(current=self.free, pending=None, accepted=self.pending)
+        return self._replace(pending=None)
 
 
 class ClientCodec:
@@ -37,28 +58,42 @@ class ClientCodec:
         client.settle(accepted)  # the receipt that the server's message names, or None
         payloads, receipt = client.encode_model(update, round_num)
 
-    Where a message is delivered twice, both answers are the same bytes. Only `encode_model` writes: one state
-    of the model's size, and the decision before it, in one commit. If the process ends between the two, the
-    decision is open again, and is made again. Used by one thread at a time, one object a client.
+    If a message is delivered twice, both answers are the same bytes. A message of an older round changes
+    nothing, whatever is settled for it. Only `encode_model` writes: one state of the model's size, the
+    payloads, and the decision before it, in one commit. If the process ends between the two, the decision is
+    open again, and is made again. Used by one thread at a time, one object a client.
+
+    The arrays of the model may change: a new array begins without a residual, and so does one of another
+    shape or dtype; the residual of an array that is gone is dropped, with a warning in the log.
     """
 
-    def __init__(self, codec: Codec, store: StateStore, client_id: str) -> None:
+    def __init__(self, codec: Codec, store: StateStore, client_id: str, *, training: str = "") -> None:
         """Opens what the store keeps for the client; nothing for a new one.
 
         Args:
-            codec: Of all rounds of this client.
-            store: From `fedplug.open_store`; it stays the caller's to close. May be shared by any number of
-                clients of one process.
+            codec: The codec of all rounds of this client.
+            store: The store, from `fedplug.open_store`; the caller closes it. Any number of clients of one
+                process may share it.
             client_id: Any text.
+            training: The name of the training. Rounds rise within a training; another may begin at 0 again.
 
         Raises:
+            ArgumentError: ``codec`` is no codec, or ``store`` is no store.
             StoreMismatchError: The client's state is of another codec.
             StoreError: The store is closed, damaged ...
         """
+        if not isinstance(codec, Codec):
+            raise ArgumentError(
+                f"codec is {codec!r}; it must be a Codec, such as fedplug.codec('topk(0.01)')"
+            )
+        if not isinstance(store, StateStore):
+            raise ArgumentError(f"store is {store!r}; it must be a store, such as open_store('memory://')")
         self._codec = codec
+        self._client = f"client {client_id}"
+        self._training = training
         signature = {"codec": repr(codec.encoder), "min_size": codec.min_size}
-        self._kept = store.open_process(f"client {client_id}", signature)
-        self._now = _Slots(**(self._kept.metadata or {}))
+        self._kept = store.open_process(self._client, signature)
+        self._stored = self._now = _Slots(**(self._kept.metadata or {}))
 
     @property
     def pending(self) -> str | None:
@@ -70,54 +105,94 @@ class ClientCodec:
     ) -> tuple[dict[str, bytes], str]:
         """Compresses the arrays of an update together, as `Codec.encode_model` does.
 
+        For a round before the one that was encoded last nothing is encoded. If it is the round that was
+        accepted last, its payloads and receipt are returned once more.
+
         Args:
-            arrays: By name; the same names, shapes and dtypes in all rounds.
-            round_num: 0 or more; for schedules and seeds.
+            arrays: The arrays by name.
+            round_num: Number of the round, 0 or more, for schedules and seeds; it must not fall.
             metrics: As for `Codec.encode_model`.
 
         Returns:
             A payload for each array, and the receipt that stands for all of them: a text to be sent along.
 
         Raises:
-            ArgumentError: What was encoded before is not settled; or as for `Codec.encode_model`.
+            ArgumentError: The payload that was encoded before is not settled; the round is older than that
+                of all payloads that are kept; or as for `Codec.encode_model`.
             ConfigError: As for `Codec.encode_model`.
             NonFiniteError: As for `Codec.encode_model`.
-            StateError: The client's state is of another model.
             StoreError: The next state cannot be stored. Like all errors, it leaves the state as it was.
         """
-        current, pending = self._now
+        current, pending = self._now.current, self._now.pending
         if pending is not None:
             raise ArgumentError(
                 f"payload {pending} of this client is not settled; call settle(receipt) with what the server "
                 "accepted, or settle(None)"
             )
-        state = self._kept.read_clients([current]).get(current) if current else None
+        round_num = as_round(round_num)
+        if self._stored.training == self._training and round_num < _round_of(self._stored.pending):
+            if self._now.accepted != self._stored.pending:
+                self._now = self._stored  # an old message decides nothing
+            return self._answer_again(list(arrays), round_num)
+        kept = self._kept.read_clients([current]).get(current) if current else None
+        state, dropped = self._codec.carry_over(kept, arrays)
         payloads, next_state = self._codec.encode_model(arrays, state, round_num, metrics=metrics)
         receipt = _receipt(payloads, round_num)
-        after = _Slots(current, receipt)
+        accepted = self._now.accepted if self._stored.training == self._training else None
+        after = _Slots(current, receipt, accepted, self._training)
         last = self._kept.last_round
+        answer = {name: np.frombuffer(payload, np.uint8) for name, payload in payloads.items()}
         self._kept.commit(
             0 if last is None else last + 1,
-            client_states={after.free: next_state},
+            client_states={after.free: next_state, _answer(after.free): answer},
             server_state={},
             metadata=after._asdict(),
         )
-        self._now = after
+        self._stored = self._now = after
+        if dropped:
+            _log.warning(
+                "%s: the model has changed; the residuals of arrays %s are dropped", self._client, dropped
+            )
         return payloads, receipt
 
     def settle(self, accepted: str | None) -> bool:
-        """Decides on what was encoded last; does nothing where that is decided.
+        """Decides on what was encoded last; an acceptance is final.
 
         Args:
-            accepted: The receipt of this client's payload that the server accepted last; untrusted. None: of
-                none that it knows of.
+            accepted: The receipt of this client's payload that the server accepted last; untrusted. None: the
+                server knows of none.
 
         Returns:
             Whether that was the pending one, so that its state is the client's from now on.
         """
-        is_accepted = self._now.pending is not None and accepted == self._now.pending
-        self._now = _Slots(self._now.free if is_accepted else self._now.current)
+        pending = self._stored.pending
+        if pending is None or (self._now.pending is None and self._now.accepted == pending):
+            return False
+        is_accepted = accepted == pending
+        self._now = self._stored.settled(is_accepted)
         return is_accepted
+
+    def _answer_again(self, names: list[str], round_num: int) -> tuple[dict[str, bytes], str]:
+        """The payloads that were accepted last, if they are of this round."""
+        current, accepted = self._now.current, self._now.accepted
+        if current is not None and accepted is not None and _round_of(accepted) == round_num:
+            answer = self._kept.read_clients([_answer(current)])[_answer(current)]
+            if answer.keys() == set(names):
+                return {name: answer[name].tobytes() for name in names}, accepted
+        raise ArgumentError(
+            f"round {round_num} is older than payload {self._stored.pending} of this client, and nothing has "
+            "changed; leave the message unanswered, or name a new training by ClientCodec(..., training=...)"
+        )
+
+
+def _answer(slot: str) -> str:
+    """Where the store has the payloads that a slot's state was encoded with."""
+    return f"{slot} answer"
+
+
+def _round_of(receipt: str | None) -> int:
+    """The round that a receipt begins with; -1 without one."""
+    return -1 if receipt is None else int(receipt.partition("-")[0])
 
 
 def _receipt(payloads: Mapping[str, bytes], round_num: int) -> str:

@@ -10,9 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import api, kernels, ops, wire
-from fedplug.codecs.arrays import DTYPE_NAMES, as_array
+from fedplug.codecs.arrays import DTYPE_NAMES, as_array, named_arrays
 from fedplug.codecs.metrics import TensorMetrics
-from fedplug.codecs.state import ArrayState, StateForm, flattened, owner, unflattened
+from fedplug.codecs.state import (
+    OWNER,
+    ArrayState,
+    StateForm,
+    flattened,
+    key_of,
+    owner,
+    require_owner,
+    unflattened,
+)
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment.base import EncoderAssignment
 from fedplug.encoders.base import Encoder
@@ -20,8 +29,9 @@ from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
 from fedplug.ops import ArraySpec
+from fedplug.registry.component import plain
 
-__all__ = ["Codec", "codec"]
+__all__ = ["Codec", "as_round", "codec"]
 
 _MOST_PLANS = 1024
 _ROUNDS_END = 2**31
@@ -65,6 +75,7 @@ class Codec:
                 f"{encoder!r} executes in TensorFlow only, so it cannot encode NumPy arrays; use it in a "
                 "TFF process (fedplug.process), or another encoder, see `fedplug plugins list`"
             )
+        min_size = plain(min_size)
         check_whole("min_size", min_size, 0)
         self.encoder = encoder
         self.min_size = min_size
@@ -107,7 +118,7 @@ class Codec:
             StateError: ``state`` is of another codec, shape or dtype.
         """
         if type(round_num) is not int or not 0 <= round_num < _ROUNDS_END:
-            round_num = _round(round_num)
+            round_num = as_round(round_num)
         x = as_array(array)
         encoder, spec, form, header = self._plans.get((x.shape, x.dtype)) or self._plan(x)
         if state is None:
@@ -154,11 +165,12 @@ class Codec:
             NonFiniteError: As for `encode`.
             StateError: ``states`` are of another codec, or of another model.
         """
-        round_num = _round(round_num)
-        xs = [_named_array(name, array) for name, array in arrays.items()]
-        model = self._model(_specs(arrays, xs))
+        round_num = as_round(round_num)
+        named = named_arrays(arrays)
+        xs = list(named.values())
+        model = self._model(_specs(named))
         if metrics is not None:
-            metrics.require(list(arrays))
+            metrics.require(list(named))
         given: ArrayState
         if states is None:
             given, in_place = model.first(), True
@@ -174,7 +186,7 @@ class Codec:
                 raise
         if metrics is not None:
             model.measure(metrics, xs, buffers, next_state)
-        payloads = {name: buffer.tobytes() for name, buffer in zip(arrays, buffers, strict=True)}
+        payloads = {name: buffer.tobytes() for name, buffer in zip(named, buffers, strict=True)}
         return payloads, model.form.tagged(next_state)
 
     def sent_exactly(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -195,12 +207,36 @@ class Codec:
             ArgumentError: An array cannot be encoded; the message names it.
             ConfigError: The encoder does not fit this model.
         """
-        xs = [_named_array(name, array) for name, array in arrays.items()]
+        specs = _specs(named_arrays(arrays))
         found: dict[str, list[str]] = {}
-        for name, reason in zip(arrays, self._model(_specs(arrays, xs)).sent_exactly, strict=True):
+        for name, reason in zip(arrays, self._model(specs).sent_exactly, strict=True):
             if reason is not None:
                 found.setdefault(reason, []).append(name)
         return found
+
+    def carry_over(
+        self, states: ArrayState | None, arrays: Mapping[str, Any]
+    ) -> tuple[ArrayState | None, list[str]]:
+        """Fits a state of `encode_model` to a model whose arrays have changed since.
+
+        What is kept for arrays of the same name, shape and dtype goes on. All other arrays begin without a
+        residual.
+
+        Args:
+            states: What `encode_model` returned for the model as it was; None the first time.
+            arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
+
+        Returns:
+            The state to pass to `encode_model`, and the names of arrays whose residual is dropped.
+
+        Raises:
+            ArgumentError: As for `encode_model`.
+            ConfigError: As for `encode_model`.
+            StateError: ``states`` are of another codec.
+        """
+        if not states:
+            return None, []
+        return self._model(_specs(named_arrays(arrays))).carried_over(states)
 
     def require_updates(self) -> Codec:
         """Itself; for receivers who take what they decode for the update and keep nothing between rounds.
@@ -255,6 +291,7 @@ class _Model:
 
     def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:
         self._encoder = encoder
+        self._text = text
         self._names = [str(spec.name) for spec in encoder.specs]
         self.sent_exactly = encoder.sent_exactly
         self._lossless = [encoder.capabilities.lossless for encoder in encoder.encoders]
@@ -278,6 +315,20 @@ class _Model:
         if self._encoder.rate_control is not None:
             state.update(_prefixed(self._encoder.rate_control.init()))
         return state
+
+    def carried_over(self, states: ArrayState) -> tuple[ArrayState, list[str]]:
+        """See `Codec.carry_over`."""
+        require_owner(states, self._text)
+        fitting = self.form.fitting(states)
+        if fitting == self.form.keys == states.keys() - {OWNER}:
+            return states, []
+        for name, keys in zip(self._names, self._keys, strict=True):
+            mine = {key_of(name, key) for key in keys}
+            if not mine <= fitting:
+                fitting -= mine
+        after = self.form.tagged({**self.first(), **{key: states[key] for key in fitting}})
+        dropped = states.keys() - fitting - {OWNER}
+        return after, sorted({key.rpartition("/")[0] for key in dropped if not key.startswith(_CONTROL)})
 
     def encode(
         self, xs: list[NDArray[Any]], state: ArrayState, round_num: int
@@ -312,18 +363,12 @@ def _prefixed(control: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     return {_CONTROL + key: np.asarray(value) for key, value in control.items()}
 
 
-def _named_array(name: str, array: Any) -> NDArray[Any]:
-    try:
-        return as_array(array)
-    except ArgumentError as error:
-        raise ArgumentError(f"array {name!r}: {error}") from error
+def _specs(arrays: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
+    return tuple(ArraySpec(x.shape, x.dtype, name) for name, x in arrays.items())
 
 
-def _specs(arrays: Mapping[str, Any], xs: list[NDArray[Any]]) -> tuple[ArraySpec, ...]:
-    return tuple(ArraySpec(x.shape, x.dtype, name) for name, x in zip(arrays, xs, strict=True))
-
-
-def _round(round_num: Any) -> int:
+def as_round(round_num: Any) -> int:
+    """Returns a round number as an int; raises ArgumentError unless it is a whole number below 2^31."""
     try:
         number = operator.index(round_num)
     except TypeError:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops
-from fedplug.codecs.arrays import DTYPES, require_output
+from fedplug.codecs.arrays import DTYPES, require_mapping, require_output
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
@@ -106,6 +106,7 @@ def decode_model(
         PayloadError: As for `decode`; the message names the tensor.
         ArgumentError: As for `decode`.
     """
+    require_mapping("what a client sent", "payloads", payloads)
     arrays: dict[str, NDArray[Any]] = {}
     places = out or {}
     for name, payload in payloads.items():

@@ -6,7 +6,7 @@ know how anything is encoded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, StateError
 
-__all__ = ["OWNER", "ArrayState", "StateForm", "flattened", "owner", "unflattened"]
+__all__ = ["OWNER", "ArrayState", "StateForm", "flattened", "key_of", "owner", "require_owner", "unflattened"]
 
 ArrayState = Mapping[str, NDArray[Any]]
 """A state: goes into `fedplug.stores` and safetensors as it is."""
@@ -23,7 +23,6 @@ OWNER = "codec"
 """The key of the text that says whose state it is."""
 
 _VERSION = "fedplug state 1"
-_SEPARATOR = "/"
 
 
 def owner(encoder: object) -> NDArray[np.uint8]:
@@ -75,22 +74,30 @@ class StateForm:
 
     def _require_ours(self, state: Any) -> None:
         """Raises StateError unless it has the text and the names of this form."""
-        if not isinstance(state, Mapping):
-            raise StateError(f"a state is a dictionary of arrays, not a {type(state).__name__}")
-        if not self._arrays:
+        if not self._arrays and isinstance(state, Mapping):
             if state:
-                raise StateError(f"{self._named()} keeps no state, and was given {sorted(state)}")
+                raise StateError(f"{_named(self._text_bytes)} keeps no state, and was given {sorted(state)}")
             return
-        if OWNER not in state:
-            raise StateError(f"a state of {self._named()} has the key {OWNER!r}; found {sorted(state)}")
-        if (found := np.asarray(state[OWNER]).tobytes()) != self._text_bytes:
-            raise StateError(
-                f"the state is of another codec: expected {self._text_bytes.decode()!r}, "
-                f"found {found.decode(errors='replace')!r}"
-            )
+        require_owner(state, self._text)
         if state.keys() != self._keys:
             found_keys = sorted(state.keys() - {OWNER})
-            raise StateError(f"expected a state with {sorted(self._arrays)}, found {found_keys}")
+            raise StateError(
+                f"expected a state with {sorted(self._arrays)}, found {found_keys}; if the model changed, "
+                "pass the state through Codec.carry_over"
+            )
+
+    @property
+    def keys(self) -> Set[str]:
+        """The keys of such a state, without that of the text."""
+        return self._arrays.keys()
+
+    def fitting(self, state: ArrayState) -> set[str]:
+        """The keys whose arrays have the right shape and dtype."""
+        return {
+            key
+            for key, form in self._arrays.items()
+            if isinstance(array := state.get(key), np.ndarray) and (array.shape, array.dtype) == form
+        }
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
         """The arrays of a state that is not needed any more.
@@ -108,14 +115,34 @@ class StateForm:
                 raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
         return list(arrays.values())
 
-    def _named(self) -> str:
-        return repr(self._text_bytes.decode().partition(": ")[2])
+
+def require_owner(state: Any, text: NDArray[np.uint8]) -> None:
+    """Raises StateError unless a state is of the codec that this text stands for."""
+    expected = text.tobytes()
+    if not isinstance(state, Mapping):
+        raise StateError(f"a state is a dictionary of arrays, not a {type(state).__name__}")
+    if OWNER not in state:
+        raise StateError(f"a state of {_named(expected)} has the key {OWNER!r}; found {sorted(state)}")
+    if (found := np.asarray(state[OWNER]).tobytes()) != expected:
+        raise StateError(
+            f"the state is of another codec: expected {expected.decode()!r}, "
+            f"found {found.decode(errors='replace')!r}"
+        )
+
+
+def _named(text: bytes) -> str:
+    return repr(text.decode().partition(": ")[2])
+
+
+def key_of(name: str, key: str) -> str:
+    """Returns the key in a model's state of what a tensor's own state has under ``key``."""
+    return f"{name}/{key}"
 
 
 def flattened(names: Sequence[str], states: Sequence[ArrayState]) -> dict[str, NDArray[Any]]:
     """The states of a model's tensors as one: ``{"dense/kernel/residual": ...}``."""
     return {
-        f"{name}{_SEPARATOR}{key}": array
+        key_of(name, key): array
         for name, state in zip(names, states, strict=True)
         for key, array in state.items()
     }
@@ -123,7 +150,4 @@ def flattened(names: Sequence[str], states: Sequence[ArrayState]) -> dict[str, N
 
 def unflattened(names: Sequence[str], state: ArrayState, keys: Sequence[Sequence[str]]) -> list[ArrayState]:
     """The inverse of `flattened`; ``keys`` are those of each tensor's state."""
-    return [
-        {key: state[f"{name}{_SEPARATOR}{key}"] for key in mine}
-        for name, mine in zip(names, keys, strict=True)
-    ]
+    return [{key: state[key_of(name, key)] for key in mine} for name, mine in zip(names, keys, strict=True)]

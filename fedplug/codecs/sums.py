@@ -15,12 +15,13 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fedplug import _kernels, kernels, ops
-from fedplug.codecs.arrays import as_array
+from fedplug import _kernels, kernels, ops, wire
+from fedplug.codecs.arrays import named_arrays, require_mapping
 from fedplug.codecs.reading import Received, receive
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
+from fedplug.registry.component import plain
 
 __all__ = ["ModelSum", "Sum"]
 
@@ -75,10 +76,10 @@ class Sum:
                 sum of float64 takes integers, too; those of 64 bits are rounded.
 
         Raises:
-            ArgumentError: ``dtype`` is none of these.
+            ArgumentError: ``dtype`` is none of these, or ``shape`` is no shape of an array that can be
+                encoded.
         """
-        dims = shape if isinstance(shape, Sequence) else (shape,)
-        self._shape = tuple(operator.index(dim) for dim in dims)
+        self._shape = _dims(shape)
         self._dtype = np.dtype(dtype)
         if not ops.is_floating(self._dtype) or self._dtype.itemsize > 8:
             raise ArgumentError(f"a sum is of float32, float64, float16 or bfloat16, not of {self._dtype}")
@@ -115,6 +116,7 @@ class Sum:
             ConfigError: ``weight`` is no finite number, or the sum's dtype cannot hold it, or the sum of all
                 weights. Nothing is added.
         """
+        weight = plain(weight)
         factor = None if type(weight) is float and weight == 1 else self._factor(weight)
         with self._lock:
             _require_weights(self._weight + weight, self._dtype)
@@ -268,10 +270,16 @@ class ModelSum:
         Raises:
             ArgumentError: A dtype is none of a sum's, or that of a name is missing.
         """
+        require_mapping("a model", "shapes", shapes)
         dtypes: Mapping[str, Any] = dtype if isinstance(dtype, Mapping) else dict.fromkeys(shapes, dtype)
         if dtypes.keys() != shapes.keys():
             raise ArgumentError(f"shapes are of {sorted(shapes)}, dtypes of {sorted(dtypes)}")
-        self._sums = {name: Sum(shape, dtypes[name]) for name, shape in shapes.items()}
+        self._sums = {}
+        for name, shape in shapes.items():
+            try:
+                self._sums[name] = Sum(shape, dtypes[name])
+            except ArgumentError as error:
+                raise ArgumentError(f"tensor {name!r}: {error}") from error
         self._weight = 0.0
         self._count = 0
         self._lock = threading.Lock()
@@ -290,7 +298,7 @@ class ModelSum:
         Raises:
             ArgumentError: One is no such array.
         """
-        seen = {name: as_array(array) for name, array in arrays.items()}
+        seen = named_arrays(arrays)
         shapes = {name: array.shape for name, array in seen.items()}
         dtypes = {name: _dtype_of_sum(array.dtype) for name, array in seen.items()}
         total = cls(shapes, {name: np.float64 if is_statistic(name) else dtypes[name] for name in seen})
@@ -322,6 +330,7 @@ class ModelSum:
             ArgumentError: One is no buffer. Nothing is added.
             ConfigError: ``weight`` is refused by `Sum.add`. Nothing is added.
         """
+        weight = plain(weight)
         factors = self._factors(payloads, weight)
         with self._lock:
             received = self._read(payloads, factors, weight)
@@ -333,6 +342,7 @@ class ModelSum:
 
     def check(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
         """Raises what `add` would raise, and adds nothing."""
+        weight = plain(weight)
         factors = self._factors(payloads, weight)
         with self._lock:
             self._read(payloads, factors, weight)
@@ -405,12 +415,26 @@ class ModelSum:
         return {name: part._form() for name, part in self._sums.items()}
 
     def _require_names(self, payloads: Mapping[str, Any]) -> None:
+        require_mapping("what a client sent", "payloads", payloads)
         missing = [name for name in self._sums if name not in payloads]
         unknown = [name for name in payloads if name not in self._sums]
         if missing or unknown:
             what = [f"there is no payload of {missing}"] if missing else []
             what += [f"there are payloads of {unknown}, which the model does not have"] if unknown else []
             raise PayloadError("; ".join(what))
+
+
+def _dims(shape: Any) -> tuple[int, ...]:
+    """The lengths of a shape: a number, or several in anything that holds numbers."""
+    try:
+        dims = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
+    except (TypeError, ValueError):
+        dims = (-1,)
+    if min(dims, default=0) < 0 or math.prod(dims) > wire.MAX_ELEMENTS:
+        raise ArgumentError(
+            f"a shape is {shape!r}; it must be whole numbers whose product is at most 2^31 - 1 elements"
+        )
+    return dims
 
 
 def _counting(total: Sum | ModelSum, weight: float, count: int) -> list[Step]:

@@ -184,6 +184,11 @@ class Encoder(Component):
         del body, spec
         return cls()
 
+    @property
+    def chooses_among_tensors(self) -> bool:
+        """Whether `grouped_encode` compares the entries of all its tensors. Default: no."""
+        return False
+
     def adjustable(self) -> Adjustable | None:
         """What rate control uses in this encoder's place. Default: None, nothing can be adjusted."""
         return None

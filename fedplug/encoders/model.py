@@ -62,8 +62,8 @@ class ModelEncoder:
 
         Raises:
             ConfigError: ``min_size`` is no whole number of at least 0, there are no tensors, one has a shape
-                that is not fully known or a dtype that has no place in a payload, or the encoder does not fit
-                the model.
+                that is not fully known or a dtype that has no place in a payload, a tensor has 2^31 elements
+                or more, or the encoder does not fit the model.
         """
         check_whole("min_size", min_size, 0)
         if not specs:
@@ -78,6 +78,7 @@ class ModelEncoder:
                     f"tensor {position} of the model has dtype {spec.dtype.name}, which has no place in a "
                     f"payload; known: {', '.join(wire.DTYPE_CODES)}"
                 )
+            _require_size([spec], f"tensor {spec.name or position!r} has")
         encoder = as_encoder(encoder)
         self.encoder: Encoder | EncoderAssignment = encoder
         self.min_size = min_size
@@ -88,6 +89,11 @@ class ModelEncoder:
             chosen if reason in (None, _LOSSLESS) else _uncompressed(chosen, spec)
             for chosen, spec, reason in zip(assigned, specs, self.sent_exactly, strict=True)
         )
+        for shared, places in self._shared():
+            if shared.chooses_among_tensors:
+                compared = [self.specs[place] for place in places]
+                largest = max(compared, key=ops.num_elements).name
+                _require_size(compared, f"the tensors of {shared!r}, such as {largest!r}, have together")
         self.rate_control: RateControl | None = None
         if isinstance(encoder, EncoderAssignment):
             self.rate_control = encoder.rate_control(self.encoders, self.specs)
@@ -193,6 +199,16 @@ class ModelEncoder:
             encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
             for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
         ]
+
+
+def _require_size(specs: Sequence[Spec], subject: str) -> None:
+    """Raises ConfigError for more elements than kernels count."""
+    elements = sum(map(ops.num_elements, specs))
+    if elements > wire.MAX_ELEMENTS:
+        raise ConfigError(
+            f"{subject} {elements:,} elements, more than the {wire.MAX_ELEMENTS:,} of an encoder (2^31 - 1); "
+            "split large tensors, or give groups of tensors rules of their own"
+        )
 
 
 def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:

@@ -267,6 +267,10 @@ class Pipeline(Encoder):
             bound = bound + ops.subset_bits(count, size) / 8
         return BodyParts(ops.size(index_code), ops.size(code), bound)
 
+    @property
+    def chooses_among_tensors(self) -> bool:
+        return self._stages.sparsifier is not None and self._stages.sparsifier.chooses_among_tensors
+
     def adjustable(self) -> Adjustable | None:
         """The entries where a sparsifier counts them; what the quantizer says where it stands alone."""
         if self._stages.sparsifier is not None:

@@ -111,6 +111,11 @@ class Sparsifier(Component):
         """Chooses entries of all tensors that share this sparsifier. Default: of each by itself."""
         return [self.select(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
+    @property
+    def chooses_among_tensors(self) -> bool:
+        """Whether `grouped_select` compares the entries of all its tensors. Default: no."""
+        return False
+
     def init_state(self, spec: Spec) -> State:
         """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
         return {"residual": ops.zeros(spec)} if self.error_feedback else {}

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["Component"]
+__all__ = ["Component", "plain"]
+
+
+def plain(value: Any) -> Any:
+    """Returns Python's own number for a scalar of NumPy, PyTorch or JAX, also inside lists and mappings.
+
+    Anything else is returned unchanged.
+    """
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(map(plain, value))
+    if type(value) is dict:
+        return {key: plain(member) for key, member in value.items()}
+    return value
 
 
 class Component(abc.ABC):
@@ -17,6 +32,12 @@ class Component(abc.ABC):
 
     name: ClassVar[str]
     """The name under which the registry knows this component, for instance ``"topk"``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Gives `__init__` plain numbers: a configuration is JSON, and part of a state's owner."""
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _of_plain_numbers(cls.__init__)  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
@@ -36,3 +57,11 @@ class Component(abc.ABC):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
         return f"{self.name}({arguments})" if arguments else self.name
+
+
+def _of_plain_numbers(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def init_of_plain_numbers(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+
+    return init_of_plain_numbers

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug.errors import ArgumentError, NonFiniteError, StateError, StoreError, StoreMismatchError
+from fedplug.errors import ArgumentError, NonFiniteError, StoreError, StoreMismatchError
 
 ENCODER = "topk(0.1) | qsgd(5)"
 
@@ -128,8 +128,8 @@ def test_an_error_leaves_the_state_as_it_was(store):
     bad["kernel"][3, 1] = np.nan
     with pytest.raises(NonFiniteError, match="'kernel'"):
         client.encode_model(bad, 1)
-    with pytest.raises(StateError, match="kernel/residual"):
-        client.encode_model(update(1, size=201), 1)
+    with pytest.raises(ArgumentError, match="names are text"):
+        client.encode_model({**update(1), 3: np.ones(3)}, 1)
     assert client.pending is None
     assert client.encode_model(update(1), 1)[0] == plain([0, 1])[1]
 
@@ -163,3 +163,120 @@ def test_a_receipt_is_of_bytes_and_round(store):
         client.settle(receipt)
         receipts.add(receipt)
     assert len(receipts) == 3
+
+
+def whole(seed):
+    """An update whose sums no dtype rounds."""
+    return {"kernel": np.random.default_rng(seed).integers(-50, 50, (60, 40)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("between", [0, 1])
+@pytest.mark.parametrize("late", [0, 1, 2])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_message_of_an_older_round_changes_nothing(store, late, between, named):
+    """Whichever receipt it names, and whether or not the newest answer is known to be accepted."""
+    client, receipts, sent = client_of(store, encoder="topk(0.05)"), [], []
+    for round_num in range(4):
+        client.settle(receipts[-1] if receipts else None)
+        payloads, receipt = client.encode_model(whole(round_num), round_num)
+        receipts.append(receipt)
+        sent.append(payloads)
+    if between:
+        client.settle(receipts[3])
+    client.settle(receipts[late - 1] if named and late else None)
+    if late == 2 and not between:
+        assert client.encode_model(whole(late), late) == (sent[2], receipts[2])
+    else:
+        with pytest.raises(
+            ArgumentError, match=rf"round {late} is older than payload 3-.* nothing has changed"
+        ):
+            client.encode_model(whole(late), late)
+    if not between:
+        assert client.pending == receipts[3]
+        assert client.settle(receipts[3])
+    payloads, _ = client.encode_model(whole(4), 4)
+    codec, state = fedplug.codec("topk(0.05)"), None
+    for round_num in range(5):
+        expected, state = codec.encode_model(whole(round_num), state, round_num)
+    assert payloads == expected
+
+
+def test_an_older_message_changes_nothing_after_a_restart(tmp_path):
+    url, receipt, sent = f"sqlite:///{tmp_path}/state", None, []
+    for round_num in range(3):
+        with fedplug.open_store(url) as store:
+            client = client_of(store)
+            client.settle(receipt)
+            payloads, receipt = client.encode_model(update(round_num), round_num)
+            sent.append(payloads)
+    with fedplug.open_store(url) as store:
+        client = client_of(store)
+        client.settle(None)
+        assert client.encode_model(update(1), 1)[0] == sent[1]
+    with fedplug.open_store(url) as store:
+        client = client_of(store)
+        assert client.settle(receipt)
+        assert client.encode_model(update(3), 3)[0] == plain(range(4))[3]
+
+
+def test_a_new_training_may_begin_at_round_0_again(store):
+    client = client_of(store)
+    _, receipt = client.encode_model(update(0), 5)
+    client.settle(receipt)
+    with pytest.raises(ArgumentError, match="round 0 is older than payload 5-"):
+        client.encode_model(update(1), 0)
+    client = fedplug.ClientCodec(fedplug.codec(ENCODER), store, "7", training="second")
+    assert client.settle(receipt)
+    payloads, _ = client.encode_model(update(1), 0)
+    assert fedplug.decode_model(payloads).keys() == update(1).keys()
+    client.settle(None)
+    assert client.encode_model(update(1), 0)[0] == payloads  # the residual was carried over both times
+
+
+MODELS = {
+    "more": {"kernel": (20, 9), "head": (30, 5)},
+    "fewer": {"bias": (70,)},
+    "of another shape": {"kernel": (9, 20), "bias": (70,)},
+    "of other names": {"core": (20, 9), "tail": (70,)},
+    "small": {"kernel": (3,)},
+}
+
+
+@pytest.mark.parametrize("change", MODELS)
+@pytest.mark.parametrize("encoder", ["topk(0.1)", "dgc(0.1)", "auto", "qsgd(4)"])
+def test_the_arrays_of_a_model_may_change(store, change, encoder, caplog):
+    def ones(shapes, seed):
+        random = np.random.default_rng(seed)
+        return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+    before, after = {"kernel": (20, 9), "bias": (70,)}, MODELS[change]
+    client, codec = client_of(store, encoder=encoder), fedplug.codec(encoder)
+    payloads, receipt = client.encode_model(ones(before, 0), 0)
+    client.settle(receipt)
+    _, state = codec.encode_model(ones(before, 0), None, 0)
+    fresh = codec.encode_model(ones(after, 1), None, 1)[1]
+    kept = {
+        name
+        for name in after
+        if before.get(name) == after[name] and any(key.startswith(f"{name}/") for key in fresh)
+    }
+    for round_num in (1, 2):
+        payloads, receipt = client.encode_model(ones(after, round_num), round_num)
+        if round_num == 1:
+            zeros = {key: np.zeros_like(array) for key, array in fresh.items()}
+            carried = {key: state[key] for key in fresh if key.partition("/")[0] in kept | {"codec"}}
+            state = {**zeros, **carried}
+        expected, state = codec.encode_model(ones(after, round_num), state or None, round_num)
+        assert payloads == expected
+        assert client.settle(receipt)
+    dropped = {key.partition("/")[0] for key in codec.encode_model(ones(before, 0))[1]} - {"codec"} - kept
+    assert [f"arrays {sorted(dropped)} are dropped" in record.message for record in caplog.records] == (
+        [True] if dropped else []
+    )
+
+
+def test_a_codec_and_a_store_are_wanted(store):
+    with pytest.raises(ArgumentError, match=r"codec is 'topk\(0.1\)'; it must be a Codec"):
+        fedplug.ClientCodec("topk(0.1)", store, "7")
+    with pytest.raises(ArgumentError, match="store is 'memory://'; it must be a store"):
+        fedplug.ClientCodec(fedplug.codec("topk(0.1)"), "memory://", "7")

@@ -204,6 +204,71 @@ def test_a_model_that_does_not_fit_the_encoder_is_refused():
         fedplug.codec("budget('topk(0.1)', 100)").encode_model(model(0))
 
 
+@pytest.mark.parametrize("name", [0, None, b"a", ("a", "b"), 1.5])
+def test_a_name_is_text(name):
+    arrays = {"a": np.ones(99, np.float32), name: np.ones(99, np.float32)}
+    client = fedplug.ClientCodec(fedplug.codec("topk(0.1)"), fedplug.open_store("memory://"), "a")
+    for use in (fedplug.codec("topk(0.1)").encode_model, fedplug.ModelSum.like, client.encode_model):
+        with pytest.raises(ArgumentError, match=r"the name of an array is .*; names are text"):
+            use(arrays)
+
+
+@pytest.mark.parametrize("model", [[np.ones(3)], (x for x in [np.ones(3)]), np.ones(3), "model", None])
+def test_a_model_is_a_mapping(model):
+    codec = fedplug.codec("topk(0.1)")
+    uses = [codec.encode_model, codec.sent_exactly, fedplug.ModelSum.like, fedplug.ModelSum]
+    uses += [fedplug.decode_model, fedplug.ModelSum({"a": 3}).add]
+    for use in uses:
+        with pytest.raises(
+            ArgumentError, match=rf" is a mapping of .* by name, not a {type(model).__name__}"
+        ):
+            use(model)
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.1, scope='model')", "stc(0.1, scope='model')", "auto"])
+def test_tensors_that_are_compared_have_a_limit_together(encoder):
+    half = np.broadcast_to(np.float32(1), (2**30,))
+    specs = [ArraySpec((2**30,), "float32", "a"), ArraySpec((2**30 + 1,), "float32", "b")]
+    with pytest.raises(ConfigError, match=r"such as 'b', have together 2,147,483,649 elements, more than"):
+        ModelEncoder(fedplug.encoder(encoder), specs)
+    assert half.size + 1 == specs[1].shape[0]
+    ModelEncoder(fedplug.encoder("topk(0.1)"), specs)
+
+
+@pytest.mark.parametrize("dtypes", [("bfloat16", "float32"), ("float16", "bfloat16"), ("float32", "float64")])
+@pytest.mark.parametrize("encoder", ["topk(0.2, scope='model')", "auto", "budget('auto', 1500)"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_model_may_be_of_several_floating_dtypes(encoder, dtypes, in_place):
+    codec, state, total = fedplug.codec(encoder), None, None
+    narrow, wide = dtypes
+    for round_num in range(4):
+        x, y = model(round_num, narrow), model(round_num + 9, wide)
+        arrays = {"narrow": x["dense/kernel"], "wide": y["dense/kernel"]}
+        before = {
+            name: 0.0 if state is None else state[f"{name}/residual"].astype("float64") for name in arrays
+        }
+        payloads, state = codec.encode_model(arrays, state, round_num, in_place=in_place)
+        for name, received in fedplug.decode_model(payloads).items():
+            assert received.dtype == arrays[name].dtype
+            wanted = arrays[name].astype("float64") + before[name]
+            got = received.astype("float64") + state[f"{name}/residual"].astype("float64")
+            np.testing.assert_allclose(got, wanted, rtol=0.02, atol=0.02)
+        total = total or fedplug.ModelSum.like(arrays)
+        total.add(payloads)
+
+
+def test_among_several_dtypes_the_largest_entries_are_sent():
+    """Whole numbers: no dtype rounds them."""
+    numbers = np.random.default_rng(0).permutation(200).astype(np.float32) + 1
+    mixed = {"a": numbers[:80].astype("bfloat16"), "b": numbers[80:].astype("float64")}
+    alike = {name: array.astype("float32") for name, array in mixed.items()}
+    codec = fedplug.codec("topk(0.2, scope='model')")
+    received = [fedplug.decode_model(codec.encode_model(arrays)[0]) for arrays in (mixed, alike)]
+    for name in mixed:
+        assert received[0][name].dtype == mixed[name].dtype
+        assert np.array_equal(received[0][name].astype("float32"), received[1][name])
+
+
 def test_a_name_may_be_anything_but_ambiguous():
     codec = fedplug.codec("dgc(0.1)", min_size=1)
     arrays = {"": np.ones(9), "a/b": np.ones(9), "ü/é ü": np.ones(9), "codec": np.ones(9)}

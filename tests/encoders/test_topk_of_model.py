@@ -106,12 +106,23 @@ def test_what_is_sent_can_be_read_as_any_top_k():
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_tensors_of_several_dtypes_are_refused():
-    model = ModelEncoder(
-        TopK(0.1, scope="model"), [tf.TensorSpec([99], tf.float32), tf.TensorSpec([99], tf.bfloat16)]
-    )
-    with pytest.raises(ConfigError, match="of bfloat16 and float32; give each dtype a rule"):
-        model.encode([tf.zeros([99]), tf.zeros([99], tf.bfloat16)], model.init_state(), ROUND)
+@pytest.mark.parametrize(
+    "dtypes", [(tf.bfloat16, tf.float32), (tf.half, tf.bfloat16), (tf.float32, tf.double)]
+)
+def test_tensors_may_be_of_several_dtypes(dtypes):
+    """Small whole numbers: no dtype rounds them, so that one dtype for all sends the same entries."""
+    specs = [tf.TensorSpec([40], dtype, name=str(place)) for place, dtype in enumerate(dtypes)]
+    mixed = ModelEncoder(TopK(count=9, scope="model"), specs, min_size=0)
+    alike = model_of(TopK(count=9, scope="model"), [[40], [40]])
+    states, expected = mixed.init_state(), alike.init_state()
+    for seed in range(3):
+        buffers, states = mixed.encode(update(mixed, seed), states, ROUND)
+        wanted, expected = alike.encode(update(alike, seed), expected, ROUND)
+        for got, like, spec in zip(mixed.decode(buffers), alike.decode(wanted), specs, strict=True):
+            assert got.dtype == spec.dtype
+            np.testing.assert_array_equal(tf.cast(got, tf.float32), like)
+        for got, like in zip(states, expected, strict=True):
+            np.testing.assert_array_equal(tf.cast(got["residual"], tf.float32), like["residual"])
 
 
 def test_an_unknown_scope_is_refused():

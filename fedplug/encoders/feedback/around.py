@@ -63,6 +63,10 @@ class Around(Encoder):
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
         return self._encoder.body_parts(body, spec)
 
+    @property
+    def chooses_among_tensors(self) -> bool:
+        return self._encoder.chooses_among_tensors
+
     def adjustable(self) -> Adjustable | None:
         """What the inner encoder adjusts."""
         inner = self._encoder.adjustable()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from fedplug import ops
+from fedplug import ops, wire
 from fedplug.encoders.arguments import check_error_feedback, check_number, check_whole
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsifiers.sparsity import Sparsity
@@ -21,7 +21,6 @@ from fedplug.schedules import Schedule
 __all__ = ["TopK"]
 
 _SCOPES = ("tensor", "model")
-_MOST_ELEMENTS = 2**31 - 1
 
 
 class TopK(Sparsifier):
@@ -33,7 +32,7 @@ class TopK(Sparsifier):
 
     With ``scope="model"`` the tensors that share this encoder are one: k is a share of all their elements,
     and the largest of them all are kept, so that of all ways to allocate k entries the least is lost. A
-    tensor may then send nothing. They must be of one dtype.
+    tensor may then send nothing. They may be of several dtypes, and have fewer than 2^31 elements together.
 
     With ``chunk`` every so many neighbours of the flattened tensor send their own k entries; the last chunk,
     which may be shorter, sends all it has where that is no more. No part of a tensor waits for the others,
@@ -83,7 +82,7 @@ class TopK(Sparsifier):
         """
         self.sparsity = Sparsity("topk", fraction, count)
         if chunk is not None:
-            check_whole("topk chunk", chunk, 1, _MOST_ELEMENTS)
+            check_whole("topk chunk", chunk, 1, wire.MAX_ELEMENTS)
         check_number("topk decay", decay, lambda share: 0 < share <= 1, "above 0 and at most 1")
         check_error_feedback("topk", error_feedback)
         if decay != 1 and not error_feedback:
@@ -144,27 +143,35 @@ class TopK(Sparsifier):
         residual = self.residual_of(x, state)
         return residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
 
+    @property
+    def chooses_among_tensors(self) -> bool:
+        return self._scope == "model"
+
     def grouped_select(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[Selection]:
         """From each tensor by itself, or with ``scope="model"`` from all of them."""
         if self._scope == "tensor":
             return super().grouped_select(xs, states, round_num)
-        dtypes = sorted({x.dtype.name for x in xs})
-        if len(dtypes) > 1:
-            raise ConfigError(
-                f"topk with scope='model' compares the entries of all its tensors, and these are of "
-                f"{' and '.join(dtypes)}; give each dtype a rule of its own"
-            )
         k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
+        deltas = list(xs)
         residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-        chosen = ops.grouped_topk_residual(xs, residuals, k)
+        dtypes = {x.dtype.name for x in xs}
+        if (
+            len(dtypes) > 1
+        ):  # each sum is rounded in its own dtype, and compared in one that holds all exactly
+            wide = "float64" if "float64" in dtypes else "float32"
+            if self.error_feedback:
+                deltas = [x + residual for x, residual in zip(xs, residuals, strict=True)]
+            deltas = [ops.astype(delta, wide) for delta in deltas]
+            residuals = [ops.no_residual(delta) for delta in deltas]
+        chosen = ops.grouped_topk_residual(deltas, residuals, k)
         begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]
         return [
             Selection(
-                chosen.values[begins[t] : ends[t]],
+                ops.astype(chosen.values[begins[t] : ends[t]], xs[t].dtype),
                 chosen.indices[begins[t] : ends[t]],
-                self.state_of(residual),
+                self.state_of(ops.astype(residual, xs[t].dtype)),
             )
             for t, residual in enumerate(chosen.residuals)
         ]
