@@ -202,6 +202,7 @@ def test_an_error_names_the_client_by_its_position_in_the_round(in_blocks, on_ra
     with pytest.raises(ComputationError, match=r"among clients 39 to 41 of 61: client 1 .*no log") as caught:
         round_of(values, states_of(CLIENTS))
     assert caught.value.client == 40
+    assert isinstance(caught.value, tf.errors.InvalidArgumentError)
     assert round_of([*range(CLIENTS)], states_of(CLIENTS))[1] == CLIENTS
 
 

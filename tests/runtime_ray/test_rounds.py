@@ -117,6 +117,7 @@ def test_an_error_names_the_client_by_its_position_in_the_round(on_ray):
     ) as caught:
         round_of([*range(7), -2, 8, 9], states_of(10))
     assert caught.value.client == 7
+    assert isinstance(caught.value, tf.errors.InvalidArgumentError)
     assert round_of([*range(10)], states_of(10))[1] == 10
 
 

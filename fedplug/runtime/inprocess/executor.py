@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
+from fedplug.runtime.computation_errors import computation_error
 from fedplug.runtime.graphs.tensorflow_graphs import naming_missing_ops
 from fedplug.runtime.inprocess.clients import ClientPool
 from fedplug.runtime.inprocess.invocation import Invocation
@@ -180,10 +181,11 @@ def _run(program: Program, argument: Any, invocation: Invocation) -> Any:
         if program.type_signature.parameter is not None:
             return function(_as_called(argument), invocation)
         return function(None, invocation) if callable(function) else function
+    except ComputationError:
+        raise
     except tf.errors.OpError as error:
-        raise ComputationError(
-            f"{program.name} failed: {type(error).__name__}: {error.message}", client=None
-        ) from error
+        message = f"{program.name} failed: {type(error).__name__}: {error.message}"
+        raise computation_error(message, error) from error
 
 
 def _as_called(argument: Any) -> Any:

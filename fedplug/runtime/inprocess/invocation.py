@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.errors import ComputationError
+from fedplug.runtime.computation_errors import computation_error
 from fedplug.runtime.graphs.cancellation import Cancellation
 from fedplug.runtime.inprocess.clients import ClientPool
 
@@ -53,7 +54,7 @@ class Invocation:
         """Says which client met an error in an intrinsic, unless what it calls has said so.
 
         Raises:
-            ComputationError: In the place of the error.
+            ComputationError: In the place of the error; of its class, too, where that is TensorFlow's.
         """
         try:
             yield
@@ -62,7 +63,5 @@ class Invocation:
         except Exception as error:
             what = error.message if isinstance(error, tf.errors.OpError) else str(error)
             who = f"client {self.client} of {self.num_clients} (counted from 0)"
-            raise ComputationError(
-                f"{who} failed in {intrinsic} of {self.name}: {type(error).__name__}: {what}",
-                client=self.client,
-            ) from error
+            message = f"{who} failed in {intrinsic} of {self.name}: {type(error).__name__}: {what}"
+            raise computation_error(message, error, self.client) from error

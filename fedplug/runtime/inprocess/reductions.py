@@ -111,9 +111,11 @@ def _bounded_sum(bounds: list[tf.Tensor], signature: tff.FunctionType) -> Reduct
         needs_values()
         for leaf, bound in zip(leaves, _spread(bounds, len(leaves)), strict=True):
             if bool(tf.reduce_any(tf.cast(leaf, tf.int64) > tf.cast(bound, tf.int64))):
-                raise ValueError(
+                raise tf.errors.InvalidArgumentError(  # as the assertion in TFF's own graph does
+                    None,
+                    None,
                     f"client value larger than maximum specified for secure sum: {leaf.numpy()} "
-                    f"not less than or equal to {bound.numpy()}"
+                    f"not less than or equal to {bound.numpy()}",
                 )
 
     return _sum(signature, check)

@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
+from fedplug.runtime.computation_errors import computation_error
 from fedplug.runtime.inprocess.clients import ClientPool
 from fedplug.runtime.inprocess.invocation import Invocation
 from fedplug.runtime.inprocess.planner import plan
@@ -170,11 +171,10 @@ def _in_the_round(part: Slice) -> Iterator[None]:
         client = None if error.client is None else part.first + error.client
         last = part.first + part.count - 1
         where = f"among clients {part.first} to {last} of {part.of}" if part.count else "without clients"
-        raise ComputationError(f"{where}: {error}", client=client) from None
+        raise computation_error(f"{where}: {error}", error, client) from None
     except tf.errors.OpError as error:
-        raise ComputationError(
-            f"{part.computation} failed: {type(error).__name__}: {error.message}"
-        ) from None
+        message = f"{part.computation} failed: {type(error).__name__}: {error.message}"
+        raise computation_error(message, error) from None
 
 
 def _values(
