@@ -31,6 +31,7 @@ __all__ = [
     "WorkerError",
     "missing_dependency",
     "nearest",
+    "text_of",
 ]
 
 _FEW = 12
@@ -183,6 +184,14 @@ def missing_dependency(error: BaseException | None) -> str | None:
     """The module that was not found, if fedplug can do without it; None: something else failed."""
     module = error.name if isinstance(error, ModuleNotFoundError) else None
     return module if module in _OPTIONAL else None
+
+
+def text_of(error: BaseException) -> str:
+    """Returns the text of a plugin's error in one line, even if the error cannot be turned into text."""
+    try:
+        return " ".join(str(error).split())
+    except Exception:
+        return "(its text cannot be read)"
 
 
 def nearest(name: str, known: Iterable[str], see: str = "") -> str:

@@ -49,7 +49,9 @@ def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except FedplugError as error:
         raise ConfigError(f"{where}: {error}") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a script that calls sys.exit(), for instance
         missing = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
         if missing:
             raise ConfigError(
@@ -108,6 +110,6 @@ def _check_is_beside(module: Any, name: str, folder: Path, where: str) -> None:
         )
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     text = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -19,7 +19,7 @@ from typing import Any
 
 import pluggy
 
-from fedplug.errors import OpLibraryError, nearest
+from fedplug.errors import OpLibraryError, nearest, text_of
 from fedplug.registry import hookspecs, op_libraries, renamed
 from fedplug.registry.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, settle_clashes
 from fedplug.registry.entry_points import API, Source, builtin, installed, normalized
@@ -73,7 +73,12 @@ def load() -> Catalog:
     plugins = installed()
     for source in [builtin(), *plugins]:
         started = time.perf_counter()
-        found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
+        try:
+            found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an object of the plugin that raises when it is looked at
+            found = [source.problem(f"cannot be asked what it brings: {_short(error)}", source.repair)]
         entries.extend(found)
         if os.environ.get(TRACE_VARIABLE):
             _trace(source, found, time.perf_counter() - started)
@@ -127,7 +132,9 @@ def _ask(manager: pluggy.PluginManager, source: Source, observers: list[Observer
     try:
         plugin = source.load()
         mistakes = dict(_mistakes(manager, plugin))
-    except (Exception, SystemExit) as error:  # whatever a plugin does on import, the others must work
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a plugin does on import, the others must work
         yield source.problem(f"cannot be imported: {_short(error)}", source.repair_after(error))
         return
     for mistake in mistakes.values():
@@ -204,7 +211,9 @@ def _call(
     wanted = spec_type.__name__
     try:
         declared = function()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         yield source.problem(f"its hook {hook} raised {_short(error)}", source.repair_after(error))
         return
     if not isinstance(declared, list | tuple):
@@ -248,7 +257,7 @@ def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
 
 def _short(error: BaseException) -> str:
     """One line, with the type and the place outside of fedplug, for reasons in a list."""
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}{renamed.hint(error)}"
+    text = f"{type(error).__name__}: {text_of(error)}{renamed.hint(error)}"
     files = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))
     places = [file for file in files if not file.startswith(("<", _FEDPLUG, _IMPORTLIB))]
     return f"{text} ({places[-1]})" if places else text

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fedplug.errors import OpLibraryError
+from fedplug.errors import OpLibraryError, text_of
 
 __all__ = [
     "BUILD_RECORD",
@@ -38,8 +38,11 @@ def folders_of(package: str) -> list[str]:
     """
     try:
         spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError) as error:
-        raise OpLibraryError(f"there is no package {package!r}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of the package around it, which is imported
+        reason = f"{type(error).__name__}: {text_of(error)}"
+        raise OpLibraryError(f"there is no package {package!r}: {reason}") from error
     if spec is None or spec.submodule_search_locations is None:
         raise OpLibraryError(f"there is no package {package!r}")
     return list(spec.submodule_search_locations)

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedplug.errors import PluginError
+from fedplug.errors import PluginError, text_of
 from fedplug.registry import renamed
 
 __all__ = [
@@ -174,8 +174,11 @@ class ComponentSpec(Spec):
             found: Any = importlib.import_module(module_name)
             for part in attribute.split("."):
                 found = getattr(found, part)
-        except Exception as error:
-            reason = f"{error}{renamed.hint(error)}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            kind = "" if isinstance(error, Exception) else f"{type(error).__name__}: "
+            reason = f"{kind}{text_of(error)}{renamed.hint(error)}"
             raise PluginError(f"{what}, which cannot be imported: {reason}") from error
         if not isinstance(found, type):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class")

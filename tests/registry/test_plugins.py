@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import collections
 import importlib.util
+import re
 import sys
+import textwrap
 
 import pytest
 
 from fedplug.errors import PluginError, UnknownNameError
-from fedplug.registry import renamed, resolve
+from fedplug.registry import op_libraries, renamed, resolve
 
 
 def entries_of(catalog, distribution):
@@ -114,6 +116,14 @@ def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):
         resolve.resolve("encoder", "acme_codec")
 
 
+WITH_A_LIBRARY = """
+    from fedplug.registry.hookspecs import hookimpl
+    from fedplug.registry.specs import OpLibrarySpec
+
+    @hookimpl
+    def fedplug_op_libraries():
+        return [{library}]
+"""
 EXTRA = "Requires-Dist: fast-codes>=2; extra == 'fast'\n"
 
 
@@ -146,10 +156,75 @@ def test_an_unknown_name_points_at_plugins_that_could_not_be_asked(install):
         resolve.resolve("encoder", "acme")
 
 
-def test_a_plugin_that_exits_on_import_does_not_end_the_program(install):
-    install("acme-codec", "raise SystemExit(3)")
+RAISES = {
+    "SystemExit: 3": "raise SystemExit(3)",
+    "Skipped: not here": "import pytest; pytest.skip('not here', allow_module_level=True)",
+    "CancelledError": "import asyncio; raise asyncio.CancelledError",
+    "GeneratorExit": "raise GeneratorExit",
+    "Mine: (its text cannot be read)": """
+        class Mine(BaseException):
+            def __str__(self):
+                raise ValueError
+        raise Mine
+    """,
+}
+IN_A_HOOK = """
+    from fedplug.registry.hookspecs import hookimpl
+
+    @hookimpl
+    def fedplug_encoders():
+        import acme_raises
+"""
+
+
+@pytest.fixture(params=RAISES)
+def raising(request, tmp_path):
+    """A module that raises what is no `Exception` when it is imported, and the reason that is reported."""
+    (tmp_path / "acme_raises.py").write_text(textwrap.dedent(RAISES[request.param]))
+    return request.param
+
+
+def test_no_exception_on_import_ends_the_program(install, raising):
+    install("acme-codec", "import acme_raises")
+    assert f"cannot be imported: {raising}" in the_entry_of(resolve.catalog(), "acme-codec").reason
+    assert_the_rest_works()
+
+
+def test_no_exception_of_a_hook_ends_the_program(install, raising):
+    install("acme-codec", IN_A_HOOK)
+    (problem,) = resolve.catalog().problems()
+    assert problem.reason.startswith(f"its hook fedplug_encoders raised {raising}")
+    assert_the_rest_works()
+
+
+def test_no_exception_of_a_components_module_ends_the_program(install_encoder, raising):
+    install_encoder("acme-codec", "acme", "acme_raises:Acme")
+    with pytest.raises(PluginError, match=re.escape(f"cannot be imported: {raising}")):
+        resolve.resolve("encoder", "acme")
+
+
+def test_no_exception_of_the_package_around_an_op_library_ends_the_program(install, raising, monkeypatch):
+    monkeypatch.setattr(op_libraries, "installed_tensorflow", lambda: "2.14.1")
+    library = "OpLibrarySpec(name='acme', target='acme_raises.ops:lib.so', summary='')"
+    install("acme-codec", WITH_A_LIBRARY.format(library=library))
+    (problem,) = resolve.catalog().problems()
+    assert raising in problem.reason
+    assert_the_rest_works()
+
+
+def test_no_exception_of_what_a_hook_returns_ends_the_program(install):
+    odd = "type('Odd', (), {'__repr__': lambda self: exit(3)})()"
+    install("acme-codec", WITH_A_LIBRARY.format(library=odd))
     assert "SystemExit: 3" in the_entry_of(resolve.catalog(), "acme-codec").reason
     assert_the_rest_works()
+
+
+@pytest.mark.parametrize("place", ["import acme_raises", IN_A_HOOK])
+def test_ctrl_c_ends_the_search_for_plugins(install, tmp_path, place):
+    (tmp_path / "acme_raises.py").write_text("raise KeyboardInterrupt")
+    install("acme-codec", place)
+    with pytest.raises(KeyboardInterrupt):
+        resolve.catalog()
 
 
 def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(install):

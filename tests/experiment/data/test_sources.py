@@ -208,6 +208,7 @@ def test_what_is_wrong_with_a_function_is_one_line(functions, tmp_path, name, me
         (None, "no_such_module_here:f", "there is no module 'no_such_module_here' in .*nor is one installed"),
         ("import absent_of_all", "broken:f", "importing it failed: ModuleNotFoundError: .*absent_of_all"),
         ("1 +", "unread:f", "importing it failed: SyntaxError"),
+        ("raise SystemExit(3)", "exits:f", "importing it failed: SystemExit: 3"),
         (None, "a b:f", "must be of the form 'package.module:function'"),
     ],
 )
