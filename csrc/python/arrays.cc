@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/result_pool.h"
+#include "python/gil.h"
 
 namespace fedplug::python {
 
@@ -65,7 +66,13 @@ const char* NameOf(DType dtype) {
 }
 
 std::string Text(const py::handle& object) {
-  return py::str(object).cast<std::string>();
+  return FromPython([&] { return PyObject_Str(object.ptr()); })
+      .cast<std::string>();
+}
+
+// As code written in Python may give it.
+py::object Attribute(const py::handle& object, const char* name) {
+  return FromPython([&] { return PyObject_GetAttrString(object.ptr(), name); });
 }
 
 // Whatever the dtype: does the array lie in memory as the kernels need it?
@@ -119,7 +126,7 @@ DType DTypeOf(const py::dtype& dtype) {
   if (kind == 'i' && bytes == 8) return DType::kInt64;
   if (kind == 'u' && bytes == 1) return DType::kUInt8;
   // NumPy has no bfloat16 of its own; whoever registers one calls it so.
-  if (bytes == 2 && Text(dtype.attr("name")) == "bfloat16")
+  if (bytes == 2 && Text(Attribute(dtype, "name")) == "bfloat16")
     return DType::kBFloat16;
   return DType::kOther;
 }
@@ -142,9 +149,7 @@ Bytes BytesOf(const py::object& object, const char* name) {
                        " must be bytes, a buffer or a NumPy array, not " +
                        Text(py::type::of(object).attr("__name__")));
   }
-  auto view =
-      py::reinterpret_steal<py::object>(PyMemoryView_FromObject(object.ptr()));
-  if (!view) throw py::error_already_set();
+  auto view = FromPython([&] { return PyMemoryView_FromObject(object.ptr()); });
   const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(view.ptr());
   require_contiguous(PyBuffer_IsContiguous(buffer, 'C') != 0);
   return {std::move(view), static_cast<const std::uint8_t*>(buffer->buf),
@@ -280,9 +285,13 @@ void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
 
 void Throw(const char* error_class, const std::string& message,
            const py::dict& keywords) {
-  const py::object type =
-      py::module_::import("fedplug.errors").attr(error_class);
-  const py::object error = type(message, **keywords);
+  const py::object errors =
+      FromPython([] { return PyImport_ImportModule("fedplug.errors"); });
+  const py::object type = errors.attr(error_class);
+  const py::tuple arguments = py::make_tuple(message);
+  const py::object error = FromPython([&] {
+    return PyObject_Call(type.ptr(), arguments.ptr(), keywords.ptr());
+  });
   PyErr_SetObject(type.ptr(), error.ptr());
   throw py::error_already_set();
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/sparse_form.h"
+#include "python/gil.h"
 #include "python/new_container.h"
 
 namespace fedplug::python {
@@ -13,7 +14,7 @@ py::bytes EntriesContainer(const Flat& indices, std::int64_t elements,
   std::vector<std::uint8_t> code;
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = EncodeIndices(indices.Read<std::int32_t>(), indices.size, elements,
                            form, &code);
   }
@@ -25,7 +26,7 @@ py::bytes EntriesContainer(const Flat& indices, std::int64_t elements,
   const NewContainer container(header,
                                SparseBodyBytes(count, code_bytes, data.size));
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     WriteSparseBody(count, code.data(), code_bytes, data.data, data.size,
                     container.body());
     container.Close();

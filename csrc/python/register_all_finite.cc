@@ -7,6 +7,7 @@
 #include "core/all_finite.h"
 #include "python/arrays.h"
 #include "python/decoding.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -29,7 +30,7 @@ py::array FiniteValues(const Bytes& bytes, const py::dtype& dtype,
     using T = decltype(zero);
     const T* const read = place->Read<T>();
     T* const write = as_they_lie ? nullptr : place->Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     finite = as_they_lie ? AllFinite(read, count, threads)
                          : CopyFinite(bytes.data, count, write, threads);
   });
@@ -45,7 +46,7 @@ bool IsAllFinite(const py::object& values_object) {
   bool finite = false;
   WithFloatType(values.dtype, [&](auto zero) {
     const auto* const read = values.Read<decltype(zero)>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     finite = AllFinite(read, values.size, threads);
   });
   return finite;

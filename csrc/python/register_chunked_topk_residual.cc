@@ -1,6 +1,7 @@
 // Top-k within chunks for NumPy arrays.
 #include "core/chunked_topk_residual.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -32,7 +33,7 @@ py::tuple ChunkedTopK(const py::object& delta_object,
     const T* const before = residual.Read<T>();
     T* const kept = residual.out.Write<T>();
     T* const value = values.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = ChunkedTopKResidual(read, before, kept, delta.size, k, chunk,
                                  share, threads, value, index, &non_finite);
   });

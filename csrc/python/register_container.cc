@@ -6,6 +6,7 @@
 
 #include "core/container.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 
 namespace fedplug::python {
 namespace {
@@ -57,7 +58,7 @@ py::bytes Frame(const py::object& body_object, const std::uint8_t* header,
   auto* const data =
       reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(packed.ptr()));
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     WriteContainer(header, header_bytes, parts, data);
   }
   return packed;
@@ -99,7 +100,7 @@ Container ReadFrom(const py::object& buffer) {
   const Bytes& bytes = container.bytes;
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = ReadContainer(bytes.data, bytes.size, &container.header,
                            &container.body);
   }

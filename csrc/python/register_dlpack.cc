@@ -5,6 +5,7 @@
 
 #include "python/arrays.h"
 #include "python/dlpack.h"
+#include "python/gil.h"
 
 namespace fedplug::python {
 namespace {
@@ -35,8 +36,9 @@ py::dtype DTypeOfElements(const dlpack::ElementType& type) {
         break;
       case dlpack::kBFloat:
         if (bits == 16) {
-          return py::dtype::from_args(
-              py::module_::import("ml_dtypes").attr("bfloat16"));
+          const py::object module =
+              FromPython([] { return PyImport_ImportModule("ml_dtypes"); });
+          return py::dtype::from_args(module.attr("bfloat16"));
         }
         break;
       case dlpack::kBool:
@@ -107,20 +109,38 @@ py::array TakeOver(const py::object& capsule, Managed* managed,
   return array;
 }
 
+bool Has(const py::object& object, const char* name) {
+  bool has = false;
+  CallPython([&] { has = PyObject_HasAttrString(object.ptr(), name) != 0; });
+  return has;
+}
+
+py::object Called(const py::object& object, const char* name,
+                  const py::dict& keywords = {}) {
+  const py::object method =
+      FromPython([&] { return PyObject_GetAttrString(object.ptr(), name); });
+  const py::tuple nothing(0);
+  return FromPython([&] {
+    return PyObject_Call(method.ptr(), nothing.ptr(), keywords.ptr());
+  });
+}
+
 // Who does not know versions refuses the argument.
 py::object CapsuleOf(const py::object& object) {
-  const py::object exporter = object.attr("__dlpack__");
+  const auto exported = [&](const py::dict& keywords) {
+    return Called(object, "__dlpack__", keywords);
+  };
   try {
-    return exporter(py::arg("max_version") =
-                        py::make_tuple(dlpack::Versioned::kMajor, 0));
+    return exported(py::dict(py::arg("max_version") =
+                                 py::make_tuple(dlpack::Versioned::kMajor, 0)));
   } catch (const py::error_already_set& error) {
     if (!error.matches(PyExc_TypeError)) throw;
   }
-  return exporter();
+  return exported({});
 }
 
 py::array FromDLPack(const py::object& object) {
-  if (!py::hasattr(object, "__dlpack__")) {
+  if (!Has(object, "__dlpack__")) {
     ThrowArgumentError(
         "the array has no __dlpack__; it is " +
         py::str(py::type::of(object).attr("__name__")).cast<std::string>() +
@@ -128,8 +148,8 @@ py::array FromDLPack(const py::object& object) {
   }
   // To be asked first: an array elsewhere may be costly to export. The capsule
   // says it too, also of what cannot be asked (older JAX).
-  if (py::hasattr(object, "__dlpack_device__")) {
-    const py::tuple device = object.attr("__dlpack_device__")();
+  if (Has(object, "__dlpack_device__")) {
+    const py::tuple device = Called(object, "__dlpack_device__");
     RequireCpu(py::int_(py::object(device[0])).cast<std::int64_t>());
   }
   py::object capsule;

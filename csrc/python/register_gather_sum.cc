@@ -3,6 +3,7 @@
 
 #include "core/gather_sum.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -36,7 +37,7 @@ py::array Gather(const py::object& delta_object,
     T* const value = values.Write<T>();
     Status status;
     {
-      const py::gil_scoped_release release;
+      const WithoutGil released;
       status = GatherSum(read, before, delta.size, index, indices.size, threads,
                          value);
     }
@@ -68,7 +69,7 @@ py::array Take(const py::object& delta_object,
     std::int64_t non_finite = 0;
     Status status;
     {
-      const py::gil_scoped_release release;
+      const WithoutGil released;
       status = TakeFromSum(read, before, kept, delta.size, index, indices.size,
                            threads, value, &non_finite);
     }

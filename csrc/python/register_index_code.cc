@@ -7,6 +7,7 @@
 #include "core/index_code.h"
 #include "python/arrays.h"
 #include "python/decoding.h"
+#include "python/gil.h"
 
 namespace fedplug::python {
 
@@ -32,7 +33,7 @@ py::array DecodedIndices(const Bytes& code, std::int64_t count,
   std::int32_t* const index = place->Write<std::int32_t>();
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = DecodeIndices(code.data, code.size, count, size, form, index);
   }
   ThrowUnlessOk(status);
@@ -53,7 +54,7 @@ py::array_t<std::uint8_t> Encode(const py::object& indices_object,
   });
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = EncodeIndices(indices.Read<std::int32_t>(), indices.size, size,
                            form, code);
   }

@@ -6,6 +6,7 @@
 #include "core/matrix_times.h"
 #include "core/sum_and_largest.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -54,7 +55,7 @@ py::tuple SumAndLargestOf(const py::object& delta_object,
     const T* const before = residual.Read<T>();
     T* const sum = residual.out.Write<T>();
     T* const found = largest.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = SumAndLargest(read, before, delta.size, threads, sum, found);
   });
   ThrowUnlessOk(status);
@@ -82,7 +83,7 @@ py::array Times(const py::object& a_object, const py::object& b_object,
     const T* const read = a.Read<T>();
     const Wide* const vectors = b.Read<Wide>();
     Wide* const write = product.Write<Wide>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status =
         times(read, static_cast<Wide>(scale), vectors, shape, threads, write);
   });
@@ -119,7 +120,7 @@ py::array Matrix(const py::object& p_object, const py::object& q_object,
     const Wide* const of_rows = p.Read<Wide>();
     const Wide* const of_columns = q.Read<Wide>();
     T* const write = matrix.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = LowRankMatrix(of_rows, of_columns, static_cast<Wide>(scale), shape,
                            threads, write);
   });
@@ -152,7 +153,7 @@ py::array Residual(const py::object& a_object, const py::object& p_object,
     const Wide* const of_rows = p.Read<Wide>();
     const Wide* const of_columns = q.Read<Wide>();
     T* const write = residual.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = LowRankResidual(read, of_rows, of_columns,
                              static_cast<Wide>(scale), shape, threads, write);
   });

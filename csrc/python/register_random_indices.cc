@@ -1,6 +1,7 @@
 // Random indices for NumPy arrays.
 #include "core/random_indices.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -14,7 +15,7 @@ py::array_t<std::int32_t> Draw(std::int64_t seed, std::int64_t count,
   std::int32_t* const index = indices.mutable_data();
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = DrawIndices(static_cast<std::uint64_t>(seed), count, size, threads,
                          index);
   }

@@ -1,6 +1,7 @@
 // Random numbers for NumPy arrays.
 #include "core/random_numbers.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -16,7 +17,7 @@ py::array_t<T> Numbers(std::int64_t count, std::int64_t first,
   auto numbers = NewArrayOf<T>(count);
   T* const to = numbers.mutable_data();
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     DrawNumbers(static_cast<std::uint64_t>(first),
                 static_cast<std::uint64_t>(second), count, threads, to);
   }

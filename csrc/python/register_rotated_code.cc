@@ -6,6 +6,7 @@
 
 #include "core/rotated_code.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -36,7 +37,7 @@ py::array_t<std::uint8_t> EncodeRotation(const py::object& values_object,
   Status status;
   WithFloatType(values.dtype, [&](auto zero) {
     const auto* const read = values.Read<decltype(zero)>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = EncodeRotated(read, values.size, code, threads, bytes);
   });
   ThrowUnlessOk(status);
@@ -58,7 +59,7 @@ py::array DecodeRotation(const py::object& data_object, std::int64_t count,
   Status status;
   WithFloatType(values.dtype, [&](auto zero) {
     auto* const write = values.Write<decltype(zero)>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = DecodeRotated(data.Read<std::uint8_t>(), data.size, count, code,
                            threads, write);
   });

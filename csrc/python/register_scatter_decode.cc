@@ -3,6 +3,7 @@
 
 #include "core/scatter_decode.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -85,7 +86,7 @@ void Add(const py::object& accumulator_object, const py::object& values,
   WithFloatType(accumulator.dtype, [&](auto zero) {
     using T = decltype(zero);
     T* const sum = accumulator.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = ScatterDecodeAdd(sum, accumulator.size, payloads.values.Read<T>(),
                               payloads.indices.Read<std::int32_t>(),
                               payloads.values.size, payloads.RowSplits(),
@@ -115,7 +116,7 @@ py::array DenseSum(const py::object& values_object, const py::object& indices,
   WithFloatType(values.dtype, [&](auto zero) {
     using T = decltype(zero);
     T* const sum = dense.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = ScatterDecode(sum, size, values.Read<T>(),
                            payloads.indices.Read<std::int32_t>(), values.size,
                            payloads.RowSplits(), payloads.count(),

@@ -7,6 +7,7 @@
 #include "python/arrays.h"
 #include "python/decoding.h"
 #include "python/entries_container.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -22,7 +23,7 @@ py::array_t<std::uint8_t> Write(std::int64_t count,
       NewArrayOf<std::uint8_t>(SparseBodyBytes(count, code.size, values.size));
   std::uint8_t* const bytes = body.mutable_data();
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     WriteSparseBody(count, code.Read<std::uint8_t>(), code.size,
                     values.Read<std::uint8_t>(), values.size, bytes);
   }
@@ -81,7 +82,7 @@ void RequireFinite(const Flat& values) {
   bool finite = false;
   WithFloatType(values.dtype, [&](auto zero) {
     const auto* const read = values.Read<decltype(zero)>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     finite = AllFinite(read, values.size, threads);
   });
   if (!finite) {

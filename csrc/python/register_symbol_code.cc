@@ -5,6 +5,7 @@
 
 #include "core/symbol_code.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/new_container.h"
 
 namespace fedplug::python {
@@ -27,10 +28,10 @@ void EncodeTo(const std::uint8_t* packed, std::int64_t bytes,
   ThrowUnlessOk(CheckSymbols(count, bits));
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = EncodeSymbols(packed, bytes, count, static_cast<int>(bits), form,
                            [&](std::int64_t length) {
-                             const py::gil_scoped_acquire acquire;
+                             const WithGil taken;
                              return place(length);
                            });
   }
@@ -69,7 +70,7 @@ py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
              return std::copy_n(data, start, container->body());
            });
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     container->Close();
   }
   return container->bytes();
@@ -87,7 +88,7 @@ py::array_t<std::uint8_t> Decode(const py::object& code_object,
   std::uint8_t* const symbols = packed.mutable_data();
   Status status;
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = DecodeSymbols(bytes, code.size, count, width, form, symbols);
   }
   ThrowUnlessOk(status);

@@ -3,6 +3,7 @@
 
 #include "core/threshold_residual.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -37,13 +38,13 @@ py::tuple ThresholdResidual(const py::object& delta_object,
       indices = NewArrayOf<std::int32_t>(count);
     };
     const auto before_writing = [&](std::int64_t count) {
-      const py::gil_scoped_acquire acquire;
+      const WithGil taken;
       allocate(count);
     };
     std::int64_t non_finite = 0;
     Status status;
     {
-      const py::gil_scoped_release release;
+      const WithoutGil released;
       status = selection.Run(read, before, kept, delta.size, bound, threads,
                              &non_finite, before_writing);
     }

@@ -12,6 +12,7 @@
 #include "python/arrays.h"
 #include "python/decoding.h"
 #include "python/entries_container.h"
+#include "python/gil.h"
 #include "python/simd.h"
 #include "python/threads.h"
 
@@ -87,7 +88,7 @@ void Select(Update& update, std::int64_t k, bool drop, Entries* entries) {
     using T = decltype(zero);
     const TensorUpdate<T> tensor = update.Pointers<T>();
     T* const value = entries->values.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out,
                           update.delta.size, k, PolicyOf(drop), threads, value,
                           index, &non_finite);
@@ -172,7 +173,7 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
       T* const new_u = velocity.out.Write<T>();
       T* const new_v = residual.out.Write<T>();
       T* const value = entries.values.Write<T>();
-      const py::gil_scoped_release release;
+      const WithoutGil released;
       status = TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u,
                             new_u, v, new_v, n, k, PolicyOf(drop), threads,
                             value, index, &non_finite);
@@ -289,7 +290,7 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
       tensors.push_back(update.Pointers<T>());
     }
     T* const value = entries.values.Write<T>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = shared
                  ? GroupedTopKResidual(tensors, ks[0], PolicyOf(drop), threads,
                                        value, index, splits, &non_finite)
@@ -314,7 +315,7 @@ std::int64_t Count(const py::object& delta_object,
   WithFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const added = residual.has_value() ? residual->Read<T>() : nullptr;
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     count = CountNonFinite(delta.Read<T>(), added, delta.size, threads);
   });
   return count;

@@ -3,6 +3,7 @@
 
 #include "core/value_code.h"
 #include "python/arrays.h"
+#include "python/gil.h"
 #include "python/new_container.h"
 #include "python/threads.h"
 
@@ -32,7 +33,7 @@ void EncodeInto(const Flat& values, const ValueCode& code, std::int64_t seed,
   std::int64_t non_finite = 0;
   WithFloatType(values.dtype, [&](auto zero) {
     const auto* const read = values.Read<decltype(zero)>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status =
         EncodeValues(read, values.size, code, static_cast<std::uint64_t>(seed),
                      threads, data, &non_finite);
@@ -65,7 +66,7 @@ py::bytes FrameValues(const py::object& values_object, const py::bytes& header,
       header, ValueCodeBytes(code, values.size, values.array.itemsize()));
   EncodeInto(values, code, seed, container.body());
   {
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     container.Close();
   }
   return container.bytes();
@@ -88,7 +89,7 @@ py::array Decode(const py::object& data_object, std::int64_t count,
   Status status;
   WithFloatType(values.dtype, [&](auto zero) {
     auto* const write = values.Write<decltype(zero)>();
-    const py::gil_scoped_release release;
+    const WithoutGil released;
     status = DecodeValues(bytes, data.size, count, code, threads, write);
   });
   ThrowUnlessOk(status);

@@ -1,0 +1,124 @@
+"""Programs that end while daemon threads are inside kernels."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT_A_KERNEL = "empty", "num_threads", "simd_level"
+
+# One daemon thread for each function calls it again and again; the program ends when all have done so once.
+PROGRAM = f"""
+import os, signal, sys, threading
+import numpy as np
+from fedplug import kernels, wire
+
+n, k = 50_000, 5_000
+x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+nan = np.full(n, np.nan, np.float32)
+header = wire.header("topk/1", "float32", [n])
+values, indices = kernels.topk_residual(x, None, k, residual_out=np.empty_like(x))
+code = kernels.encode_indices(indices, n)
+levels = kernels.encode_values(x, "qsgd")
+symbols = kernels.encode_symbols(levels, levels.size, bits=8)
+body = kernels.sparse_body(k, code, values.view(np.uint8))
+container = kernels.pack_container(body, "topk/1", "float32", [n])
+matrix, right = x.reshape(100, 500), x[:2000].reshape(500, 4)
+left = kernels.matrix_times(matrix, right)
+codebook = np.array([1.0])
+rotated = kernels.encode_rotated(x, (1, 2), codebook, 1024)
+zeros = lambda: np.zeros_like(x)
+
+class Exporter:
+    def __dlpack__(self, **options):
+        return x.__dlpack__()
+
+    def __dlpack_device__(self):
+        return x.__dlpack_device__()
+
+calls = dict(
+    all_finite=lambda: kernels.all_finite(x),
+    chunked_topk_residual=lambda: kernels.chunked_topk_residual(x, zeros(), 2, chunk=16),
+    count_nonfinite=lambda: kernels.count_nonfinite(x, x),
+    crc32=lambda: kernels.crc32(x),
+    decode_indices=lambda: kernels.decode_indices(code, k, n),
+    decode_rotated=lambda: kernels.decode_rotated(rotated, n, (1, 2), codebook, 1024),
+    decode_symbols=lambda: kernels.decode_symbols(symbols, levels.size, bits=8),
+    decode_values=lambda: kernels.decode_values(levels, n, "qsgd"),
+    draw_indices=lambda: kernels.draw_indices(1, k, n),
+    encode_indices=lambda: kernels.encode_indices(indices, n),
+    encode_rotated=lambda: kernels.encode_rotated(x, (1, 2), codebook, 1024),
+    encode_symbols=lambda: kernels.encode_symbols(levels, levels.size, bits=8),
+    encode_values=lambda: kernels.encode_values(x, "qsgd"),
+    finite_from_bytes=lambda: kernels.finite_from_bytes(x.view(np.uint8), x.dtype),
+    frame=lambda: kernels.frame(body, header),
+    frame_entries=lambda: kernels.frame_entries(indices, n, values, header),
+    frame_symbols=lambda: kernels.frame_symbols(levels, 0, levels.size, header, bits=8),
+    frame_topk=lambda: kernels.frame_topk(x, zeros(), k, header),
+    frame_values=lambda: kernels.frame_values(x, header, "qsgd"),
+    from_dlpack=lambda: kernels.from_dlpack(Exporter()),
+    gather_sum=lambda: kernels.gather_sum(x, x, indices),
+    grouped_topk_residual=lambda: kernels.grouped_topk_residual([x, x], [zeros(), zeros()], k),
+    low_rank_matrix=lambda: kernels.low_rank_matrix(left, right),
+    low_rank_residual=lambda: kernels.low_rank_residual(matrix, left, right),
+    matrix_times=lambda: kernels.matrix_times(matrix, right),
+    pack_container=lambda: kernels.pack_container(body, "topk/1", "float32", [n]),
+    random_uniform=lambda: kernels.random_uniform(n, 1, 2),
+    random_words=lambda: kernels.random_words(n, 1, 2),
+    read_container=lambda: kernels.read_container(container),
+    read_entries=lambda: kernels.read_entries(body, n, x.dtype),
+    scatter_decode=lambda: kernels.scatter_decode(values, indices, size=n),
+    scatter_decode_add=lambda: kernels.scatter_decode_add(zeros(), values, indices),
+    sparse_body=lambda: kernels.sparse_body(k, code, values.view(np.uint8)),
+    split_sparse_body=lambda: kernels.split_sparse_body(body, n),
+    sum_and_largest=lambda: kernels.sum_and_largest(x, zeros()),
+    take_from_sum=lambda: kernels.take_from_sum(x, zeros(), indices),
+    threshold_residual=lambda: kernels.threshold_residual(x, zeros(), 1.0),
+    topk_momentum=lambda: kernels.topk_momentum(x, zeros(), zeros(), k, momentum=0.9),
+    topk_residual=lambda: kernels.topk_residual(x, zeros(), k),
+    unpack_container=lambda: kernels.unpack_container(container),
+)
+assert calls.keys() == set(kernels.__all__) - {set(WITHOUT_A_KERNEL)}
+
+def refused():
+    try:
+        kernels.topk_residual(nan, zeros(), k)
+    except ValueError:
+        pass
+
+def again_and_again(call, done):
+    call()
+    done.set()
+    while True:
+        call()
+
+def leave_threads_in_kernels():
+    done = []
+    for call in [*calls.values(), refused]:
+        done.append(threading.Event())
+        threading.Thread(target=again_and_again, args=(call, done[-1]), daemon=True).start()
+    assert all(each.wait(60) for each in done)
+
+"""
+IN_A_CHILD = """
+leave_threads_in_kernels()
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0, "the child failed"
+else:
+    signal.alarm(60)
+    leave_threads_in_kernels()
+"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "ending"), [("1", "leave_threads_in_kernels()"), ("3", IN_A_CHILD)], ids=["alone", "forked"]
+)
+def test_daemon_threads_inside_kernels_do_not_abort_a_program_that_ends(threads, ending):
+    environment = {**os.environ, "FEDPLUG_NUM_THREADS": threads, "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", PROGRAM + ending]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stderr) == (0, "")
