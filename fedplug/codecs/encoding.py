@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,13 +40,17 @@ _CONTROL = "codec/"
 """Before the names of what rate control keeps, in the state of a model."""
 
 
-def codec(encoder: Any, /, *, min_size: int = DEFAULT_MIN_SIZE, **config: Any) -> Codec:
+def codec(
+    encoder: Any, /, *, min_size: int = DEFAULT_MIN_SIZE, exactly: Collection[str] = (), **config: Any
+) -> Codec:
     """An encoder for NumPy arrays: bytes out.
 
     Args:
         encoder: Anything an encoder may be: an expression such as ``"topk(0.01) | qsgd(4)"``, a name with its
             arguments in ``config``, rules, a budget, a configuration, or an encoder; see `fedplug.encoder`.
-        min_size: In elements; `Codec.encode_model` sends smaller arrays uncompressed.
+        min_size: Minimum number of elements; `Codec.encode_model` sends smaller arrays uncompressed.
+        exactly: Names of further arrays that `Codec.encode_model` sends uncompressed, such as buffers; see
+            `Codec.sent_exactly`.
         config: The arguments of the encoder that a name stands for.
 
     Raises:
@@ -55,7 +59,7 @@ def codec(encoder: Any, /, *, min_size: int = DEFAULT_MIN_SIZE, **config: Any) -
         UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
         PluginError: An encoder's plugin is broken.
     """
-    return Codec(api.encoder(encoder, **config), min_size=min_size)
+    return Codec(api.encoder(encoder, **config), min_size=min_size, exactly=exactly)
 
 
 class Codec:
@@ -66,7 +70,13 @@ class Codec:
     one array.
     """
 
-    def __init__(self, encoder: Encoder | EncoderAssignment, *, min_size: int = DEFAULT_MIN_SIZE) -> None:
+    def __init__(
+        self,
+        encoder: Encoder | EncoderAssignment,
+        *,
+        min_size: int = DEFAULT_MIN_SIZE,
+        exactly: Collection[str] = (),
+    ) -> None:
         """See `fedplug.codec`."""
         if not isinstance(encoder, Encoder | EncoderAssignment):
             raise ArgumentError(f"a codec is made of an encoder, not of {encoder!r}; see fedplug.codec")
@@ -77,7 +87,10 @@ class Codec:
             )
         min_size = plain(min_size)
         check_whole("min_size", min_size, 0)
+        if isinstance(exactly, str):
+            raise ArgumentError(f"exactly is the text {exactly!r}; it must be a list of names")
         self.encoder = encoder
+        self._exactly = frozenset(exactly)
         self.min_size = min_size
         self._owner = owner(encoder)
         self._identity = Identity()
@@ -272,7 +285,7 @@ class Codec:
     def _model(self, specs: tuple[ArraySpec, ...]) -> _Model:
         model = self._models.get(specs)
         if model is None:
-            encoder = ModelEncoder(self.encoder, specs, min_size=self.min_size)
+            encoder = ModelEncoder(self.encoder, specs, min_size=self.min_size, exactly=self._exactly)
             model = self._models[specs] = _Model(encoder, self._owner)
         return model
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedplug import ops, wire
@@ -17,7 +17,7 @@ from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.reading import as_encoder
 from fedplug.encoders.statistics import is_statistic
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, nearest
 from fedplug.ops import Array, Spec
 from fedplug.registry.specs import Capabilities
 
@@ -50,6 +50,7 @@ class ModelEncoder:
         specs: Sequence[Spec],
         *,
         min_size: int = DEFAULT_MIN_SIZE,
+        exactly: Collection[str] = (),
     ) -> None:
         """Makes an encoder for models of the given specs.
 
@@ -59,11 +60,12 @@ class ModelEncoder:
             specs: The specs of the model's tensors, in order; shapes fully known. Names tell statistics from
                 weights, and rules go by them.
             min_size: Minimum number of elements; smaller tensors are sent uncompressed.
+            exactly: Names of further tensors that are sent uncompressed.
 
         Raises:
             ConfigError: ``min_size`` is no whole number of at least 0, there are no tensors, one has a shape
                 that is not fully known or a dtype that has no place in a payload, a tensor has 2^31 elements
-                or more, or the encoder does not fit the model.
+                or more, ``exactly`` names no tensor, or the encoder does not fit the model.
         """
         check_whole("min_size", min_size, 0)
         if not specs:
@@ -83,6 +85,11 @@ class ModelEncoder:
         self.encoder: Encoder | EncoderAssignment = encoder
         self.min_size = min_size
         self.specs = tuple(specs)
+        names = [spec.name or "" for spec in specs]
+        for name in sorted(exactly):
+            if name not in names:
+                raise ConfigError(f"exactly names {name!r}, no tensor of the model; {nearest(name, names)}")
+        self._exactly = exactly
         assigned = encoder.assign(specs) if isinstance(encoder, EncoderAssignment) else [encoder] * len(specs)
         self.sent_exactly = tuple(map(self._why_exactly, assigned, specs))
         self.encoders = tuple(
@@ -101,6 +108,8 @@ class ModelEncoder:
     def _why_exactly(self, chosen: Encoder, spec: Spec) -> str | None:
         if not ops.is_floating(spec.dtype):
             return str(spec.dtype.name)
+        if spec.name in self._exactly:
+            return "asked for"
         if is_statistic(spec.name) and not self._asks_for(spec):
             return "statistics"
         if ops.num_elements(spec) < self.min_size:

@@ -8,6 +8,7 @@ import pytest
 import fedplug
 from fedplug.encoders import ModelEncoder, Rules
 from fedplug.encoders.statistics import is_statistic
+from fedplug.errors import ArgumentError, ConfigError
 from fedplug.ops import ArraySpec
 
 README = "topk(0.01, scope='model') | qsgd(8)"
@@ -152,6 +153,18 @@ def test_what_is_sent_exactly_is_told_with_the_reason() -> None:
     by_rule = fedplug.codec({"conv*": "identity", "*": "qsgd(8)"}, min_size=0).sent_exactly(arrays)
     assert by_rule["lossless encoder"] == ["conv.weight"]
     assert "fewer than 0 elements" not in by_rule
+
+
+def test_further_arrays_are_sent_exactly_where_they_are_asked_for() -> None:
+    arrays = {str(place): array for place, array in enumerate(update(0).values())}
+    codec = fedplug.codec("auto", exactly=["1", "3"])
+    assert codec.sent_exactly(arrays)["asked for"] == ["1", "3"]
+    received = fedplug.decode_model(codec.encode_model(arrays)[0])
+    assert [name for name in "0123" if np.array_equal(received[name], arrays[name])] == ["1", "3"]
+    with pytest.raises(ConfigError, match=r"exactly names 'bn\.wieght', .*did you mean 'bn\.weight'"):
+        fedplug.codec("auto", exactly=["bn.wieght"]).encode_model(update(0))
+    with pytest.raises(ArgumentError, match=r"exactly is the text 'bn\.weight'"):
+        fedplug.codec("auto", exactly="bn.weight")
 
 
 def test_the_error_of_a_budget_is_that_of_the_weights() -> None:
