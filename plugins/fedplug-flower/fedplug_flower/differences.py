@@ -9,17 +9,12 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-__all__ = ["between", "moved", "shapes"]
+__all__ = ["between", "moved"]
 
 Differences = Mapping[str, NDArray[Any]]
 
 
-def shapes(model: ArrayRecord) -> dict[str, tuple[int, ...]]:
-    """Of the model's arrays, by name."""
-    return {name: tuple(array.shape) for name, array in model.items()}
-
-
-def between(trained: ArrayRecord, received: ArrayRecord) -> dict[str, NDArray[np.float32]]:
+def between(trained: ArrayRecord, received: ArrayRecord) -> dict[str, NDArray[Any]]:
     """``trained - received``, of one array after the other, in the order of ``received``.
 
     Args:
@@ -27,9 +22,10 @@ def between(trained: ArrayRecord, received: ArrayRecord) -> dict[str, NDArray[np
         received: The model that training began with.
 
     Returns:
-        The differences by name, in float32 whatever the model is of: they are subtracted before they are
-        rounded, and what a payload holds is a few bits of each. One dtype in all rounds, as Flower's averages
-        are float64 where the first model has whole numbers.
+        The differences by name. They are float64 where the server's array is of whole numbers or float64,
+        which is what Flower makes of whole numbers in later rounds, so that counters are exact up to 2^53.
+        Others are float32, subtracted before they are rounded. An entry that has not changed is 0, also
+        where it is infinite or NaN.
 
     Raises:
         ValueError: Names, shapes or kinds differ; the message says where.
@@ -58,16 +54,19 @@ def _read(name: str, array: Array) -> NDArray[Any]:
         raise ValueError(f"array {name!r} cannot be read: {error}") from error
 
 
-def _difference(name: str, after: NDArray[Any], before: NDArray[Any]) -> NDArray[np.float32]:
+def _difference(name: str, after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
     if after.shape != before.shape:
         raise ValueError(f"array {name!r} has shape {after.shape}, the server's has {before.shape}")
     for array in (after, before):
         if array.dtype.kind not in "fiub":
             raise ValueError(f"array {name!r} is of {array.dtype}, not of numbers that can be averaged")
-    # In floats, in float64 if need be: unsigned whole numbers would wrap around.
-    wide = np.result_type(after, before, np.float32)
-    difference: NDArray[Any] = np.subtract(after, before, dtype=wide)
-    return difference.astype(np.float32, copy=False)
+    dtype = np.dtype(np.float32 if before.dtype in (np.float16, np.float32) else np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # the encoder refuses what is not finite
+        difference = np.asarray(np.subtract(after, before, dtype=np.result_type(after, before, dtype)))
+        if not np.isfinite(difference).all():
+            unchanged = (after == before) | (np.isnan(after) & np.isnan(before))
+            difference = np.where(unchanged, difference.dtype.type(0), difference)
+        return difference.astype(dtype, copy=False)
 
 
 def _sum(array: NDArray[Any], update: NDArray[Any]) -> Array:

@@ -26,7 +26,7 @@ class RoundSum:
             model: That was sent to the clients.
         """
         self._model = model
-        self._total = fedplug.ModelSum(differences.shapes(model))
+        self._total = fedplug.ModelSum.like({name: array.numpy() for name, array in model.items()})
         self._uncompressed = fedplug.codec("identity")
 
     def add_payloads(self, payloads: Mapping[str, bytes], weight: float) -> None:

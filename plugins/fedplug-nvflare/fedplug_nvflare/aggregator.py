@@ -18,6 +18,7 @@ from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import fedplug
+from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.global_model import NO_MODEL, GlobalModel, empty_sum, weights_of_task
 from fedplug_nvflare.receipts import Receipts
 from fedplug_nvflare.update import SEND_DIFFERENCES, is_compressed
@@ -70,11 +71,13 @@ class FedplugAggregator(ModelAggregator):
                 if self._total is None:
                     weights = weights_of_task(fl_ctx)
                     self._model, self._total = GlobalModel(weights), empty_sum(weights)
+                    self._constants = Constants(weights)
         self._receipts.handle_event(event_type, fl_ctx)
 
     def reset_stats(self) -> None:
         """Forgets the last round."""
         self._model = self._total = None
+        self._constants = Constants({})
         self._metrics = WeightedAggregationHelper()
         self._all_have_metrics = True
         self._uplink_bytes = 0
@@ -145,7 +148,7 @@ class FedplugAggregator(ModelAggregator):
             raise ValueError(f"it is of full weights; {SEND_DIFFERENCES}")
         payloads = model.params
         if not is_compressed(model.meta):
-            payloads, _ = self._dense.encode_model(payloads)
+            payloads, _ = self._dense.encode_model(self._constants.left_out(payloads))
         self._total.add(payloads, weight)
         return sum(len(payload) for payload in payloads.values())
 

@@ -17,6 +17,7 @@ from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
+from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, compressed
 
 __all__ = ["FedplugEncoder"]
@@ -70,7 +71,8 @@ class FedplugEncoder(DXOFilter):
         if event_type == EventType.BEFORE_TASK_EXECUTION:
             task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
             if isinstance(task, Shareable):
-                seen = (task.get_header(AppConstants.CURRENT_ROUND) or 0, task.get_header(ACCEPTED))
+                round_num = task.get_header(AppConstants.CURRENT_ROUND) or 0
+                seen = (round_num, task.get_header(ACCEPTED), Constants.of_task(task))
                 fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
@@ -85,12 +87,13 @@ class FedplugEncoder(DXOFilter):
                 f"the result is of full weights; {SEND_DIFFERENCES}; for tasks that return weights, such as "
                 "submit_model, this filter is not: add it with tasks=['train']"
             )
-        round_num, accepted = fl_ctx.get_prop(_TASK) or (0, None)
+        round_num, accepted, constants = fl_ctx.get_prop(_TASK) or (0, None, Constants({}))
+        identity, job = fl_ctx.get_identity_name(), fl_ctx.get_job_id()
         with fedplug.open_store(self._url(fl_ctx)) as store:
-            client = fedplug.ClientCodec(self._codec, store, fl_ctx.get_identity_name())
+            client = fedplug.ClientCodec(self._codec, store, identity, training=job)
             before = client.pending
             settled = client.settle(accepted)
-            payloads, receipt = client.encode_model(dxo.data, round_num)
+            payloads, receipt = client.encode_model(constants.left_out(dxo.data), round_num)
         if before is not None and not settled:
             self.log_warning(
                 fl_ctx, f"update {before} was not accepted by the server; its residual is undone"

@@ -14,10 +14,10 @@ from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModel, FLModelUtils
 
 
-def context(identity: str, peer: str) -> FLContext:
-    """Of one end, in a message from or to the other."""
-    fl_ctx = FLContextManager(identity_name=identity, job_id="job").new_context()
-    other = FLContextManager(identity_name=peer, job_id="job").new_context()
+def context(identity: str, peer: str, job: str = "job") -> FLContext:
+    """Makes the context of one end, in a message from or to the other."""
+    fl_ctx = FLContextManager(identity_name=identity, job_id=job).new_context()
+    other = FLContextManager(identity_name=peer, job_id=job).new_context()
     fl_ctx.set_peer_context(other)
     return fl_ctx
 
@@ -46,8 +46,8 @@ def begin_round(component: Any, weights: Mapping[str, Any]) -> None:
     component.handle_event(AppEventType.BEFORE_TRAIN_TASK, fl_ctx)
 
 
-def task_context(client: str, message: Shareable) -> FLContext:
-    """In which a client works on a task."""
-    fl_ctx = context(client, "server")
+def task_context(client: str, message: Shareable, job: str = "job") -> FLContext:
+    """Makes the context in which a client works on a task."""
+    fl_ctx = context(client, "server", job)
     fl_ctx.set_prop(FLContextKey.TASK_DATA, message, private=True, sticky=False)
     return fl_ctx

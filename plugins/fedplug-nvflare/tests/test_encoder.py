@@ -18,6 +18,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.fuel.utils import fobs
 
 import fedplug
+from fedplug.errors import NonFiniteError
 
 UPDATE = {
     "kernel": np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32),
@@ -31,13 +32,19 @@ def encoder(tmp_path: Path) -> FedplugEncoder:
 
 
 def send(
-    encoder: FedplugEncoder, update: Shareable, accepted: str | None = None, round_num: int = 0
+    encoder: FedplugEncoder,
+    update: Shareable,
+    accepted: str | None = None,
+    round_num: int = 0,
+    *,
+    weights: dict[str, np.ndarray] | None = None,
+    job: str = "job",
 ) -> Shareable:
     """One task of site-1: it arrives, training returns the update, the filter sees it."""
-    message = contexts.task({}, round_num)
+    message = contexts.task(weights or {}, round_num)
     if accepted is not None:
         message.set_header(ACCEPTED, accepted)
-    fl_ctx = contexts.task_context("site-1", message)
+    fl_ctx = contexts.task_context("site-1", message, job)
     encoder.handle_event(EventType.BEFORE_TASK_EXECUTION, fl_ctx)
     return encoder.process(update, fl_ctx)
 
@@ -73,6 +80,35 @@ def test_the_residual_is_sent_once_the_server_accepted(encoder: FedplugEncoder) 
     _, state = codec.encode_model(UPDATE)
     expected, _ = codec.encode_model(UPDATE, state, 1)
     assert from_shareable(second).data == expected
+
+
+def test_a_late_task_changes_nothing_and_a_new_job_begins_at_round_0(encoder: FedplugEncoder) -> None:
+    codec = fedplug.codec("topk(0.1)")
+    receipts: list[str | None] = [None]
+    for round_num in range(3):
+        sent = send(encoder, contexts.result(UPDATE), receipts[-1], round_num)
+        receipts.append(sent.get_header(RECEIPT))
+    again = send(encoder, contexts.result(UPDATE), receipts[1], round_num=1)
+    assert again.get_header(RECEIPT) == receipts[2]
+    state = None
+    for round_num in range(3):
+        _, state = codec.encode_model(UPDATE, state, round_num)
+    expected, _ = codec.encode_model(UPDATE, state, 0)
+    sent = send(encoder, contexts.result(UPDATE), receipts[3], round_num=0, job="next job")
+    assert from_shareable(sent).data == expected
+
+
+@pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
+def test_constants_that_are_not_finite_have_not_changed(encoder: FedplugEncoder, constant: float) -> None:
+    mask = np.triu(np.full((16, 16), constant, np.float32), 1)
+    weights = {name: np.zeros_like(array) for name, array in UPDATE.items()} | {"mask": mask}
+    with np.errstate(invalid="ignore"):
+        difference = UPDATE | {"mask": mask - mask}  # as NVFlare computes it
+    sent = from_shareable(send(encoder, contexts.result(difference), weights=weights))
+    assert not fedplug.decode(sent.data["mask"]).any()
+    broken = difference | {"kernel": np.full((64, 32), np.nan, np.float32)}
+    with pytest.raises(NonFiniteError, match="'kernel'"):
+        send(encoder, contexts.result(broken), weights=weights)
 
 
 @pytest.mark.parametrize("accepted", [None, "0-another"])

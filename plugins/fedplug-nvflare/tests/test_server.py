@@ -196,3 +196,15 @@ def test_a_metric_that_no_float_holds_refuses_the_update_before_it_is_added(
 ) -> None:
     assert not accept(aggregator, compressed(update(1), **{MetaKey.INITIAL_METRICS: {"loss": 10**400}}))
     assert aggregator.aggregate_model().params == {}
+
+
+@pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
+def test_dense_differences_of_constants_that_are_not_finite_are_taken(constant: float) -> None:
+    """NVFlare computes a NaN; a NaN elsewhere is refused as ever."""
+    mask = np.asarray([0, constant], np.float32)
+    aggregator = FedplugAggregator()
+    contexts.begin_round(aggregator, {"mask": mask, "w": np.zeros(3, np.float32)})
+    nan = np.asarray([0, np.nan], np.float32)
+    assert accept(aggregator, contexts.result({"mask": nan, "w": np.ones(3, np.float32)}))
+    assert not accept(aggregator, contexts.result({"mask": nan[::-1], "w": np.ones(3, np.float32)}))
+    assert_same(aggregated(aggregator), {"mask": np.zeros(2, np.float32), "w": np.ones(3, np.float32)})

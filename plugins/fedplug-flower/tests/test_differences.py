@@ -1,0 +1,75 @@
+"""Differences of two models: exact counters, and constants that are not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fedplug_flower import differences
+from fedplug_flower.round_sum import RoundSum
+from flwr.app import Array, ArrayRecord
+
+import fedplug
+from fedplug.errors import NonFiniteError
+
+
+def record(**arrays: Any) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(array)) for name, array in arrays.items()})
+
+
+def mean_of(start: ArrayRecord, *trained: ArrayRecord) -> ArrayRecord:
+    """The model after a round in which every other client compresses."""
+    total = RoundSum(start)
+    for place, model in enumerate(trained):
+        if place % 2:
+            total.add_arrays(model, 1.0)
+        else:
+            update = differences.between(model, start)
+            total.add_payloads(fedplug.codec("identity").encode_model(update)[0], 1.0)
+    return total.moved()
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "uint8", "bool", "float64"])
+def test_whole_numbers_are_exact_in_every_round(dtype: str) -> None:
+    """Flower's averages are float64 from the second round on; the differences have one dtype in all."""
+    largest = {"uint8": 255, "bool": 1, "int32": 2**31 - 1}.get(dtype, 2**53 - 3)
+    start = record(tokens=np.zeros(3, dtype))
+    first = record(tokens=np.asarray([largest, 1, 0], dtype))
+    model = mean_of(start, first, first)
+    assert model["tokens"].numpy().tolist() == [largest, 1, 0]
+    second = record(tokens=np.asarray([largest, 0, 1], dtype))
+    assert mean_of(model, second, second)["tokens"].numpy().tolist() == [largest, 0, 1]
+    found = [differences.between(first, start), differences.between(second, model)]
+    assert [update["tokens"].dtype for update in found] == [np.float64, np.float64]
+
+
+def test_a_counter_above_2_24_and_a_step_of_one() -> None:
+    start = record(tokens=np.asarray(2**40), rate=np.asarray(0.5, np.float32))
+    trained = record(tokens=np.asarray(2**40 + 2**24 + 1), rate=np.asarray(0.25, np.float32))
+    model = mean_of(start, trained, trained)
+    assert int(model["tokens"].numpy()) == 2**40 + 2**24 + 1
+    assert model["rate"].numpy().dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (100,), (20, 20)])
+@pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
+def test_constants_that_are_not_finite_have_not_changed(
+    constant: float, shape: tuple[int, ...], dtype: str
+) -> None:
+    mask = np.full(shape, constant, dtype)
+    start = record(weights=np.zeros(100, dtype), mask=mask)
+    trained = record(weights=np.ones(100, dtype), mask=mask)
+    assert not differences.between(trained, start)["mask"].any()
+    model = mean_of(start, trained, trained)
+    np.testing.assert_array_equal(model["mask"].numpy(), mask)
+    assert model["weights"].numpy().tolist() == [1] * 100
+    fedplug.codec("topk(0.1)").encode_model(differences.between(trained, start))
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, np.nan), (0, np.inf), (np.inf, 0), (np.inf, -np.inf)])
+def test_an_entry_that_becomes_or_was_not_finite_is_refused(before: float, after: float) -> None:
+    start, trained = (record(w=np.full(100, value, np.float32)) for value in (before, after))
+    with pytest.raises(NonFiniteError, match="'w'"):
+        fedplug.codec("topk(0.1)").encode_model(differences.between(trained, start))

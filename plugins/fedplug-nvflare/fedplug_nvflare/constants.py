@@ -1,0 +1,50 @@
+"""Entries of a model that are not finite, such as masks of -inf: NVFlare's differences of them are NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from nvflare.apis.dxo import DataKind, from_shareable
+from nvflare.apis.shareable import Shareable
+
+from fedplug import ops
+from fedplug.codecs.arrays import as_array
+from fedplug.errors import ArgumentError
+
+__all__ = ["Constants"]
+
+
+class Constants:
+    """Knows where the weights of a round are not finite; keeps none of the weights."""
+
+    def __init__(self, weights: Mapping[str, Any]) -> None:
+        """Reads NumPy arrays, torch tensors, or numbers, by name; skips what is no array."""
+        self._places: dict[str, NDArray[np.bool_]] = {}
+        for name, value in weights.items():
+            try:
+                array = as_array(value)
+            except ArgumentError:
+                continue
+            if ops.is_floating(array.dtype) and not (finite := np.isfinite(array)).all():
+                self._places[name] = ~finite
+
+    @classmethod
+    def of_task(cls, task: Shareable) -> Constants:
+        """Reads the weights in a task that arrived; there may be none."""
+        try:
+            dxo = from_shareable(task)
+        except ValueError:
+            return cls({})
+        has_weights = dxo.data_kind == DataKind.WEIGHTS and isinstance(dxo.data, Mapping)
+        return cls(dxo.data if has_weights else {})
+
+    def left_out(self, update: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the update with zeros where such an entry did not change: its difference is NaN."""
+        result = dict(update)
+        for name, places in self._places.items():
+            if name in update and (array := as_array(update[name])).shape == places.shape:
+                result[name] = np.where(places & np.isnan(array), array.dtype.type(0), array)
+        return result
