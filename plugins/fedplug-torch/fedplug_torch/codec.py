@@ -17,6 +17,8 @@ __all__ = ["Codec", "NamedTensors", "decode", "decode_model", "encode", "named",
 NamedTensors = torch.nn.Module | Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
 """A module stands for its parameters, and may be wrapped in DistributedDataParallel."""
 
+_WANTED = "pass the module, its named_parameters() (not its parameters()), or a mapping of tensors by name"
+
 TensorState = Mapping[str, torch.Tensor]
 """A state: flat, of CPU tensors, so that `safetensors.torch.save_file` takes it as it is."""
 
@@ -169,12 +171,29 @@ def decode_model(
 
 
 def named(tensors: NamedTensors) -> dict[str, torch.Tensor]:
-    """By name; without the ``module.`` that DistributedDataParallel puts before the names of its module."""
+    """Returns the tensors by name; without the ``module.`` that DistributedDataParallel puts before names.
+
+    Raises:
+        ArgumentError: It is none of `NamedTensors`, or a name is no text.
+    """
     if isinstance(tensors, torch.nn.parallel.DistributedDataParallel):
         tensors = tensors.module
     if isinstance(tensors, torch.nn.Module):
         return dict(tensors.named_parameters())
-    return dict(tensors)
+    pairs = list(tensors.items() if isinstance(tensors, Mapping) else _iterated(tensors))
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            found = (
+                f"the name {pair[0]!r}" if isinstance(pair, tuple) and pair else f"a {type(pair).__name__}"
+            )
+            raise ArgumentError(f"tensors of a model have names that are text; found {found}; {_WANTED}")
+    return dict(pairs)
+
+
+def _iterated(tensors: Any) -> Iterable[Any]:
+    if isinstance(tensors, str | torch.Tensor) or not isinstance(tensors, Iterable):
+        raise ArgumentError(f"a {type(tensors).__name__} is no model; {_WANTED}")
+    return tensors
 
 
 def numpy_codec(encoder: Any, *, min_size: int | None = None, **config: Any) -> fedplug.Codec:

@@ -233,3 +233,59 @@ def test_a_payload_may_be_a_tensor_of_bytes():
     payload, _ = fedplug_torch.encode(numbers(100), "identity")
     received = fedplug_torch.decode(torch.frombuffer(bytearray(payload), dtype=torch.uint8))
     assert torch.equal(received, numbers(100))
+
+
+# What is no model ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        torch.nn.Linear(2, 9).parameters(),
+        list(torch.nn.Linear(2, 9).parameters()),
+        torch.ones(2, 2),
+        "model",
+        3,
+        None,
+        {0: torch.ones(3)},
+        [(0, torch.ones(3))],
+        [()],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_model_is_refused_in_words(model):
+    codec = fedplug_torch.Codec("topk(0.1)")
+    with pytest.raises(
+        ArgumentError, match=r"pass the module, its named_parameters\(\) \(not its parameters"
+    ):
+        codec.encode_model(model)
+
+
+def test_a_model_is_a_module_named_parameters_or_a_mapping():
+    codec, module = fedplug_torch.Codec("topk(0.1)"), torch.nn.Linear(20, 9)
+    expected, _ = codec.encode_model(module)
+    for model in (module.named_parameters(), list(module.named_parameters()), module.state_dict()):
+        assert codec.encode_model(model)[0] == expected
+
+
+def test_scalars_of_torch_are_numbers():
+    codec = fedplug_torch.Codec("topk", count=torch.tensor(3), min_size=torch.tensor(4))
+    model = {"w": numbers(20, 9)}
+    payloads, _ = codec.encode_model(model, round_num=torch.tensor(1))
+    same, _ = fedplug_torch.Codec("topk(count=3)", min_size=4).encode_model(model, None, 1)
+    assert payloads == same
+    total = fedplug.ModelSum.like(model)
+    for weight in (torch.tensor(2), torch.tensor(0.5), torch.tensor(1.5, requires_grad=True)):
+        total.add(payloads, weight)
+    assert total.weight == 4.0
+
+
+def test_a_model_may_mix_floating_dtypes():
+    codec, state = fedplug_torch.Codec("auto"), None
+    model = {"body": numbers(20, 9, dtype=torch.bfloat16), "norm": numbers(99)}
+    for round_num in range(3):
+        payloads, state = codec.encode_model(model, state, round_num)
+        received = fedplug_torch.decode_model(payloads)
+        assert {name: tensor.dtype for name, tensor in received.items()} == {
+            name: tensor.dtype for name, tensor in model.items()
+        }
