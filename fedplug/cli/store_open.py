@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedplug.errors import StoreError, StoreInUseError
+from fedplug.errors import StoreInUseError
 
 if TYPE_CHECKING:
     from fedplug.stores import StateStore
@@ -35,19 +35,17 @@ def open_existing(where: str) -> StateStore:
         UnknownNameError: The URL is of no store that is installed.
     """
     from fedplug.stores import open_store
+    from fedplug.stores.sqlite import require_store
 
     name = where.removeprefix(FOLDER)
     if "://" in name:
         return open_store(where)
-    folder = Path(name)
-    # Opening would make one: a mistyped folder is not to become a store.
-    if not folder.is_dir() or not any(folder.iterdir()):
-        raise StoreError(f"there is no store in {folder}; name its folder, for instance runs/digits/state")
-    return open_store(f"{FOLDER}{folder}")
+    require_store(Path(name))  # opening would make one: a mistyped folder is not to become a store
+    return open_store(f"{FOLDER}{name}")
 
 
 def open_to_read(where: str) -> StateStore:
-    """Opens it to read states: that of a URL as `fedplug.stores.look_into`, a folder if it is not in use.
+    """Opens it to read states, also on a read-only disk; a folder must not be in use.
 
     Raises:
         StoreError: As `open_existing`.
@@ -55,7 +53,8 @@ def open_to_read(where: str) -> StateStore:
     """
     from fedplug.stores import look_into
 
-    return look_into(where) if "://" in where.removeprefix(FOLDER) else open_existing(where)
+    name = where.removeprefix(FOLDER)
+    return look_into(where if "://" in name else f"{FOLDER}{name}")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     add_store(parser)
     parser.add_argument(
-        "--drop-damaged", action="store_true", help="let clients begin anew whose state is damaged"
+        "--drop-damaged", action="store_true", help="drop damaged states: clients begin anew, kept rounds go"
     )
     parser.set_defaults(command=_run)
 

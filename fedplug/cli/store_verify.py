@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from fedplug.cli.store_open import add_store, open_to_read
 from fedplug.errors import StoreError
+
+if TYPE_CHECKING:
+    from fedplug.stores import StateStore
 
 __all__ = ["add_parser"]
 
@@ -21,15 +25,22 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    failed = 0
+    found: set[str] = set()
     with open_to_read(arguments.store) as store:
         for name in store.processes():
-            # Printed one by one: a large store takes a while.
-            try:
-                store.open_process(name).verify()
-            except StoreError as error:
-                failed += 1
-                print(f"fail  {error}", flush=True)
-            else:
+            is_damaged = False
+            for damage in _damage(store, name):
+                is_damaged = True
+                if damage not in found:  # processes share an index
+                    found.add(damage)
+                    print(f"fail  {damage}", flush=True)  # at once: a large store takes a while
+            if not is_damaged:
                 print(f"ok    process {name!r}", flush=True)
-    return EXIT_FAILED if failed else 0
+    return EXIT_FAILED if found else 0
+
+
+def _damage(store: StateStore, name: str) -> Iterator[str]:
+    try:
+        yield from store.open_process(name).damage()
+    except StoreError as error:
+        yield str(error)

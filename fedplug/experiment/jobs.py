@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing import util
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
@@ -140,7 +140,7 @@ class Jobs:
             if isinstance(value, ProcessState):
                 opened["process"] = value
                 return None
-            return value
+            return list(value) if isinstance(value, Iterator) else value  # iterators cannot be sent
 
         self._do(tasks, ask)
 
@@ -370,5 +370,6 @@ class _RemoteProcess(ProcessState):
             "commit", round_num, client_states=client_states, server_state=server_state, metadata=metadata
         )
 
-    def verify(self) -> None:
-        self._remote.value("verify")
+    def damage(self) -> Iterator[str]:
+        found: list[str] = self._remote.value("damage")
+        return iter(found)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fedplug.errors import StoreError
+from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores.read_only import give_up
 
 if TYPE_CHECKING:
@@ -163,10 +163,11 @@ class ProcessState(abc.ABC):
         server_state: Tensors,
         metadata: Any = None,
     ) -> None:
-        """Makes a round permanent: all of it or, when this raises or the machine stops, nothing of it.
+        """Makes a round permanent: all of it or, when this raises, nothing of it.
 
-        When it returns, a store on disk has the round on the disk. A client's state is replaced as a whole;
-        clients that are not named keep what they have.
+        If the machine stops before this returns, the store has all of the round or nothing of it. When this
+        returns, a store on disk has the round on the disk. A client's state is replaced as a whole; clients
+        that are not named keep what they have.
 
         Args:
             round_num: ``last_round + 1``, or any number when there is no round yet.
@@ -190,12 +191,22 @@ class ProcessState(abc.ABC):
         raise StoreError(f"round {round_num} is not kept: this store keeps no round but the last")
 
     @abc.abstractmethod
+    def damage(self) -> Iterator[str]:
+        """Reads everything that is kept for this process; yields one line for each damage.
+
+        Each line names what a `CorruptStoreError` of `read_clients` names.
+        """
+
     def verify(self) -> None:
         """Reads everything that is kept for this process and checks it.
 
         Raises:
-            CorruptStoreError: Names the first damage found.
+            CorruptStoreError: Names the first damage, and says how much there is; `damage` lists all.
         """
+        damage = list(self.damage())
+        if damage:
+            more = f" (and {len(damage) - 1} more; `fedplug store verify` lists all)" if damage[1:] else ""
+            raise CorruptStoreError(f"{damage[0]}{more}")
 
 
 class PlacedState(ProcessState):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from fedplug.errors import StoreError
-from fedplug.stores import note
+from fedplug.stores import note, recovery
 from fedplug.stores.index import Index
 from fedplug.stores.rows import Entry, SegmentRow
 from fedplug.stores.segment import Extent, SegmentFolder
@@ -30,16 +30,19 @@ class Collector:
         self._segments = segments
 
     def open(self) -> None:
-        """What opening a store begins with: deletes what a crash left behind, and collects all segments.
+        """Repeats or deletes the segments that a crash left behind, and collects all others.
 
         Raises:
+            CorruptStoreError: The index is older than the segments.
             StoreError: A segment cannot be deleted.
         """
-        rows = self._index.segments()
-        for orphan in set(self._segments.ids()) - {row.segment for row in rows}:
-            self._segments.remove(orphan)
+        garbage, torn = recovery.recover(self._index, self._segments)
+        for segment in garbage:
+            self._segments.remove(segment)
+        for segment in torn:
+            self._segments.set_aside(segment)
         with suppress(StoreError):
-            self._move_sparse(rows)
+            self._move_sparse(self._index.segments())
 
     def collect(self, segments: Iterable[int]) -> None:
         """Frees what it can of these segments."""
@@ -69,11 +72,9 @@ class Collector:
             lambda extents: note.encode(self._note(_at(entries, extents))),
         )
         with self._index.transaction():
-            self._index.put_segment(SegmentRow(extents[0].segment, 0, size, 0))
             for entry in entries:
                 self._index.remove(entry)
-            for entry in _at(entries, extents):
-                self._index.put(entry)
+            recovery.enter(self._index, extents[0].segment, size, self._note(_at(entries, extents)))
 
     def _note(self, entries: list[Entry]) -> note.Note:
         finished = {}
@@ -83,7 +84,8 @@ class Collector:
             for kept in self._index.rounds(process):
                 finished[process, kept.round] = note.Finished(row.signature, kept.metadata)
         held = {(entry.process, entry.round) for entry in entries if entry.is_server}
-        return note.Note(False, entries, {key: value for key, value in finished.items() if key in held})
+        told = {key: value for key, value in finished.items() if key in held}
+        return note.Note(False, entries, told, self._index.generation + 1)
 
 
 def _at(entries: list[Entry], extents: list[Extent]) -> list[Entry]:

@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from fedplug.errors import StoreError
-from fedplug.stores.forks import Connection
-from fedplug.stores.index import Index
+from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores.index import copy_index
 from fedplug.stores.lock import LOCK_FILE, FolderLock
 from fedplug.stores.segment import SegmentFolder, sync_folder
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 
 __all__ = ["copy_store", "snapshot"]
 
-_LOG = INDEX + "-wal"
 _FEW = 100  # segments that may be open at once, where systems allow 1024 files
 _Identity = tuple[int, int, int]
 
@@ -61,14 +58,18 @@ def copy_store(source: str | Path, target: str | Path) -> None:
             pass
         with ExitStack() as files:
             with _quiet(source):
-                _copy_index(source, part)
+                copy_index(source / INDEX, part / INDEX)
                 late = {name: files.enter_context(file) for name, file in _open_late(source, copied)}
-            needed = _segments_of(part / INDEX)
+                there = {path.name for path in (source / SEGMENTS).iterdir()}
             for name, file in late.items():
-                if name in needed:
-                    _write(file, part / SEGMENTS / name)
+                _write(file, part / SEGMENTS / name)
+        for gone in copied.keys() - there:
+            (part / SEGMENTS / gone).unlink()
         sync_folder(part / SEGMENTS)
-        SqliteStore(part).close()  # takes it to the last round, and deletes what no round needs
+        try:
+            SqliteStore(part).close()  # takes it to the last round, and deletes what no round needs
+        except CorruptStoreError as error:
+            raise CorruptStoreError(f"{source} cannot be copied: its copy is damaged: {error}") from error
         part.rename(target)
         sync_folder(target.parent)
     except OSError as error:
@@ -85,7 +86,7 @@ def snapshot(source: str | Path) -> Iterator[SqliteStore]:
     with tempfile.TemporaryDirectory(prefix="fedplug-") as name:
         _require_store(Path(source))
         with _quiet(Path(source)):
-            _copy_index(Path(source), Path(name))
+            copy_index(Path(source) / INDEX, Path(name) / INDEX)
         (Path(name) / SEGMENTS).mkdir()
         with SqliteStore(name) as store:
             yield store
@@ -93,7 +94,10 @@ def snapshot(source: str | Path) -> Iterator[SqliteStore]:
 
 @contextmanager
 def _quiet(source: Path) -> Iterator[None]:
-    """Within, nobody changes the index or deletes segments."""
+    """Within, no other process changes the index or deletes segments."""
+    if not os.access(source, os.W_OK):  # a disk that is read-only, where nothing changes
+        yield
+        return
     lock = FolderLock(source)
     try:
         with lock:
@@ -142,27 +146,6 @@ def _identity(file: BinaryIO) -> _Identity:
     """Tells a file from another of its name, or from itself half-written: numbers return after a crash."""
     status = os.fstat(file.fileno())
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _copy_index(source: Path, target: Path) -> None:
-    connection = Connection.opened_here(source / INDEX)
-    if connection is not None:
-        # Reading the file would cost this process its lock on it: POSIX locks end at any close.
-        with closing(sqlite3.connect(target / INDEX)) as copy:
-            connection.backup(copy)
-        return
-    for name in (INDEX, _LOG):
-        if (source / name).exists():
-            with (source / name).open("rb") as file:
-                _write(file, target / name)
-
-
-def _segments_of(index_path: Path) -> set[str]:
-    index = Index(index_path, create=False)
-    try:
-        return {f"{row.segment:010d}.segment" for row in index.segments()}
-    finally:
-        index.close()
 
 
 def _write(source: BinaryIO, target: Path) -> None:

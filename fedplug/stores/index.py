@@ -1,20 +1,23 @@
 """The index of a store on disk: an SQLite file whose commit is the commit of a round.
 
 It says which processes there are, which rounds each holds, where in which segment every blob lies, and how
-much of each segment is alive. Each row carries a checksum of itself, so that a damaged row is an error and
-never a wrong client. Owners are found in two trees that must agree, so that none looks new because its row
-was lost. The rows of processes, rounds and segments are checked at opening, those of blobs when they are
-used: there may be a million.
+much of each segment is alive. Its generation is the number of its transactions so far. Each row carries a
+checksum of itself, so that a damaged row is an error and never a wrong client. Owners are found in two trees
+that must agree, so that none looks new because its row was lost. The rows of processes, rounds and segments
+are checked at opening, those of blobs when they are used: there may be a million.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
 from fedplug.stores import schema
@@ -22,47 +25,73 @@ from fedplug.stores.forks import Connection
 from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
 from fedplug.stores.segment import Extent, occupied
 
-__all__ = ["Index"]
+__all__ = ["LOG", "Index", "copy_index", "reading"]
+
+LOG = "-wal"
+"""The ending of SQLite's log, which holds the newest transactions of an index."""
 
 _APPLICATION = 0xFED9106  # in the file's header: marks an SQLite file as the index of a store
-_RESTORE = "restore the store from a copy, or start a new one"
 
 _ENTRY = "SELECT process, owner, round, segment, position, size, checksum, seal FROM blobs"
 _PROCESS = "SELECT process, signature, round, metadata, seal FROM processes"
 _ROUND = "SELECT process, round, metadata, owners, seal FROM rounds"
 _SEGMENT = "SELECT segment, live, note, doomed, seal FROM segments"
-_SMALL_TABLES = ("processes", "rounds", "segments")
+_GENERATION = "SELECT generation, seal FROM generation"
+_ROWS = (_PROCESS, _ROUND, _SEGMENT, _GENERATION, _ENTRY)
+_SMALL_TABLES = ("processes", "rounds", "segments", "generation")
 
 
 class Index:
-    """The open index; holds the lock that keeps others out until it is closed or the process ends."""
+    """The open index; holds the lock that keeps others out until it is closed or the process ends.
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    Attributes:
+        path: The file that errors name.
+        remedy: The end of errors about damage.
+        version: The format version that the file has, or had when it was opened to write.
+    """
+
+    def __init__(
+        self, path: Path, *, create: bool, named: Path | None = None, read_only: bool = False
+    ) -> None:
         """Opens the file, and with ``create`` makes it where there is none.
+
+        Args:
+            path: The file.
+            create: Whether to make it.
+            named: The file that errors name; None: ``path``.
+            read_only: Whether to change neither the file nor its log; nobody may use them meanwhile.
 
         Raises:
             StoreError: It is in use, is not an index, cannot be written, or was made by a newer release.
             CorruptStoreError: The row of a process, of a round or of a segment is damaged, or their tables.
         """
-        self._path = path
+        self.path = path if named is None else named
+        self.remedy = f"run `fedplug store repair {self.path.parent}`, or restore the store from a copy"
         self._growth: Counter[int] = Counter()  # of the bytes alive in segments, by the open transaction
+        self._files = ExitStack()
+        self._db: sqlite3.Connection
         with self._translated():
-            # Without a time limit of zero, a second opening would wait five seconds to say that it may not.
-            self._db = sqlite3.connect(
-                path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection
-            )
+            if read_only:
+                self._db = self._files.enter_context(reading(path))
+            else:
+                # Without a time limit of zero, a second opening would wait five seconds before its error.
+                self._db = sqlite3.connect(
+                    path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection
+                )
+                self._files.callback(self._db.close)
         try:
             with self._translated():
-                self._lock_and_identify(create)
-                self._check_small_tables()
+                self.version = self._identify(create, read_only)
+                if self.version == schema.VERSION or not read_only:
+                    self._check_small_tables()
         except BaseException:
-            self._db.close()
+            self._files.close()
             raise
 
     def close(self) -> None:
         """Releases the file; legal twice."""
         with self._translated():
-            self._db.close()
+            self._files.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -73,11 +102,28 @@ class Index:
                 self._db.execute("BEGIN IMMEDIATE")  # within: an interrupt may come when it has begun
                 yield
                 self._count_what_lives()
+                self._set_generation(self.generation + 1)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    @property
+    def generation(self) -> int:
+        """The number of transactions so far.
+
+        Raises:
+            CorruptStoreError: Its row is damaged or missing.
+        """
+        row = self._one(_GENERATION)
+        if row is None:
+            raise self._corrupt("its generation is missing")
+        return int(row[0])
+
+    def begin_at(self, generation: int) -> None:
+        """Sets the generation of a new index that replaces an older one; called in its first transaction."""
+        self._set_generation(generation)
 
     def processes(self) -> list[str]:
         """The ids of all processes, sorted."""
@@ -118,10 +164,7 @@ class Index:
             query = "SELECT MAX(round) FROM blobs INDEXED BY blobs_by_owner WHERE owner = ? AND process = ?"
             (witness,) = self._db.execute(query, (owner, process_id)).fetchone()
         if witness != (None if row is None else row[2]):
-            raise CorruptStoreError(
-                f"{self._path} is corrupt: its two trees disagree on process {process_id!r}, {owner!r}; "
-                f"{_RESTORE}"
-            )
+            raise self._corrupt(f"its two trees disagree on process {process_id!r}, {owner!r}")
         return None if row is None else _entry(row)
 
     def versions(self, process_id: str, owner: str) -> list[Entry]:
@@ -135,6 +178,14 @@ class Index:
         rows = self._all(query, process_id)
         return (_entry(row) for row in rows)
 
+    def intact_entries(self, process_id: str) -> Iterator[Entry]:
+        """Yields the entries whose rows are intact; `damage` names the others."""
+        query = f"{_ENTRY} INDEXED BY blobs_by_segment WHERE process = ? ORDER BY segment, position"
+        with suppress(CorruptStoreError), self._translated():
+            for row in self._db.execute(query, (process_id,)):
+                if self._damage_of(row) is None:
+                    yield _entry(row[:-1])
+
     def owners(self, process_id: str) -> set[str]:
         """The owners that have a blob.
 
@@ -146,10 +197,7 @@ class Index:
             query = "SELECT owner FROM blobs INDEXED BY blobs_by_owner WHERE process = ?"
             witness = {owner for (owner,) in self._db.execute(query, (process_id,))}
         if owners != witness:
-            raise CorruptStoreError(
-                f"{self._path} is corrupt: its two trees disagree on the clients of process {process_id!r}; "
-                f"{_RESTORE}"
-            )
+            raise self._corrupt(f"its two trees disagree on the clients of process {process_id!r}")
         return owners
 
     def entries_in(self, segment: int) -> list[Entry]:
@@ -180,17 +228,28 @@ class Index:
         """Writes or replaces a segment's row; what `put` and `remove` do to ``live`` is added at the end."""
         self._put("segments", row)
 
-    def check(self) -> None:
-        """Reads the whole file and checks it.
-
-        Raises:
-            CorruptStoreError: Names the first damage found.
-        """
+    def forbid_writing(self) -> None:
+        """Makes every later change an error."""
         with self._translated():
-            self._check_structure("integrity_check(1)")
-        for query in (_PROCESS, _ROUND, _SEGMENT, _ENTRY):
-            for _ in self._all(query):
-                pass
+            self._pragma("query_only = ON")
+
+    def damage(self) -> Iterator[str]:
+        """Reads the whole file; yields one line for each damage."""
+        for query in ("PRAGMA integrity_check", *_ROWS):
+            try:
+                with self._translated():
+                    for row in self._db.execute(query):
+                        if len(row) > 1:
+                            damage = self._damage_of(row)
+                        else:
+                            damage = None if row == ("ok",) else self._corrupt(_one_line(row[0]))
+                        if damage is not None:
+                            yield str(damage)
+            except CorruptStoreError as error:
+                yield str(error)
+
+    def _set_generation(self, generation: int) -> None:
+        self._db.execute("UPDATE generation SET generation = ?, seal = ?", schema.sealed((generation,)))
 
     def _count_what_lives(self) -> None:
         for segment, growth in self._growth.items():
@@ -200,50 +259,55 @@ class Index:
             else:
                 self._db.execute("DELETE FROM segments WHERE segment = ?", (segment,))
 
-    def _lock_and_identify(self, create: bool) -> None:
-        # Exclusive mode keeps the lock from the first access to the end, and needs no shared memory file.
-        self._pragma("locking_mode = EXCLUSIVE")
-        self._pragma("synchronous = FULL")
+    def _identify(self, create: bool, read_only: bool) -> int:
+        """Takes the lock, makes or upgrades the tables, and returns the version that they had."""
+        if not read_only:
+            # Exclusive mode keeps the lock from the first access to the end, and needs no shared memory file.
+            self._pragma("locking_mode = EXCLUSIVE")
+            self._pragma("synchronous = FULL")
         application = self._pragma("application_id")
         fresh = application == 0 and self._pragma("schema_version") == 0
         if fresh and not create:
-            raise CorruptStoreError(f"{self._path} is empty, but the store is not; {_RESTORE}")
+            raise CorruptStoreError(f"{self.path} is empty, but the store is not; {self.remedy}")
         if not fresh and application != _APPLICATION:
             raise StoreError(
-                f"{self._path} is not the index of a fedplug store; name a new folder for the store"
+                f"{self.path} is not the index of a fedplug store; name a new folder for the store"
             )
-        version = 0 if fresh else self._pragma("user_version")
+        version = 0 if fresh else int(self._pragma("user_version"))
         if not fresh and version not in range(1, schema.VERSION + 1):
             raise StoreError(
-                f"{self._path} has format version {version}, and this release of fedplug reads versions 1 to "
+                f"{self.path} has format version {version}, and this release of fedplug reads versions 1 to "
                 f"{schema.VERSION}; use the release that wrote it, or a newer one"
             )
+        if read_only:
+            return version
         self._pragma("journal_mode = WAL")
         self._db.execute("BEGIN EXCLUSIVE")
         if fresh:
             schema.create(self._db)
             self._pragma(f"application_id = {_APPLICATION}")
-        elif version == 1:
+        elif version != schema.VERSION:
             self._check_structure("integrity_check(1)")
             for query in (_PROCESS, _ENTRY):
                 for row in self._db.execute(query):
                     self._unsealed(row)
-            schema.upgrade(self._db)
+            schema.upgrade(self._db, version)
         if version != schema.VERSION:
             self._pragma(f"user_version = {schema.VERSION}")
         self._db.execute("COMMIT")
+        return version
 
     def _check_small_tables(self) -> None:
         for table in _SMALL_TABLES:
             self._check_structure(f"integrity_check({table})")
-        for query in (_PROCESS, _ROUND, _SEGMENT):
+        for query in (_PROCESS, _ROUND, _SEGMENT, _GENERATION):
             for row in self._db.execute(query):
                 self._unsealed(row)
 
     def _check_structure(self, check: str) -> None:
         verdict = self._pragma(check)
         if verdict != "ok":
-            raise CorruptStoreError(f"{self._path} is corrupt: {_one_line(verdict)}; {_RESTORE}")
+            raise self._corrupt(_one_line(verdict))
 
     def _put(self, table: str, row: tuple[Any, ...]) -> None:
         values = schema.sealed(row)
@@ -265,11 +329,18 @@ class Index:
         return None if row is None else row[0]
 
     def _unsealed(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        if row != schema.sealed(row[:-1]):
-            raise CorruptStoreError(
-                f"{self._path} is corrupt: the row {row[:-1]!r} fails its checksum; {_RESTORE}"
-            )
+        damage = self._damage_of(row)
+        if damage is not None:
+            raise damage
         return row[:-1]
+
+    def _damage_of(self, row: tuple[Any, ...]) -> CorruptStoreError | None:
+        if row == schema.sealed(row[:-1]):
+            return None
+        return self._corrupt(f"the row {row[:-1]!r} fails its checksum")
+
+    def _corrupt(self, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path} is corrupt: {what}; {self.remedy}")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -277,20 +348,56 @@ class Index:
         try:
             yield
         except sqlite3.ProgrammingError as error:
-            raise StoreError(f"the store of {self._path} is closed") from error
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            # SQL that never changes is only refused when the file's schema or a text in it is damaged; when
-            # SQLite quotes damaged text in its message, Python fails to decode the message.
-            name = getattr(error, "sqlite_errorname", "SQLITE_ERROR")
+            raise StoreError(f"the store of {self.path} is closed") from error
+        except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
+            # SQL that never changes is only refused when the schema or a text in the file is damaged. Python
+            # cannot decode messages that quote damaged text; a damaged length may ask for all the memory.
+            unnamed = "SQLITE_NOMEM" if isinstance(error, MemoryError) else "SQLITE_ERROR"
+            name = getattr(error, "sqlite_errorname", unnamed)
             if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
                 message = (
-                    f"{self._path} is open elsewhere; a store has one user at a time, so close it there first"
+                    f"{self.path} is open elsewhere; a store has one user at a time, so close it there first"
                 )
                 raise StoreInUseError(message) from error
             if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-                message = f"{self._path} is corrupt or no fedplug index: {_one_line(error)}; {_RESTORE}"
+                message = f"{self.path} is corrupt or no fedplug index: {_one_line(error)}; {self.remedy}"
                 raise CorruptStoreError(message) from error
-            raise StoreError(f"{self._path} cannot be used: {_one_line(error)}") from error
+            raise StoreError(f"{self.path} cannot be used: {_one_line(error)}") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to an index that nobody uses; it changes neither the file nor its log."""
+    log = path.with_name(path.name + LOG)
+    # Without a log, SQLite would make an empty one.
+    mode = "mode=ro" if log.exists() else "immutable=1"
+    uri = f"file:{quote(str(path.absolute()))}?{mode}"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=0)) as database:
+            yield database
+    finally:
+        path.with_name(path.name + "-shm").unlink(missing_ok=True)
+
+
+def copy_index(source: Path, target: Path) -> None:
+    """Copies an index and its log, while its user is kept from changing them.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    connection = Connection.opened_here(source)
+    if connection is not None:
+        # Reading the file would cost this process its lock on it: POSIX locks end at any close.
+        with closing(sqlite3.connect(target)) as copy:
+            connection.backup(copy)
+        return
+    for ending in ("", LOG):
+        path = source.with_name(source.name + ending)
+        if path.exists():
+            with path.open("rb") as file, target.with_name(target.name + ending).open("wb") as copied:
+                shutil.copyfileobj(file, copied, 1 << 20)
+                copied.flush()
+                os.fsync(copied.fileno())
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

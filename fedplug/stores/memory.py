@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -129,8 +129,9 @@ class _MemoryProcess(ProcessState):
         # One assignment, so that an interrupt leaves the last round or this one, and no mixture.
         self._last = _Round(number, text, {**last.clients, **clients}, server)
 
-    def verify(self) -> None:
+    def damage(self) -> Iterator[str]:
         self._kept()
+        return iter(())
 
     def _kept(self) -> _Round:
         self._store._opened()

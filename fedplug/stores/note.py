@@ -1,6 +1,7 @@
 """The note at the end of a segment: whose blobs it holds, so that a lost index can be made anew from it.
 
-A store does not read notes but in `verify`; `fedplug.stores.repair` does. A note is a JSON object, compressed
+A store reads the notes of segments that its index does not know (`fedplug.stores.recovery`), and all notes in
+`verify`; `fedplug.stores.repair` makes an index of them. A note is a JSON object, compressed
 by zlib and padded to 64 bytes, and after it the last 64 bytes of the file say where it lies and what its
 checksum is.
 Segments of release 0.1 have none.
@@ -9,16 +10,18 @@ Segments of release 0.1 have none.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedplug.errors import StoreError
 from fedplug.stores.rows import Entry
 from fedplug.stores.segment import ALIGNMENT, Extent, occupied
 
-__all__ = ["Finished", "Note", "encode", "read"]
+__all__ = ["Finished", "Note", "encode", "read", "retract"]
 
 _MAGIC = b"fedplug note 1\n\0"
 _TRAILER = struct.Struct("<16sQQI28x")
@@ -39,11 +42,13 @@ class Note(NamedTuple):
         commit: Whether the segment is a whole round, and no blobs moved together.
         entries: All its blobs.
         finished: For each of those that are server state, by process and round, what else the round left.
+        generation: The generation of the index after the transaction that adds this segment.
     """
 
     commit: bool
     entries: Sequence[Entry]
     finished: dict[tuple[str, int], Finished]
+    generation: int
 
 
 def encode(note: Note) -> bytes:
@@ -53,6 +58,7 @@ def encode(note: Note) -> bytes:
         "commit": note.commit,
         "blobs": [[e.process, e.owner, e.round, *e.extent[1:]] for e in note.entries],
         "finished": [[*key, *value] for key, value in note.finished.items()],
+        "generation": note.generation,
     }
     document = zlib.compress(json.dumps(value).encode(), 1)
     trailer = _TRAILER.pack(_MAGIC, position, len(document), zlib.crc32(document))
@@ -60,11 +66,33 @@ def encode(note: Note) -> bytes:
 
 
 def read(path: Path) -> Note | None:
-    """The note of a segment file; None when it has none, or a damaged one.
+    """The note of a segment file; None when there is none, or a damaged one.
 
     Raises:
-        OSError: The file cannot be read.
+        StoreError: The file cannot be read.
     """
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def retract(path: Path) -> None:
+    """Makes the note of a segment incomplete, because its transaction did not take place.
+
+    The blobs stay: if the disk failed during the commit, SQLite may find the transaction after a crash.
+
+    Raises:
+        OSError: The file cannot be changed.
+    """
+    with path.open("rb+") as file:
+        file.truncate(file.seek(0, 2) - _TRAILER.size)
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> Note | None:
     with path.open("rb") as file:
         end = file.seek(0, 2)
         file.seek(max(0, end - _TRAILER.size))
@@ -91,4 +119,4 @@ def read(path: Path) -> Note | None:
         for process, owner, number, *place in value["blobs"]
     ]
     finished = {(process, number): Finished(*rest) for process, number, *rest in value["finished"]}
-    return Note(value["commit"], entries, finished)
+    return Note(value["commit"], entries, finished, value.get("generation", 0))

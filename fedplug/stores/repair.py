@@ -1,10 +1,11 @@
 """Brings back what can be of a damaged store on disk, and lists what cannot.
 
-A lost or damaged index is made anew: from the rows that are left of it, each of which has a checksum, and
-from the notes at the ends of the segments. The new index holds the newest round of each process and no older.
-The damaged one is not deleted but set aside as ``index.sqlite3.damaged``.
+An index that is lost, damaged or older than the segments is made anew: from the notes at the ends of the
+segments, and from the rows that are left of it, each of which has a checksum. The new index holds the newest
+round of each process and no older. The damaged one is not deleted but set aside as ``index.sqlite3.damaged``.
 
-States that are damaged are only listed, unless the caller asks to drop those of clients: these begin anew.
+States that are damaged are only listed, unless the caller asks to drop them: a client whose newest state is
+damaged begins anew, and kept rounds that need another damaged state are let go of.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedplug.errors import CorruptStoreError, StoreError
-from fedplug.stores import note
-from fedplug.stores.index import Index
+from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
+from fedplug.stores import note, recovery
+from fedplug.stores.index import LOG, Index, reading
 from fedplug.stores.lock import FolderLock
 from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
 from fedplug.stores.schema import sealed
-from fedplug.stores.segment import Extent, SegmentFolder, occupied, sync_folder
+from fedplug.stores.segment import Extent, SegmentFolder, sync_folder
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
+from fedplug.stores.sqlite_process import SqliteProcess
 
 __all__ = ["Report", "repair_store"]
 
@@ -46,8 +48,8 @@ def repair_store(folder: str | Path, *, drop_damaged: bool = False) -> Report:
     """Repairs the store in a folder, which must not be in use.
 
     Args:
-        folder: Of the store.
-        drop_damaged: Whether clients whose state is damaged are to begin anew.
+        folder: The folder of the store.
+        drop_damaged: Whether to drop damaged states, except the server's newest.
 
     Raises:
         StoreError: It is in use, is no store, or of a newer release; the disk refuses.
@@ -56,69 +58,81 @@ def repair_store(folder: str | Path, *, drop_damaged: bool = False) -> Report:
     if not (folder / SEGMENTS).is_dir():
         raise StoreError(f"there is no store in {folder}; name its folder, for instance runs/digits/state")
     report = Report([], [])
-    if _index_is_damaged(folder):
-        lock = FolderLock(folder)
-        with closing(lock), lock:
+    lock = FolderLock(folder)
+    with closing(lock), lock:
+        if _index_is_damaged(folder):
             _make_index(folder, report)
     with SqliteStore(folder) as store:
         for name in store.processes():
-            process = store.open_process(name)
-            # A list, for the index must not change under the reading of it.
-            for entry, message in list(process.damaged()):
-                if drop_damaged and not entry.is_server:
-                    process.drop_clients([entry.client])
-                    report.done.append(f"dropped, begins anew: {entry}")
-                else:
-                    report.lost.append(message)
+            _repair_states(store.open_process(name), drop_damaged, report)
     return report
 
 
+def _repair_states(process: SqliteProcess, drop_damaged: bool, report: Report) -> None:
+    # A list, because the index must not change while it is read.
+    damaged = [(entry, message, process.first_without(entry)) for entry, message in process.damaged()]
+    for entry, message, replaced in damaged:
+        if not drop_damaged or (replaced is None and entry.is_server):
+            report.lost.append(message)
+        elif replaced is None:
+            process.drop_clients([entry.client])
+            report.done.append(f"dropped, begins anew: {entry}")
+        else:
+            process.forget_rounds_before(replaced)
+            report.done.append(f"dropped, with the rounds before {replaced}: {entry}")
+
+
 def _index_is_damaged(folder: Path) -> bool:
-    """Whether the index is missing or fails its checks; raises `StoreError` for all else that is wrong."""
+    """Whether the index is missing, fails its checks or is older than the segments.
+
+    Raises:
+        StoreError: Something else is wrong.
+    """
     if not (folder / INDEX).is_file():
         return True
+    segments = SegmentFolder(folder / SEGMENTS)
     try:
-        index = Index(folder / INDEX, create=False)
-    except CorruptStoreError:
-        return True
-    try:
-        index.check()
-    except CorruptStoreError:
-        return True
-    finally:
-        index.close()
-    return False
+        recovery.require_current(folder / INDEX, segments)
+        with closing(Index(folder / INDEX, create=False)) as index:
+            recovery.recover(index, segments)
+            return any(index.damage())
+    except StoreInUseError:
+        raise
+    except StoreError as error:
+        # A damaged header can make SQLite report any error, for instance that the file is read-only.
+        if isinstance(error, CorruptStoreError) or isinstance(error.__cause__, sqlite3.Error):
+            return True
+        raise
 
 
 def _make_index(folder: Path, report: Report) -> None:
     segments = SegmentFolder(folder / SEGMENTS)
     told = _Told(segments)
-    processes, rows = _salvage(folder / INDEX)
-    for entry in rows:
-        told.add(entry)
+    processes = told.add_rows(folder / INDEX)
     _bring_up(processes, told)
-    aside = folder / (INDEX + _ASIDE)
-    for ending in ("", "-wal"):  # so that SQLite finds the log of the one that was set aside
-        with suppress(FileNotFoundError):
-            Path(f"{folder / INDEX}{ending}").replace(f"{aside}{ending}")
-    for segment in told.silent:
-        if segment not in {entry.extent.segment for entry in told.newest.values()}:
-            _set_aside(segments.path(segment), report)
-        else:
-            report.lost.append(
-                f"{segments.path(segment)} has no readable note: states that the index did not name either "
-                "are lost, and their clients begin anew or from an older state"
-            )
     part = folder / (INDEX + ".part")
     part.unlink(missing_ok=True)
     index = Index(part, create=True)
     try:
         with index.transaction():
+            index.begin_at(told.generation)
             _fill(index, processes.values(), told)
     finally:
         index.close()
+    aside = folder / (INDEX + _ASIDE)
+    for ending in ("", LOG):  # so that SQLite finds the log of the one that was set aside
+        with suppress(FileNotFoundError):
+            Path(f"{folder / INDEX}{ending}").replace(f"{aside}{ending}")
     part.replace(folder / INDEX)
     sync_folder(folder)
+    for segment in told.silent:
+        if segment not in {entry.extent.segment for entry in told.newest.values()}:
+            _set_aside(segments, segment, report)
+        else:
+            report.lost.append(
+                f"{segments.path(segment)} has no readable note: states that the index did not name either "
+                "are lost, and their clients begin anew or from an older state"
+            )
     clients = Counter(entry.process for entry in told.newest.values() if not entry.is_server)
     for row in processes.values():
         report.done.append(
@@ -127,9 +141,10 @@ def _make_index(folder: Path, report: Report) -> None:
 
 
 class _Told:
-    """What the notes of all segments tell.
+    """The contents of the notes of all segments, and of the rows of the index where there is no note.
 
     Attributes:
+        generation: The highest generation that is known.
         newest: The newest blob by process and owner.
         finished: What rounds left besides, by process and round.
         notes: Size of each segment's note.
@@ -137,6 +152,7 @@ class _Told:
     """
 
     def __init__(self, segments: SegmentFolder) -> None:
+        self.generation = 0
         self.newest: dict[tuple[str, str], Entry] = {}
         self.finished: dict[tuple[str, int], note.Finished] = {}
         self.notes: dict[int, int] = {}
@@ -146,15 +162,32 @@ class _Told:
             if found is None:
                 self.silent.append(segment)
                 continue
-            blobs = sum(occupied(entry.extent.size) for entry in found.entries)
-            self.notes[segment] = segments.size(segment) - blobs
+            self.generation = max(self.generation, found.generation)
+            self.notes[segment] = recovery.note_size(segment, found, segments)
             if found.commit:
                 self._forget_what_was_undone(found)
             self.finished |= found.finished
             for entry in found.entries:
-                self.add(entry)
+                self._add(entry)
 
-    def add(self, entry: Entry) -> None:
+    def add_rows(self, path: Path) -> dict[str, ProcessRow]:
+        """Adds the blobs whose segments have no readable note; returns the rows of the processes.
+
+        An index that is older than the notes knows less than they do: of it, rows count that are of segments
+        without a note, and the rounds of processes do not.
+        """
+        generation, processes, entries = _salvage(path)
+        is_older = generation is not None and generation + 1 < self.generation
+        self.generation = max(self.generation, generation or 0)
+        for entry in entries:
+            segment = entry.extent.segment
+            if segment in self.silent or (segment not in self.notes and not is_older):
+                self._add(entry)
+        if is_older:
+            return {name: row._replace(round=None) for name, row in processes.items()}
+        return processes
+
+    def _add(self, entry: Entry) -> None:
         """Takes a blob for the owner's newest, unless a newer one is known."""
         key = (entry.process, entry.owner)
         if key not in self.newest or self.newest[key].round <= entry.round:
@@ -172,22 +205,24 @@ class _Told:
                 del self.newest[key]
 
 
-def _salvage(path: Path) -> tuple[dict[str, ProcessRow], list[Entry]]:
-    """The rows of a damaged index whose checksums are right, as far as SQLite still finds them."""
-    processes, entries = {}, []
+def _salvage(path: Path) -> tuple[int | None, dict[str, ProcessRow], list[Entry]]:
+    """Reads the generation and the rows of a damaged index that SQLite finds and whose checksums match."""
+    generation, processes, entries = None, {}, []
     if path.is_file():
-        with closing(sqlite3.connect(path)) as database:
+        with reading(path) as database:
+            for (number,) in _sound(database, "generation, seal FROM generation"):
+                generation = number
             database.text_factory = lambda text: text.decode(errors="replace")
             for row in _sound(database, "process, signature, round, metadata, seal FROM processes"):
                 processes[row[0]] = ProcessRow(*row)
             columns = "process, owner, round, segment, position, size, checksum, seal"
             for process, owner, number, *extent in _sound(database, f"{columns} FROM blobs"):
                 entries.append(Entry(process, owner, number, Extent(*extent)))
-    return processes, entries
+    return generation, processes, entries
 
 
 def _sound(database: sqlite3.Connection, columns: str) -> Iterator[tuple[Any, ...]]:
-    with suppress(sqlite3.Error):
+    with suppress(Exception):  # whatever a damaged file makes of SQLite: the rows until then count
         for row in database.execute(f"SELECT {columns}"):
             if row == sealed(row[:-1]):
                 yield row[:-1]
@@ -234,10 +269,9 @@ def _fill(index: Index, processes: Iterable[ProcessRow], told: _Told) -> None:
         index.put(entry)
 
 
-def _set_aside(path: Path, report: Report) -> None:
-    aside = path.with_name(path.name + _ASIDE)
-    path.replace(aside)
+def _set_aside(segments: SegmentFolder, segment: int, report: Report) -> None:
+    aside = segments.set_aside(segment)
     report.lost.append(
-        f"{path} has no readable note: its states are lost, and their clients begin anew or from an older "
-        f"state; it is kept as {aside}"
+        f"{segments.path(segment)} has no readable note: its states are lost, and their clients begin anew "
+        f"or from an older state; it is kept as {aside}"
     )

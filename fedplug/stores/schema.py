@@ -1,8 +1,9 @@
 """The tables of a store's index, and how an index of an older release gets them.
 
-Version 2 keeps several rounds of an owner's state, counts what is alive in each segment, so that neither
-opening nor committing has to look at every client, and finds owners in two trees, so that damage to one does
-not make a client look new. Version 1 (release 0.1) had one row for each owner and no counts.
+Version 3 numbers its transactions, so that an index older than the segments is noticed. Version 2 keeps
+several rounds of an owner's state, counts what is alive in each segment, so that neither opening nor
+committing has to look at every client, and finds owners in two trees, so that damage to one does not make a
+client look new. Version 1 (release 0.1) had one row for each owner and no counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fedplug.stores.segment import occupied
 
 __all__ = ["VERSION", "create", "sealed", "upgrade"]
 
-VERSION = 2
+VERSION = 3
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS processes (
@@ -41,19 +42,33 @@ CREATE TABLE blobs (
 CREATE INDEX blobs_by_owner ON blobs (owner, process, round);
 CREATE INDEX blobs_by_segment ON blobs (segment, position);
 """
+_GENERATION = "CREATE TABLE generation (generation INTEGER NOT NULL, seal INTEGER NOT NULL)"
 
 
 def create(database: sqlite3.Connection) -> None:
     """Makes the tables, within the caller's transaction."""
     for statement in _SCHEMA.split(";"):
         database.execute(statement)
+    _number_transactions(database)
 
 
-def upgrade(database: sqlite3.Connection) -> None:
-    """Turns the tables of version 1 into those of version 2, within the caller's transaction.
+def upgrade(database: sqlite3.Connection, version: int) -> None:
+    """Turns the tables of an older version into those of this one, within the caller's transaction.
 
     The rows keep their checksums: what they say stays as it is.
     """
+    if version == 1:
+        _upgrade_from_1(database)
+    else:
+        _number_transactions(database)
+
+
+def _number_transactions(database: sqlite3.Connection) -> None:
+    database.execute(_GENERATION)
+    database.execute("INSERT INTO generation VALUES (?, ?)", sealed((0,)))
+
+
+def _upgrade_from_1(database: sqlite3.Connection) -> None:
     database.execute("DROP INDEX blobs_by_segment")
     database.execute("ALTER TABLE blobs RENAME TO blobs_1")
     create(database)

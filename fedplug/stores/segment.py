@@ -42,13 +42,17 @@ class Extent(NamedTuple):
 
 
 class SegmentFolder:
-    """The folder that holds a store's segments; other files in it are left alone."""
+    """The folder that holds a store's segments; other files in it are left alone.
+
+    Attributes:
+        next: The number of the segment that is written next.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
             folder.mkdir(exist_ok=True)
-            self._next = max(self.ids(), default=0) + 1
+            self.next = max(self.ids(), default=0) + 1
         except OSError as error:
             raise StoreError(f"{folder} cannot be used: {error.strerror}") from error
 
@@ -73,7 +77,7 @@ class SegmentFolder:
             StoreError: The disk is full, or refuses for another reason. Nothing is left behind, neither then
                 nor when making a blob raises.
         """
-        segment, self._next = self._next, self._next + 1
+        segment, self.next = self.next, self.next + 1
         path = self.path(segment)
         try:
             file = path.open("xb")  # one that is there already is not removed: it is another's
@@ -141,6 +145,16 @@ class SegmentFolder:
             self.path(segment).unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path(segment)} cannot be removed: {error.strerror}") from error
+
+    def set_aside(self, segment: int) -> Path:
+        """Renames a segment so that it is no segment of the store any more; returns its new path."""
+        path = self.path(segment)
+        aside = path.with_name(path.name + ".damaged")
+        try:
+            path.replace(aside)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be renamed: {error.strerror}") from error
+        return aside
 
     def path(self, segment: int) -> Path:
         """The file of a segment."""

@@ -1,9 +1,9 @@
 """``sqlite:///path``: a store in a folder, safe against crashes, full disks and damaged files.
 
 A round is written as one new segment file, waited for until it is on the disk, and then made valid by one
-SQLite transaction. A crash before that leaves a segment that nothing refers to, which the next opening
-deletes. The last ``keep_rounds`` rounds are kept, one unless more are asked for: the transaction that adds a
-round is also the one that lets go of what no kept round needs any more.
+SQLite transaction; `fedplug.stores.recovery` handles what a crash or damage left of the two. The last
+``keep_rounds`` rounds are kept, one unless more are asked for: the transaction that adds a round is also the
+one that lets go of what no kept round needs any more.
 
 The layout of a store's folder::
 
@@ -14,16 +14,18 @@ The layout of a store's folder::
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug.errors import ConfigError, StoreError
-from fedplug.stores import rules
+from fedplug.stores import recovery, rules
 from fedplug.stores.base import StateStore
 from fedplug.stores.collector import Collector
-from fedplug.stores.index import Index
+from fedplug.stores.index import Index, copy_index
 from fedplug.stores.lock import LOCK_FILE, FolderLock
 from fedplug.stores.rows import ProcessRow
 from fedplug.stores.segment import SegmentFolder, sync_folder
@@ -32,7 +34,7 @@ from fedplug.stores.sqlite_process import SqliteProcess
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["INDEX", "SEGMENTS", "SqliteStore", "prepare_folder"]
+__all__ = ["INDEX", "SEGMENTS", "SqliteStore", "prepare_folder", "require_store"]
 
 INDEX = "index.sqlite3"
 SEGMENTS = "segments"
@@ -45,35 +47,63 @@ class SqliteStore(StateStore):
 
     name: ClassVar[str] = "sqlite"
 
-    def __init__(self, path: str | Path, keep_rounds: int = 1) -> None:
+    def __init__(self, path: str | Path, keep_rounds: int = 1, *, looking: bool = False) -> None:
         """Opens the store in the folder ``path``, and makes the folder where there is none.
 
         Args:
             path: The folder.
             keep_rounds: How many rounds of each process to keep: `SqliteProcess.rewind` goes back to one of
                 them. It may be another at each opening; fewer rounds are let go of at the next commit.
+            looking: Whether to change nothing in the folder, which may be on a read-only disk. Commits and
+                other changes are errors then.
 
         Raises:
             ConfigError: ``keep_rounds`` is no positive integer.
             StoreError: The path is a file or the folder of something else; the store is in use, or of a newer
                 format.
-            CorruptStoreError: The index is damaged.
+            CorruptStoreError: The index is damaged, or older than the segments.
         """
         self._path = Path(path)
         self._keep_rounds = rules.check_keep_rounds(keep_rounds)
+        with ExitStack() as undo:
+            if looking:
+                self._look(undo)
+            else:
+                self._open(undo)
+            self._close = undo.pop_all().close
+
+    def _open(self, undo: ExitStack) -> None:
         prepare_folder(self._path)
         self._lock = FolderLock(self._path)
-        with ExitStack() as undo:
-            undo.callback(self._lock.close)
-            with self._lock:
-                # Segments get their folder after the index: where it is, an empty index is a lost index.
-                self._index = Index(self._path / INDEX, create=not (self._path / SEGMENTS).exists())
-                undo.callback(self._index.close)
-                self._segments = SegmentFolder(self._path / SEGMENTS)
-                sync_folder(self._path)
-                self._collector = Collector(self._index, self._segments)
-                self._collector.open()
-            undo.pop_all()
+        undo.callback(self._lock.close)
+        with self._lock:
+            # Segments get their folder after the index: where it is, an empty index is a lost index.
+            fresh = not (self._path / SEGMENTS).exists()
+            if not fresh:
+                recovery.require_current(self._path / INDEX, SegmentFolder(self._path / SEGMENTS))
+            self._index = Index(self._path / INDEX, create=fresh)
+            undo.callback(self._index.close)
+            self._segments = SegmentFolder(self._path / SEGMENTS)
+            sync_folder(self._path)
+            self._collector = Collector(self._index, self._segments)
+            self._collector.open()
+
+    def _look(self, undo: ExitStack) -> None:
+        """Opens a copy of the index, and the segments where they are."""
+        require_store(self._path)
+        copy = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fedplug-")))
+        try:
+            copy_index(self._path / INDEX, copy / INDEX)
+        except OSError as error:
+            raise StoreError(f"{self._path / INDEX} cannot be read: {error.strerror}") from error
+        self._lock = FolderLock(copy)
+        undo.callback(self._lock.close)
+        self._index = Index(copy / INDEX, create=False, named=self._path / INDEX)
+        undo.callback(self._index.close)
+        self._segments = SegmentFolder(self._path / SEGMENTS)
+        self._collector = Collector(self._index, self._segments)
+        recovery.recover(self._index, self._segments)
+        self._index.forbid_writing()
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -81,12 +111,19 @@ class SqliteStore(StateStore):
 
         At the end may stand ``?keep_rounds=N``. Any other question mark is part of the path.
         """
-        place, separator, count = url.rpartition(_OPTION)
-        url = place if separator else url
-        path = rules.folder_of(url, _PREFIX)
-        if separator and not (count.isascii() and count.isdigit()):
-            raise ConfigError(f"{url + separator + count!r}: keep_rounds must be a number, as in {_OPTION}5")
-        return cls(path, int(count) if separator else 1)
+        return cls(*_arguments(url))
+
+    @classmethod
+    def look_into(cls, url: str) -> Self:
+        """Opens a store that exists; in a folder that cannot be written to, it is read where it is.
+
+        Raises:
+            ConfigError: As `from_url`.
+            StoreError: As `from_url`; also if there is no store in the folder.
+        """
+        path, keep_rounds = _arguments(url)
+        require_store(Path(path))
+        return cls(path, keep_rounds, looking=not os.access(path, os.W_OK))
 
     def get_config(self) -> dict[str, Any]:
         """The path, and how many rounds are kept."""
@@ -113,7 +150,22 @@ class SqliteStore(StateStore):
     def close(self) -> None:
         with suppress(StoreError), self._lock:  # closing moves SQLite's log into the index
             self._index.close()
-        self._lock.close()
+        self._close()
+
+
+def require_store(folder: Path) -> None:
+    """Raises `StoreError` unless there is a store, or what is left of one, in a folder."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        raise StoreError(f"there is no store in {folder}; name its folder, for instance runs/digits/state")
+
+
+def _arguments(url: str) -> tuple[str, int]:
+    """Splits a URL into the path and the number of rounds to keep."""
+    place, separator, count = url.rpartition(_OPTION)
+    path = rules.folder_of(place if separator else url, _PREFIX)
+    if separator and not (count.isascii() and count.isdigit()):
+        raise ConfigError(f"{url!r}: keep_rounds must be a number, as in {_OPTION}5")
+    return path, int(count) if separator else 1
 
 
 def prepare_folder(folder: Path) -> None:

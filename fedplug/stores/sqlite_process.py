@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from fedplug.errors import CorruptStoreError, StoreError
-from fedplug.stores import blob, note, rules
+from fedplug.errors import StoreError
+from fedplug.stores import blob, note, recovery, rules
 from fedplug.stores.base import ProcessState, Tensors
 from fedplug.stores.collector import Collector
 from fedplug.stores.index import Index
 from fedplug.stores.lock import FolderLock
-from fedplug.stores.rows import SERVER, Entry, ProcessRow, RoundRow, SegmentRow, client_owner
+from fedplug.stores.rows import SERVER, Entry, ProcessRow, client_owner
 from fedplug.stores.segment import Extent, SegmentFolder
 
 __all__ = ["SqliteProcess"]
@@ -53,6 +54,11 @@ class SqliteProcess(ProcessState):
     def metadata(self) -> Any:
         """As in `ProcessState`."""
         return json.loads(self._row().metadata)
+
+    @property
+    def generation(self) -> int:
+        """The number of transactions of the store so far; it never decreases."""
+        return self._index.generation
 
     def kept_rounds(self) -> list[int]:
         """The rounds that `rewind` can go to, oldest first; the last one is the current."""
@@ -107,26 +113,24 @@ class SqliteProcess(ProcessState):
         number, text = rules.check_commit(self._process_id, row.round, round_num, client_states, metadata)
         owners = [*map(client_owner, client_states), SERVER]
         new = row._replace(round=number, metadata=text)
+        segment = self._segments.next
         try:
             extents, size = self._segments.write(
                 _encoded(client_states, server_state),
                 lambda extents: note.encode(self._note(new, owners, extents)),
             )
-            # Should this transaction fail, the segment stays until the next opening: when the disk fails
-            # between writing and confirming, SQLite may yet find the transaction complete after a crash.
             with self._lock:
                 with self._index.transaction():
-                    self._index.put_segment(SegmentRow(extents[0].segment, 0, size, 0))
-                    for owner, extent in zip(owners, extents, strict=True):
-                        self._index.put(Entry(self._process_id, owner, number, extent))
-                    self._index.put_process(new)
-                    self._index.put_round(RoundRow(self._process_id, number, text, json.dumps(owners)))
+                    recovery.enter(self._index, segment, size, self._note(new, owners, extents))
                     replaced = self._let_go_of_rounds_before(
                         number - self._keep_rounds + 1 if oldest is None else oldest
                     )
                 self._collector.collect(replaced)
-        except StoreError as error:
-            raise rules.not_committed(self._process_id, number, row.round, error) from error
+        except BaseException as error:
+            self._retract(segment)
+            if isinstance(error, StoreError):
+                raise rules.not_committed(self._process_id, number, row.round, error) from error
+            raise
 
     def rewind(self, round_num: int) -> None:
         """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
@@ -152,6 +156,9 @@ class SqliteProcess(ProcessState):
                             touched.add(entry.extent.segment)
                 for row in undone:
                     self._index.remove_round(row)
+                # The server state moves to a new segment, which shows that an older index lacks this.
+                if (server := self._index.entry(self._process_id, SERVER)) is not None:
+                    touched.add(server.extent.segment)
                 # What was undone must not be in a segment any more: `repair` would take it for the newest.
                 for segment in touched:
                     if (kept_in := self._index.segment(segment)) is not None:
@@ -160,23 +167,38 @@ class SqliteProcess(ProcessState):
                 self._index.put_process(self._row()._replace(round=last.round, metadata=last.metadata))
             self._collector.collect(touched)
 
-    def verify(self) -> None:
-        """As in `ProcessState`."""
-        self._index.check()
-        segments = set()
-        for entry in self._index.entries(self._process_id):
-            self._segments.read(entry.extent, str(entry))
-            segments.add(entry.extent.segment)
-        for segment in sorted(segments):
-            self._check_note(segment)
+    def damage(self) -> Iterator[str]:
+        """Reads everything; see `ProcessState.damage`."""
+        yield from self._index.damage()
+        for _, message in self.damaged():
+            yield message
+        entries = self._index.intact_entries(self._process_id)
+        for segment in sorted({entry.extent.segment for entry in entries}):
+            yield from self._note_damage(segment)
 
     def damaged(self) -> Iterator[tuple[Entry, str]]:
-        """The blobs of all kept rounds that cannot be read, each with what is wrong with it."""
-        for entry in self._index.entries(self._process_id):
+        """Reads the blobs of all kept rounds; yields those that are damaged, each with what is wrong."""
+        for entry in self._index.intact_entries(self._process_id):
             try:
                 self._segments.read(entry.extent, str(entry))
             except StoreError as error:
                 yield entry, str(error)
+
+    def first_without(self, entry: Entry) -> int | None:
+        """Returns the round in which a blob was replaced; None if it is the newest of its owner."""
+        later = (each.round for each in self._index.versions(self._process_id, entry.owner))
+        return next((number for number in later if number > entry.round), None)
+
+    def forget_rounds_before(self, oldest: int) -> None:
+        """Lets go of the kept rounds before one that is kept; clients keep their newest states.
+
+        Raises:
+            StoreError: The disk refuses.
+        """
+        with self._lock:
+            with self._index.transaction():
+                touched = self._let_go_of_rounds_before(oldest)
+            self._collector.collect(touched)
 
     def drop_clients(self, client_ids: Iterable[str]) -> None:
         """Forgets all kept states of these clients, damaged or not; they begin anew. All or none.
@@ -218,12 +240,18 @@ class SqliteProcess(ProcessState):
             for owner, extent in zip(owners, extents, strict=True)
         ]
         finished = {(self._process_id, row.round): note.Finished(row.signature, row.metadata)}
-        return note.Note(True, entries, finished)
+        return note.Note(True, entries, finished, self._index.generation + 1)
 
-    def _check_note(self, segment: int) -> None:
+    def _retract(self, segment: int) -> None:
+        """Makes sure, when a commit failed, that its segment is not taken for a round later."""
+        with suppress(StoreError, OSError):
+            if self._index.segment(segment) is None:
+                note.retract(self._segments.path(segment))
+
+    def _note_damage(self, segment: int) -> Iterator[str]:
         row, path = self._index.segment(segment), self._segments.path(segment)
-        if row is not None and row.note and note.read(path) is None:
-            raise CorruptStoreError(
+        if row is not None and row.note and path.exists() and note.read(path) is None:
+            yield (
                 f"process {self._process_id!r}: {path} is corrupt in its last {row.note} bytes: the note for "
                 "`fedplug store repair`; the states in it are whole, and the next rounds write a new one"
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import functools
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ import numpy as np
 from fedplug.errors import StoreError, StoreMismatchError
 from fedplug.stores.base import ProcessState, StateStore, Tensors
 from fedplug.stores.read_only import can_be_written
-from fedplug.testing import expect
+from fedplug.testing import crashes, expect
 from fedplug.testing.rounds import state_of
 from fedplug.testing.suite import NotApplicable, Suite, after
 
@@ -319,6 +320,63 @@ class StateStoreSuite(Suite, abc.ABC):
         with tempfile.TemporaryDirectory() as name, self.make_store(Path(name)):
             _refused("opening an open store", self.make_store, Path(name))
 
+    @after(_BASICS)
+    def test_a_kill_at_any_moment_of_a_commit_leaves_this_round_or_the_last_one(self) -> None:
+        states = [{"w": np.full(5000, number)} for number in range(2)]
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "store"
+            folder.mkdir()
+            with self.make_store(folder) as store:
+                process = store.open_process("p", _SIGNATURE)
+                _commit(process, 0, {"a": states[0], "b": states[0]}, states[0])
+                clients = {"b": states[1], "c": states[1]}
+                commit = functools.partial(_commit, process, 1, clients, states[1])
+                images = crashes.images(folder, Path(name) / "images", commit)
+            if not images:
+                raise NotApplicable("it keeps nothing in its folder")
+            newest = [dict.fromkeys("ab", 0), {"a": 0, "b": 1, "c": 1}]
+            for image in images:
+                when = f"killed at change {image.name} of {len(images)} of its files by a commit, it"
+                with _no_errors(when), self.make_store(image) as store:
+                    process = store.open_process("p", _SIGNATURE)
+                    number = process.last_round
+                    expect.that(number in (0, 1), f"{when} is at round {number}, after rounds 0 and 1")
+                    assert number is not None
+                    process.verify()
+                    found = process.read_clients(process.client_ids())
+                    expect.that(found.keys() == newest[number].keys(), f"{when} has clients {list(found)}")
+                    for client, state in found.items():
+                        expect.same_tensors(
+                            f"{when}: client {client!r}", state, states[newest[number][client]]
+                        )
+                    expect.same_tensors(f"{when}: the server's state", _server(process), states[number])
+            expect.that(number == 1, f"killed after a commit returned, it is at round {number} instead of 1")
+
+    @after(_BASICS)
+    def test_a_flipped_bit_in_a_state_is_noticed(self) -> None:
+        state = {"w": np.random.default_rng(0).random(1000)}
+        content = state["w"].tobytes()
+        with tempfile.TemporaryDirectory() as name:
+            folder, damaged = Path(name) / "store", Path(name) / "damaged"
+            folder.mkdir()
+            with self.make_store(folder) as store:
+                _commit(store.open_process("p", _SIGNATURE), 0, {"c": state})
+            excerpts = [content[start : start + 32] for start in (0, 2000, 4000, 6000, len(content) - 32)]
+            places = [place for excerpt in excerpts for place in crashes.find(folder, excerpt)]
+            if not places:
+                raise NotApplicable("its folder has no file with the bytes of a state")
+            for path, position in places:
+                shutil.copytree(folder, damaged)
+                crashes.flip(damaged / path, position)
+                where = f"a flipped bit at offset {position} of {path}"
+                for use in (lambda process: process.read_clients(["c"]), lambda process: process.verify()):
+                    _refused(where, self._in_process, damaged, use)
+                shutil.rmtree(damaged)
+
+    def _in_process(self, folder: Path, use: Callable[[ProcessState], object]) -> None:
+        with self.make_store(folder) as store:
+            use(store.open_process("p", _SIGNATURE))
+
     def _need_persistence(self) -> None:
         if not self.persistent:
             raise NotApplicable("it keeps nothing when it is closed")
@@ -345,6 +403,17 @@ def _server(process: ProcessState) -> dict[str, np.ndarray[Any, Any]]:
     expect.that(state is not None, "read_server() is None after a commit")
     assert state is not None
     return state
+
+
+@contextlib.contextmanager
+def _no_errors(when: str) -> Iterator[None]:
+    """Makes of any error one that says when it came."""
+    try:
+        yield
+    except expect.ConformanceError:
+        raise
+    except Exception as error:
+        raise expect.ConformanceError(f"{when} raises {type(error).__name__}: {error}") from error
 
 
 def _refused(what: str, action: Callable[..., object], *arguments: Any, **keywords: Any) -> StoreError:

@@ -1,11 +1,14 @@
 """Stores that each break one promise; the kit must say exactly which. `Kept` breaks none.
 
-`BAD` pairs the check that must fail with a store.
+`Files`, the same in files, breaks none either. `BAD` pairs the check that must fail with a store.
 """
 
 from __future__ import annotations
 
+import os
+import pickle
 import threading
+import zlib
 
 import numpy as np
 
@@ -49,8 +52,8 @@ class Through(ProcessState):
             round_num, client_states=client_states, server_state=server_state, metadata=metadata
         )
 
-    def verify(self):
-        self._opened().verify()
+    def damage(self):
+        return self._opened().damage()
 
     def _opened(self):
         self.store.check()
@@ -96,10 +99,61 @@ class Kept(StateStore):
         _OPEN.discard(self.folder)
 
 
-def store(name, process=None, **methods):
-    """A bad store: ``Kept`` with other methods, or with a process state that has other methods."""
+class Filed(Through):
+    """Of `Files`."""
+
+    def commit(self, *arguments, **keywords):
+        Through.commit(self, *arguments, **keywords)
+        self.store.save()
+
+
+class Files(Kept):
+    """All in one file, written anew by each change, and a manifest that names it. Without a flaw."""
+
+    process_type = Filed
+
+    def __init__(self, folder):
+        self.claim(folder)
+        self.folder, self.inner = folder, None
+        try:
+            self.inner = self.load()
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self):
+        if not (self.folder / "manifest").exists():
+            return MemoryStore()
+        name, checksum = (self.folder / "manifest").read_text().split()
+        content = (self.folder / name).read_bytes()
+        self.check_content(content, int(checksum))
+        return pickle.loads(content)
+
+    def check_content(self, content, checksum):
+        if zlib.crc32(content) != checksum:
+            raise StoreError(f"a file in {self.folder} is damaged")
+
+    def open_process(self, process_id, signature=None):
+        process = Kept.open_process(self, process_id, signature)
+        self.save()
+        return process
+
+    def save(self):
+        name, content = f"data{len(os.listdir(self.folder))}", pickle.dumps(self.inner)
+        manifest = f"{name} {zlib.crc32(content)}".encode()
+        for path, what in self.in_order((name, content), ("manifest", manifest)):
+            part = self.folder / f"{path}.part"
+            part.write_bytes(what)
+            part.replace(self.folder / path)
+
+    def in_order(self, data, manifest):
+        return data, manifest
+
+
+def store(name, process=None, base=Kept, **methods):
+    """A bad store: another one with other methods, or with a process state that has other methods."""
     extra = {"process_type": type(f"{name}Process", (Through,), process)} if process else {}
-    return type(name, (Kept,), {**methods, **extra})
+    return type(name, (base,), {**methods, **extra})
 
 
 def commit(change):
@@ -240,7 +294,7 @@ def _forgets(self):
     Kept.close(self)
 
 
-GOOD = [Kept]
+GOOD = [Kept, Files]
 
 
 def _own_thread(self):
@@ -303,4 +357,12 @@ BAD = [
     ("test_what_was_committed_is_there_when_the_store_is_opened_again", store("Forgets", close=_forgets)),
     ("test_it_can_be_opened_once_at_a_time", store("OpenTwice", claim=lambda self, folder: None)),
     ("test_the_memory_layout_of_an_array_does_not_matter", store("MemoryOrder", commit(_memory_order))),
+    (
+        "test_a_kill_at_any_moment_of_a_commit_leaves_this_round_or_the_last_one",
+        store("ManifestFirst", base=Files, in_order=lambda self, data, manifest: (manifest, data)),
+    ),
+    (
+        "test_a_flipped_bit_in_a_state_is_noticed",
+        store("Unchecked", base=Files, check_content=lambda self, content, checksum: None),
+    ),
 ]

@@ -192,11 +192,11 @@ def test_a_prepared_round_can_be_prepared_again_and_one_given_up_cannot(folder):
     with LocalStore(folder) as store:
         store.open_process("p", {})
         call = store.fleet._shards["a"].prepare
-        call("p", 2, 2, 3, {"client 1": {}})
-        call("p", 2, 2, 3, {"client 1": {}})  # as after a restart in which the answer was lost
-        call("p", 2, 2, 5, {})
+        call("p", 2, 2, 3, 1, {"client 1": {}})
+        call("p", 2, 2, 3, 1, {"client 1": {}})  # as after a restart in which the answer was lost
+        call("p", 2, 2, 5, 1, {})
         with pytest.raises(StoreError, match="version 3 was given up; now it is 5"):
-            call("p", 2, 2, 3, {"client 1": {}})
+            call("p", 2, 2, 3, 1, {"client 1": {}})
 
 
 # Machines.

@@ -53,7 +53,7 @@ def test_a_segment_that_is_there_already_is_not_removed(tmp_path):
         process = store.open_process("p", {})
         process.commit(0, **round_of(0, ["a"]))
         (first,) = os.listdir(tmp_path / "s/segments")
-        store._segments._next -= 1
+        store._segments.next -= 1
         with pytest.raises(StoreError, match="File exists; round 0 is intact"):
             process.commit(1, **round_of(1, ["a"]))
         assert os.listdir(tmp_path / "s/segments") == [first]

@@ -30,9 +30,14 @@ class LocalFleet(Fleet):
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = dict(folders)
-        for folder in folders.values():
-            folder.mkdir(parents=True, exist_ok=True)
-        self._shards = {name: Shard(folder, "local") for name, folder in folders.items()}
+        self._shards: dict[str, Shard] = {}
+        try:
+            for name, folder in folders.items():
+                folder.mkdir(parents=True, exist_ok=True)
+                self._shards[name] = Shard(folder, "local")
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def places(self) -> Mapping[str, str]:

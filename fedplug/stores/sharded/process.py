@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,10 @@ class ShardedProcess(ProcessState):
             self.fleet.call(
                 "prepare",
                 {
-                    shard: (self.process_id, held.get(shard), history.oldest(shard), self._number, part)
+                    shard: (
+                        *(self.process_id, held.get(shard), history.oldest(shard)),
+                        *(self._number, self.index.generation, part),
+                    )
                     for shard, part in states.items()
                 },
             )
@@ -194,6 +197,15 @@ class ShardedProcess(ProcessState):
             with contextlib.suppress(StoreError):  # else the next use, or the next opening, does it
                 self.resolve()
             raise
+
+    def check_index(self) -> None:
+        """Makes sure that the index is not an older copy; changes nothing.
+
+        Raises:
+            StoreError: It is older than a shard, or a shard cannot be reached.
+        """
+        there = set(self.history.versions()) & set(self.fleet.places)
+        self.fleet.call("check_index", dict.fromkeys(there, (self.process_id, self.index.generation)))
 
     def settle(self) -> None:
         """Lets the shards that are there go to the version that the index has.
@@ -250,13 +262,13 @@ class ShardedProcess(ProcessState):
         )
         self._tidied = len(placements) == 1
 
-    def verify(self) -> None:
-        """As in `ProcessState`; the shards check their parts at the same time.
+    def damage(self) -> Iterator[str]:
+        """Reads everything; the shards check their parts at the same time.
 
-        Of rounds before the last, what is on machines that are not there is left out.
+        States of rounds before the last are left out if they are on machines that are not there.
         """
         self.resolve()
-        self.index.verify()
+        yield from self.index.damage()
         history = self.history
         there = set(history.versions()) & set(self.fleet.places)
         kept: dict[str, dict[int, set[str]]] = {shard: {} for shard in there}
@@ -266,4 +278,6 @@ class ShardedProcess(ProcessState):
             for client_id in self.index.client_ids_at(commit):
                 for shard in there.intersection(record.placement.homes(client_id)):
                     kept[shard][record.versions[shard]].add(client_id)
-        self.fleet.call("verify", {shard: (self.process_id, clients) for shard, clients in kept.items()})
+        calls = {shard: (self.process_id, clients) for shard, clients in kept.items()}
+        for damage in self.fleet.call("damage", calls).values():
+            yield from damage

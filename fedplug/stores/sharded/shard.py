@@ -77,6 +77,26 @@ class Shard:
                 self._go_to(process, version)
             self._staging.clear(process_id)
 
+    def check_index(self, process_id: str, generation: int) -> None:
+        """Makes sure that the index is not an older copy: its generation never decreases.
+
+        Args:
+            process_id: The process.
+            generation: The generation of the index.
+
+        Raises:
+            StoreError: A version was prepared when the index had a later generation.
+        """
+        with self._turn:
+            kept = self._open(process_id).kept_metadata().values()
+            latest = max((seen for _, seen in kept), default=0)
+            if latest > generation:
+                raise StoreError(
+                    f"{self._folder} is newer than the index, which is an older copy: it has {generation} "
+                    f"transactions, and had {latest} before; nothing was changed; bring back an index and "
+                    "shards of the same time"
+                )
+
     def check_kept(self, process_id: str, version: int) -> None:
         """Makes sure that this shard can be settled to a version.
 
@@ -138,6 +158,7 @@ class Shard:
         before: int | None,
         oldest: int | None,
         version: int,
+        generation: int,
         states: Mapping[str, Tensors | Staged],
     ) -> None:
         """Makes new states durable; those before are kept as well, as the index may go back to them.
@@ -148,6 +169,7 @@ class Shard:
                 process, from an attempt that was given up or from long ago, is deleted.
             oldest: The oldest version that the index has of this shard; those before it are deleted.
             version: The one that is made.
+            generation: The generation of the index.
             states: Of the clients that change.
 
         Raises:
@@ -169,7 +191,7 @@ class Shard:
                 number,
                 client_states=StagedStates(states, process_id, self._staging),
                 server_state={},
-                metadata=[version],
+                metadata=[version, generation],
                 oldest=number if oldest is None else _first_from(process, oldest),
             )
             self._staging.clear(process_id)
@@ -187,27 +209,30 @@ class Shard:
                 client for client in process.client_ids() if partition_of(client, partitions) not in kept
             )
 
-    def verify(self, process_id: str, clients: Mapping[int, Iterable[str]]) -> None:
+    def damage(self, process_id: str, clients: Mapping[int, Iterable[str]]) -> list[str]:
         """Reads everything that is kept of a process, and checks that each version has the clients it should.
 
         Args:
-            process_id: Of the process.
-            clients: By version that may be gone back to, with the last.
+            process_id: The process.
+            clients: The clients of each version that may be gone back to, and of the last.
 
-        Raises:
-            CorruptStoreError: Names the first damage found.
-            StoreError: A version is not here.
+        Returns:
+            A line for each damage.
         """
         with self._turn:
             process = self._open(process_id)
-            process.verify()
-            for version, client_ids in clients.items():
-                there = process.client_ids_at(self._round_of(process, version))
-                if missing := sorted({*client_ids}.difference(there)):
-                    raise CorruptStoreError(
-                        f"{self._folder}: {len(missing)} clients of process {process_id!r} should be here "
-                        f"and are not, for instance {missing[0]!r}"
-                    )
+            damage = list(process.damage())
+            try:
+                for version, client_ids in clients.items():
+                    there = process.client_ids_at(self._round_of(process, version))
+                    if missing := sorted({*client_ids}.difference(there)):
+                        damage.append(
+                            f"{self._folder}: {len(missing)} clients of process {process_id!r} should be "
+                            f"here and are not, for instance {missing[0]!r}"
+                        )
+            except StoreError as error:
+                damage.append(str(error))
+            return damage
 
     def close(self) -> None:
         """Releases the folder."""

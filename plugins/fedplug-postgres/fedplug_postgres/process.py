@@ -132,17 +132,20 @@ class PostgresProcess(ProcessState):
         except InDoubtError as error:
             self._settle(round_num, error)
 
-    def verify(self) -> None:
-        """As in `ProcessState`."""
+    def damage(self) -> Iterator[str]:
+        """Reads everything; see `ProcessState.damage`."""
         owners = set()
         with self._parts(_ALL, self._key) as rows:
             for _, group in itertools.groupby(rows, lambda part: (part.owner, part.round)):
                 parts = list(group)
                 owner = parts[0].name.decode(errors="replace")
-                joined(self._process_id, owner, parts, self._session.where)
                 owners.add(owner)
+                try:
+                    joined(self._process_id, owner, parts, self._session.where)
+                except CorruptStoreError as error:
+                    yield str(error)
         if self.last_round is not None and SERVER not in owners:
-            raise CorruptStoreError(
+            yield (
                 f"process {self._process_id!r}: {self._session.where} is corrupt: there is a round, and no "
                 "server state; restore the database from a backup, or start a new store"
             )

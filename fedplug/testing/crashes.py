@@ -1,0 +1,77 @@
+"""Copies of a folder as a kill would leave them, taken while a function runs; and flipped bits in files."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+__all__ = ["find", "flip", "images"]
+
+
+def images(folder: Path, target: Path, action: Callable[[], object]) -> list[Path]:
+    """Runs a function and copies a folder each time when a call of a built-in changed its files.
+
+    The copies hold what a kill at this moment would leave: content that Python still buffers is missing.
+
+    Args:
+        folder: The folder.
+        target: A new folder, for the copies.
+        action: The function; what other threads do is seen late.
+
+    Returns:
+        The copies, one at least if there are files; the last one is of the end.
+    """
+    taken: list[Path] = []
+    seen = _files(folder)
+
+    def look(frame: FrameType, event: str, argument: Any) -> None:
+        del frame, argument
+        nonlocal seen
+        if event in ("c_return", "c_exception") and (now := _files(folder)) != seen:
+            seen = now
+            take()
+
+    def take() -> None:
+        taken.append(target / str(len(taken)))
+        shutil.copytree(folder, taken[-1])
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    if seen:
+        take()
+    return taken
+
+
+def find(folder: Path, content: bytes) -> Iterator[tuple[Path, int]]:
+    """Yields the files of a folder that contain some bytes, relative to it, each with the first position."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and (position := path.read_bytes().find(content)) >= 0:
+            yield path.relative_to(folder), position
+
+
+def flip(path: Path, position: int) -> None:
+    """Flips a bit of a byte of a file."""
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Tells the files of a folder, and their contents, from what they were before."""
+    found = {}
+    for path in folder.rglob("*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        if path.is_file():
+            found[str(path)] = status.st_ino, status.st_size, status.st_mtime_ns
+    return found
