@@ -209,11 +209,14 @@ def _salvage(path: Path) -> tuple[int | None, dict[str, ProcessRow], list[Entry]
     """Reads the generation and the rows of a damaged index that SQLite finds and whose checksums match."""
     generation, processes, entries = None, {}, []
     if path.is_file():
-        with reading(path) as database:
+        with suppress(sqlite3.Error), reading(path) as database:
             for (number,) in _sound(database, "generation, seal FROM generation"):
                 generation = number
             database.text_factory = lambda text: text.decode(errors="replace")
-            for row in _sound(database, "process, signature, round, metadata, seal FROM processes"):
+            # Pages of other tables may be in the place of this one's; their rows have other types.
+            columns = "process, signature, round, metadata, seal"
+            types = "typeof(signature) = 'text' AND typeof(round) <> 'text'"
+            for row in _sound(database, f"{columns} FROM processes WHERE {types}"):
                 processes[row[0]] = ProcessRow(*row)
             columns = "process, owner, round, segment, position, size, checksum, seal"
             for process, owner, number, *extent in _sound(database, f"{columns} FROM blobs"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
 
 from fedplug.cli import main
+from fedplug.errors import StoreError
 from fedplug.stores import open_store
 
 STATE = {"w": np.ones(100, np.float32)}
@@ -52,6 +54,43 @@ def test_verify_passes_what_is_whole_and_names_what_is_damaged(folder, capsys):
     dense, new, sparse = capsys.readouterr().out.splitlines()
     assert (dense, new) == ("ok    process 'dense'", "ok    process 'new'")
     assert sparse.startswith("fail  process 'sparse', client 'bob', round 7: ")
+
+
+def test_verify_lists_all_damage_once(folder, capsys):
+    segment = max((folder / "segments").iterdir())
+    content = bytearray(segment.read_bytes())
+    for position in (200, 800, len(content) - 1):  # two clients, the note
+        content[position] ^= 1
+    segment.write_bytes(content)
+    assert main(["store", "verify", str(folder)]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fail")]
+    assert [line.split(": ")[0] for line in lines[:2]] == [
+        f"fail  process 'sparse', client '{name}', round 7" for name in ("bob", "eve")
+    ]
+    assert "the note" in lines[2]
+    assert len(lines) == 3
+    with (
+        open_store(f"sqlite:///{folder}") as store,
+        pytest.raises(StoreError, match=r"and 2 more; .* lists all"),
+    ):
+        store.open_process("sparse").verify()
+
+
+def test_verify_lists_damaged_rows_of_the_index_besides_damaged_states(folder, capsys):
+    database = sqlite3.connect(folder / "index.sqlite3")
+    database.execute("UPDATE blobs SET size = size + 1 WHERE owner = 'client:bob'")
+    database.commit()
+    database.close()
+    segment = max((folder / "segments").iterdir())
+    content = bytearray(segment.read_bytes())
+    content[800] ^= 1
+    segment.write_bytes(content)
+    assert main(["store", "verify", str(folder)]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fail")]
+    assert len(lines) == 2
+    assert "client:bob" in lines[0]
+    assert "fails its checksum" in lines[0]
+    assert "client 'eve', round 7" in lines[1]
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])

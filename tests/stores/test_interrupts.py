@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def interrupted(line, call, *arguments, **keywords):
     return False
 
 
+def opened_elsewhere(folder):
+    """The round at which a copy of the store opens: an interrupted round is not committed later."""
+    copy = folder / "copy"
+    shutil.copytree(folder / "store", copy)
+    with SqliteStore(copy) as store:
+        number = store.open_process("p", {}).last_round
+    shutil.rmtree(copy)
+    return number
+
+
 # A file that was opened when the interrupt came is closed by whoever collects it.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -59,6 +70,8 @@ def test_an_interrupt_leaves_a_round_that_is_whole(kind, assert_same, tmp_path):
             assert_same(process.read_server(), kept["server_state"])
             for client, state in process.read_clients(["a", "b"]).items():
                 assert_same(state, kept["client_states"][client])
+            if kind == "sqlite" and line % 25 == 0:
+                assert opened_elsewhere(tmp_path) == process.last_round
             line += 1
         assert line > 50
         assert process.last_round > last

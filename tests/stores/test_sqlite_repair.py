@@ -1,5 +1,6 @@
 """Repair brings a store back as it was wherever the files still say how, and names all that they do not."""
 
+import itertools
 import pathlib
 import random
 import shutil
@@ -117,6 +118,77 @@ def test_damaged_clients_are_listed_and_only_on_request_dropped(tmp_path):
     report = repair_store(tmp_path / "s", drop_damaged=True)
     assert report == (["dropped, begins anew: process 'p', client 'a', round 3"], [])
     assert contents(tmp_path / "s")["p"][3].keys() == {"b", "c"}
+
+
+@pytest.fixture
+def three_rounds(tmp_path):
+    """Three kept rounds, in a segment each, of which client "a" and the server have all."""
+    with SqliteStore(tmp_path / "s", keep_rounds=3) as store:
+        for number, clients in enumerate(["ab", "ac", "ad"]):
+            store.open_process("p", {}).commit(number, **round_of(number, clients))
+    return tmp_path / "s"
+
+
+@pytest.mark.parametrize(("blob", "whose"), [(0, "client 'a'"), (2, "server state")])
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_damage_in_an_older_round_costs_the_rounds_that_need_it_and_no_newer_state(
+    three_rounds, blob, whose, damaged
+):
+    newest = contents(three_rounds)
+    with SqliteStore(three_rounds, keep_rounds=3) as store:
+        segment, position = damaged + 1, [*store._index.entries_in(damaged + 1)][blob].extent.position
+    flip(three_rounds / "segments" / f"{segment:010d}.segment", position + 200)
+    report = repair_store(three_rounds)
+    assert (report.done, len(report.lost)) == ([], 1)
+    report = repair_store(three_rounds, drop_damaged=True)
+    gone = f"dropped, with the rounds before {damaged + 1}: process 'p', {whose}, round {damaged}"
+    assert report == ([gone], [])
+    assert contents(three_rounds) == newest
+    with SqliteStore(three_rounds, keep_rounds=3) as store:
+        process = store.open_process("p")
+        assert process.kept_rounds() == [*range(damaged + 1, 3)]
+        process.rewind(damaged + 1)
+        process.verify()
+        assert process.read_clients("a")["a"]["w"][0] == damaged + 1
+    assert repair_store(three_rounds, drop_damaged=True) == ([], [])
+
+
+def test_a_client_whose_newest_and_older_states_are_damaged_is_dropped_once(three_rounds):
+    for segment in (1, 3):
+        flip(three_rounds / "segments" / f"{segment:010d}.segment", 64 + 200)
+    report = repair_store(three_rounds, drop_damaged=True)
+    assert report.lost == []
+    assert "dropped, begins anew: process 'p', client 'a', round 2" in report.done
+    assert contents(three_rounds)["p"][3].keys() == {"b", "c", "d"}
+    assert repair_store(three_rounds, drop_damaged=True) == ([], [])
+
+
+def test_repair_gets_over_whatever_is_written_over_the_index(folder):
+    before, damaged, chance = contents(folder), folder.with_name("damaged"), random.Random(0)
+    size = (folder / "index.sqlite3").stat().st_size
+    for count in range(60):
+        shutil.copytree(folder, damaged)
+        place, length = chance.randrange(100, size), chance.choice([8, 100, 4096])
+        with (damaged / "index.sqlite3").open("rb+") as index:
+            index.seek(place)
+            index.write(bytes(length) if count % 4 == 0 else chance.randbytes(length))
+        assert repair_store(damaged).lost == []
+        assert contents(damaged) == before
+        shutil.rmtree(damaged)
+
+
+def test_a_page_of_the_index_that_is_in_the_place_of_another_is_repaired(folder):
+    before, damaged, page = contents(folder), folder.with_name("damaged"), 4096
+    pages = range(1, (folder / "index.sqlite3").stat().st_size // page)
+    for first, second in itertools.combinations(pages, 2):
+        shutil.copytree(folder, damaged)
+        content = (folder / "index.sqlite3").read_bytes()
+        parts = [content[start : start + page] for start in range(0, len(content), page)]
+        parts[first], parts[second] = parts[second], parts[first]
+        (damaged / "index.sqlite3").write_bytes(b"".join(parts))
+        assert repair_store(damaged).lost == []
+        assert contents(damaged) == before
+        shutil.rmtree(damaged)
 
 
 def test_a_damaged_server_state_is_listed_and_never_dropped(tmp_path):
