@@ -119,6 +119,18 @@ def test_a_damaged_row_is_named_and_not_read(server, url, damage):
         assert process.read_clients(["b"])["b"]["w"][0] == 3
 
 
+def test_all_damage_is_listed(server, url):
+    with fedplug.open_store(url) as store:
+        process = store.open_process("p", {})
+        process.commit(3, **round_of(3, ["a", "b", "c"]))
+        schema = url.rpartition("=")[2]
+        server.sql(f"UPDATE {schema}.state SET checksum = checksum + 1 WHERE name <> 'client:b'")
+        names = sorted(line.split(", round")[0] for line in process.damage())
+        assert names == ["process 'p', client 'a'", "process 'p', client 'c'", "process 'p', server state"]
+        with pytest.raises(CorruptStoreError, match="and 2 more; `fedplug store verify` lists all"):
+            process.verify()
+
+
 def test_large_states_are_cut_and_a_round_needs_the_memory_of_few(url):
     """8 states of 40 MB each way, in a process that may grow by 200 MB over what it has when it begins."""
     program = (
