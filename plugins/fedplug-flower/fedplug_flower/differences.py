@@ -1,17 +1,49 @@
-"""Updates of a model, as differences between two `ArrayRecord`s. Must not know of messages or of payloads."""
+"""Updates of a model, as differences between two `ArrayRecord`s."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-__all__ = ["between", "moved"]
+__all__ = ["between", "in_form_of", "moved", "read"]
 
 Differences = Mapping[str, NDArray[Any]]
+
+_NUMPY = "numpy.ndarray"
+"""Flower's name for the only serialization that it reads."""
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""What reads the header of an array that `numpy.save` wrote, by its version."""
+
+
+def read(name: str, array: Array) -> NDArray[Any]:
+    """Returns the elements of an array without a copy. Every byte is untrusted.
+
+    A header can declare any size; memory is taken for none of it.
+
+    Raises:
+        ValueError: The bytes are not one array of this size; the message names the array.
+    """
+    try:
+        if array.stype != _NUMPY:
+            raise ValueError(f"it is serialized as {array.stype!r}, not as {_NUMPY!r}")
+        file = BytesIO(array.data)
+        shape, is_fortran, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
+        begin = file.tell()
+        found: NDArray[Any] = np.ndarray(shape, dtype, array.data, begin, order="F" if is_fortran else "C")
+        if begin + found.nbytes != len(array.data):
+            raise ValueError(f"its {len(array.data) - begin} bytes are not {dtype}{list(shape)}")
+        return found
+    except Exception as error:
+        raise ValueError(f"array {name!r} cannot be read: {error}") from error
 
 
 def between(trained: ArrayRecord, received: ArrayRecord) -> dict[str, NDArray[Any]]:
@@ -31,12 +63,14 @@ def between(trained: ArrayRecord, received: ArrayRecord) -> dict[str, NDArray[An
         ValueError: Names, shapes or kinds differ; the message says where.
     """
     _require_same_names(trained, received)
-    return {name: _difference(name, _read(name, trained[name]), received[name].numpy()) for name in received}
+    return {
+        name: _difference(name, read(name, trained[name]), read(name, received[name])) for name in received
+    }
 
 
 def moved(model: ArrayRecord, update: Differences) -> ArrayRecord:
     """``model + update``, in the dtypes of Flower's averages: of whole numbers, float64."""
-    return ArrayRecord({name: _sum(array.numpy(), update[name]) for name, array in model.items()})
+    return ArrayRecord({name: _sum(read(name, array), update[name]) for name, array in model.items()})
 
 
 def _require_same_names(trained: ArrayRecord, received: ArrayRecord) -> None:
@@ -46,12 +80,18 @@ def _require_same_names(trained: ArrayRecord, received: ArrayRecord) -> None:
         raise ValueError(f"array {unknown[0]!r} is not in the model that the server sent")
 
 
-def _read(name: str, array: Array) -> NDArray[Any]:
-    """Of untrusted bytes, which NumPy refuses with errors of many kinds."""
-    try:
-        return array.numpy()
-    except Exception as error:
-        raise ValueError(f"array {name!r} cannot be read: {error}") from error
+def in_form_of(model: ArrayRecord, trained: ArrayRecord) -> ArrayRecord:
+    """Returns ``trained`` in the order of the model's arrays, floats in their dtypes.
+
+    Some strategies pair arrays by their place, and average in whatever dtype they get.
+    """
+    return ArrayRecord({name: _cast(trained[name], array) for name, array in model.items()})
+
+
+def _cast(trained: Array, like: Array) -> Array:
+    dtype = read("", like).dtype
+    values = read("", trained)
+    return trained if dtype.kind != "f" or values.dtype == dtype else Array(values.astype(dtype))
 
 
 def _difference(name: str, after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""A round's replies, one by one: used, or refused and left out. Must not know what they are used for."""
+"""A round's replies, one by one: used, or refused and left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
-from fedplug.errors import FedplugError
 from fedplug_flower.records import KEY, is_compressed
 
 __all__ = ["Intake"]
@@ -21,14 +20,14 @@ class Intake:
     """Uses what each client sent, whole or not at all, and counts.
 
     Attributes:
-        server_round: For messages.
-        model: That was sent to the clients.
-        receipts: Of the updates that were used, by node.
-        used: Replies that were.
-        compressed: How many of ``used`` are compressed.
+        server_round: The round, for messages.
+        model: The model that was sent to the clients.
+        receipts: Receipts of the updates that were used, by node.
+        used: Replies that were used.
+        compressed: How many of ``used`` were compressed.
         refused: How many replies were not used.
-        uplink_bytes: What arrived of updates, of refused ones too.
-        dense_bytes: The same if clients had sent their models.
+        uplink_bytes: Bytes of the updates that arrived, refused ones included.
+        dense_bytes: Bytes that clients would have sent of their whole models.
     """
 
     server_round: int
@@ -40,16 +39,16 @@ class Intake:
     uplink_bytes: int = 0
     dense_bytes: int = 0
 
-    def take(self, message: Message, use: Callable[[RecordDict], str | None]) -> None:
-        """Hands the content of a reply to ``use``, which returns the receipt if it is compressed.
+    def take(self, message: Message, use: Callable[[Message], str | None]) -> None:
+        """Hands a reply to ``use``, which returns the receipt if it is compressed.
 
-        If ``use`` raises because of what is in it, the reply is refused, with a warning.
+        If ``use`` raises, the reply is refused, with a warning: nothing that a client sent may end the round.
         """
-        content, node = message.content, message.metadata.src_node_id
-        self._count(content)
+        node = message.metadata.src_node_id
         try:
-            receipt = use(content)
-        except (FedplugError, ValueError) as error:
+            self._count(message.content)
+            receipt = use(message)
+        except Exception as error:
             self.refused += 1
             _log.warning(
                 "fedplug: round %d: the update of node %d is refused: %s", self.server_round, node, error

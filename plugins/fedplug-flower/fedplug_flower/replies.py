@@ -1,51 +1,73 @@
-"""What must be known of a reply before it is used. Must not know what its arrays are made of."""
+"""What a strategy needs of every reply beside its arrays: numbers to weight it by, metrics of one form."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg, Strategy
 
-__all__ = ["common_form", "require_form", "the_model", "weight"]
+__all__ = ["Terms", "the_model"]
 
-Form = tuple[tuple[str, tuple[tuple[str, int | None], ...]], ...]
-"""Of a reply's metrics, by record: names, and the lengths of those that are lists."""
+_HEAVIEST = float(np.finfo(np.float32).max)
 
 
-def weight(content: RecordDict, key: str) -> float:
-    """The weight of a client in the mean: its metric ``key``.
+class Terms:
+    """What one strategy needs of the replies of each round.
 
-    Raises:
-        ValueError: There is none, or it is negative or infinite.
+    A strategy that is no FedAvg, nor a wrapper around one, reads replies in its own way: it gets them with
+    any metrics.
     """
-    values = [record[key] for record in content.metric_records.values() if key in record]
-    if len(values) != 1 or isinstance(values[0], list):
-        raise ValueError(f"its metrics have no single {key!r} to weight it by")
-    if not math.isfinite(values[0]) or values[0] < 0:
-        raise ValueError(f"its metric {key!r} is {values[0]}")
-    return float(values[0])
 
+    def __init__(self, strategy: Strategy) -> None:
+        """Reads the keys of metrics that decide over the model."""
+        inner: Any = strategy
+        self._equal_weights = False
+        while not isinstance(inner, FedAvg) and isinstance(getattr(inner, "strategy", None), Strategy):
+            self._equal_weights |= getattr(inner, "accountant", None) is not None
+            inner = inner.strategy
+        self._key: str | None = inner.weighted_by_key if isinstance(inner, FedAvg) else None
+        self._loss_key: str | None = getattr(inner, "train_loss_key", None)
+        self._form = ""
 
-def common_form(messages: Iterable[Message]) -> Form:
-    """The form of metrics that most replies have; of ties, the one that came first."""
-    forms = Counter(_form(message.content) for message in messages)
-    return forms.most_common(1)[0][0]
+    def begin_round(self, messages: Iterable[Message]) -> None:
+        """Finds the form that most replies have; of several, that of the round before."""
+        forms = Counter(self._form_of(message.content) for message in messages)
+        if forms:
+            self._form = max(forms, key=lambda form: (forms[form], form == self._form, form))
 
+    def weight(self, content: RecordDict) -> float:
+        """Returns the weight of a client in the mean; 1 where the strategy knows no weights.
 
-def require_form(content: RecordDict, form: Form) -> None:
-    """Metrics of different forms cannot be averaged.
+        Raises:
+            ValueError: The strategy cannot use such metrics.
+        """
+        if self._key is None:
+            return 1.0
+        weight = _number(content, self._key)
+        if weight == 0:
+            raise ValueError(f"its metric {self._key!r} is 0, so it does not count")
+        if self._loss_key is not None:
+            _number(content, self._loss_key)
+        if (form := self._form_of(content)) != self._form:
+            raise ValueError(f"its records are {form}; those of most nodes are {self._form}")
+        return weight
 
-    Raises:
-        ValueError: They are of another.
-    """
-    if _form(content) != form:
-        raise ValueError(f"its metrics are {_form(content)}, those of most nodes are {form}")
+    def _form_of(self, content: RecordDict) -> str:
+        """Names the records of a reply, its metrics, and the lengths of those that are lists."""
+        records = [repr(name) for name in content.array_records]
+        records += [f"{name!r} ({_names(record)})" for name, record in content.metric_records.items()]
+        if self._equal_weights:  # differential privacy with an accountant wants them
+            records += [f"weight {record.get(self._key or '')}" for record in content.metric_records.values()]
+        return ", ".join(records)
 
 
 def the_model(content: RecordDict) -> ArrayRecord:
-    """The arrays of a message that carries a model: of the server, or of a client that sent what it trained.
+    """Returns the arrays of a message that carries a model: the server's, or one that a client trained.
 
     Raises:
         ValueError: There is not exactly one `ArrayRecord`.
@@ -56,11 +78,15 @@ def the_model(content: RecordDict) -> ArrayRecord:
     return records[0]
 
 
-def _form(content: RecordDict) -> Form:
-    return tuple((name, _lengths(record)) for name, record in content.metric_records.items())
+def _number(content: RecordDict, key: str) -> float:
+    values = [record[key] for record in content.metric_records.values() if key in record]
+    if len(values) != 1 or isinstance(values[0], list):
+        raise ValueError(f"its metrics have no single {key!r}")
+    if not math.isfinite(values[0]) or not 0 <= values[0] <= _HEAVIEST:
+        raise ValueError(f"its metric {key!r} is {values[0]}")
+    return float(values[0])
 
 
-def _lengths(record: MetricRecord) -> tuple[tuple[str, int | None], ...]:
-    return tuple(
-        sorted((key, len(value) if isinstance(value, list) else None) for key, value in record.items())
-    )
+def _names(record: MetricRecord) -> str:
+    lengths = {key: f"[{len(value)}]" if isinstance(value, list) else "" for key, value in record.items()}
+    return ", ".join(f"{key!r}{lengths[key]}" for key in sorted(lengths))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from flwr.app import ArrayRecord
 
 import fedplug
 from fedplug_flower import differences
+from fedplug_flower.differences import read
 
 __all__ = ["RoundSum"]
 
@@ -20,20 +22,28 @@ class RoundSum:
     """
 
     def __init__(self, model: ArrayRecord) -> None:
-        """Nothing is added yet.
+        """Adds nothing yet.
 
         Args:
-            model: That was sent to the clients.
+            model: The model that was sent to the clients; it says which updates are valid.
+
+        Raises:
+            ValueError: An array of the model cannot be averaged; the message names it.
         """
         self._model = model
-        self._total = fedplug.ModelSum.like({name: array.numpy() for name, array in model.items()})
+        self._total = fedplug.ModelSum.like({name: read(name, array) for name, array in model.items()})
         self._uncompressed = fedplug.codec("identity")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the model's arrays, in its order."""
+        return list(self._model)
 
     def add_payloads(self, payloads: Mapping[str, bytes], weight: float) -> None:
         """Adds a compressed update.
 
         Raises:
-            fedplug.errors.FedplugError: It is none of this model; the message names the tensor.
+            fedplug.errors.FedplugError: The update is none of this model; the message names the tensor.
         """
         self._total.add(payloads, weight)
 
@@ -41,11 +51,28 @@ class RoundSum:
         """Adds the update of a client that sent its trained model.
 
         Raises:
-            ValueError: It is no such model; the message names the array.
-            fedplug.errors.FedplugError: Its update is not finite.
+            ValueError: The arrays are no such model; the message names the array.
+            fedplug.errors.FedplugError: The update is not finite, or too large.
         """
-        payloads, _ = self._uncompressed.encode_model(differences.between(trained, self._model))
-        self._total.add(payloads, weight)
+        self._total.add(self._encoded(trained), weight)
+
+    def checked(self, trained: ArrayRecord, weight: float) -> ArrayRecord:
+        """Returns a trained model in the order and the dtypes of the model; adds nothing.
+
+        Raises:
+            ValueError: As for `add_arrays`.
+        """
+        self._total.check(self._encoded(trained), weight)
+        return differences.in_form_of(self._model, trained)
+
+    def decoded(self, payloads: Mapping[str, bytes], weight: float) -> ArrayRecord:
+        """Returns the trained model that a compressed update stands for; adds nothing.
+
+        Raises:
+            fedplug.errors.FedplugError: As for `add_payloads`.
+        """
+        self._total.check(payloads, weight)  # so that they are no larger than the model
+        return differences.moved(self._model, fedplug.decode_model(payloads, max_bytes=sys.maxsize))
 
     @property
     def weight(self) -> float:
@@ -53,9 +80,13 @@ class RoundSum:
         return self._total.weight
 
     def moved(self) -> ArrayRecord:
-        """The model plus the weighted mean of the updates: what averaging trained models comes to.
+        """Returns the model plus the weighted mean of the updates: the average of the trained models.
 
         Raises:
-            fedplug.errors.ArgumentError: The weights add up to zero.
+            fedplug.errors.ArgumentError: Nothing was added.
+            fedplug.errors.NonFiniteError: The mean is not finite.
         """
         return differences.moved(self._model, self._total.mean())
+
+    def _encoded(self, trained: ArrayRecord) -> dict[str, bytes]:
+        return self._uncompressed.encode_model(differences.between(trained, self._model))[0]

@@ -6,16 +6,29 @@ import logging
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
+from flwr.serverapp.strategy import (
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedXgbBagging,
+    FedXgbCyclic,
+    FedYogi,
+    Strategy,
+)
 
 import fedplug
+from fedplug.errors import NonFiniteError
 from fedplug_flower.intake import Intake
 from fedplug_flower.records import KEY, Reply, Request, is_compressed
-from fedplug_flower.replies import common_form, require_form, the_model, weight
+from fedplug_flower.replies import Terms, the_model
+from fedplug_flower.results import require_finite, restore, states_of
 from fedplug_flower.round_sum import RoundSum
 
 __all__ = ["Compressed"]
@@ -69,10 +82,13 @@ class Compressed(Strategy):
 
         Raises:
             fedplug.errors.FedplugError: There is no such encoder, or not for NumPy arrays.
-            TypeError: ``strategy`` is no strategy, or ``decode_each=False`` and it is no FedAvg.
+            TypeError: ``strategy`` is no strategy, or one of trees; or ``decode_each=False`` and it is no
+                FedAvg.
         """
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy is {strategy!r}; it must be a Strategy of flwr.serverapp.strategy")
+        if isinstance(strategy, FedXgbBagging | FedXgbCyclic):
+            raise TypeError(f"{type(strategy).__name__} collects trees, which are no updates of a model")
         averages = isinstance(strategy, FedAvg) and type(strategy).aggregate_train in _AVERAGES
         if decode_each is False and not isinstance(strategy, FedAvg):
             raise TypeError(f"{type(strategy).__name__} is no FedAvg: it needs the updates of each client")
@@ -85,7 +101,9 @@ class Compressed(Strategy):
         self._min_size = codec.min_size
         self._training = secrets.token_hex(8)
         self._accepted: dict[int, str] = {}  # by node: the receipt accepted last; the latest at the end
+        self._terms = Terms(strategy)
         self._model: ArrayRecord | None = None
+        self._asked: set[int] = set()  # nodes that were sent the model of this round
 
     def summary(self) -> None:
         """Logs the configuration, and that of the strategy."""
@@ -100,9 +118,11 @@ class Compressed(Strategy):
     ) -> Iterable[Message]:
         """The strategy's messages; those with the round's model ask for a compressed update."""
         self._model = arrays
+        self._asked = set()
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         for message in messages:
             if list(message.content.array_records.values()) == [arrays]:
+                self._asked.add(message.metadata.dst_node_id)
                 request = self._request(server_round, message.metadata.dst_node_id)
                 # The strategy may have given all messages one content.
                 message.content = RecordDict({**message.content, KEY: request.write()})
@@ -111,7 +131,9 @@ class Compressed(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """What the strategy makes of the updates, and its metrics with the bytes that travelled.
+        """Returns the strategy's model and its metrics, with the bytes that travelled.
+
+        Returns no model if the strategy's would not be finite: Flower goes on with the one that it has.
 
         Raises:
             RuntimeError: `configure_train` was not called before.
@@ -121,16 +143,26 @@ class Compressed(Strategy):
                 "aggregate_train was called before configure_train, so there is no model to update"
             )
         received = list(replies)
-        contents = [message for message in received if message.has_content()]
+        answers = [message for message in received if message.has_content()]
+        each = self._decode_each or not any(is_compressed(message.content) for message in answers)
+        total = RoundSum(self._model)
         intake = Intake(server_round, self._model)
-        if not any(is_compressed(message.content) for message in contents):
-            for message in contents:
-                intake.take(message, lambda content: None)
-            arrays, metrics = self.strategy.aggregate_train(server_round, received)
-        elif self._decode_each:
-            arrays, metrics = self._aggregate_decoded(received, intake)
-        else:
-            arrays, metrics = self._aggregate_mean(received, intake)
+        self._terms.begin_round(answers)
+        for message in answers:
+            intake.take(message, partial(self._decode if each else self._add, total))
+        passed = [message for message in received if message.has_error()]
+        before = states_of(self.strategy)
+        try:
+            with np.errstate(all="ignore"):  # the result is checked
+                if each:
+                    arrays, metrics = self.strategy.aggregate_train(server_round, passed + intake.used)
+                else:
+                    arrays, metrics = self._aggregate_mean(total, intake, passed)
+            require_finite(self.strategy, arrays, self._model)
+        except NonFiniteError as error:
+            restore(before)
+            _log.warning("fedplug: round %d is refused, the model stays as it is: %s", server_round, error)
+            arrays, metrics = None, None
         if arrays is not None:
             self._accept(intake.receipts)
         return arrays, intake.add_to(metrics)
@@ -157,54 +189,41 @@ class Compressed(Strategy):
             self._accepted.pop(node, None)
             self._accepted[node] = receipt
 
-    def _aggregate_mean(self, received: list[Message], intake: Intake) -> Aggregated:
+    def _add(self, total: RoundSum, message: Message) -> str | None:
+        """Adds a client's update; returns its receipt if it is compressed."""
+        content = message.content
+        weight = self._terms.weight(content)
+        trained = the_model(content)
+        if not is_compressed(content):
+            total.add_arrays(trained, weight)
+            return None
+        update = Reply.read(content, total.names)
+        total.add_payloads(update.payloads, weight)
+        return update.receipt
+
+    def _decode(self, total: RoundSum, message: Message) -> str | None:
+        """Makes a reply what a client without the mod would have sent; returns its receipt if compressed."""
+        content = message.content
+        weight = self._terms.weight(content)
+        trained = the_model(content)
+        (key,) = content.array_records
+        if is_compressed(content):
+            update = Reply.read(content, total.names)
+            content[key] = total.decoded(update.payloads, weight)
+            del content[KEY]
+            return update.receipt
+        if message.metadata.src_node_id in self._asked:
+            content[key] = total.checked(trained, weight)
+        return None
+
+    def _aggregate_mean(self, total: RoundSum, intake: Intake, passed: list[Message]) -> Aggregated:
         """Gives an averaging strategy one reply, of the mean, and those that are errors."""
         strategy = cast(FedAvg, self.strategy)
-        model = intake.model
-        total = RoundSum(model)
-        form = common_form(message for message in received if message.has_content())
-
-        def add(content: RecordDict) -> str | None:
-            require_form(content, form)
-            factor = weight(content, strategy.weighted_by_key)
-            if not is_compressed(content):
-                total.add_arrays(the_model(content), factor)
-                return None
-            update = Reply.read(content, list(model))
-            total.add_payloads(update.payloads, factor)
-            return update.receipt
-
-        passed = [message for message in received if message.has_error()]
-        for message in received:
-            if message.has_content():
-                intake.take(message, add)
-        if total.weight > 0:
+        if intake.used:
             passed.append(_mean_reply(total, strategy))
-        elif intake.used:
-            _log.warning("fedplug: round %d: all weights are zero, so there is no mean", intake.server_round)
         _log.info("aggregate_train: %d updates are summed, their mean is one result", len(intake.used))
         with _metrics_of(intake.used, strategy):
             return strategy.aggregate_train(intake.server_round, passed)
-
-    def _aggregate_decoded(self, received: list[Message], intake: Intake) -> Aggregated:
-        """Gives any strategy the replies as clients without the mod would have sent them."""
-
-        def decode(content: RecordDict) -> str | None:
-            if not is_compressed(content):
-                return None
-            update = Reply.read(content, list(intake.model))
-            trained = RoundSum(intake.model)
-            trained.add_payloads(update.payloads, 1.0)
-            (key,) = content.array_records
-            content[key] = trained.moved()
-            del content[KEY]
-            return update.receipt
-
-        for message in received:
-            if message.has_content():
-                intake.take(message, decode)
-        passed = [message for message in received if message.has_error()] + intake.used
-        return self.strategy.aggregate_train(intake.server_round, passed)
 
 
 def _mean_reply(total: RoundSum, strategy: FedAvg) -> Message:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,22 @@ import pytest
 from fedplug_flower import Compressed
 from fedplug_flower.records import KEY, STYPE, Reply
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.serverapp.strategy import FedAvg, FedMedian
+from flwr.serverapp.strategy import (
+    Bulyan,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedTrimmedAvg,
+    FedXgbBagging,
+    Krum,
+    MultiKrum,
+    QFedAvg,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from local_flower import Nodes, client_app, new_model, record
+from local_flower import Nodes, arrays, client_app, new_model, record
 
 ENCODER = "topk(0.1) | qsgd(8)"
 
@@ -74,8 +88,8 @@ BROKEN = {
     "a missing byte": (cut, "bytes, and should be"),
     "payloads of other arrays": (swap, "tensor 'dense/kernel'"),
     "an array in Flower's form": (of_an_array, "one array of payloads"),
-    "two arrays of payloads": (of_two, "one array of payloads"),
-    "no arrays": (no_arrays, "one array of payloads"),
+    "two arrays of payloads": (of_two, "its records are 'arrays', 'more'"),
+    "no arrays": (no_arrays, "its records are 'metrics'"),
     "no receipt": (in_the_record(receipt=None), "no receipt"),
     "a receipt of a megabyte": (in_the_record(receipt="x" * 2**20), "no receipt"),
     "no lengths": (in_the_record(lengths=None), "how long"),
@@ -88,8 +102,9 @@ BROKEN_METRICS = {
     "no weight": (no_weight, "metrics"),
     "a negative weight": (in_the_metrics(num_examples=-3), "-3"),
     "an infinite weight": (in_the_metrics(num_examples=float("inf")), "inf"),
-    "a weight too large for the sum": (in_the_metrics(num_examples=1e300), "infinite"),
+    "a weight too large for the sum": (in_the_metrics(num_examples=1e300), "1e+300"),
     "a weight that is no number": (in_the_metrics(num_examples=float("nan")), "nan"),
+    "no weight at all": (in_the_metrics(num_examples=0), "is 0"),
     "a list as weight": (in_the_metrics(num_examples=[1, 2]), "metrics"),
     "another metric": (in_the_metrics(surprise=1.0), "surprise"),
 }
@@ -172,36 +187,209 @@ def test_a_round_in_which_all_are_refused_changes_nothing(nodes: Nodes) -> None:
     assert metrics["fedplug-refused"] == 2
 
 
-def a_bias(array: Any) -> ArrayRecord:
-    found = Array(np.asarray(array)) if not isinstance(array, Array) else array
-    return ArrayRecord({**record(new_model()), "dense/bias": found})
+def huge(content: RecordDict) -> None:
+    """149 GiB, by what the header says."""
+    good = content["arrays"]["dense/bias"]
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": (40_000_000_000,)}
+    )
+    good.data = header.getvalue() + good.data[128:]
 
 
-WRONG_MODELS = [
-    (record({"dense/kernel": np.zeros((40, 30))}), "'dense/bias' of the model is missing"),
-    (record({**new_model(), "extra": np.zeros(2)}), "'extra' is not in the model"),
-    (a_bias(np.zeros(31)), "'dense/bias' has shape (31,)"),
-    (a_bias(np.full(30, np.nan)), "'dense/bias': it holds a NaN"),
-    (a_bias(np.full(30, "text")), "'dense/bias' is of <U4"),
-    (a_bias(Array("float32", (30,), "numpy.ndarray", b"no array")), "'dense/bias' cannot be read"),
-    (a_bias(Array("float32", (30,), "pickle", b"")), "'dense/bias' cannot be read"),
+def of_arrays(change: Callable[[dict[str, Any]], Any]) -> Callable[[RecordDict], None]:
+    """Replaces the trained arrays by what ``change`` makes of them."""
+
+    def answer(content: RecordDict) -> None:
+        content["arrays"] = record(change(arrays(content["arrays"])))
+
+    return answer
+
+
+def with_bias(bias: Any) -> Callable[[RecordDict], None]:
+    return of_arrays(lambda model: model | {"dense/bias": np.asarray(bias)})
+
+
+def renamed(content: RecordDict) -> None:
+    content["others"] = content["arrays"]
+    del content["arrays"]
+
+
+def longer(content: RecordDict) -> None:
+    content["arrays"]["dense/bias"].data += b"more"
+
+
+def pickled(content: RecordDict) -> None:
+    content["arrays"]["dense/bias"].stype = "pickle"
+
+
+def without_metrics(content: RecordDict) -> None:
+    del content["metrics"]
+
+
+UNCOMPRESSED = {
+    "another shape": with_bias(np.zeros(31)),
+    "a scalar": with_bias(0.0),
+    "a missing array": of_arrays(lambda model: {"dense/kernel": model["dense/kernel"]}),
+    "an unknown array": of_arrays(lambda model: model | {"extra": np.zeros(2)}),
+    "no arrays": no_arrays,
+    "an array twice": of_two,
+    "another name for the record": renamed,
+    "text": with_bias(np.full(30, "text")),
+    "complex numbers": with_bias(np.zeros(30, np.complex64)),
+    "NaN": with_bias(np.full(30, np.nan)),
+    "an infinity": with_bias(np.full(30, np.inf)),
+    "infinite in the dtype of the model": with_bias(np.full(30, 1e39)),
+    "too large": with_bias(np.full(30, -3.4028235e38, np.float32)),
+    "a header of 149 GiB": huge,
+    "more bytes than elements": longer,
+    "a pickle": pickled,
+    "no metrics": without_metrics,
+    "a NaN loss": in_the_metrics(train_loss=float("nan")),
+    "a list as loss": in_the_metrics(train_loss=[1.0]),
+}
+STRATEGIES = [
+    lambda: FedAvg(),
+    lambda: FedMedian(),
+    lambda: FedTrimmedAvg(),
+    lambda: Krum(num_malicious_nodes=1),
+    lambda: MultiKrum(num_malicious_nodes=1, num_nodes_to_select=2),
+    lambda: Bulyan(),
+    lambda: QFedAvg(0.1),
+    lambda: DifferentialPrivacyServerSideAdaptiveClipping(FedMedian(), 0.0, 4, 0.5, clipped_count_stddev=0.0),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "words"), WRONG_MODELS, ids=[words for _, words in WRONG_MODELS])
-def test_a_model_that_is_not_the_servers_is_refused_beside_compressed_updates(
-    wrong: ArrayRecord, words: str, nodes: Nodes, log: list[str]
+@pytest.mark.parametrize("mods", [[], None], ids=["nobody compresses", "others compress"])
+@pytest.mark.parametrize("make", STRATEGIES, ids=lambda make: type(make()).__name__)
+def test_clients_that_send_something_else_change_nothing(
+    make: Any, mods: Any, nodes: Nodes, tmp_path: Path, log: list[str]
 ) -> None:
-    def answer(content: RecordDict) -> None:
-        content["arrays"] = wrong
+    """They answer first: what they send is judged by the model that was sent, not the others by it."""
+    attacks = {name: attack for name, (attack, _) in BROKEN_METRICS.items()} | UNCOMPRESSED
+    if not isinstance(make(), QFedAvg):
+        del attacks["a NaN loss"]  # only QFedAvg looks at losses
+    honest, metrics = Nodes(tmp_path / "honest"), {"train_loss": 0.5}
+    by_node = dict(enumerate(attacks.values(), 1))
+    for node in by_node:
+        nodes.add(node, client_app(mods=[], metrics=metrics))
+    for node in (101, 102, 103, 104):
+        for grid in (nodes, honest):
+            grid.add(node, client_app(mods=mods, metrics=metrics))
 
-    nodes.add(1)
-    nodes.add(2, client_app(mods=[]))
-    nodes.on_the_way = broken_by(answer, 2)
+    def on_the_way(reply: Message) -> Message:
+        by_node.get(reply.metadata.src_node_id, lambda content: None)(reply.content)
+        return reply
+
+    nodes.on_the_way = on_the_way
+    model, found = nodes.run_rounds(Compressed(make(), "identity"), (1,), new_model())
+    expected, _ = honest.run_rounds(Compressed(make(), "identity"), (1,), new_model())
+    for node, name in enumerate(attacks, 1):
+        assert any(f"the update of node {node} is refused" in line for line in log), name
+    assert found["fedplug-refused"] == len(attacks)
+    for key, array in expected.items():
+        np.testing.assert_array_equal(model[key], array)
+        assert model[key].dtype == array.dtype
+
+
+WORDS = {
+    "a missing array": "'dense/bias' of the model is missing",
+    "an unknown array": "'extra' is not in the model",
+    "another shape": "'dense/bias' has shape (31,)",
+    "text": "'dense/bias' is of <U4",
+    "NaN": "'dense/bias': it holds a NaN",
+    "too large": "'dense/bias': the sum would be infinite in float32",
+    "a header of 149 GiB": "'dense/bias' cannot be read",
+    "a pickle": "'dense/bias' cannot be read: it is serialized as 'pickle'",
+    "more bytes than elements": "'dense/bias' cannot be read: its 124 bytes are not float32[30]",
+    "another name for the record": "its records are 'others'",
+}
+
+
+@pytest.mark.parametrize("case", WORDS)
+def test_a_model_that_is_not_the_servers_is_refused_beside_compressed_updates(
+    case: str, nodes: Nodes, log: list[str]
+) -> None:
+    for node in (1, 2, 3):
+        nodes.add(node, client_app(mods=[] if node == 1 else None))
+    nodes.on_the_way = broken_by(UNCOMPRESSED[case], 1)
     model, metrics = nodes.run_rounds(Compressed(FedAvg(), ENCODER), (1,), new_model())
-    assert (metrics["fedplug-compressed"], metrics["fedplug-refused"]) == (1, 1)
+    assert (metrics["fedplug-compressed"], metrics["fedplug-refused"]) == (2, 1)
     assert all(np.isfinite(array).all() for array in model.values())
-    assert ["node 2" in line and words in line for line in log if "refused" in line] == [True]
+    assert ["node 1" in line and WORDS[case] in line for line in log if "refused" in line] == [True]
+
+
+def test_arrays_in_another_order_or_a_wider_dtype_are_those_of_the_model(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    """Flower's clipping pairs arrays by their place."""
+    others = Nodes(tmp_path / "others")
+
+    def clipping() -> Compressed:
+        return Compressed(
+            DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.0, 2, 1e6, clipped_count_stddev=0.0),
+            ENCODER,
+        )
+
+    for grid in (nodes, others):
+        for node in (1, 2):
+            grid.add(node, client_app(mods=[]))
+    nodes.on_the_way = broken_by(
+        of_arrays(lambda model: {name: model[name].astype(np.float64) for name in reversed(model)}), 1
+    )
+    model, metrics = nodes.run_rounds(clipping(), (1,), new_model())
+    expected, _ = others.run_rounds(clipping(), (1,), new_model())
+    assert metrics["fedplug-refused"] == 0
+    for name, array in expected.items():
+        np.testing.assert_array_equal(model[name], array)
+        assert model[name].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: FedAdam(), lambda: FedAvgM(server_learning_rate=1e30), lambda: QFedAvg(1e-20, q=5.0)],
+    ids=["second moment", "model", "model of a strategy that sees each update"],
+)
+def test_a_round_whose_result_is_not_finite_is_refused_and_leaves_model_and_strategy(
+    make: Any, nodes: Nodes, tmp_path: Path, log: list[str]
+) -> None:
+    other = Nodes(tmp_path / "other")
+    metrics = {"train_loss": 0.5}
+    for grid in (nodes, other):
+        for node in (1, 2):
+            grid.add(node, client_app(metrics=metrics))
+    strategy, expected = Compressed(make(), "identity"), Compressed(make(), "identity")
+    nodes.add(3, client_app(mods=[], metrics=metrics))
+    model = new_model()
+    nodes.on_the_way = broken_by(with_bias(np.full(30, 1e30, np.float32)), 3)
+    after, found = nodes.run_rounds(strategy, (1,), model)
+    for name, array in model.items():
+        np.testing.assert_array_equal(after[name], array)
+    assert found["fedplug-refused"] == 0
+    assert any("round 1 is refused, the model stays as it is" in line for line in log)
+    nodes.remove(3)
+    after, _ = nodes.run_rounds(strategy, (2,), after)
+    assert not any("accepted" in message.content[KEY] for message in nodes.sent.values())
+    model, _ = other.run_rounds(expected, (2,), model)
+    for name, array in model.items():
+        np.testing.assert_array_equal(after[name], array)
+
+
+def test_of_two_forms_of_metrics_the_one_of_the_round_before_is_right(nodes: Nodes, log: list[str]) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    strategy = Compressed(FedAvg(), ENCODER)
+    model, _ = nodes.run_rounds(strategy, (1,), new_model())
+    nodes.on_the_way = broken_by(in_the_metrics(aaa=1.0, surprise=1.0), 1)
+    nodes.run_rounds(strategy, (2,), model)
+    (warning,) = [line for line in log if "refused" in line]
+    assert "node 1" in warning
+    assert "'surprise'" in warning
+
+
+def test_strategies_of_trees_are_refused() -> None:
+    with pytest.raises(TypeError, match="trees"):
+        Compressed(FedXgbBagging(), ENCODER)
 
 
 VALUES = st.one_of(

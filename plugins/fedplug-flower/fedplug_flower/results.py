@@ -1,0 +1,62 @@
+"""What a strategy made of a round: checked, and undone where it is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from fedplug.errors import NonFiniteError
+from fedplug_flower.differences import read
+
+__all__ = ["require_finite", "restore", "states_of"]
+
+States = list[tuple[Strategy, dict[str, Any]]]
+
+
+def states_of(strategy: Strategy) -> States:
+    """Returns the attributes of a strategy and of those that it wraps. Each round replaces them."""
+    inner = getattr(strategy, "strategy", None)
+    return [(strategy, dict(vars(strategy))), *(states_of(inner) if isinstance(inner, Strategy) else [])]
+
+
+def restore(states: States) -> None:
+    """Gives strategies the attributes that they had."""
+    for strategy, state in states:
+        vars(strategy).update(state)
+
+
+def require_finite(strategy: Strategy, result: ArrayRecord | None, model: ArrayRecord) -> None:
+    """Raises NonFiniteError where an entry that was finite is not finite any more.
+
+    Args:
+        strategy: Its moments and momenta must be finite, too: they would spoil all later rounds.
+        result: The next model.
+        model: The model that the clients were sent; constants in it may be infinite.
+    """
+    for name, array in (result or {}).items():
+        broken = _nonfinite(read(name, array))
+        if broken.any() and name in model and (sent := read(name, model[name])).shape == broken.shape:
+            broken &= ~_nonfinite(sent)
+        if broken.any():
+            raise NonFiniteError(f"array {name!r} would hold a NaN or an infinity")
+    for owner, state in states_of(strategy):
+        for key, value in state.items():
+            if any(_nonfinite(array).any() for array in _arrays(value)):
+                raise NonFiniteError(f"{key!r} of {type(owner).__name__} would hold a NaN or an infinity")
+
+
+def _nonfinite(array: NDArray[Any]) -> NDArray[np.bool_]:
+    return ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+
+
+def _arrays(value: Any) -> Iterator[NDArray[Any]]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _arrays(part)
