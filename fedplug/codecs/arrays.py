@@ -19,6 +19,7 @@ __all__ = [
     "DTYPE_NAMES",
     "FLOATING",
     "as_array",
+    "difference",
     "named_arrays",
     "require_mapping",
     "require_output",
@@ -51,6 +52,20 @@ def as_array(value: Any) -> NDArray[Any]:
     array: NDArray[Any] = value
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+
+
+def difference(after: NDArray[Any], before: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns ``after - before``, rounded to ``dtype``.
+
+    An entry that has not changed is 0, also where it is infinite or NaN, as in masks and sentinels.
+    """
+    wide = np.result_type(after, before, dtype, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # encoders refuse what is not finite
+        found = np.asarray(np.subtract(after, before, dtype=wide))
+        if not np.isfinite(found).all():
+            unchanged = (after == before) | (np.isnan(after) & np.isnan(before))
+            found = np.where(unchanged, wide.type(0), found)
+        return found.astype(dtype, copy=False)
 
 
 def named_arrays(arrays: Any) -> dict[str, NDArray[Any]]:

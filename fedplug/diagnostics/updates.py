@@ -18,6 +18,7 @@ import safetensors
 from numpy.typing import NDArray
 
 from fedplug import kernels
+from fedplug.codecs.arrays import difference as difference_of
 from fedplug.errors import ConfigError
 
 __all__ = ["SUFFIXES", "Update", "difference", "random_update", "read_update", "some_names"]
@@ -133,9 +134,7 @@ def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]
             f"array {name!r} is {old.dtype}{list(old.shape)} in the one file and "
             f"{new.dtype}{list(new.shape)} in the other"
         )
-    wide = np.result_type(old.dtype, np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
-        return np.asarray(new.astype(wide) - old.astype(wide)).astype(old.dtype)
+    return difference_of(new, old, old.dtype)
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:

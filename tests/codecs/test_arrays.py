@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug.codecs.arrays import as_array
+from fedplug.codecs.arrays import as_array, difference
 from fedplug.errors import ArgumentError
 
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", ml_dtypes.bfloat16)]
@@ -205,3 +205,16 @@ def test_arrays_of_jax_are_seen_without_a_copy(dtype):
     assert (seen.dtype, seen.shape) == (np.dtype(dtype), (3, 4))
     assert seen.ctypes.data == x.unsafe_buffer_pointer()
     assert payload_of(x) == payload_of(np.asarray(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (9,)])
+def test_an_entry_that_has_not_changed_has_the_difference_0(dtype, shape):
+    for constant in (np.inf, -np.inf, np.nan, 3.0):
+        array = np.full(shape, constant, dtype)
+        found = difference(array, array.copy(), dtype)
+        assert (found.dtype, found.shape) == (dtype, shape)
+        assert not found.any()
+    for before, after in [(0, np.nan), (np.nan, 0), (np.inf, 0), (np.inf, -np.inf), (0, np.inf)]:
+        found = difference(np.full(shape, after, dtype), np.full(shape, before, dtype), dtype)
+        assert not np.isfinite(found).any()

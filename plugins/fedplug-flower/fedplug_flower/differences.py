@@ -10,6 +10,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
+from fedplug.codecs.arrays import difference
+
 __all__ = ["between", "in_form_of", "moved", "read"]
 
 Differences = Mapping[str, NDArray[Any]]
@@ -101,12 +103,7 @@ def _difference(name: str, after: NDArray[Any], before: NDArray[Any]) -> NDArray
         if array.dtype.kind not in "fiub":
             raise ValueError(f"array {name!r} is of {array.dtype}, not of numbers that can be averaged")
     dtype = np.dtype(np.float32 if before.dtype in (np.float16, np.float32) else np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # the encoder refuses what is not finite
-        difference = np.asarray(np.subtract(after, before, dtype=np.result_type(after, before, dtype)))
-        if not np.isfinite(difference).all():
-            unchanged = (after == before) | (np.isnan(after) & np.isnan(before))
-            difference = np.where(unchanged, difference.dtype.type(0), difference)
-        return difference.astype(dtype, copy=False)
+    return difference(after, before, dtype)
 
 
 def _sum(array: NDArray[Any], update: NDArray[Any]) -> Array:
