@@ -76,5 +76,5 @@ class TensorMetrics:
     def _add(self, names: Sequence[str], sums: Mapping[str, NDArray[Any]]) -> None:
         self.require(names)
         before = self._sums or {key: np.zeros_like(vector) for key, vector in sums.items()}
-        self._names = list(names)
-        self._sums = {key: before[key] + vector for key, vector in sums.items()}
+        after = {key: before[key] + vector for key, vector in sums.items()}
+        self._names, self._sums = list(names), after  # no call in between, so no signal handler

@@ -19,6 +19,7 @@ from fedplug.encoders.reading import as_encoder
 from fedplug.encoders.statistics import is_statistic
 from fedplug.errors import ConfigError, nearest
 from fedplug.ops import Array, Spec
+from fedplug.registry.component import plain
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["DEFAULT_MIN_SIZE", "ModelEncoder"]
@@ -67,6 +68,7 @@ class ModelEncoder:
                 that is not fully known or a dtype that has no place in a payload, a tensor has 2^31 elements
                 or more, ``exactly`` names no tensor, or the encoder does not fit the model.
         """
+        min_size = plain(min_size)
         check_whole("min_size", min_size, 0)
         if not specs:
             raise ConfigError("the model has no tensors, so there is nothing to encode")

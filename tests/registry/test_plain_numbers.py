@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug.encoders import TopK
+from fedplug.encoders import ModelEncoder, Rule, TopK
 from fedplug.errors import ConfigError
 from fedplug.registry.component import plain
 
@@ -34,6 +34,9 @@ def test_whole_numbers(number):
     schedule = fedplug.schedule("step", values=[0.5, 0.25], rounds=[number(3)])
     assert json.loads(json.dumps(schedule.get_config())) == {"values": [0.5, 0.25], "rounds": [3]}
     assert TopK(count=number(5)) == TopK(count=5)
+    assert Rule("sign", min_elements=number(3), max_elements=number(9)) == Rule("sign", "*", 3, 9)
+    specs = [fedplug.ops.ArraySpec((9,), "float32")]
+    assert ModelEncoder("sign", specs, min_size=number(3)).get_config()["min_size"] == 3
 
 
 @pytest.mark.parametrize("number", REAL)

@@ -16,6 +16,7 @@ from fedplug.encoders.reading import as_tensor_encoder
 from fedplug.encoders.statistics import layer_mates
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.ops import Spec
+from fedplug.registry.component import plain
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import FLOATS, Capabilities
 
@@ -51,6 +52,8 @@ class Rule:
         object.__setattr__(self, "encoder", as_tensor_encoder(self.encoder, "the encoder of a rule"))
         if not isinstance(self.match, str) or not self.match:
             raise ConfigError(f"the match of a rule is {self.match!r}; it must be a pattern of names")
+        for limit in ("min_elements", "max_elements"):
+            object.__setattr__(self, limit, plain(getattr(self, limit)))
         check_whole("the min_elements of a rule", self.min_elements, 0)
         if self.max_elements is not None:
             check_whole("the max_elements of a rule", self.max_elements, 0)

@@ -62,8 +62,8 @@ class FedplugEncoder(DXOFilter):
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
         self.codec = codec  # NVFlare reads the arguments of a component off its attributes
         self.store = store
-        self.min_size = min_size
         self._codec = fedplug.codec(codec, min_size=min_size).require_updates()
+        self.min_size = self._codec.min_size
         self._exactly: dict[str, list[str]] = {}
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
