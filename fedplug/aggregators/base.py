@@ -8,11 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug import ops
 from fedplug.encoders.model import ModelEncoder
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
-__all__ = ["Aggregator", "Update"]
+__all__ = ["Aggregator", "Update", "zero_sums"]
 
 
 class Update:
@@ -76,5 +77,11 @@ class Aggregator(Component):
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
         """The update, one tensor per spec, and the next state.
 
-        Without any client the update is zero, or what the state remembers of earlier rounds.
+        Without any client the update is zero, or what the state remembers of earlier rounds. A float of
+        another width than the spec's is rounded to that afterwards.
         """
+
+
+def zero_sums(specs: Sequence[tf.TensorSpec]) -> tuple[tf.Tensor, ...]:
+    """Zeros to add updates to: float32 for 16-bit tensors, whose sums would soon stop growing."""
+    return tuple(ops.zeros(ops.wide_spec(spec) if spec.dtype.is_floating else spec) for spec in specs)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.aggregators.base import Aggregator, Update
+from fedplug.aggregators.base import Aggregator, Update, zero_sums
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 
@@ -56,10 +56,7 @@ class Mean(Aggregator):
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """Zero sums and a zero total weight (float32)."""
-        return {
-            "sums": tuple(tf.zeros(spec.shape, spec.dtype) for spec in specs),
-            "weight": tf.zeros([], tf.float32),
-        }
+        return {"sums": zero_sums(specs), "weight": tf.zeros([], tf.float32)}
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
         return {"sums": update.add_to(accumulator["sums"], weight), "weight": accumulator["weight"] + weight}

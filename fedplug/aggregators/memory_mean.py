@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.aggregators.base import Aggregator, Update
+from fedplug.aggregators.base import Aggregator, Update, zero_sums
 from fedplug.encoders.arguments import check_share
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
@@ -83,11 +83,11 @@ class MemoryMean(Aggregator):
 
     def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """``{"memory": zeros, a tuple of one tensor per spec}``."""
-        return {"memory": _zeros(specs)}
+        return {"memory": zero_sums(specs)}
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """Zero sums, of no clients."""
-        return {"sums": _zeros(specs), "count": tf.constant(0)}
+        return {"sums": zero_sums(specs), "count": tf.constant(0)}
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
         """Adds the differences; the weight is not looked at."""
@@ -116,7 +116,3 @@ def _add(memory: Sequence[tf.Tensor], sums: Sequence[tf.Tensor], share: tf.Tenso
     return tuple(
         known + total * tf.cast(share, total.dtype) for known, total in zip(memory, sums, strict=True)
     )
-
-
-def _zeros(specs: Sequence[tf.TensorSpec]) -> tuple[tf.Tensor, ...]:
-    return tuple(tf.zeros(spec.shape, spec.dtype) for spec in specs)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.aggregators.base import Aggregator, Update
+from fedplug.aggregators.base import Aggregator, Update, zero_sums
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Sum"]
@@ -37,7 +37,7 @@ class Sum(Aggregator):
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """Zeros, a tuple of one tensor per spec."""
-        return tuple(tf.zeros(spec.shape, spec.dtype) for spec in specs)
+        return zero_sums(specs)
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
         return update.add_to(accumulator, weight)

@@ -54,7 +54,8 @@ class Encoder(Component):
     The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the
     encoder's state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for
     bit where the arithmetic is exact (top-k), and to rounding elsewhere; a residual that decays by a share
-    which the configuration says is ``share * residual`` there.
+    which the configuration says is ``share * residual`` there. Residuals and memories are of the
+    `fedplug.ops.wide_dtype`, float32 for a 16-bit tensor: 16-bit numbers that grow by equal steps soon stop.
 
     An encoder of differences (`Capabilities.memory_rate`) keeps in its state, under ``"memory"``, what the
     receiver knows of this tensor, zeros at first. It sends what it would send of ``x - memory`` with a new
@@ -146,12 +147,12 @@ class Encoder(Component):
         """Returns ``accumulator + weight * decode(payload)``; sparse encoders touch their own entries only.
 
         Args:
-            accumulator: Dense, of the spec's shape and dtype.
+            accumulator: Dense, of the spec's shape; of its dtype, or of its `fedplug.ops.wide_dtype`.
             payload: As returned by `encode` or `from_wire`.
-            weight: Scalar of the spec's dtype.
+            weight: A scalar of the accumulator's dtype.
             spec: Of the tensor that was encoded.
         """
-        return accumulator + weight * self.decode(payload, spec)
+        return accumulator + weight * ops.astype(self.decode(payload, spec), accumulator.dtype)
 
     @abc.abstractmethod
     def to_wire(self, payload: Payload, spec: Spec) -> Array:

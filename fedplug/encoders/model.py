@@ -194,12 +194,12 @@ class ModelEncoder:
         """``accumulators + weight * decode(buffers)``, sparse where the encoder is sparse.
 
         Args:
-            accumulators: One dense tensor per spec.
+            accumulators: One dense tensor per spec; see `Encoder.accumulate`.
             buffers: From `encode`; hostile ones raise `tf.errors.InvalidArgumentError`.
-            weight: Scalar; cast to each tensor's dtype.
+            weight: Scalar; cast to each accumulator's dtype.
         """
         return tuple(
-            encoder.accumulate(accumulator, payload, ops.astype(weight, spec.dtype), spec)
+            encoder.accumulate(accumulator, payload, ops.astype(weight, accumulator.dtype), spec)
             for encoder, spec, accumulator, payload in zip(
                 self.encoders, self.specs, accumulators, self._payloads(buffers), strict=True
             )

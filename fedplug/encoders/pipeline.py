@@ -21,7 +21,7 @@ from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER,
 from fedplug.encoders.stages import Selection
 from fedplug.encoders.values import ValueCoder
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.ops import Array, ArraySpec, Spec
+from fedplug.ops import Array, ArraySpec, DType, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -45,6 +45,9 @@ class Pipeline(Encoder):
     that ``decode(payload) + residual' == x + residual``: bit for bit where values are sent uncompressed, else
     up to the rounding of one subtraction. Without a sparsifier the error of a quantizer with error feedback
     is kept in a residual of the pipeline.
+
+    Residuals of 16-bit tensors are float32, and so are the sums that entries are chosen from. What is sent is
+    rounded to the tensor's dtype, at most to its largest number, and the residual takes the rest.
 
     Wire form with a sparsifier: see csrc/core/sparse_form.h; the wire id is ``"sparse/1"`` and the
     wire ids of those stages that are not the defaults, for instance ``"sparse/1+qsgd/1"``. Without one: the
@@ -136,14 +139,15 @@ class Pipeline(Encoder):
     def init_state(self, spec: Spec) -> State:
         """The sparsifier's; without one ``{"residual": zeros}`` where the quantizer has error feedback."""
         if self._stages.sparsifier is not None:
-            return self._stages.sparsifier.init_state(spec)
+            return self._stages.sparsifier.init_state(ops.wide_spec(spec))
         keeps_error = self._stages.quantizer.error_feedback
-        return {"residual": ops.zeros(spec)} if keeps_error else {}
+        return {"residual": ops.zeros(ops.wide_spec(spec))} if keeps_error else {}
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         if self._stages.sparsifier is None:
             return self._encode_dense(x, state, round_num)
-        return self._encode_sparse(x, self._stages.sparsifier.select(x, state, round_num), round_num)
+        chosen = self._stages.sparsifier.select(ops.widened(x), state, round_num)
+        return self._encode_sparse(x, chosen, round_num)
 
     def grouped_encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
@@ -151,30 +155,32 @@ class Pipeline(Encoder):
         """What the sparsifier chooses from all of them, each as a payload of its own."""
         if self._stages.sparsifier is None:
             return super().grouped_encode(xs, states, round_num)
-        selections = self._stages.sparsifier.grouped_select(xs, states, round_num)
+        selections = self._stages.sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
         return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
     def _encode_dense(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         if not self._stages.quantizer.error_feedback:
             return self._values.payload(ops.reshape(x, [-1]), round_num, known=False), {}
-        a = ops.reshape(ops.add_residual(x, state["residual"]), [-1])
-        payload = self._values.payload(a, round_num, known=True)
-        return payload, {"residual": ops.reshape(ops.subtract(a, payload["values"]), x.shape)}
+        a = ops.reshape(ops.add_residual(ops.widened(x), state["residual"]), [-1])
+        payload = self._values.payload(ops.narrowed(a, x.dtype), round_num, known=True)
+        residual = ops.subtract(a, ops.widened(payload["values"]))
+        return payload, {"residual": ops.reshape(residual, x.shape)}
 
     def _encode_sparse(self, x: Array, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
-        values, next_state = self._quantized(chosen, round_num)
+        values, next_state = self._quantized(chosen, x.dtype, round_num)
         index_code = self._stages.index_coder.encode(chosen.indices, ops.num_elements(x), round_num)
         return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
 
-    def _quantized(self, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
-        """What is sent of the values chosen, and the next state, which takes what of them is lost."""
+    def _quantized(self, chosen: Selection, dtype: DType, round_num: Array) -> tuple[Payload, State]:
+        """What is sent of the values chosen, of this dtype; and the next state, which takes what is lost."""
         assert self._stages.sparsifier is not None
-        loses = bool(chosen.state) and not self._values.lossless
-        values = self._values.payload(chosen.values, round_num, known=loses)
+        narrow = ops.narrowed(chosen.values, dtype)
+        loses = bool(chosen.state) and not (self._values.lossless and narrow is chosen.values)
+        values = self._values.payload(narrow, round_num, known=loses)
         if not loses:
             return values, chosen.state
         with ops.sums_may_overflow():
-            lost = chosen.values - values["values"]
+            lost = chosen.values - ops.widened(values["values"])
         ops.require_finite(lost, f"the error of {self._values.wire_id}, which the residual would keep,")
         return values, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
 
@@ -194,10 +200,10 @@ class Pipeline(Encoder):
         form = index_coder.kernel_form
         if form is None or (self._values.lossless and not quantizer.uncompressed):
             return super().encode_container(x, state, round_num, spec, header)
-        if quantizer.uncompressed:
+        if quantizer.uncompressed and x.dtype == ops.wide_dtype(x.dtype):
             return sparsifier.select_container(x, state, round_num, header, form)
-        chosen = sparsifier.select(x, state, round_num)
-        payload, next_state = self._quantized(chosen, round_num)
+        chosen = sparsifier.select(ops.widened(x), state, round_num)
+        payload, next_state = self._quantized(chosen, x.dtype, round_num)
         sent = np.ascontiguousarray(self._values.to_bytes(payload))
         indices = np.asarray(chosen.indices, np.int32)
         return kernels.frame_entries(indices, x.size, sent, header, form=form), next_state
@@ -216,6 +222,7 @@ class Pipeline(Encoder):
         if self._stages.sparsifier is None:
             return super().accumulate(accumulator, payload, weight, spec)
         values = self._values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
+        values = ops.astype(values, accumulator.dtype)
         weights = ops.reshape(weight, [1])
         return ops.scatter_decode_add(accumulator, values, payload["indices"], weights=weights)
 

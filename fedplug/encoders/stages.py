@@ -43,7 +43,7 @@ class Selection(NamedTuple):
     """What a sparsifier takes out of a tensor.
 
     Attributes:
-        values: To be sent; ``[k]``, the tensor's dtype; k may be unknown while a graph is built.
+        values: The values to send; ``[k]``, the dtype of ``x``; k may be unknown while a graph is built.
         indices: Their places in the flattened tensor, strictly ascending; ``[k]``, int32.
         state: The next state, if the values arrive as they are. Its arrays are not those that were given,
         unless
@@ -82,7 +82,8 @@ class Sparsifier(Component):
         """Chooses entries.
 
         Args:
-            x: The tensor; finite, its shape fully known.
+            x: The tensor; finite, its shape fully known; float32 or float64. A pipeline widens 16-bit
+                tensors, rounds the values chosen, and lets `update_residual` take what that loses.
             state: From `init_state` or from the previous call for this client and tensor.
             round_num: The round, int32 scalar, for schedules and seeds.
         """

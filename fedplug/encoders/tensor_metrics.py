@@ -112,6 +112,7 @@ def _squares(
     if encoder.capabilities.lossless:
         return 0.0, update, math.nan, update
     payload = encoder.from_wire(body, spec)
+    x = ops.widened(x)  # as what is kept of it is
     one = ops.asarray(1, like=x)
     rate = encoder.capabilities.memory_rate
     if rate is not None:  # a receiver has the memory of before and all of the difference

@@ -70,7 +70,7 @@ from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.donation import donate_residuals, result_place, spare_residuals, take_result
 from fedplug.ops.finite import all_finite, finite_from_bytes
-from fedplug.ops.floats import wide_dtype, widened
+from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
 from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
 from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
 from fedplug.ops.low_rank import (
@@ -185,6 +185,7 @@ __all__ = [
     "min",
     "minimum",
     "multiply",
+    "narrowed",
     "no_residual",
     "nonzero",
     "num_elements",
@@ -240,6 +241,7 @@ __all__ = [
     "use_lowering",
     "where",
     "wide_dtype",
+    "wide_spec",
     "widened",
     "zeros",
     "zeros_like",

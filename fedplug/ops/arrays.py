@@ -133,10 +133,11 @@ def astype(x: Array, dtype: Any) -> Array:
 @also_on_tensors
 def saturate_cast(x: Array, dtype: Any) -> Array:
     """With another floating dtype; what is too large becomes its largest number."""
+    x = np.asarray(x)  # of one element, NumPy has scalars
     if x.dtype == np.dtype(dtype) and kernels.all_finite(x):
         return x  # to look is cheaper than to fill new memory
     largest = largest_finite(dtype)
-    return np.clip(x, -largest, largest).astype(dtype, copy=False)
+    return np.asarray(np.clip(x, -largest, largest)).astype(dtype, copy=False)
 
 
 @also_on_tensors

@@ -32,10 +32,11 @@ class CapabilityChecks(EncoderSubject):
     """See `fedplug.registry.specs.Capabilities`; each check applies where its capability is declared."""
 
     conservation_tolerance: ClassVar[float] = 4.0
-    """In units of the last place of the largest magnitude; 0 where the docstring says bit for bit."""
+    """In units of the last place of the largest magnitude, in the residual's dtype; 0 where the docstring
+    says bit for bit."""
 
     decay: ClassVar[float] = 1.0
-    """The share of a residual that the encoder adds to the next tensor, rounded to its dtype."""
+    """The share of a residual that the encoder adds to the next tensor, rounded to the residual's dtype."""
 
     after_missing: ClassVar[Mapping[int, float]] = {1: 1.0, 5: 1.0}
     """The share of a residual that is left after so many missed rounds, times `decay`; whatever number of
@@ -115,7 +116,7 @@ class CapabilityChecks(EncoderSubject):
         for missed, share in self.after_missing.items():
             case = kept[-1].case._replace(what=f"a tensor after {missed} missed rounds")
             encoded = encoder.encode(case.x, state, self.on.round_num(last + missed + 1))
-            left = ops.multiply(ops.asarray(share, like=case.x), state["residual"])
+            left = ops.multiply(ops.asarray(share, like=state["residual"]), state["residual"])
             self.expect_conserved(encoder, Step(case, {**state, "residual": left}, *encoded))
 
     @on_each_execution
@@ -125,13 +126,14 @@ class CapabilityChecks(EncoderSubject):
         if rate is None:
             raise NotApplicable("it does not declare a memory_rate")
         for spec in self.specs():
-            known = self.on.numpy(self.on.array(np.zeros(tuple(spec.shape), tensors.numpy_dtype(spec))))
+            wide = ops.wide_spec(spec)
+            known = self.on.numpy(self.on.array(np.zeros(tuple(spec.shape), tensors.numpy_dtype(wide))))
             for step in self.history(encoder, spec, rounds=6):
-                sent = encoder.decode(step.payload, spec)
-                moved = ops.multiply(ops.asarray(rate, like=step.case.x), sent)
+                sent = ops.widened(encoder.decode(step.payload, spec))
+                moved = ops.multiply(ops.asarray(rate, like=sent), sent)
                 known = self.on.numpy(self.on.array(known) + moved)
                 what = f"the memory after encoding {step.case.what}"
-                zero = self.on.scalar(0, spec)  # the sign of a zero is not kept
+                zero = self.on.scalar(0, wide)  # the sign of a zero is not kept
                 expect.same_bits(what, step.next_state["memory"] + zero, self.on.array(known) + zero)
 
     @after("test_a_memory_is_what_was_sent_of_the_differences_from_it")
@@ -203,14 +205,16 @@ class CapabilityChecks(EncoderSubject):
 
     def expect_conserved(self, encoder: Encoder, step: Step) -> None:
         """What is decoded and the next residual are together what went in and `decay` times the residual."""
-        dtype = step.state["residual"].dtype
+        dtype, wide = step.state["residual"].dtype, ops.wide_dtype(step.case.spec.dtype)
         expect.that(
-            dtype == step.case.spec.dtype,
-            f"the residual of {tensors.name_of(step.case.spec)} is {dtype.name}",
+            dtype == wide,
+            f"the residual of {tensors.name_of(step.case.spec)} is {dtype.name}; it must be {wide.name}, see "
+            "fedplug.ops.wide_spec",
         )
-        decay = ops.asarray(self.decay, like=step.case.x)
-        carried = self.on.numpy(step.case.x + ops.multiply(decay, step.state["residual"]))
-        sent = encoder.decode(step.payload, step.case.spec)
+        x = ops.widened(step.case.x)
+        decay = ops.asarray(self.decay, like=x)
+        carried = self.on.numpy(x + ops.multiply(decay, step.state["residual"]))
+        sent = ops.widened(encoder.decode(step.payload, step.case.spec))
         total = self.on.numpy(sent + step.next_state["residual"])
         what = f"decode(payload) + residual' of {step.case.what}"
         if self.conservation_tolerance:

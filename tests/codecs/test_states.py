@@ -90,12 +90,13 @@ def test_after_an_update_that_is_refused_the_state_is_what_it_was(expression, in
     codec = fedplug.codec(expression)
     _, state = after_rounds(codec, 2, dtype)
     state = copied(state)
-    largest = float(ml_dtypes.finfo(np.dtype(dtype)).max)
     for key in state.keys() - {"codec"}:
-        state[key][...] = np.asarray(largest, dtype)
+        state[key][...] = np.finfo(state[key].dtype).max
     kept = copied(state)
-    bad = [update(2, dtype), np.full(SHAPE, largest, np.dtype(dtype))]  # the second: only with its residual
+    bad = [update(2, dtype)]
     bad[0][3, 4] = np.nan
+    if dtype != "float16":  # of which no number makes the sum with a float32 residual infinite
+        bad.append(np.full(SHAPE, float(ml_dtypes.finfo(np.dtype(dtype)).max), np.dtype(dtype)))
     for x in bad:
         with pytest.raises(NonFiniteError):
             codec.encode(x, state, 2, in_place=in_place)

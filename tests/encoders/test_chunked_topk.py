@@ -117,11 +117,11 @@ def test_configurations_of_before_stay_as_they_were():
 
 def test_a_residual_that_the_quantizer_s_error_would_overflow_is_refused_and_the_state_kept():
     codec = fedplug.codec("topk(count=10, chunk=10) | codebook(1)")
-    first = np.full(10, 1.0, np.float16)
+    first = np.full(10, 1.0, np.float32)
     _, state = codec.encode(first)
     before = state["residual"].copy()
-    x = np.full(10, -65000, np.float16)
-    x[0] = 65000  # all in one bin, whose mean is further from it than float16 reaches
+    x = np.full(10, -3e38, np.float32)
+    x[0] = 3e38  # all in one bin, whose mean is further from it than float32 reaches
     with pytest.raises(fedplug.errors.NonFiniteError, match="codebook"):
         codec.encode(x, state, 1)
     np.testing.assert_array_equal(state["residual"], before)

@@ -54,13 +54,14 @@ def test_a_quantizer_alone_writes_its_bytes_under_its_wire_id(quantizer):
 def test_what_a_quantizer_with_error_feedback_loses_waits_in_the_residual(text, dtype):
     encoder, spec = fedplug.encoder(text), tf.TensorSpec([10, 100], dtype)
     x = normal(spec)
-    state, bodies = {"residual": tf.reverse(x, [0])}, []
+    wide = ops.widened(x)
+    state, bodies = {"residual": tf.reverse(wide, [0])}, []
     for lowering in ("fused", "reference"):
         with ops.use_lowering(lowering):
             payload, next_state = encoder.encode(x, state, ROUND)
             bodies.append(bytes(encoder.to_wire(payload, spec).numpy()))
             sent = encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec)
-        np.testing.assert_array_equal(next_state["residual"], x + state["residual"] - sent)
+        np.testing.assert_array_equal(next_state["residual"], wide + state["residual"] - ops.widened(sent))
     assert bodies[0] == bodies[1]
     assert set(encoder.init_state(spec)) == {"residual"}
 

@@ -99,6 +99,18 @@ def test_it_is_tried_with_the_dtypes_it_declares_unless_the_suite_names_some(bad
     assert {spec.dtype for spec in ByName().specs()} == {tf.float16, tf.float64}
 
 
+def test_a_residual_of_a_16_bit_tensor_must_be_float32(bad_plugins, suite_of, failures):
+    class SixteenBits(suite_of(bad_plugins(BAD_PLUGINS).Whole)):
+        dtypes = (tf.bfloat16,)
+
+    (message,) = {
+        reason.split("the residual of ")[-1].split("]")[-1]
+        for check, reason in failures(SixteenBits).items()
+        if "add_up" in check
+    }
+    assert "is bfloat16; it must be float32, see fedplug.ops.wide_spec" in message
+
+
 def test_a_failure_says_on_which_arrays(bad_plugins, suite_of):
     suite = suite_of(bad_plugins(BAD_PLUGINS).ScribblerOnArrays)
     (failed,) = (result for result in run(suite) if result.status == "fail")

@@ -22,7 +22,8 @@ class Differences(Around):
 
     What is decoded is a difference and no update: the server adds it to the mean of all clients' memories,
     which the aggregator `fedplug.aggregators.MemoryMean` keeps. A mean of what is decoded is wrong, and
-    refused. The state is ``{"memory": like the tensor}``, zeros at first, as the server knows them.
+    refused. The state is ``{"memory": like the tensor}``, zeros at first, as the server knows them; float32
+    for a 16-bit tensor.
     """
 
     rate: float
@@ -58,7 +59,7 @@ class Differences(Around):
         )
 
     def init_state(self, spec: Spec) -> State:
-        return {"memory": ops.zeros(spec)}
+        return {"memory": ops.zeros(ops.wide_spec(spec))}
 
     def adjustable(self) -> None:
         """Nothing: of a difference neither bytes nor error say what the update would need."""
@@ -67,11 +68,9 @@ class Differences(Around):
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
         """The differences of all tensors that share this encoder, encoded together."""
-        followed = [self.follow(x, state) for x, state in zip(xs, states, strict=True)]
+        followed = [self.follow(ops.widened(x), state) for x, state in zip(xs, states, strict=True)]
         differences = [
-            ops.require_finite(
-                ops.reshape(target - state["memory"], x.shape), f"the difference that {self.name} encodes"
-            )
+            self._difference(target, state["memory"], x)
             for x, (target, _), state in zip(xs, followed, states, strict=True)
         ]
         encoded = self._encoder.grouped_encode(differences, [{} for _ in xs], round_num)
@@ -85,8 +84,13 @@ class Differences(Around):
         del state
         return x, {}
 
+    def _difference(self, target: Array, memory: Array, x: Array) -> Array:
+        """The difference, which the encoder takes in shape and dtype of ``x``."""
+        difference = ops.require_finite(target - memory, f"the difference that {self.name} encodes")
+        return ops.reshape(ops.narrowed(ops.reshape(difference, [-1]), x.dtype), x.shape)
+
     def _moved(self, memory: Array, payload: Payload, x: Array) -> Array:
-        rate = ops.asarray(self.rate, like=x)
+        rate = ops.asarray(self.rate, like=memory)
         return ops.reshape(self._encoder.accumulate(memory, payload, rate, ops.spec_of(x)), x.shape)
 
 
@@ -143,7 +147,7 @@ class EF21(Differences):
         if not self._momentum:
             return state
         rounds = ops.astype(ops.reshape(ops.asarray(0, like=state["memory"]), [1]), "int32")
-        return {**state, "momentum": ops.zeros(spec), "rounds": rounds}
+        return {**state, "momentum": ops.zeros(ops.wide_spec(spec)), "rounds": rounds}
 
     def follow(self, x: Array, state: State) -> tuple[Array, State]:
         """``x``, or the mean with momentum."""

@@ -156,14 +156,10 @@ class TopK(Sparsifier):
         k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
         deltas = list(xs)
         residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-        dtypes = {x.dtype.name for x in xs}
-        if (
-            len(dtypes) > 1
-        ):  # each sum is rounded in its own dtype, and compared in one that holds all exactly
-            wide = "float64" if "float64" in dtypes else "float32"
+        if len({x.dtype.name for x in xs}) > 1:  # each sum is rounded in its own dtype, and compared in float64
             if self.error_feedback:
                 deltas = [x + residual for x, residual in zip(xs, residuals, strict=True)]
-            deltas = [ops.astype(delta, wide) for delta in deltas]
+            deltas = [ops.astype(delta, "float64") for delta in deltas]
             residuals = [ops.no_residual(delta) for delta in deltas]
         chosen = ops.grouped_topk_residual(deltas, residuals, k)
         begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]

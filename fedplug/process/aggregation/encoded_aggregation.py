@@ -223,6 +223,10 @@ def build_encoded_aggregation(
 
     def finish(accumulator: Any, state: Any) -> Any:
         update, inner = aggregator.finish(accumulator["inner"], state["inner"])
+        update = tuple(
+            tf.cast(x, spec.dtype) if x.dtype.is_floating and spec.dtype.is_floating else x
+            for x, spec in zip(update, specs, strict=True)
+        )
         measured = {**{key: accumulator[key] for key in _COUNTERS}, **accumulator["report"]}
         next_state = {
             "round_num": state["round_num"] + 1,

@@ -95,10 +95,10 @@ class PowerSGD(Encoder):
         return reader
 
     def init_state(self, spec: Spec) -> State:
-        """``{"residual": zeros like the tensor, "q": float[n, r]}``, or nothing where it is sent as it is."""
+        """``{"residual": zeros, "q": float[n, r]}``, or nothing where the tensor is sent as it is."""
         if not self._is_factored(spec):
             return {}
-        return {"residual": ops.zeros(spec), "q": self._first_q(spec)}
+        return {"residual": ops.zeros(ops.wide_spec(spec)), "q": self._first_q(spec)}
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """``{"p": [m, r], "q": [n, r], "scale": scalar}``, or ``{"values": x}`` where that is sent."""
@@ -106,16 +106,20 @@ class PowerSGD(Encoder):
         spec = ops.spec_of(x)
         if not self._is_factored(spec):
             return {"values": ops.require_finite(x, "the update")}, {}
-        carried, largest = ops.sum_and_largest(x, state["residual"])
-        largest = ops.require_finite(largest, "the update, or its sum with the residual,")
+        carried, scale = ops.sum_and_largest(widened(x), state["residual"])
+        # Divided by it, or the products of large numbers would overflow.
+        scale = ops.require_finite(scale, "the update, or its sum with the residual,")
         a = ops.reshape(carried, _matrix_shape(spec))
-        scale = widened(largest)  # divided by it, or the products of large numbers would overflow
         p = matrices.orthonormal_columns(ops.matrix_times(a, state["q"], scale=scale))
         p = ops.astype(p, x.dtype)
         q = ops.astype(ops.matrix_times(a, widened(p), scale=scale, transposed=True), x.dtype)
         empty = ops.max(abs(widened(q)), axis=0) == 0
-        residual = ops.low_rank_residual(a, widened(p), widened(q), scale=scale)
-        return {"p": p, "q": q, "scale": scale}, {
+        payload = {"p": p, "q": q, "scale": scale}
+        if x.dtype == a.dtype:
+            residual = ops.low_rank_residual(a, p, q, scale=scale)
+        else:  # a receiver rounds the product
+            residual = ops.subtract(a, widened(ops.reshape(self.decode(payload, spec), a.shape)))
+        return payload, {
             "residual": ops.reshape(residual, spec.shape),
             "q": ops.where(empty, self._first_q(spec), widened(q)),
         }
