@@ -118,7 +118,7 @@ class Sparsifier(Component):
         return False
 
     def init_state(self, spec: Spec) -> State:
-        """``{"residual": zeros of the tensor's shape and dtype}`` with error feedback, else nothing."""
+        """``{"residual": zeros like the spec}`` with error feedback, else nothing."""
         return {"residual": ops.zeros(spec)} if self.error_feedback else {}
 
     def residual_of(self, x: Array, state: State) -> Array:

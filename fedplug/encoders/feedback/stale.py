@@ -24,7 +24,7 @@ class Stale(Around):
     """The inner encoder, whose error feedback forgets with the rounds that a client misses.
 
     A client that took part in round r, and then in round s, missed ``m = s - r - 1``. Its residual is
-    multiplied by ``decay^m``, rounded to float32 and to the dtype, and by nothing where m is above
+    multiplied by ``decay^m``, rounded to float32, and by nothing where m is above
     ``drop_after``; then the inner encoder does as ever. A client that misses none has the bits it would have
     without this. Without this encoder a residual is kept as it is: that conserves what the client wanted to
     say, and is the default as it is the better one where updates stay useful; see docs/error-feedback.md.

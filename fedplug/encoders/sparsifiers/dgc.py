@@ -74,7 +74,7 @@ class DGC(Sparsifier):
         }
 
     def init_state(self, spec: Spec) -> State:
-        """``{"momentum": u, "unsent": v}``, zeros of the tensor's shape and dtype."""
+        """``{"momentum": u, "unsent": v}``, zeros like the spec."""
         return {"momentum": ops.zeros(spec), "unsent": ops.zeros(spec)}
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:

@@ -36,7 +36,8 @@ class Threshold(Sparsifier):
         """Makes the encoder.
 
         Args:
-            value: The smallest magnitude that is sent; finite, above 0; rounded to the tensor's dtype.
+            value: The smallest magnitude that is sent; finite, above 0; rounded to float32, or
+                to float64 for float64 tensors.
             error_feedback: Keep what was not sent in the client's state and add it the next time.
 
         Raises:

@@ -73,7 +73,8 @@ class TopK(Sparsifier):
             count: Entries kept in each tensor, at least 1; all of a smaller tensor.
             chunk: Of how many elements a chunk is, at least 1: fraction and count are of each chunk of a
                 tensor. Default: of the tensor.
-            decay: The share of the residual that is added, above 0 and at most 1; rounded to the dtype.
+            decay: The share of the residual that is added, above 0 and at most 1; rounded to the residual's
+                dtype.
             error_feedback: Keep what was not sent in the client's state and add it the next time.
             scope: ``"tensor"``, or ``"model"``: fraction and count are of all tensors together.
 

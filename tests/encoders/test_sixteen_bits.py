@@ -1,0 +1,151 @@
+"""Error feedback of float16 and bfloat16: what waits long is kept in float32, whatever the encoder."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fedplug
+from fedplug import ops
+from fedplug.errors import NonFiniteError
+
+DTYPES = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
+SIZE, ROUNDS = 40, 2000
+ENCODERS = [
+    "topk(count=1)",
+    "topk(count=1, chunk=20)",
+    "topk(count=1, scope='model')",
+    "topk(count=1) | qsgd(4, block_size=16) | rans",
+    "topk(count=2) | float16",
+    "topk(count=2) | sign | bitmap",
+    "topk(count=2) | terngrad | adaptive",
+    "topk(count=2) | codebook(2)",
+    "topk(count=3, chunk=16) | bfp(4) | gaps",
+    "threshold(5)",
+    "approx_topk(0.05)",
+    "dgc(0.05, momentum=0)",
+    "stc(0.05)",
+    "randomk(0.05, error_feedback=True)",
+    "sign",
+    "bounded(0.25, error_feedback=True)",
+    "stale('topk(count=1)', drop_after=3)",
+]
+
+
+def steady(dtype):
+    """An update whose first entry is always the largest, and the others small."""
+    update = np.full(SIZE, 1e-3, dtype)
+    update[0] = 1
+    return update
+
+
+def kept(state):
+    return state["unsent" if "unsent" in state else "residual"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("expression", ENCODERS)
+def test_what_was_sent_and_what_is_kept_are_all_updates(expression, dtype):
+    """In 16 bits the residual of a small entry would stop growing after 256 or 2,048 rounds at the latest."""
+    codec, state, spare = fedplug.codec(expression), None, None
+    update, sent, largest = steady(dtype), np.zeros(SIZE), 1.0
+    for round_num in range(ROUNDS):
+        payload, after = codec.encode(update, state, round_num, out=spare)
+        state, spare = after, state
+        received = fedplug.decode(payload)
+        assert received.dtype == dtype
+        sent += received.astype(np.float64)
+        largest = max(largest, abs(kept(state)).max())
+    assert kept(state).dtype == np.float32
+    rounding = ROUNDS * 2.0**-24 * largest  # two sums a round, of float32 numbers of that magnitude
+    np.testing.assert_allclose(sent + kept(state), ROUNDS * update.astype(np.float64), rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "expression", ["ef21('topk(count=3)')", "ef21('sign')", "artemis('qsgd(4)', rate=0.01)"]
+)
+def test_a_memory_is_the_sum_of_what_was_sent_for_it(expression, dtype):
+    codec, state, rate = fedplug.codec(expression), None, 0.01 if "artemis" in expression else 1
+    known = np.zeros(SIZE)
+    for round_num in range(ROUNDS):
+        update = steady(dtype) * np.asarray(1 + round_num % 7, dtype)
+        payload, state = codec.encode(update, state, round_num)
+        known += rate * fedplug.decode(payload).astype(np.float64)
+    assert state["memory"].dtype == np.float32
+    np.testing.assert_allclose(state["memory"], known, rtol=0, atol=8 * ROUNDS * 2.0**-24)
+
+
+@pytest.mark.parametrize("expression", ["topk(count=1)", "threshold(1)", "randomk(1.0, error_feedback=True)"])
+def test_a_selected_value_s_rounding_error_stays_in_the_residual(expression):
+    codec = fedplug.codec(expression)
+    x = np.array([1], ml_dtypes.bfloat16)
+    _, state = codec.encode(x)
+    state["residual"][...] = np.float32(2**-8 + 2**-20)
+    payload, state = codec.encode(x, state, 1)
+    assert fedplug.decode(payload) == np.asarray(1 + 2**-7, ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(state["residual"], np.float32(2**-8 + 2**-20 - 2**-7))
+
+
+@pytest.mark.parametrize(("at", "sent"), [(0.5, 1.0), (1.5, 1 + 2**-6)])
+def test_values_are_rounded_to_nearest_even(at, sent):
+    codec = fedplug.codec("topk(count=1)")
+    x = np.array([1], ml_dtypes.bfloat16)
+    _, state = codec.encode(x)
+    state["residual"][...] = at * 2**-7
+    assert fedplug.decode(codec.encode(x, state, 1)[0]) == np.asarray(sent, ml_dtypes.bfloat16)
+
+
+@pytest.mark.parametrize("expression", ["topk(count=1)", "threshold(1)", "sign"])
+def test_of_a_sum_too_large_for_float16_the_largest_number_is_sent_and_the_rest_kept(expression):
+    codec, state = fedplug.codec(expression), None
+    x, sums = np.array([-60000], np.float16), 0.0
+    for round_num in range(3):
+        if state is not None:
+            state["residual"][...] += -10000
+            sums -= 10000
+        payload, state = codec.encode(x, state, round_num)
+        sums += -60000 - float(fedplug.decode(payload)[0])
+        np.testing.assert_allclose(state["residual"], sums, rtol=2.0**-24)
+    assert fedplug.decode(payload) == np.float16(-65504)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("expression", ["topk(0.1)", "sign", "randomk(0.1)", "ef21('topk(0.1)')"])
+def test_an_update_that_is_not_finite_is_refused(expression, number, dtype):
+    x = steady(dtype)
+    x[7] = number
+    with pytest.raises(NonFiniteError):
+        fedplug.codec(expression).encode(x)
+
+
+def test_tensors_of_16_and_of_32_bits_are_compared_exactly():
+    codec = fedplug.codec("topk(count=1, scope='model')", min_size=0)
+    arrays = {"a": np.array([256, 1], ml_dtypes.bfloat16), "b": np.array([256.5, 2], np.float32)}
+    payloads, state = codec.encode_model(arrays)
+    np.testing.assert_array_equal(fedplug.decode(payloads["a"]), arrays["a"] * 0)
+    np.testing.assert_array_equal(fedplug.decode(payloads["b"]), np.float32([256.5, 0]))
+    assert state["a/residual"].dtype == state["b/residual"].dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_widening_is_exact_and_narrowing_its_inverse(dtype):
+    numbers = np.arange(2**16, dtype=np.uint16).view(dtype)
+    wide = ops.widened(numbers.reshape(4, -1)).reshape(-1)
+    assert wide.dtype == np.float32
+    np.testing.assert_array_equal(wide, numbers.astype(np.float32))
+    finite = numbers[np.isfinite(wide)]
+    np.testing.assert_array_equal(ops.widened(finite[::3]), finite[::3].astype(np.float32))
+    back = ops.narrowed(ops.widened(finite), dtype)
+    np.testing.assert_array_equal(back.view(np.uint16), finite.view(np.uint16))
+    assert ops.widened(np.array(1.5, dtype)).shape == ()
+
+
+def test_metrics_of_a_16_bit_array_count_its_float32_residual():
+    codec, metrics = fedplug.codec("topk(count=1)", min_size=0), fedplug.TensorMetrics()
+    codec.encode_model({"kernel": np.array([3, 4], np.float16)}, metrics=metrics)
+    found = metrics.value()["kernel"]
+    assert found["nmse"] == pytest.approx(9 / 25)
+    assert found["residual_ratio"] == pytest.approx(3 / 5)
