@@ -39,10 +39,16 @@ class TestOtherDtypes:
         x = tf.cast(np.random.default_rng(0).standard_normal((20, 30)), dtype)
         payload, state = encoder.encode(x, encoder.init_state(spec), ROUND)
         decoded = encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec)
-        unit = np.finfo(np.float32).eps if dtype == tf.float64 else float(2.0**-7)
-        np.testing.assert_allclose(
-            tf.cast(decoded + state["residual"], tf.float64), tf.cast(x, tf.float64), atol=4 * unit
-        )
+        total = tf.cast(decoded, state["residual"].dtype) + state["residual"]
+        np.testing.assert_allclose(total, tf.cast(x, total.dtype), atol=4 * np.finfo(np.float32).eps)
+
+    def test_what_waits_goes_on_growing(self, dtype):
+        encoder, x = PowerSGD(2), tf.ones([20, 30], dtype)
+        state = encoder.init_state(tf.TensorSpec(x.shape, dtype))
+        state["residual"] += 4096  # where neither 16-bit type changes by 1
+        payload, after = encoder.encode(x, state, ROUND)
+        sent = tf.cast(encoder.decode(payload, tf.TensorSpec(x.shape, dtype)), tf.float64)
+        np.testing.assert_allclose(sent + tf.cast(after["residual"], tf.float64), 4097, rtol=2.0**-22)
 
 
 def low_rank(rng, m, n, rank):
