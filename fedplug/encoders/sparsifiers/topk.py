@@ -157,7 +157,7 @@ class TopK(Sparsifier):
         k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
         deltas = list(xs)
         residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-        if len({x.dtype.name for x in xs}) > 1:  # each sum is rounded in its own dtype, and compared in float64
+        if len({x.dtype.name for x in xs}) > 1:  # sums are rounded in their dtype, compared in float64
             if self.error_feedback:
                 deltas = [x + residual for x, residual in zip(xs, residuals, strict=True)]
             deltas = [ops.astype(delta, "float64") for delta in deltas]
