@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from io import BytesIO
 from typing import Any
 
@@ -48,12 +48,16 @@ def read(name: str, array: Array) -> NDArray[Any]:
         raise ValueError(f"array {name!r} cannot be read: {error}") from error
 
 
-def between(trained: ArrayRecord, received: ArrayRecord) -> dict[str, NDArray[Any]]:
+def between(
+    trained: ArrayRecord, received: ArrayRecord, values: Collection[str] = ()
+) -> dict[str, NDArray[Any]]:
     """``trained - received``, of one array after the other, in the order of ``received``.
 
     Args:
         trained: Arrays of numbers; the names and shapes of ``received``.
         received: The model that training began with.
+        values: Names of arrays whose trained values are returned in place of differences: a difference of
+            floats is rounded, so that it does not lead to the same bits.
 
     Returns:
         The differences by name. They are float64 where the server's array is of whole numbers or float64,
@@ -65,14 +69,25 @@ def between(trained: ArrayRecord, received: ArrayRecord) -> dict[str, NDArray[An
         ValueError: Names, shapes or kinds differ; the message says where.
     """
     _require_same_names(trained, received)
-    return {
-        name: _difference(name, read(name, trained[name]), read(name, received[name])) for name in received
-    }
+    found = {}
+    for name in received:
+        after, before = read(name, trained[name]), read(name, received[name])
+        _require_numbers(name, after, before)
+        found[name] = after if name in values else _difference(after, before)
+    return found
 
 
-def moved(model: ArrayRecord, update: Differences) -> ArrayRecord:
-    """``model + update``, in the dtypes of Flower's averages: of whole numbers, float64."""
-    return ArrayRecord({name: _sum(read(name, array), update[name]) for name, array in model.items()})
+def moved(model: ArrayRecord, update: Differences, values: Collection[str] = ()) -> ArrayRecord:
+    """``model + update``, in the dtypes of Flower's averages: of whole numbers, float64.
+
+    Args:
+        model: The model that the update is for.
+        update: What `between` returned, or a mean of it.
+        values: Names of arrays that the update has the values of.
+    """
+    return ArrayRecord(
+        {name: _sum(read(name, array), update[name], name in values) for name, array in model.items()}
+    )
 
 
 def _require_same_names(trained: ArrayRecord, received: ArrayRecord) -> None:
@@ -96,18 +111,23 @@ def _cast(trained: Array, like: Array) -> Array:
     return trained if dtype.kind != "f" or values.dtype == dtype else Array(values.astype(dtype))
 
 
-def _difference(name: str, after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
+def _require_numbers(name: str, after: NDArray[Any], before: NDArray[Any]) -> None:
     if after.shape != before.shape:
         raise ValueError(f"array {name!r} has shape {after.shape}, the server's has {before.shape}")
     for array in (after, before):
         if array.dtype.kind not in "fiub":
             raise ValueError(f"array {name!r} is of {array.dtype}, not of numbers that can be averaged")
+
+
+def _difference(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
     dtype = np.dtype(np.float32 if before.dtype in (np.float16, np.float32) else np.float64)
     return difference(after, before, dtype)
 
 
-def _sum(array: NDArray[Any], update: NDArray[Any]) -> Array:
+def _sum(array: NDArray[Any], update: NDArray[Any], is_value: bool) -> Array:
     dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
+    if is_value:
+        return Array(np.asarray(update).astype(dtype, copy=False))
     return Array(
         np.asarray(np.add(array, update, dtype=np.result_type(dtype, update))).astype(dtype, copy=False)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,15 @@ class CompressMod:
         request = Request.read(message.content) if message.has_content() else None
         if request is None:
             return call_next(message, context)
-        codec = _codec(request)  # before training, which takes long, so that its errors come at once
         model = ArrayRecord(dict(the_model(message.content)))  # the app may empty the record, to save memory
+        values = _names(model, request.values)
+        codec = _codec(request, values)  # before training, which takes long, so that its errors come at once
         del message.content[KEY]  # the app gets the message that it would get without the mod
         reply = call_next(message, context)
         if reply.has_error():
             return reply
         try:
-            update = differences.between(the_model(reply.content), model)
+            update = differences.between(the_model(reply.content), model, values)
         except ValueError as error:
             _log.warning("fedplug: this update is sent uncompressed: %s", error)
             return reply
@@ -72,8 +73,16 @@ class CompressMod:
         return reply
 
 
-def _codec(request: Request) -> fedplug.Codec:
-    return fedplug.Codec(fedplug.from_config(request.encoder), min_size=request.min_size)  # type: ignore[arg-type]
+def _names(model: ArrayRecord, places: Sequence[int]) -> list[str]:
+    names = list(model)
+    if places and max(places) >= len(names):
+        raise ValueError(f"the server's request is for array {max(places)} of a model of {len(names)} arrays")
+    return [names[place] for place in places]
+
+
+def _codec(request: Request, values: Sequence[str]) -> fedplug.Codec:
+    encoder: Any = fedplug.from_config(request.encoder)
+    return fedplug.Codec(encoder, min_size=request.min_size, exactly=values)
 
 
 def _encoded(

@@ -43,6 +43,8 @@ class Request:
         round_num: Of the server, from 1 on.
         accepted: The receipt that the server accepted last from this node; several, where the node is new to
             the server and may be one that it knows by another id.
+        values: Places of the arrays that are sent exactly, as they are after training: statistics, whole
+            numbers and booleans. Of all others the difference is sent.
     """
 
     encoder: Mapping[str, Any]
@@ -50,6 +52,7 @@ class Request:
     training: str
     round_num: int
     accepted: Sequence[str] = ()
+    values: Sequence[int] = ()
 
     def write(self) -> ConfigRecord:
         """The record that `read` reads."""
@@ -62,8 +65,9 @@ class Request:
                 "round": self.round_num,
             }
         )
-        if self.accepted:  # the bytes of an empty list are an error in flwr's `count_bytes`
-            record["accepted"] = list(self.accepted)
+        for key, found in (("accepted", self.accepted), ("values", self.values)):
+            if found:  # the bytes of an empty list are an error in flwr's `count_bytes`
+                record[key] = list(found)
         return record
 
     @classmethod
@@ -90,6 +94,7 @@ class Request:
             training=training,
             round_num=_field(record, "round", int),
             accepted=_texts(record.get("accepted", [])),
+            values=_places(record.get("values", [])),
         )
 
 
@@ -149,6 +154,12 @@ def _payloads(content: RecordDict) -> bytes:
     if len(arrays) != 1 or arrays[0].stype != STYPE:
         raise ValueError(f"it does not hold one array of payloads ({STYPE})")
     return arrays[0].data
+
+
+def _places(found: Any) -> list[int]:
+    if not isinstance(found, list) or not all(type(place) is int and place >= 0 for place in found):
+        raise ValueError(f"the server's request has the values {found!r}, no places of arrays")
+    return found
 
 
 def _lengths(record: ConfigRecord) -> list[int]:

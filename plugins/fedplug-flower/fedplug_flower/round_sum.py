@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from flwr.app import ArrayRecord
 
@@ -21,16 +21,18 @@ class RoundSum:
     trace.
     """
 
-    def __init__(self, model: ArrayRecord) -> None:
+    def __init__(self, model: ArrayRecord, values: Collection[str] = ()) -> None:
         """Adds nothing yet.
 
         Args:
             model: The model that was sent to the clients; it says which updates are valid.
+            values: Names of arrays of which clients send the trained values, no differences.
 
         Raises:
             ValueError: An array of the model cannot be averaged; the message names it.
         """
         self._model = model
+        self._values = values
         self._total = fedplug.ModelSum.like({name: read(name, array) for name, array in model.items()})
         self._uncompressed = fedplug.codec("identity")
 
@@ -72,7 +74,9 @@ class RoundSum:
             fedplug.errors.FedplugError: As for `add_payloads`.
         """
         self._total.check(payloads, weight)  # so that they are no larger than the model
-        return differences.moved(self._model, fedplug.decode_model(payloads, max_bytes=sys.maxsize))
+        return differences.moved(
+            self._model, fedplug.decode_model(payloads, max_bytes=sys.maxsize), self._values
+        )
 
     @property
     def weight(self) -> float:
@@ -86,7 +90,7 @@ class RoundSum:
             fedplug.errors.ArgumentError: Nothing was added.
             fedplug.errors.NonFiniteError: The mean is not finite.
         """
-        return differences.moved(self._model, self._total.mean())
+        return differences.moved(self._model, self._total.mean(), self._values)
 
     def _encoded(self, trained: ArrayRecord) -> dict[str, bytes]:
-        return self._uncompressed.encode_model(differences.between(trained, self._model))[0]
+        return self._uncompressed.encode_model(differences.between(trained, self._model, self._values))[0]

@@ -25,6 +25,7 @@ from flwr.serverapp.strategy import (
 
 import fedplug
 from fedplug.errors import NonFiniteError
+from fedplug_flower.differences import read
 from fedplug_flower.intake import Intake
 from fedplug_flower.records import KEY, Reply, Request, is_compressed
 from fedplug_flower.replies import Terms, the_model
@@ -54,6 +55,8 @@ class Compressed(Strategy):
     of the updates, which are summed as they are, in the memory of one model. Any other gets a reply of each
     client with its arrays decoded, and takes the memory that it always takes. It goes around all other
     wrappers: those of differential privacy see decoded arrays.
+
+    Statistics, whole numbers and booleans are sent exactly; the log says which arrays these are.
 
     An update that cannot be read is refused, with a warning that names node and array; the others are
     aggregated. A round's metrics also have ``fedplug-uplink-bytes``, what the clients sent of the model by
@@ -96,6 +99,7 @@ class Compressed(Strategy):
         codec.require_updates()
         self.strategy = strategy
         self._decode_each = not averages if decode_each is None else decode_each
+        self._codec = codec
         self._encoder = codec.encoder
         self._encoder_config = fedplug.to_config(codec.encoder)
         self._min_size = codec.min_size
@@ -103,6 +107,9 @@ class Compressed(Strategy):
         self._accepted: dict[int, str] = {}  # by node: the receipt accepted last; the latest at the end
         self._terms = Terms(strategy)
         self._model: ArrayRecord | None = None
+        self._values: list[str] = []  # arrays of the model whose values are sent, no differences
+        self._whole: set[str] = set()  # arrays that began as whole numbers; Flower's averages are floats
+        self._told: dict[str, list[str]] = {}
         self._asked: set[int] = set()  # nodes that were sent the model of this round
 
     def summary(self) -> None:
@@ -117,7 +124,7 @@ class Compressed(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The strategy's messages; those with the round's model ask for a compressed update."""
-        self._model = arrays
+        self._model, self._values = arrays, self._values_of(arrays)
         self._asked = set()
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         for message in messages:
@@ -145,7 +152,7 @@ class Compressed(Strategy):
         received = list(replies)
         answers = [message for message in received if message.has_content()]
         each = self._decode_each or not any(is_compressed(message.content) for message in answers)
-        total = RoundSum(self._model)
+        total = RoundSum(self._model, self._values)
         intake = Intake(server_round, self._model)
         self._terms.begin_round(answers)
         for message in answers:
@@ -182,7 +189,26 @@ class Compressed(Strategy):
             accepted = [self._accepted[node]]
         else:  # perhaps a node that was restarted, and has a new id
             accepted = list(self._accepted.values())[-_RECEIPTS_TO_A_NEW_NODE:]
-        return Request(self._encoder_config, self._min_size, self._training, server_round, accepted)
+        places = [place for place, name in enumerate(self._model or {}) if name in self._values]
+        return Request(self._encoder_config, self._min_size, self._training, server_round, accepted, places)
+
+    def _values_of(self, model: ArrayRecord) -> list[str]:
+        """Names of the arrays that clients send exactly: statistics, whole numbers and booleans.
+
+        Logs which arrays are uncompressed, and why. An array that is not finite is no value that can be sent,
+        while a constant in it is no difference.
+        """
+        found = {name: read(name, array) for name, array in model.items()}
+        whole = {name for name, array in found.items() if array.dtype.kind in "iub"}
+        sent = {n: a if n in whole else np.empty(a.shape, np.float32) for n, a in found.items()}
+        exactly = self._codec.sent_exactly(sent)
+        self._whole |= whole
+        if not self._told:
+            for reason, names in exactly.items():
+                _log.info("fedplug: sent exactly, %s: %s", reason, ", ".join(names))
+            self._told = exactly
+        chosen = self._whole.union(exactly.get("statistics", ()))
+        return [name for name, array in found.items() if name in chosen and np.isfinite(array).all()]
 
     def _accept(self, receipts: Mapping[int, str]) -> None:
         for node, receipt in receipts.items():

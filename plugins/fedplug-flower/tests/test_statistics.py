@@ -1,0 +1,157 @@
+"""Statistics, whole numbers and booleans on their way through Flower: the bits that a client trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fedplug_flower import Compressed, CompressMod, differences
+from fedplug_flower.records import KEY
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg, FedMedian
+from local_flower import Model, Nodes, arrays, record
+
+README = "topk(0.01, scope='model') | qsgd(8)"
+ENCODERS = ["auto", README, "rules({'*': 'sign'})", "budget('topk(0.05)', 9000)"]
+EXACT = ["bn.running_mean", "bn.running_var", "batches", "index", "mask"]
+
+
+def new_model() -> Model:
+    rng = np.random.default_rng(0)
+    return {
+        "conv.weight": rng.normal(size=(40, 30)).astype(np.float32),
+        "bn.running_mean": np.zeros(100, np.float32),
+        "bn.running_var": np.ones(100, np.float32),
+        "batches": np.asarray(2**45),
+        "index": np.arange(2**40, 2**40 + 200),
+        "mask": np.arange(200) % 3 == 0,
+    }
+
+
+def trained(model: Model, node: int, round_num: int) -> Model:
+    """Variances of very different sizes; whole numbers as PyTorch has them, in their own dtype."""
+    rng = np.random.default_rng([node, round_num])
+    after = {name: array.copy() for name, array in new_model().items()}
+    after["conv.weight"] = model["conv.weight"] + 0.1 * rng.normal(size=(40, 30)).astype(np.float32)
+    after["bn.running_mean"] = rng.normal(size=100).astype(np.float32)
+    after["bn.running_var"] = (10.0 ** rng.uniform(-12, 6, 100)).astype(np.float32)
+    after["bn.running_var"][:5] = 0
+    after["batches"] = np.asarray(2**45 + round_num)
+    return after
+
+
+def app(train: Callable[[Model, int, int], Model] = trained, mods: list[Any] | None = None) -> ClientApp:
+    made = ClientApp(mods=[CompressMod()] if mods is None else mods)
+
+    @made.train()
+    def answer(message: Message, context: Context) -> Message:
+        round_num = int(message.content["config"]["server-round"])
+        model = train(arrays(message.content["arrays"]), context.node_id, round_num)
+        metrics = MetricRecord({"num-examples": 7 * context.node_id + 3})
+        return Message(RecordDict({"arrays": record(model), "metrics": metrics}), reply_to=message)
+
+    return made
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Nodes:
+    return Nodes(tmp_path)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("kind", [FedAvg, FedMedian])
+def test_one_client_moves_them_to_its_own_bits(encoder: str, kind: type, nodes: Nodes) -> None:
+    nodes.add(1, app())
+    strategy, model = Compressed(kind(min_train_nodes=1, min_available_nodes=1), encoder), new_model()
+    for round_num in (1, 2, 3):
+        expected = trained(model, 1, round_num)
+        model, metrics = nodes.run_rounds(strategy, [round_num], model)
+        assert metrics["fedplug-compressed"] == 1
+        for name in EXACT:
+            assert np.array_equal(model[name], expected[name].astype(model[name].dtype)), name
+        assert not np.array_equal(model["conv.weight"], expected["conv.weight"])
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> None:
+    """One of them sends its model uncompressed."""
+    for node in (1, 2, 3):
+        nodes.add(node, app(mods=[] if node == 3 else None))
+    strategy, model = Compressed(FedAvg(), encoder), new_model()
+    for round_num in (1, 2, 3):
+        sent = [trained(model, node, round_num) for node in (1, 2, 3)]
+        model, metrics = nodes.run_rounds(strategy, [round_num], model)
+        assert (metrics["fedplug-compressed"], metrics["fedplug-dense"]) == (2, 1)
+        for name in EXACT:
+            mean = np.average([one[name] for one in sent], axis=0, weights=[10, 17, 24])
+            if model[name].dtype == np.float32:
+                np.testing.assert_allclose(model[name], mean, rtol=1e-7, atol=0)
+            else:
+                np.testing.assert_allclose(model[name], mean, rtol=1e-15, atol=0)
+        assert (model["bn.running_var"] >= 0).all()
+        assert (model["bn.running_var"][:5] == 0).all()
+
+
+def test_a_rule_that_names_statistics_compresses_them(nodes: Nodes) -> None:
+    nodes.add(1, app())
+    rules = {"*running_var": "topk(0.1)", "*": "sign"}
+    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), rules)
+    before, expected = new_model(), trained(new_model(), 1, 1)
+    model, _ = nodes.run_rounds(strategy, [1], before)
+    assert np.array_equal(model["bn.running_mean"], expected["bn.running_mean"])
+    assert np.count_nonzero(model["bn.running_var"] != before["bn.running_var"]) == 10
+
+
+def test_averages_of_whole_numbers_that_an_app_passes_on_are_exact(nodes: Nodes) -> None:
+    """From the second round on they are float64 for an app that works on NumPy arrays."""
+    nodes.add(1, app(lambda model, node, round_num: {**model, "index": model["index"] + 1}))
+    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
+    model, _ = nodes.run_rounds(strategy, [1, 2, 3], new_model())
+    assert np.array_equal(model["index"], new_model()["index"] + 3)
+
+
+def test_a_statistic_that_is_not_finite_and_does_not_change_is_no_error(nodes: Nodes) -> None:
+    start = {**new_model(), "bn.running_var": np.full(100, np.inf, np.float32)}
+    nodes.add(1, app(lambda model, node, round_num: {**model, "conv.weight": model["conv.weight"] + 1}))
+    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
+    model, metrics = nodes.run_rounds(strategy, [1], start)
+    assert metrics["fedplug-compressed"] == 1
+    assert not np.array_equal(model["conv.weight"], start["conv.weight"])
+    assert np.array_equal(model["bn.running_var"], start["bn.running_var"])
+
+
+def test_the_log_says_what_is_sent_exactly_and_why(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "flwr")
+    nodes.add(1, app())
+    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
+    nodes.run_rounds(strategy, [1, 2], {**new_model(), "fc.bias": np.zeros(9, np.float32)})
+    told = [line.getMessage() for line in caplog.records if "sent exactly" in line.getMessage()]
+    assert told == [
+        "fedplug: sent exactly, statistics: bn.running_mean, bn.running_var",
+        "fedplug: sent exactly, int64: batches, index",
+        "fedplug: sent exactly, bool: mask",
+        "fedplug: sent exactly, fewer than 64 elements: fc.bias",
+    ]
+
+
+@pytest.mark.parametrize("values", [[99], [-1], ["bn"], 3])
+def test_a_request_for_arrays_that_there_are_not_is_refused(nodes: Nodes, values: object) -> None:
+    nodes.add(1, app())
+    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
+    (message,) = strategy.configure_train(1, record(new_model()), ConfigRecord(), nodes)
+    message.content[KEY]["values"] = values
+    (reply,) = nodes.send_and_receive([message])
+    assert reply.has_error()
+    assert "the server's request" in reply.error.reason
+
+
+def test_values_take_the_place_of_differences() -> None:
+    before, after = record(new_model()), record(trained(new_model(), 1, 1))
+    update = differences.between(after, before, EXACT)
+    model = arrays(differences.moved(before, update, EXACT))
+    for name in EXACT:
+        assert np.array_equal(model[name], arrays(after)[name])
