@@ -33,10 +33,11 @@ test-python: setup ## Run the Python tests
 test-thorough: setup ## All Python tests, the slow ones too, with 200 examples of every property that names no number, not 15
 	$(RUN) pytest --numprocesses logical --maxprocesses 4 --slow --hypothesis-profile thorough
 
-test-cpp: setup ## Run the C++ tests
+test-cpp: setup ## Run the C++ tests, and those of fedplug-cuda on a fake device
 	$(RUN) cmake --preset cpp-tests
 	$(RUN) cmake --build --preset cpp-tests
 	$(RUN) ctest --preset cpp-tests
+	FEDPLUG_CUDA_LIBRARY=build/cpp-tests/csrc/tests/fake_cuda/libfedplug_cuda_fake.so $(RUN) pytest -q plugins/fedplug-cuda
 
 test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)

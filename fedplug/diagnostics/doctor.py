@@ -206,6 +206,16 @@ def check_cuda() -> Finding:
     return Finding("ok", detail)
 
 
+@_needs("fedplug_cuda", "needs fedplug-cuda, which is not installed")
+def check_device_arrays() -> Finding:
+    """The kernels for CUDA arrays load, find a device, and select what the CPU's kernels select."""
+    import importlib
+
+    device = importlib.import_module("fedplug_cuda")
+    problem = device.problem()
+    return Finding("skip", problem) if problem else Finding("ok", device.self_check())
+
+
 @_needs_tff
 def check_inprocess_runtime() -> Finding:
     """The op gives the NumPy kernel's bits inside a TFF computation on the in-process runtime."""
@@ -261,6 +271,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "TensorFlow": check_tensorflow,
     "op library": check_op_library,
     "CUDA": check_cuda,
+    "CUDA arrays": check_device_arrays,
     "TFF": check_tff,
     "inprocess": check_inprocess_runtime,
     "native": check_native_runtime,

@@ -22,6 +22,9 @@ namespace {
 // Without asking for more.
 constexpr std::size_t kSharedBytesAtFirst = 48 * 1024;
 
+// No single allocation is larger.
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+
 struct Failure {
   Operation operation;
   int calls_left;
@@ -175,6 +178,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration:
       return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
     case cudaErrorNoDevice:
       return "cudaErrorNoDevice";
     case cudaErrorNoKernelImageForDevice:
@@ -215,6 +220,15 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 ||
+      device >= static_cast<int>(fedplug::fake_cuda::FakeDevice::kDevices)) {
+    return fedplug::fake_cuda::Note(cudaErrorInvalidDevice);
+  }
+  TheDevice().current = device;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
                                    int device) {
   const auto& abilities = fedplug::fake_cuda::kAbilities[device];
@@ -252,6 +266,9 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (bytes > fedplug::fake_cuda::kMostBytes) {
+    return fedplug::fake_cuda::Note(cudaErrorMemoryAllocation);
+  }
   *memory = ::operator new(bytes, std::align_val_t{256});
   TheDevice().allocations[reinterpret_cast<std::uintptr_t>(*memory)] = bytes;
   return cudaSuccess;
@@ -261,6 +278,24 @@ cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   fedplug::fake_cuda::DrainAll();  // CUDA waits too
   TheDevice().allocations.erase(reinterpret_cast<std::uintptr_t>(memory));
+  ::operator delete(memory, std::align_val_t{256});
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
+  return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t) {
+  return cudaFree(memory);
+}
+
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  *memory = ::operator new(bytes, std::align_val_t{256});
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* memory) {
   ::operator delete(memory, std::align_val_t{256});
   return cudaSuccess;
 }

@@ -1,0 +1,281 @@
+#include "cuda/abi/c_api.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "core/base/float16.h"
+#include "core/base/status.h"
+#include "core/topk_residual.h"
+#include "cuda/copy.h"
+#include "cuda/launch.h"
+#include "cuda/scatter_decode.h"
+#include "cuda/topk_residual.h"
+
+namespace fedplug::cuda {
+namespace {
+
+static_assert(sizeof(FedplugCudaTopKReport) == sizeof(TopKReport));
+static_assert(sizeof(FedplugCudaScatterReport) == sizeof(ScatterReport));
+
+std::string& LastError() {
+  thread_local std::string message;
+  return message;
+}
+
+std::int32_t Returned(const Status& status) {
+  if (!status.ok()) LastError() = status.message();
+  return static_cast<std::int32_t>(status.code());
+}
+
+// No exception crosses a C ABI: what `work` throws, a lack of memory, is a
+// failure like any other.
+template <typename Work>
+std::int32_t Guarded(const Work& work) {
+  try {
+    return Returned(work());
+  } catch (const std::exception& error) {
+    return Returned({StatusCode::kDevice,
+                     std::string("out of host memory: ") + error.what()});
+  }
+}
+
+// Makes a device the current one of this thread while it lives.
+class ScopedDevice {
+ public:
+  explicit ScopedDevice(int device) {
+    error_ = cudaGetDevice(&before_);
+    if (error_ != cudaSuccess || before_ == device) return;
+    error_ = cudaSetDevice(device);
+    changed_ = error_ == cudaSuccess;
+  }
+  ~ScopedDevice() {
+    if (changed_) static_cast<void>(cudaSetDevice(before_));
+  }
+  ScopedDevice(const ScopedDevice&) = delete;
+  ScopedDevice& operator=(const ScopedDevice&) = delete;
+
+  Status status() const { return ToStatus(error_, "the choice of the device"); }
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+  cudaError_t error_;
+};
+
+template <typename Work>
+std::int32_t OnDevice(std::int32_t device, const Work& work) {
+  return Guarded([&]() -> Status {
+    const ScopedDevice scoped(device);
+    if (Status status = scoped.status(); !status.ok()) return status;
+    return work();
+  });
+}
+
+Status UnknownDtype(std::int32_t dtype) {
+  return {StatusCode::kInvalidArgument,
+          "dtype " + std::to_string(dtype) + " is not a FedplugCudaDtype"};
+}
+
+// body(T{}) with the element type that `dtype` names.
+template <typename Body>
+Status WithDtype(std::int32_t dtype, const Body& body) {
+  switch (dtype) {
+    case FEDPLUG_CUDA_FLOAT32:
+      return body(float{});
+    case FEDPLUG_CUDA_FLOAT64:
+      return body(double{});
+    case FEDPLUG_CUDA_FLOAT16:
+      return body(Half{});
+    case FEDPLUG_CUDA_BFLOAT16:
+      return body(BFloat16{});
+    default:
+      return UnknownDtype(dtype);
+  }
+}
+
+NonFinitePolicy PolicyOf(std::int32_t non_finite) {
+  return non_finite == FEDPLUG_CUDA_DROP ? NonFinitePolicy::kDrop
+                                         : NonFinitePolicy::kError;
+}
+
+cudaStream_t StreamOf(void* stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+template <typename T>
+std::vector<TensorUpdate<T>> UpdatesOf(const FedplugCudaUpdate* updates,
+                                       std::int64_t count) {
+  std::vector<TensorUpdate<T>> typed;
+  for (std::int64_t i = 0; i < count; ++i) {
+    typed.push_back({static_cast<const T*>(updates[i].delta),
+                     static_cast<const T*>(updates[i].residual_in),
+                     static_cast<T*>(updates[i].residual_out), updates[i].n});
+  }
+  return typed;
+}
+
+}  // namespace
+
+extern "C" {
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_abi_version(void) {
+  return FEDPLUG_CUDA_ABI_VERSION;
+}
+
+FEDPLUG_CUDA_API const char* fedplug_cuda_last_error(void) {
+  return LastError().c_str();
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_device_count(std::int32_t* count) {
+  return Guarded([&] {
+    return ToStatus(cudaGetDeviceCount(count), "the number of devices");
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_workspace_bytes(
+    std::int32_t dtype, const FedplugCudaUpdate* updates, std::int64_t count,
+    std::uint64_t* bytes) {
+  return Guarded([&] {
+    return WithDtype(dtype, [&](auto zero) -> Status {
+      using T = decltype(zero);
+      const auto typed = UpdatesOf<T>(updates, count);
+      *bytes = GroupedTopKResidualWorkspaceBytes(typed.data(), count);
+      return {};
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk(
+    std::int32_t device, std::int32_t dtype, const FedplugCudaUpdate* updates,
+    std::int64_t count, std::int64_t k, std::int32_t non_finite,
+    void* workspace, std::uint64_t workspace_bytes, void* values,
+    std::int32_t* indices, std::int64_t* row_splits,
+    FedplugCudaTopKReport* reports, void* stream) {
+  return OnDevice(device, [&] {
+    return WithDtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const auto typed = UpdatesOf<T>(updates, count);
+      return GroupedTopKResidual(
+          typed.data(), count, k, PolicyOf(non_finite), workspace,
+          workspace_bytes, static_cast<T*>(values), indices, row_splits,
+          reinterpret_cast<TopKReport*>(reports), StreamOf(stream));
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_judge(
+    const FedplugCudaTopKReport* host_reports, const FedplugCudaUpdate* updates,
+    std::int64_t count, std::int32_t non_finite) {
+  return Guarded([&] {
+    std::vector<TopKReport> reports;
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t i = 0; i < count; ++i) {
+      reports.push_back(
+          {host_reports[i].non_finite, host_reports[i].first_non_finite});
+      sizes.push_back(updates[i].n);
+    }
+    return ToStatus(reports, sizes, PolicyOf(non_finite));
+  });
+}
+
+FEDPLUG_CUDA_API std::uint64_t fedplug_cuda_scatter_workspace_bytes(void) {
+  return ScatterDecodeWorkspaceBytes();
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_scatter_add(
+    std::int32_t device, std::int32_t dtype, void* accumulator, std::int64_t n,
+    const void* values, const std::int32_t* indices, std::int64_t entries,
+    const std::int64_t* row_splits, std::int64_t payloads, const void* weights,
+    void* workspace, std::uint64_t workspace_bytes,
+    FedplugCudaScatterReport* report, void* stream) {
+  return OnDevice(device, [&] {
+    return WithDtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      return ScatterDecodeAdd(
+          static_cast<T*>(accumulator), n, static_cast<const T*>(values),
+          indices, entries, row_splits, payloads,
+          static_cast<const T*>(weights), workspace, workspace_bytes,
+          reinterpret_cast<ScatterReport*>(report), StreamOf(stream));
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_scatter_judge(
+    const FedplugCudaScatterReport* host_report) {
+  return Guarded([&] {
+    ScatterReport report;
+    std::memcpy(&report, host_report, sizeof(report));
+    return ToStatus(report);
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_fetch(std::int32_t device,
+                                                 void* host, const void* memory,
+                                                 std::uint64_t bytes,
+                                                 void* stream) {
+  return OnDevice(device,
+                  [&] { return Fetch(host, memory, bytes, StreamOf(stream)); });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_send(std::int32_t device,
+                                                void* memory, const void* host,
+                                                std::uint64_t bytes,
+                                                void* stream) {
+  return OnDevice(device, [&] {
+    const cudaStream_t on = StreamOf(stream);
+    cudaError_t error =
+        cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, on);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(on);
+    return ToStatus(error, "copy to the device");
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_zero(std::int32_t device,
+                                                void* memory,
+                                                std::uint64_t bytes,
+                                                void* stream) {
+  return OnDevice(device, [&] {
+    return ToStatus(cudaMemsetAsync(memory, 0, bytes, StreamOf(stream)),
+                    "zeros on the device");
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_allocate(std::int32_t device,
+                                                    void** memory,
+                                                    std::uint64_t bytes,
+                                                    void* stream) {
+  return OnDevice(device, [&] {
+    return ToStatus(cudaMallocAsync(memory, bytes, StreamOf(stream)),
+                    "memory of the device");
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_release(std::int32_t device,
+                                                   void* memory, void* stream) {
+  return OnDevice(device, [&] {
+    return ToStatus(cudaFreeAsync(memory, StreamOf(stream)),
+                    "memory of the device");
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_allocate_host(void** host,
+                                                         std::uint64_t bytes) {
+  return Guarded([&] {
+    return ToStatus(cudaHostAlloc(host, bytes, cudaHostAllocPortable),
+                    "pinned host memory");
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_release_host(void* host) {
+  return Guarded(
+      [&] { return ToStatus(cudaFreeHost(host), "pinned host memory"); });
+}
+
+}  // extern "C"
+
+}  // namespace fedplug::cuda

@@ -1,0 +1,131 @@
+// The C ABI of the CUDA kernels: what libfedplug_cuda.so exports, for callers
+// in any language. Pointers are to device memory of the device that is named,
+// unless they are called `host`. Python's side is plugins/fedplug-cuda.
+//
+// Every function returns 0, or the StatusCode of its failure; the message is
+// then fedplug_cuda_last_error(). Kernels are queued on the caller's stream
+// (null: the legacy default stream), allocate nothing and wait for nothing.
+//
+// THREADS: any number; the current device of the caller's thread is restored
+#ifndef FEDPLUG_CUDA_ABI_C_API_H_
+#define FEDPLUG_CUDA_ABI_C_API_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FEDPLUG_CUDA_API __attribute__((visibility("default")))
+
+// Changes with every change of a signature or of a struct.
+#define FEDPLUG_CUDA_ABI_VERSION 1
+
+enum FedplugCudaDtype {
+  FEDPLUG_CUDA_FLOAT32 = 0,
+  FEDPLUG_CUDA_FLOAT64 = 1,
+  FEDPLUG_CUDA_FLOAT16 = 2,
+  FEDPLUG_CUDA_BFLOAT16 = 3,
+};
+
+enum FedplugCudaNonFinite {
+  FEDPLUG_CUDA_REFUSE = 0,  // a NaN or infinite sum leaves everything unchanged
+  FEDPLUG_CUDA_DROP = 1,    // a NaN or infinite sum counts as zero
+};
+
+// One tensor of a selection; see cuda/topk_residual.h.
+typedef struct FedplugCudaUpdate {
+  const void* delta;        // [n]
+  const void* residual_in;  // [n]
+  void* residual_out;       // [n]; residual_in for an update in place
+  int64_t n;
+} FedplugCudaUpdate;
+
+// What the device found in one tensor.
+typedef struct FedplugCudaTopKReport {
+  int64_t non_finite;
+  int64_t first_non_finite;
+} FedplugCudaTopKReport;
+
+// What the device found wrong with payloads to add; see cuda/scatter_decode.h.
+typedef struct FedplugCudaScatterReport {
+  int64_t words[7];
+} FedplugCudaScatterReport;
+
+FEDPLUG_CUDA_API int32_t fedplug_cuda_abi_version(void);
+
+// The message of the calling thread's last failure; valid until its next call.
+FEDPLUG_CUDA_API const char* fedplug_cuda_last_error(void);
+
+// The number of CUDA devices; fails where there is no driver, or too old a one.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_device_count(int32_t* count);
+
+// Bytes of workspace that fedplug_cuda_topk needs; reads only `n` of updates.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_workspace_bytes(
+    int32_t dtype, const FedplugCudaUpdate* updates, int64_t count,
+    uint64_t* bytes);
+
+// Queues one selection of the k largest sums of all tensors together.
+//
+// REQUIRES: workspace is aligned to 256 bytes, reports to 8
+// SHAPE:    updates[count]; values and indices[min(k, sum of n)];
+//           row_splits[count + 1]; reports[count]
+FEDPLUG_CUDA_API int32_t fedplug_cuda_topk(
+    int32_t device, int32_t dtype, const FedplugCudaUpdate* updates,
+    int64_t count, int64_t k, int32_t non_finite, void* workspace,
+    uint64_t workspace_bytes, void* values, int32_t* indices,
+    int64_t* row_splits, FedplugCudaTopKReport* reports, void* stream);
+
+// The Status that fetched reports stand for.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_judge(
+    const FedplugCudaTopKReport* host_reports, const FedplugCudaUpdate* updates,
+    int64_t count, int32_t non_finite);
+
+FEDPLUG_CUDA_API uint64_t fedplug_cuda_scatter_workspace_bytes(void);
+
+// Queues the addition of sparse payloads to accumulator[n], all or none.
+//
+// SHAPE: values and indices[entries]; row_splits[payloads + 1];
+//        weights[payloads] or null; report[1]
+FEDPLUG_CUDA_API int32_t fedplug_cuda_scatter_add(
+    int32_t device, int32_t dtype, void* accumulator, int64_t n,
+    const void* values, const int32_t* indices, int64_t entries,
+    const int64_t* row_splits, int64_t payloads, const void* weights,
+    void* workspace, uint64_t workspace_bytes, FedplugCudaScatterReport* report,
+    void* stream);
+
+// The Status that a fetched report stands for.
+FEDPLUG_CUDA_API int32_t
+fedplug_cuda_scatter_judge(const FedplugCudaScatterReport* host_report);
+
+// Copies to host memory after all earlier work of the stream, and waits for it.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_fetch(int32_t device, void* host,
+                                            const void* memory, uint64_t bytes,
+                                            void* stream);
+
+// Copies from host memory after all earlier work of the stream, and waits.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_send(int32_t device, void* memory,
+                                           const void* host, uint64_t bytes,
+                                           void* stream);
+
+// Queues zeros.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_zero(int32_t device, void* memory,
+                                           uint64_t bytes, void* stream);
+
+// Device memory for callers whose framework does not allocate, in the order of
+// the stream.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_allocate(int32_t device, void** memory,
+                                               uint64_t bytes, void* stream);
+FEDPLUG_CUDA_API int32_t fedplug_cuda_release(int32_t device, void* memory,
+                                              void* stream);
+
+// Pinned host memory, which copies to and from every device at full speed.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_allocate_host(void** host,
+                                                    uint64_t bytes);
+FEDPLUG_CUDA_API int32_t fedplug_cuda_release_host(void* host);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // FEDPLUG_CUDA_ABI_C_API_H_

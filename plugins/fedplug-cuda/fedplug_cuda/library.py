@@ -1,0 +1,144 @@
+"""Loads the shared library of CUDA kernels, and raises its failures as fedplug's errors.
+
+The library has a C ABI (csrc/cuda/abi/c_api.h) and is called through ctypes: one wheel then serves every
+Python, and a call costs a few microseconds beside kernels that take tens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint64, c_void_p
+from pathlib import Path
+
+from fedplug.errors import ArgumentError, FedplugError, NonFiniteError
+
+__all__ = [
+    "LIBRARY_VARIABLE",
+    "DeviceError",
+    "ScatterReport",
+    "TopKReport",
+    "Update",
+    "call",
+    "library",
+    "problem",
+]
+
+LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
+"""Environment variable with the path of another library; tests select the fake device with it."""
+
+_ABI_VERSION = 1
+
+
+class DeviceError(FedplugError, RuntimeError):
+    """A CUDA device, its driver or its memory refused the work; the message says what to check."""
+
+
+class Update(ctypes.Structure):
+    """FedplugCudaUpdate: the addresses of one tensor of a selection."""
+
+    _fields_ = (
+        ("delta", c_void_p),
+        ("residual_in", c_void_p),
+        ("residual_out", c_void_p),
+        ("n", c_int64),
+    )
+
+
+class TopKReport(ctypes.Structure):
+    """FedplugCudaTopKReport: the non-finite sums that the device found in one tensor."""
+
+    _fields_ = (("non_finite", c_int64), ("first_non_finite", c_int64))
+
+
+class ScatterReport(ctypes.Structure):
+    """FedplugCudaScatterReport: the first flaw that the device found in payloads."""
+
+    _fields_ = (("words", c_int64 * 7),)
+
+
+_ERRORS: dict[int, type[FedplugError]] = {
+    1: ArgumentError,
+    2: NonFiniteError,
+    3: ArgumentError,
+    4: DeviceError,
+}
+"""The error of each StatusCode of csrc/core/base/status.h."""
+
+_SIGNATURES = {
+    "device_count": [POINTER(c_int32)],
+    "topk_workspace_bytes": [c_int32, POINTER(Update), c_int64, POINTER(c_uint64)],
+    "topk": [
+        c_int32, c_int32, POINTER(Update), c_int64, c_int64, c_int32,
+        c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p,
+    ],
+    "topk_judge": [POINTER(TopKReport), POINTER(Update), c_int64, c_int32],
+    "scatter_add": [
+        c_int32, c_int32, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_int64,
+        c_void_p, c_void_p, c_uint64, c_void_p, c_void_p,
+    ],
+    "scatter_judge": [POINTER(ScatterReport)],
+    "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
+    "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
+    "zero": [c_int32, c_void_p, c_uint64, c_void_p],
+    "allocate": [c_int32, POINTER(c_void_p), c_uint64, c_void_p],
+    "release": [c_int32, c_void_p, c_void_p],
+    "allocate_host": [POINTER(c_void_p), c_uint64],
+    "release_host": [c_void_p],
+}  # fmt: skip
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The library, loaded.
+
+    Raises:
+        DeviceError: The library is missing, cannot be loaded, or has another ABI than this package.
+    """
+    path = os.environ.get(LIBRARY_VARIABLE) or str(Path(__file__).with_name("libfedplug_cuda.so"))
+    try:
+        loaded = ctypes.CDLL(path)
+        loaded.fedplug_cuda_abi_version.restype = c_int32
+        version = loaded.fedplug_cuda_abi_version()
+    except (OSError, AttributeError) as error:
+        raise DeviceError(
+            f"the library of CUDA kernels cannot be loaded: {error}. Install the wheel of fedplug-cuda, or "
+            "build it on a machine with nvcc: pip install ./plugins/fedplug-cuda"
+        ) from None
+    if version != _ABI_VERSION:
+        raise DeviceError(
+            f"{path} has version {version} of the ABI, and this fedplug-cuda needs {_ABI_VERSION}; "
+            "reinstall fedplug-cuda"
+        )
+    for name, arguments in _SIGNATURES.items():
+        function = getattr(loaded, f"fedplug_cuda_{name}")
+        function.argtypes, function.restype = arguments, c_int32
+    loaded.fedplug_cuda_last_error.restype = c_char_p
+    loaded.fedplug_cuda_scatter_workspace_bytes.restype = c_uint64
+    return loaded
+
+
+def call(name: str, *arguments: object) -> None:
+    """Calls ``fedplug_cuda_NAME`` and raises its failure.
+
+    Raises:
+        ArgumentError: The library refused an argument.
+        NonFiniteError: A sum of delta and residual is NaN or infinite.
+        DeviceError: The device or its driver refused the work.
+    """
+    loaded = library()
+    code = getattr(loaded, f"fedplug_cuda_{name}")(*arguments)
+    if code != 0:
+        message = loaded.fedplug_cuda_last_error().decode(errors="replace")
+        raise _ERRORS.get(code, DeviceError)(message)
+
+
+def problem() -> str | None:
+    """What keeps this machine from running the kernels, in one sentence; None if nothing does."""
+    count = c_int32()
+    try:
+        call("device_count", ctypes.byref(count))
+    except DeviceError as error:
+        return str(error)
+    return None if count.value > 0 else "the driver sees no CUDA device"

@@ -1,0 +1,214 @@
+"""Device memory in the caller's framework, and pinned host memory that is reused."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug_cuda.arrays import DeviceArray, framework_of
+from fedplug_cuda.library import DeviceError, call
+
+__all__ = ["empty_bytes", "empty_like", "fetch", "pinned", "send", "to_device"]
+
+_ALIGNMENT = 256
+_MOST_IDLE_BYTES = 2**28
+"""Pinned bytes that are kept for later calls, in all."""
+
+
+def empty_like(array: DeviceArray, stream: int) -> DeviceArray:
+    """A new array of the shape, dtype and device of ``array``, allocated by the framework that owns it.
+
+    PyTorch and CuPy allocate from their own pools. Others get memory of the CUDA driver's pool, as an object
+    with ``__cuda_array_interface__``.
+
+    Raises:
+        DeviceError: The device has too little free memory.
+    """
+    framework = framework_of(array.owner)
+    if framework in ("torch", "cupy"):
+        try:
+            made = sys.modules[framework].empty_like(array.owner)
+        except Exception as error:  # each framework has an error of its own for it
+            raise DeviceError(f"no {array.nbytes} bytes of device memory for a residual: {error}") from error
+        pointer = made.data_ptr() if framework == "torch" else made.data.ptr
+        return DeviceArray(made, pointer, array.shape, array.dtype, array.device)
+    memory = DeviceMemory(array.nbytes, array.device, stream, array.shape, array.dtype)
+    return DeviceArray(memory, memory.pointer, array.shape, array.dtype, array.device)
+
+
+def empty_bytes(count: int, like: DeviceArray, stream: int) -> tuple[Any, int]:
+    """Device memory of ``count`` bytes, aligned to 256: what keeps it alive, and its address.
+
+    Raises:
+        DeviceError: The device has too little free memory.
+    """
+    framework = framework_of(like.owner)
+    try:
+        if framework == "torch":
+            torch = sys.modules["torch"]
+            made = torch.empty(count, dtype=torch.uint8, device=like.owner.device)
+            return made, made.data_ptr()
+        if framework == "cupy":
+            made = sys.modules["cupy"].empty(count, np.uint8)
+            return made, made.data.ptr
+    except Exception as error:
+        raise DeviceError(f"no {count} bytes of device memory for a workspace: {error}") from error
+    memory = DeviceMemory(count, like.device, stream, (count,), np.dtype(np.uint8))
+    return memory, memory.pointer
+
+
+class DeviceMemory:
+    """Memory of the CUDA driver's pool; released, in the order of its stream, with the last reference."""
+
+    def __init__(
+        self, nbytes: int, device: int, stream: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
+        """Allocates.
+
+        Args:
+            nbytes: Number of bytes.
+            device: Number of the device.
+            stream: Handle of the stream in whose order it is allocated and released.
+            shape: The shape that `__cuda_array_interface__` reports.
+            dtype: The dtype that it reports.
+
+        Raises:
+            DeviceError: The device has too little free memory.
+        """
+        address = ctypes.c_void_p()
+        call("allocate", device, ctypes.byref(address), max(nbytes, 1), stream)
+        self.pointer = address.value or 0
+        self.device = device
+        self._stream = stream
+        self._shape, self._dtype = shape, dtype
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3; bfloat16 has no name there and is reported as two raw bytes."""
+        return {
+            "version": 3,
+            "shape": self._shape,
+            "typestr": self._dtype.str,
+            "data": (self.pointer, False),
+            "strides": None,
+            "stream": self._stream or 1,
+        }
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", 0):
+            call("release", self.device, self.pointer, self._stream)
+
+
+class _Pinned:
+    """A block of pinned memory; goes back to the pool with the last array that views it."""
+
+    def __init__(self, address: int, capacity: int, size: int) -> None:
+        self._address, self._capacity = address, capacity
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+        }
+
+    def __del__(self) -> None:
+        _pool.give_back(self._address, self._capacity)
+
+
+class _Pool:
+    """Idle blocks by capacity, a power of two; pinning memory takes longer than a selection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[int, list[int]] = {}
+        self._idle_bytes = 0
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        capacity = max(4096, 1 << (size - 1).bit_length()) if size else 4096
+        with self._lock:
+            blocks = self._idle.get(capacity)
+            address = blocks.pop() if blocks else None
+            if address is not None:
+                self._idle_bytes -= capacity
+        if address is None:
+            found = ctypes.c_void_p()
+            call("allocate_host", ctypes.byref(found), capacity)
+            address = found.value or 0
+        return np.asarray(_Pinned(address, capacity, size))
+
+    def give_back(self, address: int, capacity: int) -> None:
+        with self._lock:
+            keep = self._idle_bytes + capacity <= _MOST_IDLE_BYTES
+            if keep:
+                self._idle.setdefault(capacity, []).append(address)
+                self._idle_bytes += capacity
+        if not keep:
+            call("release_host", address)
+
+
+_pool = _Pool()
+
+
+def pinned(size: int) -> NDArray[np.uint8]:
+    """Pinned host memory of ``size`` bytes, for copies at the full speed of the bus."""
+    return _pool.take(size)
+
+
+def fetch(pointer: int, size: int, device: int, stream: int) -> NDArray[np.uint8]:
+    """Bytes of device memory, in pinned host memory, after all earlier work of the stream.
+
+    Raises:
+        DeviceError: An earlier kernel of the stream failed, or the copy did.
+    """
+    host = pinned(size)
+    if size:
+        call("fetch", device, host.ctypes.data, pointer, size, stream)
+    return host
+
+
+def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceArray:
+    """Copies a NumPy array to memory of the CUDA driver's pool.
+
+    Args:
+        array: float32, float64, float16 or bfloat16.
+        device: Number of the CUDA device.
+        stream: Handle of the stream on whose order the memory is allocated and released.
+
+    Raises:
+        DeviceError: There is no such device, or it has too little free memory.
+    """
+    host = np.ascontiguousarray(array)
+    memory = DeviceMemory(host.nbytes, device, stream, host.shape, host.dtype)
+    if host.nbytes:
+        call("send", device, memory.pointer, host.ctypes.data, host.nbytes, stream)
+    return DeviceArray(memory, memory.pointer, host.shape, host.dtype, device)
+
+
+def send(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple[Any, list[int]]:
+    """Copies arrays to the device in one transfer: what keeps the memory alive, and the address of each.
+
+    Raises:
+        DeviceError: The device has too little free memory, or the copy failed.
+    """
+    offsets, size = layout([part.nbytes for part in parts])
+    staged = pinned(size)
+    for offset, part in zip(offsets, parts, strict=True):
+        staged[offset : offset + part.nbytes] = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+    memory, pointer = empty_bytes(size, like, stream)
+    if size:
+        call("send", like.device, pointer, staged.ctypes.data, size, stream)
+    return memory, [pointer + offset for offset in offsets]
+
+
+def layout(sizes: list[int]) -> tuple[list[int], int]:
+    """Offsets of parts of these sizes, each aligned to 256 bytes, and the size of all."""
+    offsets, end = [], 0
+    for size in sizes:
+        offsets.append(end)
+        end += (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+    return offsets, end

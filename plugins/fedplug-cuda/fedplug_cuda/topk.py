@@ -1,0 +1,162 @@
+"""Top-k selection with error feedback on a CUDA device."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.errors import ArgumentError, NonFiniteError
+from fedplug_cuda.arrays import (
+    DTYPE_CODES,
+    DeviceArray,
+    as_device_array,
+    require_same_device,
+    stream_handle,
+)
+from fedplug_cuda.library import TopKReport, Update, call
+from fedplug_cuda.memory import empty_bytes, empty_like, fetch, layout
+
+__all__ = ["GroupedTopK", "grouped_topk_residual"]
+
+_POLICIES = {"error": 0, "drop": 1}
+
+
+class GroupedTopK(NamedTuple):
+    """What `grouped_topk_residual` returns.
+
+    Attributes:
+        values: The selected sums, tensor after tensor; NumPy ``[min(k, n)]``, the dtype of the deltas.
+        indices: Their places in their own flattened tensor, strictly ascending in each; int32
+            ``[min(k, n)]``.
+        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t; int64
+            ``[tensors + 1]``.
+        residuals: What was not selected, on the device; arrays of the deltas' framework.
+        nonfinite: Number of NaN or infinite sums that were dropped.
+    """
+
+    values: NDArray[Any]
+    indices: NDArray[np.int32]
+    row_splits: NDArray[np.int64]
+    residuals: list[Any]
+    nonfinite: int
+
+
+def grouped_topk_residual(
+    deltas: Sequence[Any],
+    residuals: Sequence[Any] | None,
+    k: int,
+    *,
+    residuals_out: Sequence[Any] | None = None,
+    on_nonfinite: Literal["error", "drop"] = "error",
+    stream: Any = None,
+) -> GroupedTopK:
+    """Selects the ``k`` largest entries of ``delta + residual`` of a list of tensors on one CUDA device.
+
+    The result has the bits of `fedplug.kernels.grouped_topk_residual`. Waits once, for the selected entries.
+
+    Args:
+        deltas: Tensors of float32, float64, float16 or bfloat16, all of one dtype and on one device; at least
+            one, of fewer than 2^31 elements together.
+        residuals: What earlier rounds left behind, of the sizes of the deltas; None for zeros.
+        k: Number of entries to select from all tensors together; 0 or more.
+        residuals_out: Arrays to write the next residuals to; the residuals themselves for an update in place.
+            None allocates them in the framework of the deltas.
+        on_nonfinite: "error" refuses NaN and infinite sums and changes nothing; "drop" counts them as zero.
+        stream: The stream to work on; None is the framework's current one.
+
+    Raises:
+        ArgumentError: An array does not fit, or ``k`` is negative.
+        DeviceError: The arrays are on several devices, or the device or its memory refused the work.
+        NonFiniteError: A sum is NaN or infinite, under "error".
+
+    Example:
+        >>> found = grouped_topk_residual([torch_tensor], None, k=100)  # doctest: +SKIP
+        >>> found.values.shape, found.residuals[0].device  # doctest: +SKIP
+        ((100,), device(type='cuda', index=0))
+    """
+    if on_nonfinite not in _POLICIES:
+        raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
+    if not deltas:
+        raise ArgumentError("there are no deltas; pass at least one")
+    handle = stream_handle(stream, as_device_array(deltas[0]))
+    xs = [as_device_array(delta, handle) for delta in deltas]
+    dtype = _common_dtype(xs)
+    before = _matching("residuals", residuals, xs, handle)
+    after = _matching("residuals_out", residuals_out, xs, handle)
+    device = require_same_device([*xs, *(before or []), *(after or [])])
+    if after is None:
+        after = [empty_like(x, handle) for x in xs]
+    if before is None:
+        for array in after:
+            if array.nbytes:
+                call("zero", device, array.pointer, array.nbytes, handle)
+        before = after
+    updates = (Update * len(xs))(
+        *(
+            Update(x.pointer, old.pointer, new.pointer, x.size)
+            for x, old, new in zip(xs, before, after, strict=True)
+        )
+    )
+    needed = ctypes.c_uint64()
+    call("topk_workspace_bytes", DTYPE_CODES[dtype], updates, len(xs), ctypes.byref(needed))
+    workspace, workspace_at = empty_bytes(needed.value, xs[0], handle)
+    chosen = min(k, sum(x.size for x in xs))
+    sizes = [
+        ctypes.sizeof(TopKReport) * len(xs),
+        8 * (len(xs) + 1),
+        4 * max(chosen, 0),
+        dtype.itemsize * max(chosen, 0),
+    ]
+    offsets, size = layout(sizes)
+    results, at = empty_bytes(size, xs[0], handle)
+    reports_at, splits_at, indices_at, values_at = (at + offset for offset in offsets)
+    call(
+        "topk", device, DTYPE_CODES[dtype], updates, len(xs), k, _POLICIES[on_nonfinite],
+        workspace_at, needed.value, values_at, indices_at, splits_at, reports_at, handle,
+    )  # fmt: skip
+    host = fetch(at, size, device, handle)
+    del workspace, results  # not before the stream is through
+    parts = [host[begin : begin + length] for begin, length in zip(offsets, sizes, strict=True)]
+    reports = (TopKReport * len(xs)).from_buffer_copy(parts[0])
+    dropped = sum(report.non_finite for report in reports)
+    try:
+        call("topk_judge", reports, updates, len(xs), _POLICIES[on_nonfinite])
+    except NonFiniteError as error:
+        raise NonFiniteError(str(error), count=dropped) from None
+    return GroupedTopK(
+        parts[3].view(dtype),
+        parts[2].view(np.int32),
+        parts[1].view(np.int64),
+        [a.owner for a in after],
+        dropped,
+    )
+
+
+def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
+    dtypes = {x.dtype for x in xs}
+    if len(dtypes) > 1:
+        names = " and ".join(sorted(dtype.name for dtype in dtypes))
+        raise ArgumentError(f"the deltas are of {names}; select from tensors of one dtype at a time")
+    return dtypes.pop()
+
+
+def _matching(
+    name: str, arrays: Sequence[Any] | None, xs: Sequence[DeviceArray], stream: int
+) -> list[DeviceArray] | None:
+    """The arrays, each of the size and dtype of its delta."""
+    if arrays is None:
+        return None
+    if len(arrays) != len(xs):
+        raise ArgumentError(f"there are {len(xs)} deltas and {len(arrays)} {name}; pass one for each")
+    found = [as_device_array(array, stream) for array in arrays]
+    for number, (array, x) in enumerate(zip(found, xs, strict=True)):
+        if array.size != x.size or array.dtype != x.dtype:
+            raise ArgumentError(
+                f"{name}[{number}] is {array.dtype}{list(array.shape)} and its delta "
+                f"{x.dtype}{list(x.shape)}; they must be of one dtype and size"
+            )
+    return found

@@ -1,0 +1,110 @@
+"""Selection on the device has the bits of the CPU's kernels and refuses without changing anything."""
+
+import types
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fedplug_cuda import DeviceError, grouped_topk_residual
+from fedplug_cuda.memory import empty_bytes
+
+from fedplug import kernels
+from fedplug.errors import ArgumentError, NonFiniteError
+
+DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+SHAPES = [(300,), (0,), (90, 91), (1,)]
+
+
+def update(dtype, seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    return [(scale * rng.standard_normal(shape)).astype(dtype) for shape in SHAPES]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", [0, 1, 500, 10**6])
+def test_a_list_has_the_bits_of_the_cpu(device, dtype, k):
+    deltas, residuals = update(dtype, 0), update(dtype, 1)
+    expected = [residual.copy() for residual in residuals]
+    values, indices, splits = kernels.grouped_topk_residual(deltas, expected, k)
+    found = grouped_topk_residual(
+        [device.put(delta) for delta in deltas], [device.put(residual) for residual in residuals], k
+    )
+    assert found.values.tobytes() == values.tobytes()
+    np.testing.assert_array_equal(found.indices, indices)
+    np.testing.assert_array_equal(found.row_splits, splits)
+    for owner, residual in zip(found.residuals, expected, strict=True):
+        assert device.get(owner, residual).tobytes() == residual.tobytes()
+
+
+def test_no_residuals_are_zeros(device):
+    deltas = update(np.float32, 0)
+    without = grouped_topk_residual([device.put(delta) for delta in deltas], None, 50)
+    zeros = [device.put(np.zeros_like(delta)) for delta in deltas]
+    given = grouped_topk_residual([device.put(delta) for delta in deltas], zeros, 50)
+    assert without.values.tobytes() == given.values.tobytes()
+    for mine, other, delta in zip(without.residuals, given.residuals, deltas, strict=True):
+        assert device.get(mine, delta).tobytes() == device.get(other, delta).tobytes()
+
+
+def test_residuals_are_updated_in_place(device):
+    deltas, residuals = update(np.float32, 0), update(np.float32, 1)
+    held = [device.put(residual) for residual in residuals]
+    kernels.grouped_topk_residual(deltas, residuals, 50)
+    grouped_topk_residual([device.put(delta) for delta in deltas], held, 50, residuals_out=held)
+    for array, residual in zip(held, residuals, strict=True):
+        assert device.get(array, residual).tobytes() == residual.tobytes()
+
+
+def test_a_nan_is_refused_and_residuals_keep_their_bits(device):
+    deltas, residuals = update(np.float32, 0), update(np.float32, 1)
+    deltas[2][5, 5] = np.nan
+    held = [device.put(residual) for residual in residuals]
+    with pytest.raises(NonFiniteError, match="1 of 8190 sums of delta and residual of tensor 2") as caught:
+        grouped_topk_residual([device.put(delta) for delta in deltas], held, 50, residuals_out=held)
+    assert caught.value.count == 1
+    for array, residual in zip(held, residuals, strict=True):
+        assert device.get(array, residual).tobytes() == residual.tobytes()
+
+
+def test_dropped_sums_are_counted(device):
+    delta = np.arange(100, dtype=np.float32)
+    delta[[3, 99]] = np.inf
+    found = grouped_topk_residual([device.put(delta)], None, 1, on_nonfinite="drop")
+    assert (found.nonfinite, found.indices.tolist(), found.values.tolist()) == (2, [98], [98.0])
+
+
+def test_what_does_not_fit_is_refused(device):
+    x = device.put(np.ones(10, np.float32))
+    with pytest.raises(ArgumentError, match="k = -1 is negative"):
+        grouped_topk_residual([x], None, -1)
+    with pytest.raises(ArgumentError, match="at least one"):
+        grouped_topk_residual([], None, 1)
+    with pytest.raises(ArgumentError, match="1 deltas and 2 residuals"):
+        grouped_topk_residual([x], [x, x], 1)
+    with pytest.raises(ArgumentError, match=r"residuals\[0\] is float32\[9\] and its delta float32\[10\]"):
+        grouped_topk_residual([x], [device.put(np.ones(9, np.float32))], 1)
+    with pytest.raises(ArgumentError, match="float32 and float64"):
+        grouped_topk_residual([x, device.put(np.ones(10))], None, 1)
+    with pytest.raises(ArgumentError, match="stream is 'main'"):
+        grouped_topk_residual([x], None, 1, stream="main")
+    with pytest.raises(ArgumentError, match="is on the host"):
+        grouped_topk_residual([np.ones(10, np.float32)], None, 1)
+
+
+def test_a_list_on_two_devices_is_refused(device):
+    x, y = (device.put(np.ones(10, np.float32)) for _ in range(2))
+    elsewhere = type(y)(y.owner, y.pointer, y.shape, y.dtype, 1)
+    with pytest.raises(DeviceError, match="on the CUDA devices 0, 1"):
+        grouped_topk_residual([x], [elsewhere], 1)
+
+
+def test_a_device_without_memory_says_so(device):
+    with pytest.raises(DeviceError, match="memory"):
+        empty_bytes(2**50, device.put(np.ones(10, np.float32)), 0)
+
+
+def test_a_view_that_is_not_contiguous_is_refused():
+    described = {"version": 3, "shape": (3, 4), "typestr": "<f4", "data": (256, False), "strides": (4, 12)}
+    transposed = types.SimpleNamespace(__cuda_array_interface__=described)
+    with pytest.raises(ArgumentError, match=r"shape \[3, 4\] is not C-contiguous"):
+        grouped_topk_residual([transposed], None, 1)
