@@ -38,13 +38,16 @@ def as_array(value: Any) -> NDArray[Any]:
 
     NumPy arrays and what has ``__dlpack__`` (PyTorch, JAX; on the CPU, bfloat16 too) or else ``__array__``
     are read in place; an array that is not C-contiguous or not aligned is copied. Gradients of PyTorch's
-    tensors are not recorded.
+    tensors are not recorded. A `fedplug.ops.DeviceArray` is returned as it is.
 
     Raises:
         ArgumentError: It is none of these, of another byte order, of a dtype that no payload has, or has
             2^31 elements or more.
     """
     _require_size(value)
+    if ops.is_on_device(value):
+        on_device: NDArray[Any] = value
+        return on_device
     if type(value) is not np.ndarray:
         value = _seen_as_array(value)
     if value.dtype not in DTYPE_NAMES:

@@ -180,8 +180,8 @@ class Codec:
         """
         round_num = as_round(round_num)
         named = named_arrays(arrays)
-        xs = list(named.values())
         model = self._model(_specs(named))
+        xs = model.placed(list(named.values()), metrics is not None)
         if metrics is not None:
             metrics.require(list(named))
         given: ArrayState
@@ -195,7 +195,7 @@ class Codec:
             try:
                 buffers, next_state = model.encode(xs, given, round_num)
             except NonFiniteError:
-                model.require_finite(xs, all_of_them=True)  # says which
+                model.require_finite([ops.on_host(x) for x in xs], all_of_them=True)  # says which
                 raise
         if metrics is not None:
             model.measure(metrics, xs, buffers, next_state)
@@ -308,18 +308,35 @@ class _Model:
         self._names = [str(spec.name) for spec in encoder.specs]
         self.sent_exactly = encoder.sent_exactly
         self._lossless = [encoder.capabilities.lossless for encoder in encoder.encoders]
+        self._on_device = [
+            "cuda" in each.capabilities.executes_on and encoder.rate_control is None
+            for each in encoder.encoders
+        ]
         self._keys = [list(state) for state in encoder.init_state()]
         self.form = StateForm(self.first(), text)
 
+    def placed(self, xs: list[NDArray[Any]], measured: bool) -> list[NDArray[Any]]:
+        """The arrays where they are encoded: device arrays are copied to the host unless a kernel takes them.
+
+        Args:
+            xs: The arrays.
+            measured: Whether metrics are measured, which happens on the host.
+        """
+        return [
+            x if on_device and not measured else ops.on_host(x)
+            for x, on_device in zip(xs, self._on_device, strict=True)
+        ]
+
     def require_finite(self, xs: list[NDArray[Any]], *, all_of_them: bool) -> None:
-        """Raises NonFiniteError for an array that holds a NaN or an infinity.
+        """Raises NonFiniteError for an array on the host that holds a NaN or an infinity.
 
         Args:
             xs: The arrays.
             all_of_them: Not only those that are sent as they are, and at which no encoder looks.
         """
         for name, x, lossless in zip(self._names, xs, self._lossless, strict=True):
-            if (all_of_them or lossless) and ops.is_floating(x.dtype) and not kernels.all_finite(x):
+            looked_at = (all_of_them or lossless) and ops.is_floating(x.dtype) and not ops.is_on_device(x)
+            if looked_at and not kernels.all_finite(x):
                 raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity")
 
     def first(self) -> dict[str, NDArray[Any]]:

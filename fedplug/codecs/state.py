@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, StateError
+from fedplug.ops import is_on_device
 
 __all__ = ["OWNER", "ArrayState", "StateForm", "flattened", "key_of", "owner", "require_owner", "unflattened"]
 
@@ -63,6 +64,9 @@ class StateForm:
         arrays = {}
         for key, (shape, dtype) in self._arrays.items():
             array = state.get(key)
+            if is_on_device(array) and (array.shape, array.dtype) == (shape, dtype):
+                arrays[key] = array
+                continue
             if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
                 self._require_ours(state)
                 form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
@@ -96,7 +100,9 @@ class StateForm:
         return {
             key
             for key, form in self._arrays.items()
-            if isinstance(array := state.get(key), np.ndarray) and (array.shape, array.dtype) == form
+            if (array := state.get(key)) is not None
+            and (isinstance(array, np.ndarray) or is_on_device(array))
+            and (array.shape, array.dtype) == form
         }
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:

@@ -125,6 +125,8 @@ class Pipeline(Encoder):
             used += [sparsifier, index_coder]
         each = [stage.capabilities.executes_on for stage in used if stage is not None]
         common = tuple(kind for kind in EXECUTIONS if all(kind in kinds for kinds in each))
+        if sparsifier is not None and "cuda" in sparsifier.capabilities.executes_on and "numpy" in common:
+            common += ("cuda",)  # what it selects there, the other stages are given on the host
         if not common:
             raise CapabilityError(
                 f"the stages of {self!r} cannot be given the same arrays: one takes only NumPy arrays, "
@@ -193,6 +195,8 @@ class Pipeline(Encoder):
         alone are written where they belong.
         """
         sparsifier, quantizer, _, index_coder = self._stages
+        if ops.is_on_device(x):
+            return super().encode_container(x, state, round_num, spec, header)
         if sparsifier is None:
             if quantizer.error_feedback or self._values.lossless:
                 return super().encode_container(x, state, round_num, spec, header)

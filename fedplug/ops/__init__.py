@@ -68,6 +68,7 @@ from fedplug.ops.checks import of_length, require, require_finite, sums_may_over
 from fedplug.ops.checksum import crc32
 from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
+from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
 from fedplug.ops.donation import donate_residuals, result_place, spare_residuals, take_result
 from fedplug.ops.finite import all_finite, finite_from_bytes
 from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
@@ -117,6 +118,7 @@ __all__ = [
     "ArraySpec",
     "ChunkedTopK",
     "DType",
+    "DeviceArray",
     "GroupedTopK",
     "GroupedTopKUpdate",
     "IndexForm",
@@ -175,6 +177,7 @@ __all__ = [
     "has_known_shape",
     "identity",
     "is_floating",
+    "is_on_device",
     "itemsize",
     "low_rank_matrix",
     "low_rank_residual",
@@ -190,6 +193,7 @@ __all__ = [
     "nonzero",
     "num_elements",
     "of_length",
+    "on_host",
     "op_library",
     "pack",
     "packed_size",

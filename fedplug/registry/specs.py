@@ -37,7 +37,9 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 """The dtypes of a model's tensors that may be encoded; all others are sent uncompressed."""
 
 EXECUTIONS = ("numpy", "tensorflow")
-"""What an encoder may be given: NumPy arrays, TensorFlow's tensors."""
+"""What an encoder written against `fedplug.ops` may be given: NumPy arrays, TensorFlow's tensors."""
+
+_KNOWN_EXECUTIONS = (*EXECUTIONS, "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +72,8 @@ class Capabilities:
             memories. None: there is no memory.
         dtypes: Of the tensors it takes.
         executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
-            whose graphs run later. What is written against `fedplug.ops` takes both; what is written in
-            TensorFlow says nothing.
+            whose graphs run later; "cuda", a `fedplug.ops.DeviceArray`. What is written against `fedplug.ops`
+            takes the first two; what is written in TensorFlow says nothing.
     """
 
     unbiased: bool = False
@@ -238,5 +240,10 @@ class ObserverSpec(Spec):
 
 
 def _check_executions(what: str, executes_on: Any) -> None:
-    if not isinstance(executes_on, tuple) or not executes_on or not set(executes_on) <= set(EXECUTIONS):
-        raise PluginError(f"{what}: executes_on is {executes_on!r}; it must be some of {EXECUTIONS!r}")
+    if (
+        not isinstance(executes_on, tuple)
+        or not executes_on
+        or not set(executes_on) <= set(_KNOWN_EXECUTIONS)
+    ):
+        known = ", ".join(_KNOWN_EXECUTIONS)
+        raise PluginError(f"{what}: executes_on is {executes_on!r}; it must be a tuple of some of {known}")

@@ -235,6 +235,14 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_send(std::int32_t device,
   });
 }
 
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_copy(std::int32_t device, void* to,
+                                                const void* from,
+                                                std::uint64_t bytes,
+                                                void* stream) {
+  return OnDevice(device,
+                  [&] { return QueueCopy(to, from, bytes, StreamOf(stream)); });
+}
+
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_zero(std::int32_t device,
                                                 void* memory,
                                                 std::uint64_t bytes,

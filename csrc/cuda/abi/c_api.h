@@ -108,6 +108,11 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_send(int32_t device, void* memory,
                                            const void* host, uint64_t bytes,
                                            void* stream);
 
+// Queues a copy from device memory to device memory that do not overlap.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_copy(int32_t device, void* to,
+                                           const void* from, uint64_t bytes,
+                                           void* stream);
+
 // Queues zeros.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_zero(int32_t device, void* memory,
                                            uint64_t bytes, void* stream);

@@ -103,10 +103,11 @@ class TopK(Sparsifier):
     @property
     def capabilities(self) -> Capabilities:
         """Biased; a payload's sum is not the payload of a sum. State only with error feedback."""
+        has_cuda_kernel = self._chunk is None and self._decay == 1
         return Capabilities(
             needs_client_state=self.error_feedback,
             bounded_sensitivity=not self.error_feedback,
-            executes_on=EXECUTIONS,
+            executes_on=(*EXECUTIONS, "cuda") if has_cuda_kernel else EXECUTIONS,
         )
 
     def get_config(self) -> dict[str, Any]:

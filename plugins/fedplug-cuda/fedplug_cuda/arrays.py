@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
 import numpy as np
 
 from fedplug.errors import ArgumentError
+from fedplug.ops import DeviceArray
 from fedplug_cuda.library import DeviceError
 
 __all__ = ["DTYPE_CODES", "DeviceArray", "as_device_array", "stream_handle"]
@@ -26,35 +26,6 @@ _LEGACY_DEFAULT_STREAM = 1
 
 _ON_CUDA = {2: "CUDA", 13: "CUDA managed"}
 """The device types of DLPack whose memory a CUDA device reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceArray:
-    """A C-contiguous array in the memory of a CUDA device.
-
-    Attributes:
-        owner: The framework's array, which keeps the memory alive.
-        pointer: Address of the first element.
-        shape: Its shape.
-        dtype: Its dtype, as NumPy's (bfloat16 from ml_dtypes).
-        device: Number of the CUDA device.
-    """
-
-    owner: Any
-    pointer: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    device: int
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.size * self.dtype.itemsize
 
 
 def as_device_array(array: Any, stream: int = 0) -> DeviceArray:

@@ -81,6 +81,7 @@ _SIGNATURES = {
     "scatter_judge": [POINTER(ScatterReport)],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
+    "copy": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "zero": [c_int32, c_void_p, c_uint64, c_void_p],
     "allocate": [c_int32, POINTER(c_void_p), c_uint64, c_void_p],
     "release": [c_int32, c_void_p, c_void_p],

@@ -10,10 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug_cuda.arrays import DeviceArray, framework_of
+from fedplug.ops import DeviceArray
+from fedplug_cuda.arrays import framework_of, stream_handle
 from fedplug_cuda.library import DeviceError, call
 
-__all__ = ["empty_bytes", "empty_like", "fetch", "pinned", "send", "to_device"]
+__all__ = [
+    "copy_of",
+    "empty_bytes",
+    "empty_like",
+    "fetch",
+    "pinned",
+    "send",
+    "to_device",
+    "to_device_of",
+    "to_host",
+]
 
 _ALIGNMENT = 256
 _MOST_IDLE_BYTES = 2**28
@@ -187,6 +198,33 @@ def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceAr
     if host.nbytes:
         call("send", device, memory.pointer, host.ctypes.data, host.nbytes, stream)
     return DeviceArray(memory, memory.pointer, host.shape, host.dtype, device)
+
+
+def to_device_of(like: DeviceArray, residual: Any, stream: int) -> DeviceArray | None:
+    """A residual on the device of ``like``: a NumPy array is copied there; None stands for zeros."""
+    if residual is None or isinstance(residual, DeviceArray):
+        return residual
+    host = np.asarray(residual)
+    if not host.any():
+        return None
+    moved = empty_like(like, stream)
+    if host.nbytes:
+        call("send", like.device, moved.pointer, host.ctypes.data, host.nbytes, stream)
+    return moved
+
+
+def to_host(array: DeviceArray) -> NDArray[Any]:
+    """A copy in host memory, after the work that the framework of the array has queued on its stream."""
+    host = fetch(array.pointer, array.nbytes, array.device, stream_handle(None, array))
+    return host.view(array.dtype).reshape(array.shape)
+
+
+def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
+    """A copy on the same device."""
+    made = empty_like(array, stream)
+    if array.nbytes:
+        call("copy", array.device, made.pointer, array.pointer, array.nbytes, stream)
+    return made
 
 
 def send(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple[Any, list[int]]:

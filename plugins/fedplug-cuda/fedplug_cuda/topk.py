@@ -20,7 +20,7 @@ from fedplug_cuda.arrays import (
 from fedplug_cuda.library import TopKReport, Update, call
 from fedplug_cuda.memory import empty_bytes, empty_like, fetch, layout
 
-__all__ = ["GroupedTopK", "grouped_topk_residual"]
+__all__ = ["GroupedTopK", "grouped_topk_residual", "select"]
 
 _POLICIES = {"error": 0, "drop": 1}
 
@@ -78,47 +78,64 @@ def grouped_topk_residual(
         >>> found.values.shape, found.residuals[0].device  # doctest: +SKIP
         ((100,), device(type='cuda', index=0))
     """
-    if on_nonfinite not in _POLICIES:
-        raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
     if not deltas:
         raise ArgumentError("there are no deltas; pass at least one")
     handle = stream_handle(stream, as_device_array(deltas[0]))
     xs = [as_device_array(delta, handle) for delta in deltas]
+    before = _matching("residuals", residuals or [None] * len(xs), xs, handle)
+    after = _matching("residuals_out", residuals_out or [None] * len(xs), xs, handle)
+    found = select(xs, before, after, k, on_nonfinite, handle)
+    return found._replace(residuals=[array.owner for array in found.residuals])
+
+
+def select(
+    xs: Sequence[DeviceArray],
+    before: Sequence[DeviceArray | None],
+    after: Sequence[DeviceArray | None],
+    k: int,
+    on_nonfinite: Literal["error", "drop"],
+    stream: int,
+) -> GroupedTopK:
+    """Selects as `grouped_topk_residual` does; residuals are device arrays, None is zeros or new memory."""
+    if on_nonfinite not in _POLICIES:
+        raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
     dtype = _common_dtype(xs)
-    before = _matching("residuals", residuals, xs, handle)
-    after = _matching("residuals_out", residuals_out, xs, handle)
-    device = require_same_device([*xs, *(before or []), *(after or [])])
-    if after is None:
-        after = [empty_like(x, handle) for x in xs]
-    if before is None:
-        for array in after:
-            if array.nbytes:
-                call("zero", device, array.pointer, array.nbytes, handle)
-        before = after
+    device = require_same_device([array for array in (*xs, *before, *after) if array is not None])
+    written = [empty_like(x, stream) if new is None else new for x, new in zip(xs, after, strict=True)]
+    for old, new in zip(before, written, strict=True):
+        if old is None and new.nbytes:
+            call("zero", device, new.pointer, new.nbytes, stream)
     updates = (Update * len(xs))(
         *(
-            Update(x.pointer, old.pointer, new.pointer, x.size)
-            for x, old, new in zip(xs, before, after, strict=True)
+            Update(x.pointer, (new if old is None else old).pointer, new.pointer, x.size)
+            for x, old, new in zip(xs, before, written, strict=True)
         )
     )
     needed = ctypes.c_uint64()
     call("topk_workspace_bytes", DTYPE_CODES[dtype], updates, len(xs), ctypes.byref(needed))
-    workspace, workspace_at = empty_bytes(needed.value, xs[0], handle)
-    chosen = min(k, sum(x.size for x in xs))
-    sizes = [
-        ctypes.sizeof(TopKReport) * len(xs),
-        8 * (len(xs) + 1),
-        4 * max(chosen, 0),
-        dtype.itemsize * max(chosen, 0),
-    ]
+    workspace, workspace_at = empty_bytes(needed.value, xs[0], stream)
+    chosen = max(0, min(k, sum(x.size for x in xs)))
+    sizes = [ctypes.sizeof(TopKReport) * len(xs), 8 * (len(xs) + 1), 4 * chosen, dtype.itemsize * chosen]
     offsets, size = layout(sizes)
-    results, at = empty_bytes(size, xs[0], handle)
+    results, at = empty_bytes(size, xs[0], stream)
     reports_at, splits_at, indices_at, values_at = (at + offset for offset in offsets)
     call(
-        "topk", device, DTYPE_CODES[dtype], updates, len(xs), k, _POLICIES[on_nonfinite],
-        workspace_at, needed.value, values_at, indices_at, splits_at, reports_at, handle,
-    )  # fmt: skip
-    host = fetch(at, size, device, handle)
+        "topk",
+        device,
+        DTYPE_CODES[dtype],
+        updates,
+        len(xs),
+        k,
+        _POLICIES[on_nonfinite],
+        workspace_at,
+        needed.value,
+        values_at,
+        indices_at,
+        splits_at,
+        reports_at,
+        stream,
+    )
+    host = fetch(at, size, device, stream)
     del workspace, results  # not before the stream is through
     parts = [host[begin : begin + length] for begin, length in zip(offsets, sizes, strict=True)]
     reports = (TopKReport * len(xs)).from_buffer_copy(parts[0])
@@ -127,13 +144,8 @@ def grouped_topk_residual(
         call("topk_judge", reports, updates, len(xs), _POLICIES[on_nonfinite])
     except NonFiniteError as error:
         raise NonFiniteError(str(error), count=dropped) from None
-    return GroupedTopK(
-        parts[3].view(dtype),
-        parts[2].view(np.int32),
-        parts[1].view(np.int64),
-        [a.owner for a in after],
-        dropped,
-    )
+    splits, indices, values = parts[1].view(np.int64), parts[2].view(np.int32), parts[3].view(dtype)
+    return GroupedTopK(values, indices, splits, written, dropped)
 
 
 def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
@@ -145,16 +157,14 @@ def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
 
 
 def _matching(
-    name: str, arrays: Sequence[Any] | None, xs: Sequence[DeviceArray], stream: int
-) -> list[DeviceArray] | None:
-    """The arrays, each of the size and dtype of its delta."""
-    if arrays is None:
-        return None
+    name: str, arrays: Sequence[Any], xs: Sequence[DeviceArray], stream: int
+) -> list[DeviceArray | None]:
+    """The arrays, each of the size and dtype of its delta; None stays None."""
     if len(arrays) != len(xs):
         raise ArgumentError(f"there are {len(xs)} deltas and {len(arrays)} {name}; pass one for each")
-    found = [as_device_array(array, stream) for array in arrays]
+    found = [None if array is None else as_device_array(array, stream) for array in arrays]
     for number, (array, x) in enumerate(zip(found, xs, strict=True)):
-        if array.size != x.size or array.dtype != x.dtype:
+        if array is not None and (array.size != x.size or array.dtype != x.dtype):
             raise ArgumentError(
                 f"{name}[{number}] is {array.dtype}{list(array.shape)} and its delta "
                 f"{x.dtype}{list(x.shape)}; they must be of one dtype and size"

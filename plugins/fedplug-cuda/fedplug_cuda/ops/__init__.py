@@ -1,0 +1,1 @@
+"""The ops of `fedplug.ops` on device arrays, one module for each of theirs; imported when one comes."""

@@ -1,0 +1,38 @@
+"""Those functions of `fedplug.ops.arrays` that sparsifiers call, on a CUDA device."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedplug.errors import ArgumentError
+from fedplug.ops import DeviceArray
+from fedplug_cuda.arrays import as_device_array, framework_of, stream_handle
+from fedplug_cuda.memory import to_device, to_host
+
+__all__ = ["astype", "ensure_shape", "no_residual"]
+
+
+def astype(x: DeviceArray, dtype: Any) -> DeviceArray:
+    """See `fedplug.ops.astype`; the framework of the array converts it, or else the host does."""
+    wanted = np.dtype(dtype)
+    if x.dtype == wanted:
+        return x
+    if framework_of(x.owner) == "torch":
+        return as_device_array(x.owner.to(getattr(sys.modules["torch"], wanted.name)))
+    return to_device(to_host(x).astype(wanted), x.device, stream_handle(None, x))
+
+
+def ensure_shape(x: DeviceArray, shape: Sequence[int]) -> DeviceArray:
+    """See `fedplug.ops.ensure_shape`."""
+    if x.shape != tuple(shape):
+        raise ArgumentError(f"an array has shape {x.shape}; it must have {tuple(shape)}")
+    return x
+
+
+def no_residual(x: DeviceArray) -> None:
+    """See `fedplug.ops.no_residual`."""
+    del x

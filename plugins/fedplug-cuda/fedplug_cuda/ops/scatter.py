@@ -1,0 +1,32 @@
+"""`fedplug.ops.scatter` on a CUDA device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedplug.ops import DeviceArray, spare_residuals
+from fedplug_cuda.arrays import stream_handle
+from fedplug_cuda.memory import copy_of
+from fedplug_cuda.scatter import scatter_decode_add as add
+
+__all__ = ["scatter_decode_add"]
+
+
+def scatter_decode_add(
+    accumulator: DeviceArray,
+    values: Any,
+    indices: Any,
+    row_splits: Any = None,
+    weights: Any = None,
+    *,
+    lowering: None = None,
+) -> DeviceArray:
+    """See `fedplug.ops.scatter_decode_add`; adds in place where the accumulator was donated."""
+    del lowering
+    stream = stream_handle(None, accumulator)
+    total = accumulator if spare_residuals.get([]) is None else copy_of(accumulator, stream)
+    factors = None if weights is None else np.asarray(weights, total.dtype)
+    add(total, np.asarray(values), np.asarray(indices, np.int32), row_splits=row_splits, weights=factors)
+    return total

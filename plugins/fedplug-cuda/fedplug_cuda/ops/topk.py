@@ -1,0 +1,49 @@
+"""`fedplug.ops.topk` on a CUDA device: the entries come to the host, the residuals stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedplug import ops
+from fedplug.ops import DeviceArray
+from fedplug_cuda.arrays import stream_handle
+from fedplug_cuda.memory import to_device_of
+from fedplug_cuda.topk import GroupedTopK, select
+
+__all__ = ["grouped_topk_residual", "topk_residual"]
+
+
+def topk_residual(
+    delta: DeviceArray, residual: Any, k: Any, *, on_nonfinite: Any = "error", lowering: None = None
+) -> ops.TopK:
+    """See `fedplug.ops.topk_residual`."""
+    del lowering
+    found = _selected([delta], [residual], k, on_nonfinite)
+    return ops.TopK(found.values, found.indices, found.residuals[0], np.int64(found.nonfinite))
+
+
+def grouped_topk_residual(
+    deltas: Sequence[DeviceArray],
+    residuals: Sequence[Any],
+    k: Any,
+    *,
+    on_nonfinite: Any = "error",
+    lowering: None = None,
+) -> ops.GroupedTopK:
+    """See `fedplug.ops.grouped_topk_residual`."""
+    del lowering
+    return ops.GroupedTopK(*_selected(deltas, residuals, k, on_nonfinite))
+
+
+def _selected(
+    deltas: Sequence[DeviceArray], residuals: Sequence[Any], k: Any, on_nonfinite: Any
+) -> GroupedTopK:
+    """Never writes over the residuals it is given: a later refusal must find them as they were."""
+    stream = stream_handle(None, deltas[0])
+    before = [
+        to_device_of(delta, residual, stream) for delta, residual in zip(deltas, residuals, strict=True)
+    ]
+    return select(deltas, before, [None] * len(deltas), int(k), on_nonfinite, stream)

@@ -1,0 +1,77 @@
+"""`fedplug.codec` on device arrays: the payloads of the CPU, with residuals that stay on the device."""
+
+import numpy as np
+import pytest
+
+import fedplug
+from fedplug import ops
+from fedplug.errors import NonFiniteError, StateError
+
+EXPRESSIONS = [
+    "topk(0.05)",
+    "topk(0.05, scope='model') | qsgd(8)",
+    "topk(count=30) | qsgd(4) | rans",
+    "topk(0.1, error_feedback=False)",
+]
+
+
+def update(seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "kernel": rng.standard_normal((90, 30), np.float32),
+        "bias": rng.standard_normal(10, np.float32),  # small: sent uncompressed
+        "bn.running_var": rng.random(80, np.float32),
+        "out": rng.standard_normal((70, 3), np.float32),
+    }
+
+
+def on_device(device, arrays):
+    return {name: device.put(array) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_payloads_and_residuals_are_those_of_the_cpu(device, expression):
+    codec, state, expected_state = fedplug.codec(expression), None, None
+    for round_num in range(3):
+        arrays = update(round_num)
+        expected, expected_state = codec.encode_model(arrays, expected_state, round_num)
+        payloads, state = codec.encode_model(on_device(device, arrays), state, round_num)
+        assert payloads == expected
+    assert state.keys() == expected_state.keys()
+    for key, residual in expected_state.items():
+        assert ops.on_host(state[key]).tobytes() == residual.tobytes(), key
+        assert ops.is_on_device(state[key]) == key.endswith("residual"), key
+
+
+def test_a_state_moves_between_host_and_device(device):
+    codec = fedplug.codec("topk(0.05) | qsgd(8)")
+    _, expected_state = codec.encode_model(update(0))
+    _, state = codec.encode_model(on_device(device, update(0)))
+    expected, _ = codec.encode_model(update(1), expected_state, 1)
+    host_state = {key: ops.on_host(array) for key, array in state.items()}
+    assert codec.encode_model(on_device(device, update(1)), host_state, 1)[0] == expected
+    assert codec.encode_model(update(1), host_state, 1)[0] == expected
+
+
+def test_encoders_without_kernels_are_given_copies_on_the_host(device):
+    for expression in ("qsgd(8)", "topk(0.1, chunk=64)", "dgc(0.1)"):
+        codec = fedplug.codec(expression)
+        assert codec.encode_model(on_device(device, update(0)))[0] == codec.encode_model(update(0))[0]
+
+
+def test_a_nan_is_refused_by_name_and_the_state_is_unchanged(device):
+    codec = fedplug.codec("topk(0.05)")
+    _, state = codec.encode_model(on_device(device, update(0)))
+    before = {key: ops.on_host(array).tobytes() for key, array in state.items()}
+    broken = update(1)
+    broken["out"][3, 1] = np.nan
+    with pytest.raises(NonFiniteError, match="array 'out'"):
+        codec.encode_model(on_device(device, broken), state, 1, in_place=True)
+    assert {key: ops.on_host(array).tobytes() for key, array in state.items()} == before
+
+
+def test_a_state_of_another_model_is_refused(device):
+    codec = fedplug.codec("topk(0.05)")
+    _, state = codec.encode_model({"a": device.put(np.ones((20, 20), np.float32))})
+    with pytest.raises(StateError):
+        codec.encode_model({"a": device.put(np.ones((20, 21), np.float32))}, state)
