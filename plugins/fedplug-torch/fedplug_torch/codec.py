@@ -10,7 +10,8 @@ import torch
 import fedplug
 from fedplug.codecs import DEFAULT_MAX_BYTES
 from fedplug.errors import ArgumentError, PayloadError
-from fedplug_torch.tensors import as_array, as_arrays, as_tensor, as_tensors, require_dense, shares_memory
+from fedplug_torch.devices import as_operand, as_operands, as_results
+from fedplug_torch.tensors import as_array, as_tensor, require_dense, shares_memory
 
 __all__ = ["Codec", "NamedTensors", "decode", "decode_model", "encode", "named", "numpy_codec"]
 
@@ -20,14 +21,15 @@ NamedTensors = torch.nn.Module | Mapping[str, torch.Tensor] | Iterable[tuple[str
 _WANTED = "pass the module, its named_parameters() (not its parameters()), or a mapping of tensors by name"
 
 TensorState = Mapping[str, torch.Tensor]
-"""A state: flat, of CPU tensors, so that `safetensors.torch.save_file` takes it as it is."""
+"""A state: flat, so that `safetensors.torch.save_file` takes it as it is."""
 
 
 class Codec:
     """Compresses tensors; keeps nothing itself. `fedplug.Codec` says what a state is and what is promised.
 
-    Tensors on the CPU that are C-contiguous are read where they lie, bfloat16 too; no graph is recorded.
-    Others are copied: those of a GPU to the host, where fedplug's wheels compute.
+    C-contiguous tensors are read where they lie, bfloat16 too; no graph is recorded. On a GPU, with
+    fedplug-cuda installed, encoders that have kernels there work there, and states stay there; for other
+    encoders, and without fedplug-cuda, tensors are copied to the host.
     """
 
     def __init__(self, encoder: Any, *, min_size: int | None = None, **config: Any) -> None:
@@ -53,7 +55,7 @@ class Codec:
             out: A state that is not needed any more, over which the next one is written.
 
         Returns:
-            The payload, and the state for the next round, on the CPU: empty for encoders that keep nothing.
+            The payload, and the state for the next round: empty for encoders that keep nothing.
 
         Raises:
             ArgumentError: The tensor cannot be encoded, or the codec is of rules (see `encode_model`).
@@ -61,9 +63,9 @@ class Codec:
             StateError: ``state`` is of another codec, shape or dtype.
         """
         payload, after = self._codec.encode(
-            as_array(tensor), as_arrays(state), round_num, in_place=in_place, out=as_arrays(out)
+            as_operand(tensor), as_operands(state), round_num, in_place=in_place, out=as_operands(out)
         )
-        return payload, as_tensors(after)
+        return payload, as_results(after)
 
     def encode_model(
         self,
@@ -91,13 +93,13 @@ class Codec:
             StateError: ``states`` are of another codec, or of another model.
         """
         payloads, after = self._codec.encode_model(
-            as_arrays(named(tensors)) or {},
-            as_arrays(states),
+            as_operands(named(tensors)) or {},
+            as_operands(states),
             round_num,
             in_place=in_place,
-            out=as_arrays(out),
+            out=as_operands(out),
         )
-        return payloads, as_tensors(after)
+        return payloads, as_results(after)
 
     def __repr__(self) -> str:
         return f"fedplug_torch.Codec({str(self._codec.encoder)!r})"

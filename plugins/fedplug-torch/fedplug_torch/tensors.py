@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -70,8 +70,10 @@ def as_tensor(array: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def as_arrays(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, NDArray[Any]] | None:
-    """`as_array` of each.
+def as_arrays(
+    tensors: Mapping[str, torch.Tensor] | None, read: Callable[[Any], Any] = as_array
+) -> dict[str, Any] | None:
+    """``read`` of each, `as_array` by default.
 
     Raises:
         ArgumentError: As for `as_array`; the message names the tensor.
@@ -81,7 +83,7 @@ def as_arrays(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, NDArray[A
     arrays = {}
     for name, tensor in tensors.items():
         try:
-            arrays[name] = as_array(tensor)
+            arrays[name] = read(tensor)
         except ArgumentError as error:
             raise ArgumentError(f"tensor {name!r}: {error}") from error
     return arrays

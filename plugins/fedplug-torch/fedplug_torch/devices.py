@@ -1,0 +1,61 @@
+"""CUDA tensors as the device arrays of fedplug's codec, if fedplug-cuda is installed and finds a device."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from fedplug.errors import CapabilityWarning
+from fedplug.ops import is_on_device
+from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_dense
+
+__all__ = ["as_operand", "as_operands", "as_result", "as_results"]
+
+
+def as_operand(tensor: Any) -> Any:
+    """The tensor as `fedplug.codec` takes it: CUDA tensors of floats stay on their device.
+
+    Raises:
+        ArgumentError: As for `as_array`.
+    """
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or not tensor.is_floating_point():
+        return as_array(tensor)
+    problem = _problem()
+    if problem is not None:
+        warnings.warn(
+            f"CUDA tensors are copied to the host to be encoded, as fedplug-cuda cannot be used: {problem}",
+            CapabilityWarning,
+            stacklevel=2,
+        )
+        return as_array(tensor)
+    require_dense(tensor)
+    return importlib.import_module("fedplug_cuda").as_device_array(tensor.detach().contiguous().resolve_neg())
+
+
+def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Any] | None:
+    """`as_operand` of each; raises what `as_arrays` raises."""
+    return as_arrays(tensors, as_operand)
+
+
+def as_result(array: Any) -> torch.Tensor:
+    """The tensor of an array that a codec returned, on the device where it is."""
+    return array.owner if is_on_device(array) else as_tensor(array)
+
+
+def as_results(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """`as_result` of each."""
+    return {name: as_result(array) for name, array in arrays.items()}
+
+
+@functools.cache
+def _problem() -> str | None:
+    try:
+        found: str | None = importlib.import_module("fedplug_cuda").problem()
+    except ImportError:
+        return "it is not installed"
+    return found

@@ -1,0 +1,73 @@
+"""CUDA tensors are encoded on their device by fedplug-cuda, with the CPU's payloads."""
+
+import pytest
+import safetensors.torch
+import torch
+from fedplug_torch import Codec, decode_model
+
+import fedplug
+
+fedplug_cuda = pytest.importorskip("fedplug_cuda")
+pytestmark = pytest.mark.skipif(
+    fedplug_cuda.problem() is not None or not torch.cuda.is_available(), reason="no CUDA device"
+)
+
+
+def update(seed, device, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {"kernel": (300, 70), "bias": (10,), "out": (70, 3)}
+    tensors = {name: torch.randn(shape, generator=generator).to(dtype) for name, shape in shapes.items()}
+    return {name: tensor.to(device) for name, tensor in {**tensors, "steps": torch.tensor(3)}.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "expression", ["topk(0.05)", "topk(0.05, scope='model') | qsgd(8)", "qsgd(4)", "topk(0.1, chunk=64)"]
+)
+def test_payloads_and_states_are_those_of_the_cpu(dtype, expression):
+    codec, state, expected_state = Codec(expression), None, None
+    for round_num in range(3):
+        expected, expected_state = codec.encode_model(
+            update(round_num, "cpu", dtype), expected_state, round_num
+        )
+        payloads, state = codec.encode_model(update(round_num, "cuda", dtype), state, round_num)
+        assert payloads == expected
+    assert state.keys() == expected_state.keys()
+    for key, tensor in expected_state.items():
+        assert torch.equal(state[key].cpu(), tensor), key
+
+
+def test_one_tensor_and_its_state_stay_on_the_device():
+    x = torch.randn(5000, device="cuda")
+    codec = Codec("topk(0.01)")
+    payload, state = codec.encode(x)
+    assert state["residual"].is_cuda
+    assert payload == codec.encode(x.cpu())[0]
+
+
+def test_a_state_is_saved_and_goes_on():
+    codec = Codec("topk(0.05) | qsgd(8)")
+    _, state = codec.encode_model(update(0, "cuda"))
+    loaded = safetensors.torch.load(safetensors.torch.save(state))
+    assert (
+        codec.encode_model(update(1, "cuda"), loaded, 1)[0]
+        == codec.encode_model(update(1, "cuda"), state, 1)[0]
+    )
+
+
+def test_what_is_sent_and_what_is_kept_add_up():
+    tensors = update(0, "cuda")
+    payloads, state = Codec("topk(0.05)").encode_model(tensors)
+    sent = decode_model(payloads)
+    assert torch.equal(sent["kernel"].cuda() + state["kernel/residual"], tensors["kernel"])
+
+
+def test_a_nan_is_named_and_nothing_changes():
+    codec = Codec("topk(0.05)")
+    _, state = codec.encode_model(update(0, "cuda"))
+    before = {key: tensor.clone() for key, tensor in state.items()}
+    broken = update(1, "cuda")
+    broken["out"][3, 1] = float("nan")
+    with pytest.raises(fedplug.errors.NonFiniteError, match="array 'out'"):
+        codec.encode_model(broken, state, 1, in_place=True)
+    assert all(torch.equal(state[key], tensor) for key, tensor in before.items())
