@@ -100,9 +100,7 @@ class StateForm:
         return {
             key
             for key, form in self._arrays.items()
-            if (array := state.get(key)) is not None
-            and (isinstance(array, np.ndarray) or is_on_device(array))
-            and (array.shape, array.dtype) == form
+            if (getattr(array := state.get(key), "shape", None), getattr(array, "dtype", None)) == form
         }
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:

@@ -1,5 +1,6 @@
 """`fedplug.codec` on device arrays: the payloads of the CPU, with residuals that stay on the device."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,13 +16,13 @@ EXPRESSIONS = [
 ]
 
 
-def update(seed):
+def update(seed, dtype=np.float32):
     rng = np.random.default_rng(seed)
     return {
-        "kernel": rng.standard_normal((90, 30), np.float32),
-        "bias": rng.standard_normal(10, np.float32),  # small: sent uncompressed
-        "bn.running_var": rng.random(80, np.float32),
-        "out": rng.standard_normal((70, 3), np.float32),
+        "kernel": rng.standard_normal((90, 30)).astype(dtype),
+        "bias": rng.standard_normal(10).astype(dtype),  # small: sent uncompressed
+        "bn.running_var": rng.random(80).astype(dtype),
+        "out": rng.standard_normal((70, 3)).astype(dtype),
     }
 
 
@@ -29,11 +30,12 @@ def on_device(device, arrays):
     return {name: device.put(array) for name, array in arrays.items()}
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_payloads_and_residuals_are_those_of_the_cpu(device, expression):
+def test_payloads_and_residuals_are_those_of_the_cpu(device, expression, dtype):
     codec, state, expected_state = fedplug.codec(expression), None, None
     for round_num in range(3):
-        arrays = update(round_num)
+        arrays = update(round_num, dtype)
         expected, expected_state = codec.encode_model(arrays, expected_state, round_num)
         payloads, state = codec.encode_model(on_device(device, arrays), state, round_num)
         assert payloads == expected
