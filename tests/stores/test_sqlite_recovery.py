@@ -345,7 +345,7 @@ def test_a_client_of_a_codec_does_not_go_on_from_an_older_state(tmp_path):
 def test_segments_without_an_index_are_told_to_be_repaired(folder):
     (folder / "index.sqlite3").unlink()
     before = contents(folder)
-    with pytest.raises(CorruptStoreError, match="has segments and no index.sqlite3; run `fedplug store repair"):
+    with pytest.raises(CorruptStoreError, match="has segments and no index"):
         SqliteStore(folder)
     assert contents(folder) == before
     repair_store(folder)
