@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedplug import api, kernels, ops, wire
 from fedplug.codecs.arrays import DTYPE_NAMES, as_array, named_arrays
 from fedplug.codecs.metrics import TensorMetrics
+from fedplug.codecs.reading import decode
 from fedplug.codecs.state import (
     OWNER,
     ArrayState,
@@ -251,6 +252,33 @@ class Codec:
             return None, []
         return self._model(_specs(named_arrays(arrays))).carried_over(states)
 
+    def state_keys(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Lists which entries of a state of `encode_model` belong to each array, by the array's name.
+
+        Args:
+            arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
+        """
+        return self._model(_specs(named_arrays(arrays))).keys()
+
+    def put_back(
+        self, payloads: Mapping[str, bytes], states: ArrayState, arrays: Mapping[str, Any]
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Adds payloads that did not reach the receiver to the residuals they were taken from.
+
+        Args:
+            payloads: From `encode_model`.
+            states: The next state that the same call returned, which the caller gives up.
+            arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
+
+        Returns:
+            The state as if nothing had been sent, and by name what the payloads hold of arrays that have no
+            residual: only the caller can send that again.
+
+        Raises:
+            StateError: ``states`` are of another codec, or of another model.
+        """
+        return self._model(_specs(named_arrays(arrays))).put_back(payloads, states)
+
     def require_updates(self) -> Codec:
         """Itself; for receivers who take what they decode for the update and keep nothing between rounds.
 
@@ -313,6 +341,7 @@ class _Model:
             for each in encoder.encoders
         ]
         self._keys = [list(state) for state in encoder.init_state()]
+        self._control = [] if encoder.rate_control is None else list(encoder.rate_control.init())
         self.form = StateForm(self.first(), text)
 
     def placed(self, xs: list[NDArray[Any]], measured: bool) -> list[NDArray[Any]]:
@@ -326,6 +355,30 @@ class _Model:
             x if on_device and not measured else ops.on_host(x)
             for x, on_device in zip(xs, self._on_device, strict=True)
         ]
+
+    def keys(self) -> dict[str, list[str]]:
+        """The keys in the state of the model, by array."""
+        by_name = zip(self._names, self._keys, strict=True)
+        return {name: [key_of(name, key) for key in keys] for name, keys in by_name}
+
+    def put_back(
+        self, payloads: Mapping[str, bytes], state: ArrayState
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+        """See `Codec.put_back`."""
+        host = {key: ops.on_host(array) for key, array in state.items()}
+        given = self.form.require(host, donated=True)
+        states = unflattened(self._names, given, self._keys)
+        lost = {}
+        for encoder, spec, name, own in zip(
+            self._encoder.encoders, self._encoder.specs, self._names, states, strict=True
+        ):
+            sent = decode(payloads[name], out=np.empty(spec.shape, spec.dtype))
+            residual = encoder.kept_residual(own)
+            if residual is None:
+                lost[name] = sent
+            else:
+                residual += sent.astype(residual.dtype)
+        return self.form.tagged(given), lost
 
     def require_finite(self, xs: list[NDArray[Any]], *, all_of_them: bool) -> None:
         """Raises NonFiniteError for an array on the host that holds a NaN or an infinity.
@@ -343,7 +396,10 @@ class _Model:
         """The state of a client that takes part for the first time."""
         state = flattened(self._names, self._encoder.init_state())
         if self._encoder.rate_control is not None:
-            state.update(_prefixed(self._encoder.rate_control.init()))
+            control = _prefixed(self._encoder.rate_control.init())
+            if taken := state.keys() & control.keys():
+                raise ArgumentError(f"the name {min(taken)!r} is taken by rate control; rename array 'codec'")
+            state.update(control)
         return state
 
     def carried_over(self, states: ArrayState) -> tuple[ArrayState, list[str]]:
@@ -357,14 +413,14 @@ class _Model:
             if not mine <= fitting:
                 fitting -= mine
         after = self.form.tagged({**self.first(), **{key: states[key] for key in fitting}})
-        dropped = states.keys() - fitting - {OWNER}
-        return after, sorted({key.rpartition("/")[0] for key in dropped if not key.startswith(_CONTROL)})
+        dropped = states.keys() - fitting - {OWNER} - {_CONTROL + key for key in self._control}
+        return after, sorted({key.rpartition("/")[0] for key in dropped})
 
     def encode(
         self, xs: list[NDArray[Any]], state: ArrayState, round_num: int
     ) -> tuple[list[NDArray[np.uint8]], dict[str, NDArray[Any]]]:
         """The payloads, as buffers, and the next state."""
-        control = {key.removeprefix(_CONTROL): state[key] for key in state if key.startswith(_CONTROL)}
+        control = {key: state[_CONTROL + key] for key in self._control}
         before = unflattened(self._names, state, self._keys)
         buffers, after = self._encoder.encode(xs, before, round_num, control)
         next_state = flattened(self._names, after)

@@ -36,8 +36,7 @@ _ENTRY = "SELECT process, owner, round, segment, position, size, checksum, seal 
 _PROCESS = "SELECT process, signature, round, metadata, seal FROM processes"
 _ROUND = "SELECT process, round, metadata, owners, seal FROM rounds"
 _SEGMENT = "SELECT segment, live, note, doomed, seal FROM segments"
-# Its seal is that of the format version, too.
-_GENERATION = f"SELECT {schema.VERSION}, generation, seal FROM generation"
+_GENERATION = "SELECT generation, seal FROM generation"
 _ROWS = (_PROCESS, _ROUND, _SEGMENT, _GENERATION, _ENTRY)
 _SMALL_TABLES = ("processes", "rounds", "segments", "generation")
 
@@ -120,7 +119,7 @@ class Index:
         row = self._one(_GENERATION)
         if row is None:
             raise self._corrupt("its generation is missing")
-        return int(row[1])
+        return int(row[0])
 
     def begin_at(self, generation: int) -> None:
         """Sets the generation of a new index that replaces an older one; called in its first transaction."""
@@ -250,8 +249,7 @@ class Index:
                 yield str(error)
 
     def _set_generation(self, generation: int) -> None:
-        values = schema.sealed((schema.VERSION, generation))[1:]
-        self._db.execute("UPDATE generation SET generation = ?, seal = ?", values)
+        self._db.execute("UPDATE generation SET generation = ?, seal = ?", schema.sealed((generation,)))
 
     def _count_what_lives(self) -> None:
         for segment, growth in self._growth.items():
@@ -271,8 +269,6 @@ class Index:
         fresh = application == 0 and self._pragma("schema_version") == 0
         if fresh and not create:
             raise CorruptStoreError(f"{self.path} is empty, but the store is not; {self.remedy}")
-        if (application, self._pragma("user_version")) != (_APPLICATION, schema.VERSION):
-            self._check_header()
         if not fresh and application != _APPLICATION:
             raise StoreError(
                 f"{self.path} is not the index of a fedplug store; name a new folder for the store"
@@ -300,13 +296,6 @@ class Index:
             self._pragma(f"user_version = {schema.VERSION}")
         self._db.execute("COMMIT")
         return version
-
-    def _check_header(self) -> None:
-        """Raises if the tables are those of this version, so that what the header says is damage."""
-        with suppress(sqlite3.OperationalError):  # another version, or another program's file
-            row = self._db.execute(_GENERATION).fetchone()
-            if row is not None and self._damage_of(row) is None:
-                raise self._corrupt("its header has another format than its tables")
 
     def _check_small_tables(self) -> None:
         for table in _SMALL_TABLES:

@@ -274,3 +274,52 @@ def test_a_name_may_be_anything_but_ambiguous():
     arrays = {"": np.ones(9), "a/b": np.ones(9), "ü/é ü": np.ones(9), "codec": np.ones(9)}
     payloads, state = codec.encode_model(arrays)
     assert codec.encode_model(arrays, state)[0].keys() == payloads.keys() == arrays.keys()
+
+
+# The entries of single arrays in a state --------------------------------------------------------------------
+
+
+def test_entries_of_a_state_go_by_whole_names():
+    codec = fedplug.codec("topk(0.1)")
+    arrays = {"w": np.ones(100, np.float32), "w/x": np.ones(100, np.float32), "few": np.ones(3, np.float32)}
+    assert codec.state_keys(arrays) == {"w": ["w/residual"], "w/x": ["w/x/residual"], "few": []}
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.1)", "budget('topk(0.1)', 800)"])
+def test_an_array_may_have_the_name_of_rate_control(encoder):
+    arrays = {"codec": model(0)["dense/kernel"]}
+    codec = fedplug.codec(encoder)
+    state = None
+    for round_num in range(2):
+        payloads, state = codec.encode_model(arrays, state, round_num)
+    other = fedplug.codec(encoder)
+    expected = None
+    for round_num in range(2):
+        renamed, expected = other.encode_model({"x": arrays["codec"]}, expected, round_num)
+    assert payloads["codec"] == renamed["x"]
+    assert np.array_equal(state["codec/residual"], expected["x/residual"])
+
+
+@pytest.mark.parametrize(
+    "encoder", ["topk(0.1)", "topk(0.1) | qsgd(4)", "dgc(0.1)", "budget('topk(0.1)', 1500)", "qsgd(4)", RULES]
+)
+def test_what_is_put_back_is_sent_in_the_next_round(encoder):
+    codec = fedplug.codec(encoder)
+    first, nothing = model(0), {name: np.zeros_like(array) for name, array in model(0).items()}
+    payloads, state = codec.encode_model(first)
+    state, lost = codec.put_back(payloads, state, first)
+    for name, keys in codec.state_keys(first).items():
+        residuals = [state[key] for key in keys if key.endswith(("residual", "unsent"))]
+        assert (name in lost) == (not residuals)
+        if residuals:
+            np.testing.assert_allclose(residuals[0], first[name], atol=1e-6)
+        else:
+            assert np.array_equal(lost[name], fedplug.decode(payloads[name]))
+    codec.encode_model(nothing, state, 1)  # still a state of this codec and model
+
+
+def test_what_is_put_back_must_be_of_this_model():
+    codec = fedplug.codec("topk(0.1)")
+    payloads, state = codec.encode_model(model(0))
+    with pytest.raises(StateError, match="another codec"):
+        fedplug.codec("topk(0.2)").put_back(payloads, state, model(0))

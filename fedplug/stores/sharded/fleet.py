@@ -58,9 +58,5 @@ class Fleet(abc.ABC):
         """A shard, for others to read from."""
 
     @abc.abstractmethod
-    def close(self, generation: int | None = None) -> None:
-        """Lets go of the shards; legal twice.
-
-        Args:
-            generation: As of `Shard.close`.
-        """
+    def close(self) -> None:
+        """Lets go of the shards; legal twice."""

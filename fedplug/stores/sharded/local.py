@@ -52,10 +52,10 @@ class LocalFleet(Fleet):
         """As in `Fleet`."""
         return self._shards[shard]
 
-    def close(self, generation: int | None = None) -> None:
-        """Closes the shards; see `Fleet.close`."""
+    def close(self) -> None:
+        """As in `Fleet`."""
         for shard in self._shards.values():
-            shard.close(generation)
+            shard.close()
 
 
 class LocalStore(ShardedStore):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import json
 import os
 import secrets
@@ -139,12 +138,9 @@ class ShardedStore(StateStore):
                 move(process, left, self._replicas_of(process))
 
     def close(self) -> None:
-        """Closes the index and the shards, and tells these how far the index is."""
-        generation = None
-        with contextlib.suppress(StoreError):  # closed before
-            generation = self._index.generation
+        """As in `StateStore`."""
         self._index.close()
-        self.fleet.close(generation)
+        self.fleet.close()
 
     def _replicas_of(self, process: ShardedProcess) -> int:
         asked = self._options.replicas
