@@ -10,6 +10,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+_INSTALLED = [
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "fedplug_torch",
+    "safetensors.torch",
+    "sklearn.datasets",
+]
+
 SECONDS = 120
 """Until a rank that does not answer counts as hanging."""
 
@@ -20,7 +28,7 @@ class Ranks:
     def __init__(self, count):
         # A process that has imported everything, and of which the ranks are copies: they start at once.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["ddp_jobs", "outer_jobs", "torch._dynamo"])
+        context.set_forkserver_preload(_INSTALLED)  # of a module in this folder, Python 3.11 finds nothing
         self._folder = tempfile.TemporaryDirectory()
         meeting_point = Path(self._folder.name, "ranks").as_uri()
         self._pipes, self._processes = [], []

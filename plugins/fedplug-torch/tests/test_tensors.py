@@ -56,7 +56,8 @@ def test_a_steady_loop_takes_no_memory_of_the_tensors_size(dtype):
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < update.nbytes / 10
+    widened = 4 * update.numel() if dtype.itemsize == 2 else 0  # sums with the float32 residual
+    assert most < widened + update.nbytes / 10
 
 
 def test_a_parameter_is_decoded_into_where_it_lies():
@@ -97,7 +98,7 @@ def test_the_bytes_are_those_of_the_codec_for_arrays(dtype):
     ours, state = fedplug_torch.Codec("topk(0.05) | qsgd(4)").encode(tensor)
     theirs, _ = fedplug.codec("topk(0.05) | qsgd(4)").encode(as_array(tensor))
     assert ours == theirs
-    assert state["residual"].dtype == dtype
+    assert state["residual"].dtype == torch.promote_types(dtype, torch.float32)
 
 
 @pytest.mark.parametrize(
