@@ -7,6 +7,7 @@ which it does anew after the first step.
 
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +16,14 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
-from fedplug.errors import ArgumentError, StateError
+from fedplug.errors import ArgumentError, FedplugError, StateError
 from fedplug_torch.codec import named, numpy_codec
-from fedplug_torch.exchange import Exchange
+from fedplug_torch.exchange import Exchange, RankError, copied_group
 from fedplug_torch.mean import max_payload_bytes, mean_of
-from fedplug_torch.tensors import as_array, as_tensor
+from fedplug_torch.tensors import as_array, as_tensor, real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
 
@@ -29,7 +32,10 @@ _OF_THE_CODEC = "codec/"
 
 
 class FedplugState:
-    """What `fedplug_hook` keeps from step to step, on one rank.
+    """The state that `fedplug_hook` keeps from step to step, on one rank.
+
+    It may be created before the process group. It can be copied and pickled, alone or with its DDP model; the
+    copy of a DDP model has no hook until ``register_comm_hook`` is called for it.
 
     Beside the gradients it takes the memory of two residuals where the encoder has error feedback: what the
     step began with stays until every rank's payloads have been added.
@@ -49,44 +55,57 @@ class FedplugState:
         process_group: dist.ProcessGroup | None = None,
         warmup_steps: int = 0,
     ) -> None:
-        """Knows the parameters of a module by name.
+        """Reads the names of a module's parameters.
 
         Args:
-            encoder: What `fedplug.codec` takes, or a `Codec`.
-            module: Whose gradients the hook is for, before or after it is wrapped by DDP.
-            process_group: That of DDP, and of CPU tensors; default: all ranks.
-            warmup_steps: So many steps send dense gradients, before payloads begin (Lin et al. 2018, section
-                3.3). Schedules of the encoder begin with the first payload.
+            encoder: Anything that `fedplug.codec` takes, or a `Codec`.
+            module: The model that DDP wraps, or the DDP model.
+            process_group: The process group of DDP, which must take CPU tensors; default: all ranks.
+            warmup_steps: Number of first steps that send dense gradients (Lin et al. 2018, section 3.3).
+                Schedules of the encoder begin with the first payload.
 
         Raises:
-            ArgumentError: torch.distributed is not initialized, or ``warmup_steps`` is negative.
+            ArgumentError: ``warmup_steps`` is negative, ``module`` is no module, or a parameter is sharded
+                (FSDP, DTensor) or of a dtype that has no place in a payload.
             ConfigError: The encoder cannot be read, and all that `fedplug.codec` raises.
         """
         if warmup_steps < 0:
             raise ArgumentError(f"warmup_steps is {warmup_steps}; it must be at least 0")
+        if not isinstance(module, torch.nn.Module):
+            raise ArgumentError(f"a {type(module).__name__} is no module; pass the model that DDP wraps")
         self.step = 0
         self.bytes_sent = 0
         self.error: Exception | None = None
         self._warmup_steps = warmup_steps
         self._codec = numpy_codec(encoder).require_updates()
         self._group = process_group
-        self._exchange = Exchange(process_group)
-        self._names = {parameter: name for name, parameter in named(module).items()}
+        self._module = module.module if isinstance(module, DistributedDataParallel) else module
+        self._names = _names_of(self._module)
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
+        self._place: tuple[int, int] | None = None  # rank and number of ranks that `_kept` is of
         self._gradients: dict[str, torch.Tensor] = {}
-        self._ready: torch.futures.Future[Exception | None] = torch.futures.Future()
+        self._ready: torch.futures.Future[None] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out everything that belongs to one step."""
+        of_one_step = {"_spare": None, "_gradients": {}, "_ready": None, "error": None}
+        return {**self.__dict__, **of_one_step, "_group": copied_group(self._group)}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """A copy of all that the next step needs, for `safetensors.torch.save_file`.
 
         Every rank has its own, and saves it in a file of its own.
+
+        Raises:
+            ArgumentError: torch.distributed is not initialized, so that the rank is not known.
         """
+        rank, world_size = self._place or Exchange(self._group).place
         numbers = {
             "step": self.step,
             "bytes_sent": self.bytes_sent,
-            "rank": self._exchange.rank,
-            "world_size": self._exchange.world_size,
+            "rank": rank,
+            "world_size": world_size,
         }
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
@@ -98,19 +117,16 @@ class FedplugState:
 
         Raises:
             StateError: It is not of this class, or of another rank, or of another number of ranks. A state of
-                another encoder or model is one in the next step.
+                another encoder or model is one in the next step, and so is that of another rank where there
+                is no process group yet.
         """
         missing = {"step", "bytes_sent", "rank", "world_size"} - state.keys()
         if missing:
             raise StateError(f"the state is not of FedplugState: it lacks {', '.join(sorted(missing))}")
-        saved = int(state["rank"]), int(state["world_size"])
-        if saved != (self._exchange.rank, self._exchange.world_size):
-            raise StateError(
-                f"the state is of rank {saved[0]} of {saved[1]}, and this is rank {self._exchange.rank} of "
-                f"{self._exchange.world_size}; every rank loads its own, and another number of ranks begins "
-                "without"
-            )
-        self.step, self.bytes_sent = int(state["step"]), int(state["bytes_sent"])
+        place = int(state["rank"]), int(state["world_size"])
+        if dist.is_initialized():
+            _require_same_place(place, Exchange(self._group).place)
+        self.step, self.bytes_sent, self._place = int(state["step"]), int(state["bytes_sent"]), place
         kept = {
             name.removeprefix(_OF_THE_CODEC): as_array(tensor).copy()
             for name, tensor in state.items()
@@ -120,27 +136,44 @@ class FedplugState:
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """One call of the hook; DDP makes them in the order of the buckets, the same on every rank."""
+        if self._ready is None or bucket.index() == 0:  # a backward pass before may have ended early
+            self._gradients, self._ready = {}, torch.futures.Future()
+        gradients, buffer, ready = self._named_gradients(bucket), bucket.buffer(), self._ready
         if self.step < self._warmup_steps:
             return self._reduce_dense(bucket)
-        if bucket.index() == 0:  # a backward pass before may have ended early
-            self._gradients, self._ready = {}, torch.futures.Future()
-        buffer, ready = bucket.buffer(), self._ready
-        if any(parameter not in self._names for parameter in bucket.parameters()):
-            raise ArgumentError("DDP has parameters that the module of FedplugState has not; pass the same")
-        names = [self._names[parameter] for parameter in bucket.parameters()]
-        if buffer.layout is not torch.strided:  # of an embedding, which DDP gives a bucket of its own
-            raise ArgumentError(f"the gradient of {names[0]!r} is sparse; pass sparse=False to the embedding")
-        self._gradients |= dict(zip(names, bucket.gradients(), strict=True))
-        reduced: torch.futures.Future[torch.Tensor] = ready.then(lambda done: _or_raise(done.value(), buffer))
+        self._gradients |= gradients
+        reduced: torch.futures.Future[torch.Tensor] = ready.then(lambda _: buffer)
         if bucket.is_last():
             self.error = None
             try:
                 self._reduce_all()
             except Exception as error:
                 self.error = error
-            self._gradients = {}
-            ready.set_result(self.error)
+                _raise_at_the_end(error)
+            self._gradients, self._ready = {}, None
+            ready.set_result(None)
         return reduced
+
+    def _named_gradients(self, bucket: dist.GradBucket) -> dict[str, torch.Tensor]:  # type: ignore[name-defined]
+        """Views of the bucket, of the shapes of its parameters; complex numbers as pairs of real ones.
+
+        ``bucket.gradients()`` is not used: it ends early for complex parameters, and mixes up the elements of
+        transposed and ``channels_last`` ones, which DDP lays out as they lie in the parameter's memory.
+        """
+        parameters, buffer = bucket.parameters(), bucket.buffer()
+        if any(parameter not in self._names for parameter in parameters):
+            self._names = _names_of(self._module)  # layers may have been made since
+        if any(parameter not in self._names for parameter in parameters):
+            raise ArgumentError("DDP has parameters that the module of FedplugState has not; pass the same")
+        if buffer.layout is not torch.strided:  # of an embedding, which DDP gives a bucket of its own
+            name = self._names[parameters[0]]
+            raise ArgumentError(f"the gradient of {name!r} is sparse; pass sparse=False to the embedding")
+        reals = [real_view(parameter.detach()) for parameter in parameters]
+        parts = buffer.split([real.numel() for real in reals])
+        return {
+            self._names[parameter]: _like(part, real)
+            for parameter, part, real in zip(parameters, parts, reals, strict=True)
+        }
 
     def _reduce_dense(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         self.bytes_sent += bucket.buffer().nbytes
@@ -151,15 +184,18 @@ class FedplugState:
         """Replaces every gradient of the step by the mean; after an error the state is as before."""
         gradients = {name: self._gradients[name] for name in self._names.values() if name in self._gradients}
         limits = {name: max_payload_bytes(gradient) for name, gradient in gradients.items()}
+        exchange = Exchange(self._group)
         try:
+            _require_same_place(self._place or exchange.place, exchange.place)
             payloads, after = self._encode(gradients)
         except Exception as error:
-            self._exchange.all_gather_error(error, limits)
+            exchange.all_gather_error(error, limits)
             raise
-        messages = self._exchange.all_gather(payloads, limits)
+        messages = exchange.all_gather(payloads, limits)
         for name, gradient in gradients.items():
             gradient.copy_(mean_of(messages, name, gradient))
         self._kept, self._spare = after, self._kept
+        self._place = exchange.place
         self.step += 1
         self.bytes_sent += sum(map(len, payloads.values())) + 8 * (1 + len(payloads))
 
@@ -173,14 +209,14 @@ class FedplugState:
         """
         arrays = {name: as_array(gradient) for name, gradient in gradients.items()}
         round_num = self.step - self._warmup_steps
-        kept = self._kept or {}
         payloads, after = self._codec.encode_model(arrays, self._kept, round_num, out=self._spare)
         self._spare = None  # written over from here on
+        keys = self._codec.state_keys(arrays)
         for name, gradient in gradients.items():
             if not gradient.any():
                 payloads[name] = b""
-                for key in (key for key in kept if key.startswith(f"{name}/")):
-                    np.copyto(after[key], kept[key])
+                for key in keys[name] if self._kept else ():
+                    np.copyto(after[key], self._kept[key])
         return payloads, after
 
 
@@ -193,13 +229,60 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
 
     Returns:
         Done when the last bucket of the step was. What goes wrong on a rank is raised by ``backward()`` on
-        every rank, as a RuntimeError with the text of the error, which is in ``state.error``. Step and
-        residuals are then as before, and the gradients hold anything.
+        every rank, as a RankError with the text of the error, which is in ``state.error``. Step and residuals
+        are then as before, and the gradients hold anything.
     """
+    if not isinstance(bucket, dist.GradBucket):  # type: ignore[attr-defined]
+        raise ArgumentError(
+            f"fedplug_hook takes the buckets of DistributedDataParallel, not a {type(bucket).__name__}; it "
+            "cannot be registered with FSDP, nor where DDP is compiled by the Python reducer"
+        )
     return state.reduce(bucket)
 
 
-def _or_raise(error: Exception | None, value: torch.Tensor) -> torch.Tensor:
-    if error is not None:
+def _names_of(module: torch.nn.Module) -> dict[torch.Tensor, str]:
+    """The names by parameter; refuses parameters that DDP would reduce and payloads cannot hold."""
+    names = {parameter: name for name, parameter in named(module).items()}
+    left_to_others = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
+    reduced = {
+        name: parameter
+        for parameter, name in names.items()
+        if parameter.requires_grad and name not in left_to_others and not is_lazy(parameter)
+    }
+    require_whole({name: real_view(parameter) for name, parameter in reduced.items()})
+    return names
+
+
+def _like(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A parameter's part of a bucket, in the parameter's shape, as DDP lays it out."""
+    strides = torch.empty_like(parameter, device="meta").stride()
+    if strides != parameter.stride():  # it has gaps or overlaps, and DDP lays out its elements in C order
+        return part.view(parameter.shape)
+    return part.as_strided(parameter.shape, strides, part.storage_offset())
+
+
+def _require_same_place(saved: tuple[int, int], here: tuple[int, int]) -> None:
+    if saved != here:
+        raise StateError(
+            f"the state is of rank {saved[0]} of {saved[1]}, and this is rank {here[0]} of {here[1]}; every "
+            "rank loads its own, and another number of ranks begins without"
+        )
+
+
+def _raise_at_the_end(error: Exception) -> None:
+    """Raises an error when the backward pass ends, after DDP's own work.
+
+    In a bucket's future it would end that work half way, and later steps would fail, too.
+    """
+    if isinstance(error, FedplugError) and not isinstance(error, RankError):
+        cause, error = error, RankError(str(error))
+        error.__cause__ = cause
+
+    def fail() -> None:
         raise error
-    return value
+
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+    # DDP queues its work after this call, so before `fail`. A rank that left early (DDP's `join`) takes part
+    # in the steps of the others outside of a backward pass, where nothing can be queued.
+    with contextlib.suppress(RuntimeError):
+        queue(lambda: queue(fail))

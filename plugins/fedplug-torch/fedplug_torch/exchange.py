@@ -6,7 +6,9 @@ wrong with them is an error on every rank, and none waits for another that has g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,10 @@ from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, FedplugError, PayloadError
 
-__all__ = ["Exchange", "RankError"]
+__all__ = ["Exchange", "RankError", "copied_group"]
+
+_FORMS = {"parameters": 2**30}
+"""The name, and the most bytes, of the text that describes the parameters of a rank."""
 
 _MAX_ERROR_BYTES = 2000
 """Of the text that tells the other ranks what went wrong."""
@@ -26,15 +31,14 @@ _ERROR = -1
 
 
 class RankError(FedplugError, RuntimeError):
-    """A rank could not encode; raised on every rank, with what that rank says."""
+    """A step failed on some rank. It is raised on every rank, and says where and why."""
 
 
 class Exchange:
     """Hands one rank's payloads to all ranks of a process group, over CPU tensors.
 
     Attributes:
-        rank: Of this process, in all of torch.distributed, as error messages name it.
-        world_size: How many ranks take part.
+        place: The rank of this process in all of torch.distributed, and how many ranks take part.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
@@ -53,13 +57,34 @@ class Exchange:
             )
         self._group = group
         self._ranks: list[int] = dist.get_process_group_ranks(group)
-        self.rank: int = dist.get_rank()
-        self.world_size = len(self._ranks)
+        self.place: tuple[int, int] = (dist.get_rank(), len(self._ranks))
 
-    def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
         """Writes the first rank's tensors over those of the others."""
         for tensor in tensors:
-            dist.broadcast(tensor.detach(), src=self._ranks[0], group=self._group)
+            host = tensor.detach().cpu().contiguous()
+            dist.broadcast(host, src=self._ranks[0], group=self._group)
+            tensor.detach().copy_(host)
+
+    def require_same(self, forms: Mapping[str, str]) -> None:
+        """Compares the parameters of all ranks, before anything of them is exchanged.
+
+        Args:
+            forms: Dtype and shape of each parameter, by name.
+
+        Raises:
+            ArgumentError: They are not the same on all ranks; on every rank, and the message names them.
+            RankError: A rank called `tell`.
+        """
+        texts = self.all_gather({"parameters": json.dumps(list(forms.items())).encode()}, _FORMS)
+        by_rank = {rank: dict(json.loads(text["parameters"].tobytes())) for rank, text in texts.items()}
+        if differences := _differences(by_rank):
+            raise ArgumentError(f"the parameters are not the same on all ranks: {'; '.join(differences)}")
+
+    def tell(self, error: Exception) -> None:
+        """Takes part in the others' `require_same` with an error that this rank raises itself."""
+        with contextlib.suppress(RankError):
+            self.all_gather_error(error, _FORMS)
 
     def all_gather(
         self, payloads: Mapping[str, bytes], max_bytes: Mapping[str, int]
@@ -118,7 +143,7 @@ class Exchange:
             min(max(0, int(theirs[1])), _MAX_ERROR_BYTES) if wrong else 0
             for theirs, wrong in zip(all_sizes, failed, strict=True)
         ]
-        texts = self._messages(message[: lengths[self._ranks.index(self.rank)]], lengths)
+        texts = self._messages(message[: lengths[self._ranks.index(self.place[0])]], lengths)
         reports = [
             f"rank {rank} could not encode: {text.tobytes().decode(errors='replace')}"
             for rank, text, wrong in zip(self._ranks, texts, failed, strict=True)
@@ -130,13 +155,40 @@ class Exchange:
         """Of every rank; gloo gathers equal lengths only, so all but the longest are padded."""
         padded = np.zeros(max(lengths), np.uint8)
         padded[: len(mine)] = np.frombuffer(mine, np.uint8)
-        gathered = self._gathered(padded) if padded.size else [padded] * self.world_size
+        gathered = self._gathered(padded) if padded.size else [padded] * len(self._ranks)
         return [theirs[:length] for theirs, length in zip(gathered, lengths, strict=True)]
 
     def _gathered(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
-        received = [torch.from_numpy(np.empty_like(mine)) for _ in range(self.world_size)]
+        received = [torch.from_numpy(np.empty_like(mine)) for _ in self._ranks]
         dist.all_gather(received, torch.from_numpy(mine), group=self._group)
         return [tensor.numpy() for tensor in received]
+
+
+def copied_group(group: dist.ProcessGroup | None) -> None:
+    """Returns the process group of a copy, which is the default one, as of a copied DDP model.
+
+    Raises:
+        ArgumentError: It is another one, which cannot be copied.
+    """
+    if group not in (None, dist.group.WORLD):
+        raise ArgumentError("what has a process group of its own cannot be copied; save its state_dict()")
+
+
+def _differences(by_rank: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Says of each parameter that is not the same on all ranks what it is on which."""
+    found = []
+    for name in dict.fromkeys(name for forms in by_rank.values() for name in forms):
+        ranks: dict[str, list[str]] = {}
+        for rank, forms in by_rank.items():
+            ranks.setdefault(forms.get(name, "missing or frozen"), []).append(rank)
+        if len(ranks) > 1:
+            found.append(
+                f"{name!r} is " + ", ".join(f"{form} on {' and '.join(ranks[form])}" for form in ranks)
+            )
+    first, *others = map(list, by_rank.values())
+    if not found and any(names != first for names in others):
+        found.append("their order")
+    return found
 
 
 def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Mapping[str, int]) -> None:

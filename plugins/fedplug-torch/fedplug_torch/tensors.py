@@ -9,11 +9,22 @@ import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fedplug import wire
 from fedplug.errors import ArgumentError
 
-__all__ = ["as_array", "as_arrays", "as_tensor", "as_tensors", "require_dense", "shares_memory"]
+__all__ = [
+    "as_array",
+    "as_arrays",
+    "as_tensor",
+    "as_tensors",
+    "real_view",
+    "require_dense",
+    "require_whole",
+    "shares_memory",
+]
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -51,6 +62,11 @@ def require_dense(tensor: Any) -> None:
         raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
     if hasattr(tensor, "to_local"):
         raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
+    if is_lazy(tensor):
+        raise ArgumentError("the shape of a lazy parameter is not known; run the model once first")
+    if is_traceable_wrapper_subclass(tensor):
+        kind = type(tensor).__name__
+        raise ArgumentError(f"a {kind} is made of other tensors; pass those, or tensor.dequantize()")
     if tensor.layout is not torch.strided:
         raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")
     if tensor.device.type == "meta":
@@ -58,6 +74,34 @@ def require_dense(tensor: Any) -> None:
     if tensor.dtype not in _DTYPES:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
         raise ArgumentError(f"a tensor of {tensor.dtype} cannot be encoded; known: {known}")
+
+
+def require_whole(parameters: Mapping[str, torch.Tensor]) -> None:
+    """Raises ArgumentError for a parameter of a model that cannot be encoded, or that is sharded.
+
+    The message names the parameter and says what to pass instead.
+    """
+    for name, parameter in parameters.items():
+        if hasattr(parameter, "to_local"):
+            raise ArgumentError(
+                f"parameter {name!r} is a DTensor, sharded by FSDP or another parallelism; pass its local "
+                "part, parameter.to_local().detach().requires_grad_(), by name, and the process_group of the "
+                "ranks that have the same part"
+            )
+        if getattr(parameter, "_fsdp_flattened", False):
+            raise ArgumentError(
+                f"parameter {name!r} is sharded by FullyShardedDataParallel; pass a model that is whole on "
+                "every rank, as in DistributedDataParallel, or shard it by fully_shard and pass local parts"
+            )
+        try:
+            require_dense(parameter)
+        except ArgumentError as error:
+            raise ArgumentError(f"parameter {name!r}: {error}") from error
+
+
+def real_view(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor, or the memory of a complex one as real numbers, with a last dimension of two."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def as_tensor(array: NDArray[Any]) -> torch.Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 
 import fedplug_torch
 import numpy as np
@@ -127,6 +129,163 @@ def with_bucket_views(steps, gradient_as_bucket_view):
         loss_of(ddp, step, rank).backward()
         optimizer.step()
     return parameters(ddp.module)
+
+
+class Strange(torch.nn.Module):
+    """Has parameters that DDP lays out in other ways than C order."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        rows = torch.randn(60, 40)
+        self.complex = torch.nn.Parameter(torch.randn(30, 20, dtype=torch.complex64))
+        self.turned = torch.nn.Parameter(torch.randn(30, 20, dtype=torch.complex64).T)
+        self.transposed = torch.nn.Parameter(torch.randn(30, 40).T)
+        self.channels_last = torch.nn.Parameter(torch.randn(8, 3, 5, 5).to(memory_format=torch.channels_last))
+        self.with_gaps = torch.nn.Parameter(rows[:, ::2])
+
+    def forward(self, x):
+        return sum((p * x * torch.arange(p.numel()).reshape(p.shape)).abs().sum() for p in self.parameters())
+
+
+class Recording(fedplug.Codec):
+    """Keeps the arrays that it is given."""
+
+    def encode_model(self, arrays, states=None, round_num=0, **kwargs):
+        self.arrays = {name: array.copy() for name, array in arrays.items()}
+        return super().encode_model(arrays, states, round_num, **kwargs)
+
+
+def gradients_of_strange_parameters(encoder):
+    """Each step: the gradients alone, what the codec was given, and the gradients that DDP leaves."""
+    codec, x = Recording(fedplug.encoder(encoder)), 1.0 + dist.get_rank()
+    ddp, _ = hooked(codec, Strange())
+    steps = []
+    for _ in range(2):  # DDP makes its buckets anew after the first
+        alone = Strange()
+        alone(x).backward()
+        ddp.zero_grad()
+        ddp(x).backward()
+        given = {name: array.copy() for name, array in codec.arrays.items()}
+        steps.append((gradients(alone), given, gradients(ddp.module)))
+    return steps
+
+
+def train_through_errors(bad_steps, encoder="topk(0.1)", **ddp_arguments):
+    """The steps that fail, and the parameters after the others; a step uses one of two heads."""
+    model = TwoHeads()
+    ddp, state = hooked(encoder, model, **ddp_arguments)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    failed = []
+    for step, head in enumerate(("left", "right", "left", "left", "right")):
+        optimizer.zero_grad()
+        x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
+        if step in bad_steps and dist.get_rank() == 1:
+            x[0, 0] = float("nan")
+        try:
+            ddp(x, "left" if ddp_arguments.get("static_graph") else head).backward()
+        except fedplug_torch.RankError:
+            failed.append(step)
+            continue
+        optimizer.step()
+    return failed, state.step, parameters(model)
+
+
+def leave_early(bad_step):
+    """Rank 1 takes two steps more than rank 0, under DDP's ``join``."""
+    ddp, state = hooked("topk(0.1)", network())
+    failed = []
+    with ddp.join():
+        for step in range(2 + 2 * dist.get_rank()):
+            ddp.zero_grad()
+            loss = loss_of(ddp, step, dist.get_rank())
+            try:
+                (loss * float("nan") if step == bad_step else loss).backward()
+            except fedplug_torch.RankError:
+                failed.append(step)
+    return failed, state.step
+
+
+def deep_copied(ddp, state):
+    return copy.deepcopy((ddp, state))
+
+
+def pickled(ddp, state):
+    return pickle.loads(pickle.dumps((ddp, state)))
+
+
+def train_a_copy(copied, encoder):
+    """The parameters after three steps, and after a step, a copy and two steps of the copy."""
+    found = []
+    for copy_after in (None, 1):
+        ddp, state = hooked(encoder, network())
+        for step in range(3):
+            if step == copy_after:
+                ddp, state = copied(ddp, state)
+                ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+            ddp.zero_grad()
+            loss_of(ddp, step, dist.get_rank()).backward()
+            with torch.no_grad():
+                for p in ddp.parameters():
+                    p.sub_(0.1 * p.grad)
+        found.append((parameters(ddp.module), state.state_dict()))
+    return found
+
+
+def use_the_copy_of_another_rank():
+    """What both ranks are told when both go on with the state of rank 0."""
+    ddp, state = hooked("topk(0.1)", network())
+    loss_of(ddp, 0, dist.get_rank()).backward()
+    sent = [(ddp.module, state)]
+    dist.broadcast_object_list(sent, src=0)
+    model, state = sent[0]
+    ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    try:
+        loss_of(ddp, 0, dist.get_rank()).backward()
+    except fedplug_torch.RankError as error:
+        return str(error)
+    return ""
+
+
+def copy_with_a_group_of_its_own():
+    group = dist.new_group()
+    outer = fedplug_torch.OuterStep(network(), "identity", inner_steps=1, process_group=group)
+    errors = []
+    for kept in (fedplug_torch.FedplugState("topk(0.1)", network(), process_group=group), outer):
+        try:
+            copy.deepcopy(kept)
+        except fedplug.errors.ArgumentError as error:
+            errors.append(str(error))
+    return errors
+
+
+def similar_names():
+    """The state after steps that use both of two parameters, only the first, and both."""
+    torch.manual_seed(0)
+    module = torch.nn.Module()
+    module.part = torch.nn.ParameterDict({"w": torch.randn(2000), "w/x": torch.randn(2000)})
+    module.forward = lambda both: sum(
+        (value.square() * torch.arange(2000)).sum() for value in list(module.part.values())[: 1 + both]
+    )
+    ddp, state = hooked("topk(0.1)", module, find_unused_parameters=True)
+    seen = []
+    for both in (True, False, True):
+        ddp.zero_grad()
+        ddp(both).backward()
+        seen.append({name: tensor.numpy() for name, tensor in state.state_dict().items()})
+    return seen
+
+
+def make_a_layer_late():
+    """The state knows the module before it has its last layer."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 10))
+    state = fedplug_torch.FedplugState("topk(0.1)", model)
+    model.append(torch.nn.Linear(10, 10))
+    ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    loss_of(ddp, 0, dist.get_rank()).backward()
+    return state.step
 
 
 def accumulate(encoder):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import ddp_jobs
 import digits
 import fedplug_torch
@@ -100,6 +102,19 @@ def test_accumulated_gradients_are_sent_once(two_ranks):
         np.testing.assert_allclose(results[0][0][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("encoder", ["identity", "topk(0.1)"])
+def test_parameters_of_any_layout_are_averaged_and_seen_as_they_are(two_ranks, encoder):
+    for first, second in zip(*two_ranks.run(ddp_jobs.gradients_of_strange_parameters, encoder), strict=True):
+        for own, given, _ in (first, second):
+            for name, gradient in own.items():
+                real = np.stack([gradient.real, gradient.imag], -1) if np.iscomplexobj(gradient) else gradient
+                np.testing.assert_array_equal(given[name], real, err_msg=name)
+        assert_same(first[2], second[2])
+        if encoder == "identity":
+            for name, mean in first[2].items():
+                np.testing.assert_array_equal(mean, (first[0][name] + second[0][name]) / 2, err_msg=name)
+
+
 # Buckets ---------------------------------------------------------------------------------------------------
 
 
@@ -130,6 +145,18 @@ def test_a_rank_that_did_not_use_a_parameter_gets_the_mean_of_those_that_did(two
     np.testing.assert_array_equal(left["left.weight"], right["left.weight"])
     assert mine["codec/left.weight/residual"].any()
     assert not theirs["codec/left.weight/residual"].any()
+
+
+def test_a_parameter_whose_name_begins_with_that_of_another_keeps_its_own_residual(two_ranks):
+    for before, middle, after in two_ranks.run(ddp_jobs.similar_names):
+        unused, used = "codec/part.w/x/residual", "codec/part.w/residual"
+        np.testing.assert_array_equal(before[unused], middle[unused])
+        assert not np.array_equal(before[used], middle[used])
+        assert not np.array_equal(middle[unused], after[unused])
+
+
+def test_layers_may_be_made_after_the_state(two_ranks):
+    assert two_ranks.run(ddp_jobs.make_a_layer_late) == [1, 1]
 
 
 # Going on after a restart ----------------------------------------------------------------------------------
@@ -221,6 +248,57 @@ def test_sparse_gradients_are_refused(two_ranks):
         assert "gradient of 'weight' is sparse" in error
 
 
-def test_torch_distributed_must_be_initialized():
+def test_the_hook_is_for_the_buckets_of_ddp():
+    state = fedplug_torch.FedplugState("topk(0.1)", digits.network())
+    with pytest.raises(ArgumentError, match="takes the buckets of DistributedDataParallel, not a Tensor"):
+        fedplug_torch.fedplug_hook(state, torch.zeros(3))  # as FSDP calls its hooks
+
+
+def test_a_state_may_be_older_than_the_process_group(two_ranks):
+    state = fedplug_torch.FedplugState("topk(0.1)", digits.network())
     with pytest.raises(ArgumentError, match="init_process_group"):
-        fedplug_torch.FedplugState("topk(0.1)", digits.network())
+        state.state_dict()  # of which rank?
+    saved = two_ranks.run(digits.train, "topk(0.05)", 2)[1]["saved"]["state"]
+    state.load_state_dict(saved)
+    assert_same(state.state_dict(), saved)
+    assert_same(pickle.loads(pickle.dumps(state)).state_dict(), saved)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"static_graph": True}, {"gradient_as_bucket_view": True}], ids=str
+)
+@pytest.mark.parametrize("bad_steps", [[1], [0, 2]], ids=["one step", "the first, and another"])
+def test_after_an_error_training_goes_on_in_every_mode_of_ddp(two_ranks, arguments, bad_steps):
+    arguments = {"find_unused_parameters": not arguments.get("static_graph"), **arguments}
+    results = two_ranks.run(ddp_jobs.train_through_errors, bad_steps, **arguments)
+    for failed, steps, _ in results:
+        assert (failed, steps) == (bad_steps, 5 - len(bad_steps))
+    assert_same(results[0][2], results[1][2])
+
+
+def test_a_rank_that_left_early_takes_part_in_the_steps_of_the_others(two_ranks):
+    assert two_ranks.run(ddp_jobs.leave_early, None) == [([], 4), ([], 4)]
+    assert two_ranks.run(ddp_jobs.leave_early, 2) == [([], 3), ([2], 3)]
+
+
+# Copies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.1) | qsgd(4)", "budget('topk(0.05)', bytes_per_client=3000)"])
+@pytest.mark.parametrize("copied", [ddp_jobs.deep_copied, ddp_jobs.pickled])
+def test_a_copy_goes_on_with_the_same_bits(two_ranks, copied, encoder):
+    for whole, resumed in two_ranks.run(ddp_jobs.train_a_copy, copied, encoder):
+        assert_same(whole[0], resumed[0])
+        assert_same(whole[1], resumed[1])
+
+
+def test_the_copy_of_another_ranks_state_is_an_error_of_every_rank(two_ranks):
+    for error in two_ranks.run(ddp_jobs.use_the_copy_of_another_rank):
+        assert "rank 1 could not encode: StateError: the state is of rank 0 of 2, and this is rank 1" in error
+        assert "rank 0 could not" not in error
+
+
+def test_what_has_a_process_group_of_its_own_is_not_copied(two_ranks):
+    for errors in two_ranks.run(ddp_jobs.copy_with_a_group_of_its_own):
+        assert len(errors) == 2
+        assert all("process group of its own cannot be copied" in error for error in errors)
