@@ -17,23 +17,25 @@ from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, StateError
 from fedplug_torch.codec import NamedTensors, named, numpy_codec
-from fedplug_torch.exchange import Exchange
+from fedplug_torch.exchange import Exchange, copied_group
 from fedplug_torch.mean import max_payload_bytes, mean_of
-from fedplug_torch.tensors import as_array, as_tensor
+from fedplug_torch.nested import contiguous_copy, flatten, unflatten
+from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_whole
 
 __all__ = ["OuterStep"]
 
-_ANCHOR, _CODEC, _OPTIMIZER = "anchor/", "codec/", "optimizer/"
+_ANCHOR, _PARAMETER, _UNSENT, _CODEC = "anchor/", "parameter/", "unsent/", "codec/"
 """Before the names of tensors in a state dictionary."""
 
+_OPTIMIZER = "optimizer"
 _COUNTERS = ("inner_step", "outer_step", "bytes_sent")
 
 
 class _Pending(NamedTuple):
-    """What `OuterStep.encode` made, until `OuterStep.apply` says that it counts."""
+    """A message of `OuterStep.encode`, until `OuterStep.apply` decides whether it counts as sent."""
 
     state: dict[str, NDArray[Any]]
-    num_bytes: int
+    payloads: dict[str, bytes]
 
 
 class OuterStep:
@@ -48,7 +50,7 @@ class OuterStep:
         optimizer: The outer one; its learning rate may be changed between steps.
         inner_step: How many calls of `step` there were since the last exchange.
         outer_step: How many exchanges there were.
-        bytes_sent: What this worker handed to each of the others, in payloads.
+        bytes_sent: What this worker handed to each of the others, in payloads that were applied.
     """
 
     def __init__(
@@ -67,38 +69,53 @@ class OuterStep:
 
         Args:
             parameters: A module, or its ``named_parameters()``; those that require no gradient are left out.
-            encoder: For the changes of a model, what `fedplug.codec` takes, or a `Codec`.
-            inner_steps: H, at least 1.
-            optimizer: Of the same parameters; by default that of DiLoCo, Nesterov's SGD with learning rate
-                0.7 and momentum 0.9.
-            process_group: Of CPU tensors; default: all ranks.
+            encoder: An encoder for the changes of a model: anything that `fedplug.codec` takes, or a `Codec`.
+            inner_steps: The number of steps between two exchanges, at least 1.
+            optimizer: An optimizer of the same parameters; by default DiLoCo's, Nesterov's SGD with learning
+                rate 0.7 and momentum 0.9.
+            process_group: A process group that takes CPU tensors; default: all ranks.
 
         Raises:
-            ArgumentError: There are no parameters, or ``inner_steps`` is less than 1.
+            ArgumentError: There are no parameters, ``inner_steps`` is less than 1, a parameter is sharded
+                (FSDP, DTensor) or of a dtype that has no place in a payload, or ranks have parameters of
+                other names, shapes or dtypes. Nothing has been changed.
             ConfigError: The encoder cannot be read, and all that `fedplug.codec` raises.
+            RankError: One of these on another rank.
         """
-        self._parameters = {name: p for name, p in named(parameters).items() if p.requires_grad}
-        if not self._parameters:
-            raise ArgumentError("no parameter requires a gradient, so there is nothing to train")
-        if inner_steps < 1:
-            raise ArgumentError(f"inner_steps is {inner_steps}; it must be at least 1")
-        self._codec = numpy_codec(encoder).require_updates()
-        self.optimizer = optimizer or torch.optim.SGD(
-            self._parameters.values(), lr=0.7, momentum=0.9, nesterov=True
-        )
-        trained = {p for group in self.optimizer.param_groups for p in group["params"]}
-        if trained != set(self._parameters.values()):
-            raise ArgumentError("the outer optimizer is of other parameters than those that are given")
-        self._exchange = Exchange(process_group) if dist.is_initialized() else None
-        if self._exchange is not None:
-            self._exchange.broadcast(list(self._parameters.values()))
         self._inner_steps = inner_steps
+        self._group = process_group
+        self._is_distributed = dist.is_initialized()
+        exchange = Exchange(process_group) if self._is_distributed else None
+        try:
+            self._given = parameters if isinstance(parameters, torch.nn.Module) else named(parameters)
+            self._parameters = _trained(self._given)
+            require_whole(self._parameters)
+            if inner_steps < 1:
+                raise ArgumentError(f"inner_steps is {inner_steps}; it must be at least 1")
+            self._codec = numpy_codec(encoder).require_updates()
+            self.optimizer = optimizer or torch.optim.SGD(
+                self._parameters.values(), lr=0.7, momentum=0.9, nesterov=True
+            )
+            trained = {p for group in self.optimizer.param_groups for p in group["params"]}
+            if trained != set(self._parameters.values()):
+                raise ArgumentError("the outer optimizer is of other parameters than those that are given")
+        except Exception as error:
+            if exchange is not None:
+                exchange.tell(error)
+            raise
+        if exchange is not None:
+            exchange.require_same({name: _form(p) for name, p in self._parameters.items()})
+            exchange.broadcast(self._parameters.values())
         self.inner_step = self.outer_step = self.bytes_sent = 0
         self._anchor = {name: p.detach().clone() for name, p in self._parameters.items()}
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
         self._pending: _Pending | None = None
+        self._unsent: dict[str, NDArray[Any]] = {}  # beside the residuals, of parameters that have none
         self._limits = {name: max_payload_bytes(p) for name, p in self._parameters.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_group": copied_group(self._group)}
 
     def step(self) -> bool:
         """To be called after every step of the inner optimizer; every ``inner_steps``-th call exchanges.
@@ -112,46 +129,58 @@ class OuterStep:
             PayloadError: A rank sent what cannot be read; the message names rank and parameter. As before.
             ArgumentError: torch.distributed was not initialized when this object was made.
         """
-        if self._exchange is None:
+        if not self._is_distributed:
             raise ArgumentError(
                 "torch.distributed is not initialized; call init_process_group first, or encode and apply"
             )
+        exchange = Exchange(self._group)
         self.inner_step += 1
         if self.inner_step < self._inner_steps:
             return False
         try:
             payloads = self.encode()
         except Exception as error:
-            self._exchange.all_gather_error(error, self._limits)
+            exchange.all_gather_error(error, self._limits)
             raise
-        self.apply(self._exchange.all_gather(payloads, self._limits))
+        self.apply(exchange.all_gather(payloads, self._limits), accepted=True)
         return True
 
     def encode(self) -> dict[str, bytes]:
         """What this worker changed since the last exchange, ``anchor - parameter``, as payloads.
 
-        The residual is kept by the next `apply`; calling this again before it gives the same bytes.
+        The next `apply` decides whether they count as sent; calling this again before it gives the same
+        bytes.
 
         Raises:
             NonFiniteError: A parameter is not finite; the message names it.
+            ArgumentError: A parameter is new, or has become another one, since this object was made.
         """
+        self._require_same_parameters()
         changes = {name: as_array(self._anchor[name] - p.detach()) for name, p in self._parameters.items()}
+        for name, unsent in self._unsent.items():
+            changes[name] += unsent
         out = self._spare if self._pending is None else self._pending.state
         self._spare = self._pending = None  # written over from here on
         payloads, after = self._codec.encode_model(changes, self._kept, self.outer_step, out=out)
-        self._pending = _Pending(after, sum(map(len, payloads.values())))
+        self._pending = _Pending(after, payloads)
         return payloads
 
-    def apply(self, messages: Mapping[str, Mapping[str, Any]]) -> None:
+    def apply(self, messages: Mapping[str, Mapping[str, Any]], *, accepted: bool | None = None) -> None:
         """The outer step: takes the mean of all workers' changes from where the last one ended.
 
+        A worker's own message that is not among them does not count as sent: its content joins the residual,
+        and the worker's next message. So it must not be applied later.
+
         Args:
-            messages: What `encode` returned on every worker, by any name of the worker; in the same order on
+            messages: The results of `encode` of all workers, by any name of the worker; in the same order on
                 all of them, so that they end with the same bits. Untrusted.
+            accepted: True if this worker's own message is among them. By default it is if one of them has the
+                same bytes.
 
         Raises:
             PayloadError: One cannot be read; the message names worker and parameter. Nothing has changed.
-            ArgumentError: ``messages`` is empty, or one lacks a parameter.
+            ArgumentError: ``messages`` is empty, or one lacks a parameter; or ``accepted`` is True, and this
+                worker has encoded nothing.
         """
         for worker, payloads in messages.items():
             if payloads.keys() != self._parameters.keys():
@@ -159,6 +188,11 @@ class OuterStep:
                 raise ArgumentError(f"the payloads of {worker} are not those of this model; look at {wrong}")
         if not messages:
             raise ArgumentError("no worker sent anything, so there is no mean")
+        pending = self._pending
+        if accepted and pending is None:
+            raise ArgumentError("accepted is True, and this worker has no message; call encode first")
+        if accepted is None and pending is not None:
+            accepted = any(_same(payloads, pending.payloads) for payloads in messages.values())
         means = {name: mean_of(messages, name, p) for name, p in self._parameters.items()}
         gradients = {name: p.grad for name, p in self._parameters.items()}
         with torch.no_grad():
@@ -169,63 +203,142 @@ class OuterStep:
             for name, p in self._parameters.items():
                 self._anchor[name].copy_(p)
                 p.grad = gradients[name]
-        if self._pending is not None:
-            self.bytes_sent += self._pending.num_bytes
-            self._kept, self._spare, self._pending = self._pending.state, self._kept, None
+        if pending is not None:
+            state = pending.state
+            if accepted:
+                self.bytes_sent += sum(map(len, pending.payloads.values()))
+                self._unsent = {}
+            else:
+                like = as_arrays(self._anchor)
+                state, self._unsent = self._codec.put_back(pending.payloads, state, like)
+            self._kept, self._spare, self._pending = state, self._kept, None
         self.outer_step += 1
         self.inner_step = 0
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """A copy of all that the next outer step needs, for `safetensors.torch.save_file`.
+        """A copy of all that decides the next outer step, for `safetensors.torch.save_file`.
 
-        Where the last one ended, the outer optimizer's tensors, the residuals and the counters. Model and
-        inner optimizer have their own. Every worker saves this in a file of its own.
+        Where the last one ended and, between exchanges, where the parameters are now; the outer optimizer
+        with its hyperparameters; the residuals and the counters. The model's buffers and the inner optimizer
+        have their own. Every worker saves this in a file of its own.
+
+        Raises:
+            ArgumentError: The outer optimizer keeps what is neither tensor, number nor text.
         """
         numbers = {name: getattr(self, name) for name in _COUNTERS}
         tensors = {_ANCHOR + name: tensor for name, tensor in self._anchor.items()}
-        tensors |= {_CODEC + name: as_tensor(array) for name, array in (self._kept or {}).items()}
         for name, p in self._parameters.items():
-            for key, value in self.optimizer.state[p].items():
-                if isinstance(value, torch.Tensor):
-                    tensors[f"{_OPTIMIZER}{name}/{key}"] = value
+            if not torch.equal(p, self._anchor[name]):
+                tensors[_PARAMETER + name] = p
+        tensors |= {_UNSENT + name: as_tensor(array) for name, array in self._unsent.items()}
+        tensors |= {_CODEC + name: as_tensor(array) for name, array in (self._kept or {}).items()}
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
-            **{name: tensor.detach().clone() for name, tensor in tensors.items()},
+            **{name: contiguous_copy(tensor) for name, tensor in tensors.items()},
+            **flatten([self._optimizer_form(), self.optimizer.state_dict()], _OPTIMIZER),
         }
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Goes on where `state_dict` was called, with the same bits.
+        """Goes on where `state_dict` was called, with the same bits; parameters, too, are those of then.
 
         Raises:
-            StateError: It is of other parameters. Nothing has changed. A state of another encoder is one in
-                the next `encode`.
+            StateError: It is of other parameters, or of another outer optimizer. Nothing has changed. A state
+                of another encoder is one in the next `encode`.
         """
-        self._require_state(state)
+        (form, optimizer), of_optimizer = unflatten(state, _OPTIMIZER)
+        self._require_state(state, of_optimizer)
+        if form != self._optimizer_form():
+            raise StateError(f"the state is of the outer optimizer {form}, not of {self._optimizer_form()}")
+        _load(self.optimizer, optimizer)
+        with torch.no_grad():
+            for name, p in self._parameters.items():
+                self._anchor[name].copy_(state[_ANCHOR + name])
+                p.copy_(state.get(_PARAMETER + name, self._anchor[name]))
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
-        self.optimizer.state.clear()
-        kept = {}
-        for name, tensor in state.items():
-            if name.startswith(_ANCHOR):
-                self._anchor[name.removeprefix(_ANCHOR)].copy_(tensor)
-            elif name.startswith(_CODEC):
-                kept[name.removeprefix(_CODEC)] = as_array(tensor).copy()
-            elif name.startswith(_OPTIMIZER):
-                parameter, _, key = name.removeprefix(_OPTIMIZER).rpartition("/")
-                self.optimizer.state[self._parameters[parameter]][key] = tensor.clone()
-        self._kept, self._spare, self._pending = kept or None, None, None
+        self._unsent = _below(state, _UNSENT)
+        self._kept, self._spare, self._pending = _below(state, _CODEC) or None, None, None
 
-    def _require_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        wanted = {_ANCHOR + name: p.shape for name, p in self._parameters.items()}
-        found = {name: tensor.shape for name, tensor in state.items() if name.startswith(_ANCHOR)}
-        wrong = set(_COUNTERS) - state.keys()
-        wrong |= {name for name, _ in wanted.items() ^ found.items()}
-        wrong |= {
-            name
-            for name in state
-            if name.startswith(_OPTIMIZER)
-            and name.removeprefix(_OPTIMIZER).rpartition("/")[0] not in self._parameters
-        }
+    def _optimizer_form(self) -> list[Any]:
+        """The class of the outer optimizer, and the names of the parameters in each of its groups."""
+        names = {p: name for name, p in self._parameters.items()}
+        groups = [[names[p] for p in group["params"]] for group in self.optimizer.param_groups]
+        return [type(self.optimizer).__name__, groups]
+
+    def _require_state(self, state: Mapping[str, torch.Tensor], of_optimizer: set[str]) -> None:
+        forms = {name: _form(p) for name, p in self._parameters.items()}
+        needed = {_ANCHOR + name: form for name, form in forms.items()}
+        possible = {prefix + name: form for name, form in forms.items() for prefix in (_PARAMETER, _UNSENT)}
+        others = {*_COUNTERS, *of_optimizer}
+        wrong = (needed.keys() | others) - state.keys()
+        for key, tensor in state.items():
+            known = key in others or key.startswith(_CODEC)
+            if not known and _form(tensor) != (needed.get(key) or possible.get(key)):
+                wrong.add(key)
         if wrong:
             names = ", ".join(sorted(wrong))
             raise StateError(f"the state is not of an OuterStep of these parameters; look at {names}")
+
+    def _require_same_parameters(self) -> None:
+        for name, p in _trained(self._given).items():
+            if self._parameters.get(name) is not p:
+                raise ArgumentError(
+                    f"parameter {name!r} is new, or requires a gradient only since the OuterStep was made; "
+                    "make another one of the model as it is now"
+                )
+        for name, p in self._parameters.items():
+            before, now = (f"{_form(t)} on {t.device}" for t in (self._anchor[name], p))
+            if before != now:
+                raise ArgumentError(
+                    f"parameter {name!r} was {before}, and is {now}; make another OuterStep of the model as "
+                    "it is now"
+                )
+
+
+def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
+    """Parameters that require a gradient; one that has several names is there once, under the first."""
+    names: dict[torch.Tensor, str] = {}
+    for name, p in named(parameters).items():
+        if p.requires_grad:
+            names.setdefault(p, name)
+    if not names:
+        raise ArgumentError("no parameter requires a gradient, so there is nothing to train")
+    return {name: p for p, name in names.items()}
+
+
+def _form(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _same(payloads: Mapping[str, Any], own: Mapping[str, bytes]) -> bool:
+    return all(len(payloads[name]) == len(own[name]) and bytes(payloads[name]) == own[name] for name in own)
+
+
+def _below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[Any]]:
+    """Copies of the tensors in one part of a state dictionary."""
+    return {
+        key.removeprefix(prefix): as_array(tensor).copy()
+        for key, tensor in state.items()
+        if key.startswith(prefix)
+    }
+
+
+def _load(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Loads a state dictionary, and keeps its dtypes; PyTorch converts most tensors to the parameter's."""
+    try:
+        optimizer.load_state_dict(saved)
+    except (KeyError, ValueError) as error:
+        raise StateError(f"the outer optimizer does not take its state: {error}") from error
+    for index, loaded in optimizer.state_dict()["state"].items():
+        loaded.update(_moved(saved["state"][index], loaded))
+
+
+def _moved(value: Any, like: Any) -> Any:
+    """The nested value with each tensor on the device of its counterpart."""
+    if isinstance(value, torch.Tensor):
+        return value.to(like.device)
+    if isinstance(value, dict):
+        return {key: _moved(item, like[key]) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(*both) for both in zip(value, like, strict=True))
+    return value

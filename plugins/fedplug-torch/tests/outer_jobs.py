@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+
 import digits
 import fedplug_torch
 import torch
 import torch.distributed as dist
+from safetensors.torch import load, save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
-from fedplug.errors import FedplugError
+from fedplug.errors import ArgumentError, FedplugError
 
 INNER_STEPS = 4
 
@@ -15,11 +20,21 @@ INNER_STEPS = 4
 class Worker:
     """A network, its inner optimizer and its outer step."""
 
-    def __init__(self, number, encoder, *, inner_steps=INNER_STEPS, **arguments):
+    def __init__(
+        self, number, encoder, *, inner_steps=INNER_STEPS, saved=None, make_optimizer=None, **arguments
+    ):
+        """Restores ``saved`` in the order that a program would: model, inner optimizer, outer step."""
         self.number = number
         self.model = digits.network()
         self.inner = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.5)
+        if make_optimizer:
+            arguments["optimizer"] = make_optimizer(self.model.parameters())
+        if saved:
+            self.model.load_state_dict(saved["model"])
+            self.inner.load_state_dict(saved["inner"])
         self.outer = fedplug_torch.OuterStep(self.model, encoder, inner_steps=inner_steps, **arguments)
+        if saved:
+            self.outer.load_state_dict(saved["outer"])
         self.steps = 0
 
     def train(self):
@@ -40,6 +55,10 @@ class Worker:
         self.inner.load_state_dict(saved["inner"])
         self.outer.load_state_dict(saved["outer"])
         self.steps = steps
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=0.01)
 
 
 def train(encoder, steps, *, begin=0, saved=None, **arguments):
@@ -84,6 +103,117 @@ def train_through_a_bad_parameter():
     except FedplugError as found:
         error = f"{type(found).__name__}: {found}"
     after = worker.outer.state_dict()
-    unchanged = all(torch.equal(before[name], after[name]) for name in before if name != "inner_step")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
     bias.data.copy_(good)
-    return error, unchanged, worker.outer.step(), digits.parameters(worker.model)
+    return error, changed, worker.outer.step(), digits.parameters(worker.model)
+
+
+def restart_in_the_middle(encoder, optimizer=None):
+    """The whole run, and one that goes on from a checkpoint within an interval.
+
+    Model, inner optimizer, OuterStep and its state follow each other as in any program.
+    """
+    whole = Worker(dist.get_rank(), encoder, make_optimizer=optimizer)
+    worker = Worker(dist.get_rank(), encoder, make_optimizer=optimizer)
+    for step in range(3 * INNER_STEPS):
+        if step == INNER_STEPS + 2:
+            saved = {**worker.save(), "outer": load(save(worker.outer.state_dict()))}
+            worker = Worker(worker.number, encoder, saved=saved, make_optimizer=optimizer)
+            worker.steps = step
+        for each in (whole, worker):
+            each.train()
+            each.outer.step()
+    return digits.parameters(whole.model), digits.parameters(worker.model)
+
+
+def different_parameters(change):
+    """What a rank is told where the model of rank 1 is another one, and whether its own has changed."""
+    model = digits.network()
+    if dist.get_rank() == 1:
+        model = change(model)
+    before = copy.deepcopy(model.state_dict())
+    try:
+        fedplug_torch.OuterStep(model, "identity", inner_steps=1)
+    except FedplugError as error:
+        unchanged = all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+        return type(error).__name__, str(error), unchanged
+    return None
+
+
+def wider(model):
+    model[4] = torch.nn.Linear(32, 12)
+    return model
+
+
+def deeper(model):
+    return model.append(torch.nn.Linear(10, 10))
+
+
+def in_double(model):
+    model[2].double()
+    return model
+
+
+def frozen(model):
+    model[0].bias.requires_grad_(False)
+    return model
+
+
+def in_another_order(model):
+    first = torch.nn.Sequential()
+    for name in ("4", "3", "2", "1", "0"):
+        first.add_module(name, getattr(model, name))
+    return first
+
+
+def in_float8(model):
+    model[2].weight = torch.nn.Parameter(model[2].weight.to(torch.float8_e4m3fn))
+    return model
+
+
+def sharded_by_fsdp(original_parameters):
+    model = FullyShardedDataParallel(
+        digits.network(), use_orig_params=original_parameters, device_id=torch.device("cpu")
+    )
+    return _refused(model)
+
+
+def sharded_by_fully_shard():
+    model = digits.network()
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    return _refused(model)
+
+
+def _refused(model):
+    errors = []
+    for make in (
+        lambda: fedplug_torch.OuterStep(model, "identity", inner_steps=1),
+        lambda: fedplug_torch.OuterStep(model.named_parameters(), "identity", inner_steps=1),
+        lambda: fedplug_torch.FedplugState("identity", model),
+    ):
+        try:
+            make()
+        except ArgumentError as error:
+            errors.append(str(error))
+    return errors
+
+
+def local_parts():
+    """What the message of `sharded_by_fully_shard` says to pass: each rank alone has its part."""
+    model = digits.network()
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+    parts = {name: p.to_local().detach().requires_grad_() for name, p in model.named_parameters()}
+    outer = fedplug_torch.OuterStep(
+        parts,
+        "identity",
+        inner_steps=1,
+        optimizer=torch.optim.SGD(parts.values(), lr=0.5),
+        process_group=groups[dist.get_rank()],
+    )
+    before = {name: p.full_tensor().detach().clone() for name, p in model.named_parameters()}
+    with torch.no_grad():
+        for p in model.parameters():
+            p.to_local().add_(1)
+    outer.step()
+    return all(torch.allclose(p.full_tensor(), before[name] + 0.5) for name, p in model.named_parameters())

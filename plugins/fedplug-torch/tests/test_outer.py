@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import digits
-import fedplug_torch
 import numpy as np
 import outer_jobs
 import pytest
 import torch
+from fedplug_torch import OuterStep
 from outer_jobs import INNER_STEPS, Worker
 from safetensors.torch import load, save
 
@@ -20,6 +21,12 @@ def assert_same(left, right):
     assert left.keys() == right.keys()
     for name in left:
         np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def assert_equal_tensors(left, right):
+    assert left.keys() == right.keys()
+    for name in left:
+        assert torch.equal(left[name], right[name]), name
 
 
 def one_round(workers):
@@ -92,7 +99,7 @@ def test_gradients_and_parameters_stay_the_callers():
 def test_parameters_that_are_not_trained_are_not_sent():
     model = digits.network()
     model[0].requires_grad_(False)
-    outer = fedplug_torch.OuterStep(model, "identity", inner_steps=1)
+    outer = OuterStep(model, "identity", inner_steps=1)
     assert not any(name.startswith("0.") for name in outer.encode())
 
 
@@ -137,9 +144,9 @@ def test_all_ranks_begin_with_the_parameters_of_the_first(ranks):
 
 def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_tried_again(two_ranks):
     results = two_ranks.run(outer_jobs.train_through_a_bad_parameter)
-    for error, unchanged, exchanged, _ in results:
+    for rank, (error, changed, exchanged, _) in enumerate(results):
         assert error.startswith("RankError: rank 1 could not encode: NonFiniteError: array '0.bias'")
-        assert unchanged
+        assert changed == {"inner_step"} | ({"parameter/0.bias"} if rank == 1 else set())
         assert exchanged
     assert_same(results[0][-1], results[1][-1])
 
@@ -193,7 +200,7 @@ def test_a_state_of_another_model_is_refused():
     saved = Worker(0, "topk(0.1)").outer.state_dict()
     other = torch.nn.Linear(64, 48)
     with pytest.raises(StateError, match=r"anchor/0\.bias"):
-        fedplug_torch.OuterStep(other, "topk(0.1)", inner_steps=1).load_state_dict(saved)
+        OuterStep(other, "topk(0.1)", inner_steps=1).load_state_dict(saved)
 
 
 @pytest.mark.parametrize(
@@ -206,9 +213,303 @@ def test_a_state_of_another_model_is_refused():
 )
 def test_wrong_arguments_are_refused(arguments, words):
     with pytest.raises(ArgumentError, match=words):
-        fedplug_torch.OuterStep(digits.network(), "identity", **arguments)
+        OuterStep(digits.network(), "identity", **arguments)
 
 
 def test_step_needs_torch_distributed():
     with pytest.raises(ArgumentError, match="encode and apply"):
         Worker(0, "identity").outer.step()
+
+
+# States ----------------------------------------------------------------------------------------------------
+
+
+class Counting(torch.optim.Optimizer):
+    """Momentum in float32, steps as Python numbers, lists and texts: all that a state may hold."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.5, "betas": (0.9, 0.99), "name": "counting", "decay": None})
+
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                kept = self.state[p]
+                kept.setdefault("step", 0)
+                kept.setdefault("history", [torch.zeros(p.shape), 0.0])
+                kept["step"] += 1
+                kept["history"][0] = group["betas"][0] * kept["history"][0] + p.grad.float() / kept["step"]
+                kept["history"][1] += 0.1
+                p.sub_((group["lr"] * kept["history"][0] / kept["history"][1]).to(p.dtype))
+
+
+OPTIMIZERS = {
+    "the default": None,
+    "Adam": lambda ps: torch.optim.Adam(ps, lr=0.01, amsgrad=True),
+    "a learning rate that is a tensor": lambda ps: torch.optim.SGD(ps, lr=torch.tensor(0.3), momentum=0.5),
+    "two groups": lambda ps: torch.optim.NAdam([{"params": ps[:1]}, {"params": ps[1:], "lr": 0.1}]),
+    "one of its own": Counting,
+}
+
+
+def strange_model(dtype):
+    torch.manual_seed(0)
+    model = torch.nn.Module()
+    model.conv = torch.nn.Conv2d(3, 32, 3).to(memory_format=torch.channels_last)
+    model.transposed = torch.nn.Parameter(torch.randn(40, 30).T)
+    model.with_gaps = torch.nn.Parameter(torch.randn(30, 40)[:, ::2])
+    model.frozen = torch.nn.Parameter(torch.randn(5), requires_grad=False)
+    return model.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize("restart_at", [2, 2.5], ids=["between exchanges", "after training"])
+def test_a_state_decides_the_next_steps_bit_for_bit(make, dtype, restart_at):
+    def made():
+        model = strange_model(dtype)
+        optimizer = make and make([p for p in model.parameters() if p.requires_grad])
+        return model, OuterStep(model, "topk(0.1) | qsgd(4)", inner_steps=1, optimizer=optimizer)
+
+    def restored(model, outer):
+        weights, saved = model.state_dict(), load(save(outer.state_dict()))
+        model, outer = made()
+        model.load_state_dict(weights)
+        outer.load_state_dict(saved)
+        assert_equal_tensors(outer.state_dict(), saved)
+        return model, outer
+
+    results = []
+    for restarts in (False, True):
+        model, outer = made()
+        for step in range(5):
+            if restarts and step == restart_at:
+                model, outer = restored(model, outer)
+            if step == 1:
+                outer.optimizer.param_groups[0]["lr"] *= 0.5
+            for place, p in enumerate(model.parameters()):
+                p.data += torch.randn(p.shape, generator=torch.Generator().manual_seed(10 * step + place))
+            if restarts and step == int(restart_at) != restart_at:
+                model, outer = restored(model, outer)
+            outer.apply({"me": outer.encode()})
+        results.append({name: value.float().numpy() for name, value in model.state_dict().items()})
+    assert_same(*results)
+
+
+def test_the_state_of_another_optimizer_is_refused_and_nothing_changes():
+    model = digits.network()
+    adam = OuterStep(
+        model, "topk(0.1)", inner_steps=1, optimizer=torch.optim.Adam(model.parameters())
+    ).state_dict()
+    worker = Worker(0, "topk(0.1)")
+    worker.train()
+    before = worker.outer.state_dict()
+    with pytest.raises(StateError, match=r"of the outer optimizer .*Adam"):
+        worker.outer.load_state_dict(adam)
+    with pytest.raises(StateError, match="look at surplus"):
+        worker.outer.load_state_dict({**before, "surplus": torch.zeros(3)})
+    with pytest.raises(StateError, match=r"look at anchor/0\.bias"):
+        worker.outer.load_state_dict({**before, "anchor/0.bias": torch.zeros(48, dtype=torch.float64)})
+    with pytest.raises(StateError, match="'optimizer' of the state cannot be read"):
+        worker.outer.load_state_dict({name: before[name] for name in before if name != "optimizer"})
+    assert_same(before, worker.outer.state_dict())
+
+
+def test_an_optimizer_that_keeps_something_else_cannot_be_saved():
+    worker = Worker(0, "topk(0.1)")
+    worker.outer.optimizer.param_groups[0]["schedule"] = object()
+    with pytest.raises(ArgumentError, match=r"optimizer/.*/schedule: a object cannot be saved"):
+        worker.outer.state_dict()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda kept: pickle.loads(pickle.dumps(kept))])
+def test_a_copy_goes_on_with_the_same_bits(copied):
+    worker = Worker(0, "topk(0.1) | qsgd(4)")
+    worker.train()
+    worker.outer.apply({"me": worker.outer.encode()})
+    other = copied(worker)
+    for each in (worker, other):
+        each.train()
+        each.outer.apply({"me": each.outer.encode()})
+    assert_same(digits.parameters(worker.model), digits.parameters(other.model))
+    assert_same(worker.outer.state_dict(), other.outer.state_dict())
+
+
+@pytest.mark.parametrize("optimizer", [None, outer_jobs.adam], ids=["the default", "Adam"])
+def test_restored_in_the_natural_order_ranks_go_on_in_the_middle_of_an_interval(two_ranks, optimizer):
+    for whole, resumed in two_ranks.run(outer_jobs.restart_in_the_middle, "topk(0.1)", optimizer):
+        assert_same(whole, resumed)
+
+
+# Messages that are not applied -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        "topk(0.1)",
+        "topk(0.1) | qsgd(4)",
+        "dgc(0.1, momentum=0.0)",
+        "sign",
+        "identity",
+        "stale('topk(0.1)', decay=0.9)",
+    ],
+)
+def test_what_was_not_applied_is_sent_later(encoder):
+    """All changes are, together, what was applied and what is still kept."""
+    model = torch.nn.ParameterDict({"large": torch.zeros(40, 50), "small": torch.zeros(7)})
+    optimizer = torch.optim.SGD(model.parameters(), lr=1)
+    outer = OuterStep(model, encoder, inner_steps=1, optimizer=optimizer)
+    nothing = OuterStep(copy.deepcopy(model), "identity", inner_steps=1).encode()
+    made = {name: torch.zeros_like(p) for name, p in model.items()}
+    for step, is_applied in enumerate([True, False, False, True, False]):
+        for place, (name, p) in enumerate(model.items()):
+            change = torch.randn(p.shape, generator=torch.Generator().manual_seed(10 * step + place))
+            made[name] += change
+            p.data += change
+        message, before = outer.encode(), outer.bytes_sent
+        outer.apply({"me": message} if is_applied else {"another": nothing})
+        assert outer.bytes_sent == before + (sum(map(len, message.values())) if is_applied else 0)
+    state = outer.state_dict()
+    for name, p in model.items():
+        kept = [value for key, value in state.items() if key.endswith((f"{name}/residual", f"{name}/unsent"))]
+        kept += [state[key] for key in (f"unsent/{name}",) if key in state]
+        torch.testing.assert_close(p.detach() - sum(kept), made[name], rtol=1e-4, atol=1e-4)
+
+
+def test_a_message_that_was_not_applied_survives_a_restart():
+    worker, restarted, other = Worker(0, "topk(0.1)"), Worker(0, "topk(0.1)"), Worker(1, "topk(0.1)")
+    for each in (worker, other):
+        each.train()
+    worker.outer.encode()
+    worker.outer.apply({"another": other.outer.encode()})
+    restarted.load(copy.deepcopy(worker.save()), worker.steps)
+    for each in (worker, restarted):
+        each.train()
+    assert worker.outer.encode() == restarted.outer.encode()
+
+
+def test_a_worker_may_say_whether_its_message_was_applied():
+    """Two workers can send the same bytes."""
+    workers = [Worker(0, "topk(0.1)") for _ in range(2)]
+    for worker in workers:
+        worker.train()
+        message = worker.outer.encode()
+    for worker, accepted in zip(workers, (True, False), strict=True):
+        worker.outer.apply({"one of them": message}, accepted=accepted)
+    sent, kept = (worker.outer.state_dict()["codec/0.weight/residual"] for worker in workers)
+    assert kept.norm() > sent.norm()
+    assert [worker.outer.bytes_sent > 0 for worker in workers] == [True, False]
+    with pytest.raises(ArgumentError, match="call encode first"):
+        workers[0].outer.apply({"one of them": message}, accepted=True)
+
+
+# Parameters ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            outer_jobs.wider,
+            ["'4.weight' is float32[10, 32] on rank 0, float32[12, 32] on rank 1", "'4.bias'"],
+        ),
+        (outer_jobs.deeper, ["'5.weight' is missing or frozen on rank 0, float32[10, 10] on rank 1"]),
+        (outer_jobs.in_double, ["'2.weight' is float32[32, 48] on rank 0, float64[32, 48] on rank 1"]),
+        (outer_jobs.frozen, ["'0.bias' is float32[48] on rank 0, missing or frozen on rank 1"]),
+        (outer_jobs.in_another_order, ["their order"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_parameters_that_differ_between_ranks_are_named_on_every_rank(two_ranks, change, words):
+    for kind, error, unchanged in two_ranks.run(outer_jobs.different_parameters, change):
+        assert kind == "ArgumentError"
+        assert all(word in error for word in words)
+        assert unchanged
+
+
+def test_what_one_rank_refuses_every_rank_hears_of(two_ranks):
+    first, second = two_ranks.run(outer_jobs.different_parameters, outer_jobs.in_float8)
+    assert first[0] == "RankError"
+    assert second[0] == "ArgumentError"
+    for _, error, unchanged in (first, second):
+        assert "parameter '2.weight': a tensor of torch.float8_e4m3fn cannot be encoded" in error
+        assert unchanged
+
+
+@pytest.mark.parametrize("original_parameters", [False, True])
+def test_fsdp_is_refused_with_what_to_pass_instead(two_ranks, original_parameters):
+    for errors in two_ranks.run(outer_jobs.sharded_by_fsdp, original_parameters):
+        assert len(errors) == 3
+        assert all("is sharded by FullyShardedDataParallel; pass a model that is whole" in e for e in errors)
+
+
+def test_dtensors_are_refused_and_their_local_parts_are_not(two_ranks):
+    for errors in two_ranks.run(outer_jobs.sharded_by_fully_shard):
+        assert len(errors) == 3
+        assert all("parameter '0.weight' is a DTensor" in error for error in errors)
+    assert two_ranks.run(outer_jobs.local_parts) == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "words"),
+    [
+        (torch.zeros(9, dtype=torch.complex64), "complex64 cannot be encoded"),
+        (torch.zeros(9, device="meta"), "meta device"),
+        (torch.zeros(9).to(torch.float8_e5m2), "float8_e5m2 cannot be encoded"),
+    ],
+    ids=["complex", "meta", "float8"],
+)
+def test_parameters_that_cannot_be_encoded_are_refused_at_once(parameter, words):
+    with pytest.raises(ArgumentError, match=f"parameter 'x': .*{words}"):
+        OuterStep({"x": torch.nn.Parameter(parameter)}, "identity", inner_steps=1)
+
+
+def test_lazy_parameters_are_refused():
+    with pytest.raises(ArgumentError, match=r"parameter 'weight': .*lazy"):
+        OuterStep(torch.nn.LazyLinear(10), "identity", inner_steps=1)
+
+
+def test_a_parameter_with_two_names_is_sent_once():
+    model = torch.nn.ModuleDict({"one": torch.nn.Linear(20, 20), "other": torch.nn.Linear(20, 20)})
+    model["other"].weight = model["one"].weight
+    everything = model.named_parameters(remove_duplicate=False)
+    outer = OuterStep(
+        list(everything), "identity", inner_steps=1, optimizer=torch.optim.SGD(model.parameters(), lr=1)
+    )
+    with torch.no_grad():
+        model["one"].weight.add_(1)
+    expected = model["one"].weight.detach().clone()
+    message = outer.encode()
+    assert message.keys() == {"one.weight", "one.bias", "other.bias"}
+    outer.apply({"me": message})
+    torch.testing.assert_close(model["one"].weight, expected)
+
+
+def unfreeze(model):
+    model[0].requires_grad_(True)
+
+
+def replace(model):
+    model[2].weight = torch.nn.Parameter(torch.zeros(32, 48))
+
+
+def grow(model):
+    model.append(torch.nn.Linear(10, 10))
+
+
+def change_dtype(model):
+    model.double()
+
+
+def change_shape(model):
+    model[2].weight.data = torch.zeros(33, 48)
+
+
+@pytest.mark.parametrize("change", [unfreeze, replace, grow, change_dtype, change_shape])
+def test_a_model_that_has_changed_is_refused_before_anything_is_sent(change):
+    model = digits.network()
+    model[0].requires_grad_(False)
+    outer = OuterStep(model, "topk(0.1)", inner_steps=1)
+    change(model)
+    with pytest.raises(ArgumentError, match=r"parameter '.*make another"):
+        outer.encode()

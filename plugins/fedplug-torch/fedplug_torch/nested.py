@@ -1,0 +1,83 @@
+"""Nested values, such as an optimizer's state dictionary, as flat tensors and a text beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedplug.errors import ArgumentError, StateError
+
+__all__ = ["contiguous_copy", "flatten", "unflatten"]
+
+
+def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
+    """Copies a nested value into flat tensors, for `safetensors.torch.save_file`.
+
+    Args:
+        value: Tensors, numbers, texts and None, in dictionaries, lists and tuples.
+        name: The key of the text that holds everything but the tensors, and the beginning of their keys.
+
+    Raises:
+        ArgumentError: A value of another type; the message says where it is.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    text = json.dumps(_form(value, name, tensors)).encode()
+    return {name: torch.frombuffer(bytearray(text), dtype=torch.uint8), **tensors}
+
+
+def unflatten(state: Mapping[str, torch.Tensor], name: str) -> tuple[Any, set[str]]:
+    """Rebuilds what `flatten` was given, from copies of the tensors; and the keys that belong to it.
+
+    Raises:
+        StateError: The text or one of its tensors is missing or damaged.
+    """
+    used = {name}
+    try:
+        return _value(json.loads(state[name].cpu().numpy().tobytes()), state, used), used
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise StateError(f"{name!r} of the state cannot be read: {error}") from error
+
+
+def contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in C order, which safetensors takes."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _form(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """What JSON can hold of a value; its tensors are added to ``tensors``."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.Tensor):
+        while path in tensors:  # keys may hold a slash, too
+            path += "+"
+        tensors[path] = contiguous_copy(value)
+        return {"tensor": path, "strides": torch.empty_like(value, device="meta").stride()}
+    if isinstance(value, Mapping):
+        items = value.items()
+        return {"dict": [[_form(k, path, tensors), _form(v, f"{path}/{k}", tensors)] for k, v in items]}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_form(item, f"{path}/{place}", tensors) for place, item in enumerate(value)]}
+    raise ArgumentError(f"{path}: a {type(value).__name__} cannot be saved in a state dictionary of tensors")
+
+
+def _value(form: Any, state: Mapping[str, torch.Tensor], used: set[str]) -> Any:
+    """The inverse of `_form`."""
+    if not isinstance(form, dict):
+        return form
+    if "tensor" in form:
+        used.add(form["tensor"])
+        tensor = state[form["tensor"]]
+        # Strides decide which loops an optimizer runs, and so the last bits of its results.
+        restored = torch.empty_strided(tensor.shape, form["strides"], dtype=tensor.dtype)
+        return restored.copy_(tensor)
+    if "dict" in form:
+        return {_value(k, state, used): _value(v, state, used) for k, v in form["dict"]}
+    kind = list if "list" in form else tuple
+    return kind(_value(item, state, used) for item in form[kind.__name__])
