@@ -43,7 +43,7 @@ _ALIKE = 0.6
 _LESS_ALIKE = 0.1
 """How much less than the best."""
 
-_TFF_EXTRA = "`pip install 'fedplug[tff]'` on Python 3.11 (about jaxlib see the end of README.md)"
+_TFF_EXTRA = "`pip install 'fedplug[tff]'` on Python 3.11 (for its jaxlib see docs/tff.md#versions)"
 
 _OPTIONAL = {
     "tensorflow": ("TensorFlow", f"{_TFF_EXTRA}, or `pip install tensorflow` on a newer Python"),

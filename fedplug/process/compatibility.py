@@ -39,14 +39,18 @@ class Configuration:
     private: bool = False
 
     @classmethod
-    def of(cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool) -> Configuration:
-        """The stack in which every tensor of a model has its encoder."""
+    def of(
+        cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool, private: bool = False
+    ) -> Configuration:
+        """Returns the stack in which every tensor of a model has its encoder."""
         dtypes: dict[Encoder, set[str]] = {}
         for encoder, spec in zip(model.encoders, model.specs, strict=True):
             if spec.dtype.is_floating:
                 dtypes.setdefault(encoder, set()).add(spec.dtype.name)
         encoders = tuple((encoder, frozenset(names)) for encoder, names in dtypes.items())
-        return cls(encoders=encoders, aggregator=aggregator, keeps_client_state=keeps_client_state)
+        return cls(
+            encoders=encoders, aggregator=aggregator, keeps_client_state=keeps_client_state, private=private
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +170,11 @@ def _dtype(configuration: Configuration) -> Iterator[Conflict]:
 def _bias(configuration: Configuration) -> Iterator[Conflict]:
     """A mean keeps what every client leaves out of its update, round after round.
 
-    An encoder that sends every entry, if coarsely, is not meant: what it loses is small.
+    An encoder that sends every entry, if coarsely, is not meant: what it loses is small. Differential privacy
+    leaves no choice: no encoder is unbiased and never lengthens an update but the lossless ones.
     """
+    if configuration.private:
+        return
     for encoder, _ in configuration.encoders:
         promises = encoder.capabilities
         harmless = promises.unbiased or promises.needs_client_state or promises.sends_every_entry

@@ -37,8 +37,8 @@ class Auto(EncoderAssignment):
 
     Of a broadcast it is ``bfp(5) | rans``, whose levels few entries leave while a model is trained.
 
-    The tables of benchmarks/results/learning.md show 1 % and 5 bits; those of auto.md the 500 entries, and
-    what rare clients gain by sending more.
+    The tables of benchmarks/results/learning.md show 1 % and 5 bits; those of benchmarks/results/auto.md the
+    500 entries, and what rare clients gain by sending more.
     """
 
     name: ClassVar[str] = "auto"

@@ -37,6 +37,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         min_size: int,
         names: Sequence[str] | None,
         tensor_metrics: bool = False,
+        private: bool = False,
     ) -> None:
         self._encoder = encoder
         self._aggregator = aggregator
@@ -44,6 +45,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         self._min_size = min_size
         self._names = names
         self._tensor_metrics = tensor_metrics
+        self._private = private
 
     def create(self, value_type: Any, weight_type: Any) -> Any:
         """Builds the aggregation process for values of ``value_type``.
@@ -60,7 +62,9 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
             )
         encoder = model_encoder(self._encoder, value_type, self._min_size, self._names)
         compatibility.check(
-            compatibility.Configuration.of(encoder, self._aggregator, keeps_client_state=False)
+            compatibility.Configuration.of(
+                encoder, self._aggregator, keeps_client_state=False, private=self._private
+            )
         )
         aggregation = build_encoded_aggregation(
             value_type, encoder, self._aggregator, self._lowering, tensor_metrics=self._tensor_metrics

@@ -11,8 +11,9 @@ from fedplug.aggregators.sum import Sum
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.process import compatibility
-from fedplug.process.aggregation.factory import EncodedAggregationFactory, build_aggregation_factory
+from fedplug.process.aggregation.factory import EncodedAggregationFactory
 from fedplug.process.arguments import as_encoder
+from fedplug.process.lowering import choose_lowering
 
 __all__ = ["EncodedSumFactory", "build_sum_factory"]
 
@@ -76,7 +77,14 @@ def build_sum_factory(
         encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, private=private
     )
     compatibility.check(configuration, warn=False)
-    encoded = build_aggregation_factory(
-        chosen, Sum(), lowering=lowering, min_size=min_size, tensor_metrics=tensor_metrics
+    return EncodedSumFactory(
+        EncodedAggregationFactory(
+            chosen,
+            Sum(),
+            lowering=choose_lowering(lowering),
+            min_size=min_size,
+            names=None,
+            tensor_metrics=tensor_metrics,
+            private=private,
+        )
     )
-    return EncodedSumFactory(encoded)
