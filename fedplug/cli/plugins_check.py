@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,19 +33,35 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    failed = total = 0
+    from fedplug.testing import Result
+
+    failed = not_run = total = 0
     for title, results in _checked(arguments.name):
         print(title, flush=True)
+        waiting: Counter[str] = Counter()
         for result in results:
             total += 1
             failed += result.status == "fail"
+            not_run += result.not_run
+            if result.waits_for:
+                waiting[Result(result.waits_for, "skip").promise] += 1
+                continue
             # Printed one by one: all of them take half a minute.
-            reason = f"\n        {result.reason}" if result.reason else ""
-            print(f"  {result.status:<4}  {result.promise}{reason}", flush=True)
-    print(
-        f"\n{failed} of {total} checks failed" if failed else f"\nall {total} checks passed or do not apply"
-    )
+            status = "not run" if result.not_run else result.status
+            reason = f"\n           {result.reason}" if result.reason else ""
+            print(f"  {status:<7}  {result.promise}{reason}", flush=True)
+        for promise, count in waiting.items():
+            checks = "1 check" if count == 1 else f"{count} checks"
+            print(f"  not run  {checks} that cannot be judged before this is mended: {promise}")
+    print(f"\n{_verdict(failed, not_run, total)}")
     return EXIT_FAILED if failed else 0
+
+
+def _verdict(failed: int, not_run: int, total: int) -> str:
+    left = f", {not_run} not run" if not_run else ""
+    if failed:
+        return f"{failed} of {total} checks failed{left}"
+    return f"{total - not_run if not_run else f'all {total}'} checks passed or do not apply{left}"
 
 
 def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
@@ -68,7 +85,7 @@ def _of_part(entry: Entry, example: str) -> Iterator[Result]:
 
     kind = entry.kind
     if _needs_tensorflow(entry) and importlib.util.find_spec("tensorflow") is None:
-        yield Result("test_it_can_be_made", "skip", "TensorFlow is not installed")
+        yield Result("test_it_can_be_made", "skip", "TensorFlow is not installed", not_run=True)
         return
     try:
         with components.made(kind, example):

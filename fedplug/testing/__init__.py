@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from fedplug.testing.package import PluginPackageSuite
     from fedplug.testing.schedule import ScheduleSuite
     from fedplug.testing.store import StateStoreSuite
-    from fedplug.testing.suite import NotApplicable, Result, Suite, run
+    from fedplug.testing.suite import CannotRun, NotApplicable, Result, Suite, run
 
 __all__ = [
     "AggregatorSuite",
     "AssignmentSuite",
+    "CannotRun",
     "ConformanceError",
     "EncoderSuite",
     "NotApplicable",
@@ -36,6 +37,7 @@ __all__ = [
 
 _HOMES = {
     "AggregatorSuite": "fedplug.testing.aggregator",
+    "CannotRun": "fedplug.testing.suite",
     "ConformanceError": "fedplug.testing.expect",
     "EncoderSuite": "fedplug.testing.encoder",
     "NotApplicable": "fedplug.testing.suite",

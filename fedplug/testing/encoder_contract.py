@@ -102,6 +102,25 @@ class ContractChecks(EncoderSubject):
             expect.same_tensors(f"payload of {what}", payload, step.payload)
             expect.same_tensors(f"state of {what}", next_state, step.next_state)
 
+    @after("test_nothing_is_shared_between_clients", "test_a_round_done_again_later_has_the_same_result")
+    @on_each_execution
+    def test_it_keeps_nothing_of_a_client_on_itself(self) -> None:
+        """What depends on the shape may be kept, as in a cache; what depends on the data is state."""
+        encoder = self.make_encoder()
+        for spec in self.specs():
+            found = []
+            for seed in (1, 2):
+                for step in self.history(encoder, spec, seed=seed):
+                    encoder.decode(step.payload, spec)
+                found.append({name: _digest(value) for name, value in vars(encoder).items()})
+            before, now = found
+            changed = sorted(name for name in now if now[name] != before.get(name))
+            expect.that(
+                not changed,
+                f"encoding {tensors.name_of(spec)} changed {', '.join(f'self.{name}' for name in changed)}; "
+                "what a client keeps belongs into the state that encode returns",
+            )
+
     @on_each_execution
     def test_its_arguments_are_not_changed(self) -> None:
         for spec in self.specs():
@@ -129,8 +148,15 @@ class ContractChecks(EncoderSubject):
             decoded = self.make_encoder().decode(step.payload, step.case.spec)
             form, wanted = _form(decoded), _form(step.case.x)
             expect.that(form == wanted, f"{step.case.what} is decoded as {form}")
-            finite = np.isfinite(self.on.numpy(decoded).astype(np.float64)).all()
-            expect.that(finite, f"{step.case.what} is decoded with a NaN or an infinity")
+            if not self._is_finite(decoded):
+                parts = {"payload": step.payload, "next state": step.next_state}
+                others = [
+                    f", as has {name!r} of its {part}"
+                    for part, arrays in parts.items()
+                    for name, array in arrays.items()
+                    if not self._is_finite(array)
+                ]
+                expect.that(False, f"{step.case.what} is decoded with a NaN or an infinity{''.join(others)}")
 
     @on_each_execution
     def test_what_is_decoded_is_on_the_side_of_the_input(self) -> None:
@@ -191,8 +217,26 @@ class ContractChecks(EncoderSubject):
             expect.that(isinstance(name, str), f"{what} has the key {name!r}, which is not text")
             expect.that(self.on.is_array(each), f"{what} has {_kind(each)} under {name!r}, not an array")
 
+    def _is_finite(self, array: Array) -> bool:
+        return not ops.is_floating(array.dtype) or bool(np.isfinite(self._doubles(array)).all())
+
     def _doubles(self, value: Array) -> np.ndarray[Any, np.dtype[np.float64]]:
         return self.on.numpy(value).astype(np.float64)
+
+
+def _digest(value: object) -> object:
+    """Stands for a value and what is in it, to tell whether it has changed."""
+    if isinstance(value, Mapping):
+        return [(repr(key), _digest(each)) for key, each in value.items()]
+    if isinstance(value, list | tuple):
+        return [_digest(each) for each in value]
+    if hasattr(value, "__array__") and hasattr(value, "dtype"):
+        try:
+            array = np.asarray(value)
+        except Exception:  # a tensor of a graph
+            return id(value)
+        return array.dtype.str, array.shape, array.tobytes()
+    return repr(value)
 
 
 def _kind(value: object) -> str:

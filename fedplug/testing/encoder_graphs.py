@@ -16,7 +16,8 @@ from fedplug.encoders.model import ModelEncoder
 from fedplug.ops import Array, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip
-from fedplug.testing.suite import NotApplicable, after
+from fedplug.testing.sources import conversions
+from fedplug.testing.suite import CannotRun, NotApplicable, after
 
 __all__ = ["GraphChecks"]
 
@@ -24,6 +25,7 @@ _DETERMINISM = "test_equal_encoders_give_equal_bits"
 _STATE = "test_the_state_keeps_its_structure_shapes_and_dtypes"
 _WIRE_ID = "test_its_wire_id_names_a_frozen_layout"
 _ROUND_TRIP = "test_what_is_sent_is_received"
+_CONVERSIONS = "test_it_makes_no_numpy_arrays_of_its_arguments"
 _GRAPH = "test_a_graph_computes_what_eager_execution_does"
 _REFERENCES = "test_compiled_ops_and_their_references_give_the_same"
 
@@ -34,7 +36,15 @@ class GraphChecks(EncoderSubject):
     check_tff: ClassVar[bool] = True
     """Whether to run the encoder inside TFF too, which takes seconds to import."""
 
-    @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID)
+    def test_it_makes_no_numpy_arrays_of_its_arguments(self) -> None:
+        """Read off the source, and so found where TensorFlow, whose graphs refuse it, is not installed."""
+        if "tensorflow" not in self.executes_on():
+            raise NotApplicable("it does not declare that it executes on tensorflow")
+        for part in (encoder := self.make_encoder(), *getattr(encoder, "stages", ())):
+            for line in conversions(type(part)):
+                expect.that(False, f"{line}, which no graph can run; use fedplug.ops, or declare numpy alone")
+
+    @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _CONVERSIONS)
     def test_a_graph_computes_what_eager_execution_does(self) -> None:
         self.require("tensorflow")
         for spec in self.few_specs():
@@ -49,7 +59,7 @@ class GraphChecks(EncoderSubject):
         """Only the references in a graph: that compiled ops give the same there is tested above."""
         self.require("tensorflow")
         if not ops.available():
-            raise NotApplicable("the compiled ops cannot be loaded here, see `fedplug doctor`")
+            raise CannotRun("the compiled ops cannot be loaded here, see `fedplug doctor`")
         for spec in self.few_specs():
             with ops.use_lowering("reference"):
                 reference = self._graph(self.make_encoder(), spec)
@@ -105,7 +115,7 @@ class GraphChecks(EncoderSubject):
 
 def _require_tff() -> None:
     if importlib.util.find_spec("tensorflow_federated") is None:
-        raise NotApplicable("TensorFlow Federated is not installed")
+        raise CannotRun("TensorFlow Federated is not installed")
 
 
 def _in_tff(model: ModelEncoder, update: list[Array]) -> Any:

@@ -111,6 +111,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         return list(self.history(encoder, smallest, rounds=_MANY_ROUNDS))
 
     def _step(self, encoder: Encoder, case: Case, state: State, number: int) -> Step:
+        self.trying = case.what
         return Step(case, state, *encoder.encode(case.x, state, self.on.round_num(number)))
 
 

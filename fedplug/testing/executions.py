@@ -20,7 +20,7 @@ from fedplug.errors import PayloadError
 from fedplug.ops import Array, ArraySpec, Spec
 from fedplug.registry.specs import EXECUTIONS
 from fedplug.testing import memory, tensors
-from fedplug.testing.suite import NotApplicable, Suite
+from fedplug.testing.suite import CannotRun, NotApplicable, Suite
 
 __all__ = ["Execution", "NumPy", "OnEachExecution", "installed", "on_each_execution"]
 
@@ -130,6 +130,9 @@ def installed() -> tuple[Execution, ...]:
 class OnEachExecution(Suite, abc.ABC):
     """Base of the suites whose component may be given more than one kind of arrays."""
 
+    trying: str = ""
+    """The tensor that was encoded last, for errors that do not name it."""
+
     @abc.abstractmethod
     def executes_on(self) -> tuple[str, ...]:
         """What the component declares."""
@@ -143,7 +146,7 @@ class OnEachExecution(Suite, abc.ABC):
         declared = self.executes_on()
         found = [execution for execution in installed() if execution.name in declared]
         if not found:
-            raise NotApplicable("it executes on TensorFlow's tensors only, and TensorFlow is not installed")
+            raise CannotRun("it executes on TensorFlow's tensors only, and TensorFlow is not installed")
         return found
 
     @functools.cached_property
@@ -173,7 +176,7 @@ class OnEachExecution(Suite, abc.ABC):
             if execution.name == name:
                 self.on = execution
                 return
-        raise NotApplicable("TensorFlow is not installed")
+        raise CannotRun("TensorFlow is not installed")
 
 
 def on_each_execution(check: _Check) -> _Check:
@@ -191,7 +194,8 @@ def on_each_execution(check: _Check) -> _Check:
                 reasons.append(reason)
             except Exception as error:
                 # What `add_note` does, from Python 3.11 on.
-                error.__notes__ = [*getattr(error, "__notes__", ()), f"on {execution}"]
+                tried = "" if isinstance(error, AssertionError) or not suite.trying else f", {suite.trying}"
+                error.__notes__ = [*getattr(error, "__notes__", ()), f"on {execution}{tried}"]
                 raise
         if len(reasons) == len(executions):
             raise reasons[0]

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedplug.schedules.base import MAX_ROUNDS, Schedule
 from fedplug.testing import expect
-from fedplug.testing.suite import NotApplicable, Suite, after
+from fedplug.testing.suite import CannotRun, Suite, after
 
 __all__ = ["ScheduleSuite"]
 
@@ -96,7 +96,7 @@ class ScheduleSuite(Suite, abc.ABC):
     @after(_SETTLED, _FINITE, _SAME)
     def test_a_graph_has_the_same_values(self) -> None:
         if importlib.util.find_spec("tensorflow") is None:
-            raise NotApplicable("TensorFlow is not installed")
+            raise CannotRun("TensorFlow is not installed")
         import tensorflow as tf
 
         schedule = self.make_schedule()

@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
-__all__ = ["NotApplicable", "Result", "Suite", "after", "run"]
+__all__ = ["CannotRun", "NotApplicable", "Result", "Suite", "after", "run"]
 
 NotApplicable = unittest.SkipTest
 """Raised by a check that has nothing to say about this part; pytest takes it for a skip."""
+
+
+class CannotRun(NotApplicable):
+    """Raised by a check that applies and cannot be run here, as something is not installed."""
+
 
 _NOT_THE_AUTHORS = {"fedplug", "numpy", "tensorflow", "tensorflow_federated", *sys.stdlib_module_names}
 """Packages whose lines do not tell an author where to look."""
@@ -31,11 +36,15 @@ class Result:
         check: The name of the method.
         status: ``"skip"``: it does not apply, or cannot be judged as another one failed.
         reason: Why it failed or was skipped, in one line; empty when it is ok.
+        not_run: Whether it was skipped although it applies.
+        waits_for: The check that failed and must pass before this one is run; empty if there is none.
     """
 
     check: str
     status: Literal["ok", "fail", "skip"]
     reason: str = ""
+    not_run: bool = False
+    waits_for: str = ""
 
     @property
     def promise(self) -> str:
@@ -69,11 +78,15 @@ class Suite:
 def run(suite: type[Suite]) -> Iterator[Result]:
     """Runs every check of a suite, and goes on whatever happens in one."""
     unsettled: set[str] = set()
+    waiting: dict[str, str] = {}
     for name in suite.checks():
         needed = (suite.foundation, *getattr(getattr(suite, name), "after", ()))
         blocked = [other for other in needed if other in unsettled]
         if blocked:
-            result = Result(name, "skip", f"cannot be judged before this is mended: {_sentence(blocked[0])}")
+            first = waiting.get(blocked[0], blocked[0])
+            reason = f"cannot be judged before this is mended: {_sentence(blocked[0])}"
+            result = Result(name, "skip", reason, not_run=True, waits_for=first)
+            waiting[name] = first
         else:
             result = _outcome(suite, name)
         if blocked or result.status == "fail":
@@ -85,7 +98,7 @@ def _outcome(suite: type[Suite], name: str) -> Result:
     try:
         getattr(suite(), name)()
     except NotApplicable as reason:
-        return Result(name, "skip", _one_line(reason))
+        return Result(name, "skip", _one_line(reason), not_run=isinstance(reason, CannotRun))
     except AssertionError as failure:
         return Result(name, "fail", _one_line(failure))
     except Exception as error:  # whatever a plugin does, the other checks run

@@ -125,6 +125,17 @@ class StateOnSelf(Whole):
         return {"values": values}, {"residual": a - values}
 
 
+class KeepsTheLast(Whole):
+    """Keeps a client's tensor on the instance, for whoever asks."""
+
+    def __init__(self):
+        self.last = None
+
+    def encode(self, x, state, round_num):
+        self.last = x
+        return super().encode(x, state, round_num)
+
+
 class RemembersByItself(Whole):
     """After some rounds it goes on from what it kept in the process, not from what it is handed."""
 
@@ -440,6 +451,14 @@ class EagerOnly(Whole):
         return {"values": values}, {"residual": a - values}
 
 
+class ConvertsToNumPy(Whole):
+    """Works eagerly."""
+
+    def encode(self, x, state, round_num):
+        rounded = np.round(np.asarray(x + state["residual"]))
+        return {"values": tf.constant(rounded)}, {"residual": x + state["residual"] - rounded}
+
+
 class AnotherTwin(Whole):
     """The compiled op rounds, its twin cuts off."""
 
@@ -723,6 +742,7 @@ BAD = [
     ("test_equal_encoders_give_equal_bits", Dice),
     ("test_nothing_is_shared_between_clients", StateOnSelf),
     ("test_a_round_done_again_later_has_the_same_result", RemembersByItself),
+    ("test_it_keeps_nothing_of_a_client_on_itself", KeepsTheLast),
     ("test_its_arguments_are_not_changed", Scribbler),
     ("test_the_state_keeps_its_structure_shapes_and_dtypes", GrowingState),
     ("test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input", OverflowingDecode),
@@ -765,6 +785,7 @@ BAD = [
     ("test_donated_residuals_give_the_same_bits", ReadsWhatItGaveAway),
     ("test_no_array_is_sent_that_is_not_finite", SendsWhatNobodyTakes),
     ("test_it_is_read_without_its_configuration", ReadsAnotherConfiguration),
+    ("test_it_makes_no_numpy_arrays_of_its_arguments", ConvertsToNumPy),
     ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
     ("test_compiled_ops_and_their_references_give_the_same", AnotherTwin),
     ("test_a_tff_process_sends_what_eager_execution_does", TensorOnSelf),

@@ -80,6 +80,22 @@ def test_a_bad_encoder_fails_exactly_the_check_it_was_made_for(check, bad, suite
     assert all(failed.values())
 
 
+def test_an_error_about_a_nan_names_the_tensor(bad_plugins, suite_of, failures):
+    class DividesByZero(bad_plugins(BAD_PLUGINS).OnNumPy):
+        def encode(self, x, state, round_num):
+            with np.errstate(all="ignore"):
+                largest = np.max(np.abs(x))
+                return super().encode(x / largest * largest, state, round_num)
+
+    found = failures(suite_of(DividesByZero))
+    assert found
+    finite = "test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input"
+    assert found[finite].startswith(
+        "float32[7] (zeros) is decoded with a NaN or an infinity, as has 'values' of"
+    )
+    assert "(on numpy, float32[7] (zeros))" in found["test_what_is_sent_is_received"]
+
+
 def test_it_is_tried_with_the_dtypes_it_declares_unless_the_suite_names_some(bad_plugins):
     class OnlyFloat32(bad_plugins(BAD_PLUGINS).Whole):
         capabilities = Capabilities(needs_client_state=True, dtypes=("float32",))

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from fedplug.testing import NotApplicable, Suite, run
+from fedplug.cli import main, plugins_check
+from fedplug.testing import CannotRun, NotApplicable, Suite, run
 from fedplug.testing.suite import after
 
 
@@ -60,6 +61,51 @@ def test_without_its_foundation_nothing_later_is_judged():
 
     statuses = [result.status for result in run(Unfounded)]
     assert statuses == ["ok", "fail", "skip", "skip", "skip", "skip"]
+
+
+class Founded(Suite):
+    foundation = "test_one"
+
+    def test_one(self):
+        raise AssertionError("no array")
+
+    def test_two(self):
+        pass
+
+    def test_three(self):
+        pass
+
+
+class Elsewhere(Suite):
+    def test_four(self):
+        raise CannotRun("TensorFlow is not installed")
+
+    def test_five(self):
+        pass
+
+
+def test_the_command_says_in_one_line_what_waits_and_counts_what_was_not_run(monkeypatch, capsys):
+    suites = [("encoder a", Founded), ("encoder b", Elsewhere)]
+    monkeypatch.setattr(
+        plugins_check, "_checked", lambda name: ((title, run(each)) for title, each in suites)
+    )
+    assert main(["plugins", "check", "a"]) == 1
+    lines = [
+        "encoder a",
+        "  fail     one",
+        "           no array",
+        "  not run  2 checks that cannot be judged before this is mended: one",
+        "encoder b",
+        "  not run  four",
+        "           TensorFlow is not installed",
+        "  ok       five",
+        "",
+        "1 of 5 checks failed, 3 not run",
+    ]
+    assert capsys.readouterr().out.splitlines() == lines
+    suites[:] = suites[1:]
+    assert main(["plugins", "check", "b"]) == 0
+    assert capsys.readouterr().out.endswith("\n1 checks passed or do not apply, 1 not run\n")
 
 
 def test_pytest_runs_the_checks_and_takes_what_does_not_apply_for_a_skip(tmp_path):
