@@ -15,10 +15,13 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 $(UV):
+	@echo "setup: no uv on this machine: installing it in .uv, once"
 	python3 -m venv .uv && .uv/bin/pip install --quiet uv
 
 setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled core, the packages (editable)
+	@test -d $(VENV) || echo "setup: installing Python 3.11 and the locked dependencies in $(VENV), once: minutes, by network"
 	@$(UV) sync --quiet --frozen --inexact --no-install-workspace
+	@echo "setup: compiling what changed and installing fedplug: 2 to 5 minutes the first time, else seconds"
 	@$(UV) sync --quiet --frozen --all-packages
 	@$(RUN) python cmake/check_installed.py || $(UV) sync --quiet --frozen --all-packages --reinstall-package fedplug
 

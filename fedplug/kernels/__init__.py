@@ -16,17 +16,13 @@ keeps.
 
 from __future__ import annotations
 
-from fedplug.errors import OpLibraryError
-from fedplug.registry.build_info import require_current
+from fedplug.registry.build_info import not_loaded, require_current
 
 try:
     # First, so that every module below finds it.
     from fedplug import _kernels
 except ImportError as error:
-    raise OpLibraryError(
-        f"the compiled module fedplug._kernels cannot be loaded ({error}); "
-        "run `make setup` in a source tree, or reinstall fedplug"
-    ) from error
+    raise not_loaded(error) from None
 else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 

@@ -7,11 +7,14 @@ sources, and its parts were built together.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import sys
 from pathlib import Path
+from types import TracebackType
 
-from fedplug.errors import StaleBuildError
+from fedplug.errors import OpLibraryError, StaleBuildError
 
-__all__ = ["fingerprint", "require_current"]
+__all__ = ["fingerprint", "not_loaded", "require_current"]
 
 _ROOT = Path(__file__).parents[2]
 
@@ -32,6 +35,33 @@ def require_current(what: str, pattern: str, built_from: str | None) -> None:
         raise StaleBuildError(
             f"{what} was built from other sources than those in this checkout ({pattern}): run `make setup`"
         )
+
+
+def not_loaded(error: ImportError) -> OpLibraryError:
+    """Makes the error for a compiled module that cannot be imported; if nothing catches it, it is one line.
+
+    Most often Python was started in a checkout, whose sources then hide the installed package.
+    """
+    if (_ROOT / "csrc").is_dir() and importlib.util.find_spec("fedplug._kernels") is None:
+        message = (
+            f"fedplug was imported from the sources in {_ROOT}, which are not compiled: run `make setup` "
+            "there, or start Python in another folder to import the installed fedplug"
+        )
+    else:
+        message = f"the compiled module fedplug._kernels cannot be loaded ({error}); reinstall fedplug"
+    failure = OpLibraryError(message)
+    others = sys.excepthook
+
+    def print_one_line(
+        kind: type[BaseException], value: BaseException, traceback: TracebackType | None
+    ) -> None:
+        if value is failure:  # the frames are only those of imports
+            print(f"{kind.__module__}.{kind.__qualname__}: {value}", file=sys.stderr)
+        else:
+            others(kind, value, traceback)
+
+    sys.excepthook = print_one_line
+    return failure
 
 
 def fingerprint(sources: list[Path]) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fedplug.registry.catalog import PLUGIN, Entry, Status
@@ -15,11 +17,16 @@ __all__ = [
     "GROUP",
     "Source",
     "builtin",
+    "correct",
     "install_command",
     "installed",
     "normalized",
     "own_version",
+    "place_of",
 ]
+
+_FEDPLUG = str(Path(__file__).parents[1])
+_IMPORTLIB = str(Path(importlib.__file__).parent)
 
 API = 1
 """The number of the plugin contract: the hooks, the specs and the base classes they name."""
@@ -67,7 +74,7 @@ class Source:
 
     def repair_after(self, error: BaseException) -> str:
         """What to do about one that raised this."""
-        return install_command(self.distribution, error, self.extras) or self.repair
+        return install_command(self.distribution, error, self.extras) or correct(error) or self.repair
 
 
 def builtin() -> Source:
@@ -133,6 +140,21 @@ def install_command(
             wanted = f"{distribution}[{extra[1]}]" if extra else distribution
             return f"`pip install --upgrade '{wanted}'`"
     return f"`pip install '{distribution}[{','.join(extras)}]'`" if extras else None
+
+
+def correct(error: BaseException) -> str | None:
+    """Says which line to correct; None if an installation lacks something, or no line is to blame."""
+    place = None if isinstance(error, ImportError) else place_of(error)
+    return place and f"correct {place}, or tell its authors"
+
+
+def place_of(error: BaseException) -> str | None:
+    """Returns the file and line outside of fedplug that raised an error; None if there is none."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    files = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))
+    places = [file for file in files if not file.startswith(("<", _FEDPLUG, _IMPORTLIB))]
+    return places[-1] if places else None
 
 
 def normalized(distribution: str) -> str:

@@ -6,15 +6,12 @@ one.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import sys
 import time
-import traceback
 import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -22,7 +19,7 @@ import pluggy
 from fedplug.errors import OpLibraryError, nearest, text_of
 from fedplug.registry import hookspecs, op_libraries, renamed
 from fedplug.registry.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, settle_clashes
-from fedplug.registry.entry_points import API, Source, builtin, installed, normalized
+from fedplug.registry.entry_points import API, Source, builtin, installed, normalized, place_of
 from fedplug.registry.specs import (
     AggregatorSpec,
     EncoderSpec,
@@ -58,8 +55,6 @@ OBSERVED = {
 }
 """For each thing that can be observed the hook that is called."""
 
-_FEDPLUG = str(Path(__file__).parents[1])
-_IMPORTLIB = str(Path(importlib.__file__).parent)
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
 
 
@@ -258,6 +253,5 @@ def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
 def _short(error: BaseException) -> str:
     """One line, with the type and the place outside of fedplug, for reasons in a list."""
     text = f"{type(error).__name__}: {text_of(error)}{renamed.hint(error)}"
-    files = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))
-    places = [file for file in files if not file.startswith(("<", _FEDPLUG, _IMPORTLIB))]
-    return f"{text} ({places[-1]})" if places else text
+    place = place_of(error)
+    return f"{text} ({place})" if place else text

@@ -6,9 +6,15 @@ import functools
 import logging
 from typing import Any
 
-from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError, missing_dependency
+from fedplug.errors import (
+    MissingDependencyError,
+    OpLibraryError,
+    PluginError,
+    UnknownNameError,
+    missing_dependency,
+)
 from fedplug.registry.catalog import Catalog, Entry
-from fedplug.registry.entry_points import API, GROUP, install_command, own_version
+from fedplug.registry.entry_points import API, GROUP, correct, install_command, own_version
 from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
 from fedplug.registry.specs import ComponentSpec
 
@@ -58,11 +64,18 @@ def resolve(kind: str, name: str) -> type[Any]:
     except PluginError as error:
         if module := missing_dependency(error.__cause__):
             raise MissingDependencyError(f"{kind} {name!r}", module) from error.__cause__
-        command = install_command(entry.distribution, error.__cause__)
-        command = command or f"`pip install --force-reinstall {entry.distribution}`"
-        raise PluginError(
-            f"{kind} {error}; install {entry.origin} with what it depends on: {command}"
-        ) from error.__cause__
+        if isinstance(error.__cause__, OpLibraryError):  # says what to do itself
+            raise error.__cause__ from None
+        raise PluginError(f"{kind} {error}; {_remedy(entry, error.__cause__)}") from error.__cause__
+
+
+def _remedy(entry: Entry, error: BaseException | None) -> str:
+    """Says what to do about a component that cannot be imported: install what is missing, or correct code."""
+    if error is not None and (correction := correct(error)):
+        return correction
+    command = install_command(entry.distribution, error)
+    command = command or f"`pip install --force-reinstall {entry.distribution}`"
+    return f"install {entry.origin} with what it depends on: {command}"
 
 
 def notify(hook: str, **facts: Any) -> None:

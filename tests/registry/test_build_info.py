@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -39,6 +42,37 @@ def test_a_build_that_does_not_say_is_refused(checkout):
 
 def test_where_there_are_no_sources_nothing_is_compared(checkout):
     build_info.require_current("the ops", "*.none", None)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "fedplug.codec('topk(0.01)')",
+        "fedplug.encoder('topk(0.01)')",
+        "import fedplug.ops",
+        "fedplug.open_store('memory://')",
+    ],
+)
+def test_sources_that_are_not_compiled_fail_with_one_line(tmp_path, code):
+    root = Path(__file__).parents[2]
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(root / "fedplug", tmp_path / "fedplug", ignore=ignored)
+    (tmp_path / "csrc").mkdir()
+    installed = "sys.meta_path = [each for each in sys.meta_path if 'editable' not in repr(each)]"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{installed}\nimport fedplug\n{code}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"fedplug.errors.OpLibraryError: fedplug was imported from the sources in {tmp_path}, which are "
+        "not compiled: run `make setup` there, or start Python in another folder to import the installed "
+        "fedplug\n"
+    )
 
 
 def test_every_source_of_an_editable_install_makes_setup_install_it_again():

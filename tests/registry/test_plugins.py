@@ -437,6 +437,25 @@ def test_a_class_that_is_not_where_the_spec_says_is_an_error_with_the_distributi
         resolve.resolve("encoder", "other")
 
 
+def test_code_that_raises_is_to_be_corrected_and_not_installed_again(
+    install, install_encoder, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "acme_torn.py").write_text("class Encoder:\n    def encode(self\n")
+    (tmp_path / "acme_raises.py").write_text("\n\nclass Encoder:\n    bits = 1 / 0\n")
+    for name, line in (("acme_torn", 2), ("acme_raises", 4)):
+        install_encoder(f"{name}-codec", name, f"{name}:Encoder")
+        with pytest.raises(
+            PluginError, match=rf"; correct .*{name}\.py:{line}, or tell the authors"
+        ) as caught:
+            resolve.resolve("encoder", name)
+        assert "install" not in str(caught.value)
+    install("torn-codec", "def fedplug_encoders(:\n")
+    fix = the_entry_of(resolve.catalog(), "torn-codec").fix
+    assert fix.endswith(".py:1, or tell its authors")
+    assert "install" not in fix
+
+
 def test_the_environment_can_name_the_distributions_to_load(install_encoder, monkeypatch, fresh_catalog):
     module = install_encoder("acme-codec", "acme")
     install_encoder("other-codec", "other")
