@@ -48,8 +48,8 @@ def _run(arguments: argparse.Namespace) -> int:
                 continue
             # Printed one by one: all of them take half a minute.
             status = "not run" if result.not_run else result.status
-            reason = f"\n           {result.reason}" if result.reason else ""
-            print(f"  {status:<7}  {result.promise}{reason}", flush=True)
+            reason = f"\n        {result.reason}" if result.reason else ""
+            print(f"  {status:<4}  {result.promise}{reason}", flush=True)
         for promise, count in waiting.items():
             checks = "1 check" if count == 1 else f"{count} checks"
             print(f"  not run  {checks} that cannot be judged before this is mended: {promise}")

@@ -446,7 +446,7 @@ def test_code_that_raises_is_to_be_corrected_and_not_installed_again(
     for name, line in (("acme_torn", 2), ("acme_raises", 4)):
         install_encoder(f"{name}-codec", name, f"{name}:Encoder")
         with pytest.raises(
-            PluginError, match=rf"; correct .*{name}\.py:{line}, or tell the authors"
+            PluginError, match=rf"; correct .*{name}\.py:{line}, or tell its authors"
         ) as caught:
             resolve.resolve("encoder", name)
         assert "install" not in str(caught.value)

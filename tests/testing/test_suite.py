@@ -92,13 +92,13 @@ def test_the_command_says_in_one_line_what_waits_and_counts_what_was_not_run(mon
     assert main(["plugins", "check", "a"]) == 1
     lines = [
         "encoder a",
-        "  fail     one",
-        "           no array",
+        "  fail  one",
+        "        no array",
         "  not run  2 checks that cannot be judged before this is mended: one",
         "encoder b",
         "  not run  four",
-        "           TensorFlow is not installed",
-        "  ok       five",
+        "        TensorFlow is not installed",
+        "  ok    five",
         "",
         "1 of 5 checks failed, 3 not run",
     ]
