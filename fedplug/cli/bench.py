@@ -114,6 +114,7 @@ def _print(
     from fedplug.diagnostics.environment import environment
     from fedplug.diagnostics.kernel_times import kernel_times
     from fedplug.diagnostics.updates import some_names
+    from fedplug.encoders.statistics import is_statistic
 
     here = environment()
     print(f"{here['processor']}, {here['simd']}, {here['kernel_threads']} kernel threads")
@@ -128,6 +129,11 @@ def _print(
     if update.left_out:
         dtypes = "float16, float32, float64 or (in .safetensors) bfloat16"
         print(f"left out, not of {dtypes}: {some_names(update.left_out)}\n", flush=True)
+    if statistics := list(filter(is_statistic, update.arrays)):
+        print(
+            f"statistics, which are sent exactly and are not in the NMSE: {some_names(statistics)}\n",
+            flush=True,
+        )
     figures = list(measured)
     rows = [
         (

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedplug.diagnostics.executions import CodecExecution, Execution
 from fedplug.diagnostics.timing import median_seconds
 from fedplug.diagnostics.updates import Update
+from fedplug.encoders.statistics import is_statistic
 from fedplug.errors import CapabilityError, ConfigError
 
 __all__ = ["ENCODERS", "EncoderFigures", "check_rounds", "measure"]
@@ -102,8 +103,9 @@ def measure(
         sent += sum(run.sizes(payloads).values())
         for name, decoded in run.arrays(run.decode(payloads)).items():
             missing[name] += update.arrays[name].astype(missing[name].dtype) - decoded
-    error = sum(map(_squared, missing.values()))
-    whole = rounds**2 * sum(map(_squared, update.arrays.values()))
+    counted = [name for name in missing if not is_statistic(name)] or list(missing)
+    error = sum(_squared(missing[name]) for name in counted)
+    whole = rounds**2 * sum(_squared(update.arrays[name]) for name in counted)
 
     payloads, _ = run.encode(run.copy(state), rounds)
     received = {name: np.array(x) for name, x in run.arrays(run.decode(payloads)).items()}

@@ -77,6 +77,20 @@ def test_arrays_that_are_left_out_of_a_file_are_named(tmp_path, capsys):
     assert re.search(r"^left out, not of float16, .*: step$", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_statistics_are_named_and_are_not_in_the_error(tmp_path, capsys):
+    path = tmp_path / "update.safetensors"
+    found = []
+    for scale in (0, 1e6):
+        arrays = {"conv.weight": X} | ({"bn.running_var": np.float32(scale) * X} if scale else {})
+        safetensors.numpy.save_file(arrays, path)
+        assert main(["bench", str(path), "qsgd(2)"]) == 0
+        found.append(capsys.readouterr().out)
+    errors = [re.search(r"^qsgd\(2\) +\S+ +(\S+)", output, re.MULTILINE)[1] for output in found]
+    assert errors[0] == errors[1]
+    assert "statistics, which" not in found[0]
+    assert "\nstatistics, which are sent exactly and are not in the NMSE: bn.running_var\n" in found[1]
+
+
 def test_the_update_between_two_checkpoints(tmp_path, capsys):
     old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
     safetensors.numpy.save_file({"k": X, "b": X[0]}, old)

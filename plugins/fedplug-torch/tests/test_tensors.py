@@ -290,3 +290,23 @@ def test_a_model_may_mix_floating_dtypes():
         assert {name: tensor.dtype for name, tensor in received.items()} == {
             name: tensor.dtype for name, tensor in model.items()
         }
+
+
+# Statistics ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoder", ["auto", "topk(0.01, scope='model') | qsgd(8)", {"*": "sign"}], ids=str)
+def test_the_buffers_of_batch_normalization_are_sent_exactly(encoder):
+    model = torch.nn.Sequential(torch.nn.Linear(9, 99), torch.nn.BatchNorm1d(99), torch.nn.Linear(99, 9))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model(numbers(64, 9))
+    update = {
+        name: tensor + numbers(*tensor.shape) - before[name] for name, tensor in model.state_dict().items()
+    }
+    update["1.num_batches_tracked"] = model.state_dict()["1.num_batches_tracked"]
+    codec = fedplug_torch.Codec(encoder, exactly=["2.weight"])
+    received = fedplug_torch.decode_model(codec.encode_model(update)[0])
+    exact = {name for name, tensor in received.items() if torch.equal(tensor, update[name])}
+    small = {"2.bias"}
+    assert exact == {"1.running_mean", "1.running_var", "1.num_batches_tracked", "2.weight"} | small
+    assert received["1.num_batches_tracked"].dtype == torch.int64

@@ -1,0 +1,95 @@
+"""Networks with batch normalization and their training, for the two frameworks of `benchmarks.batch_norm`."""
+
+from __future__ import annotations
+
+import torch
+import torchvision
+from sklearn.datasets import load_digits
+from torch import nn
+
+__all__ = ["CLIENTS", "MODELS", "Network", "evaluate", "smallest_variance", "train"]
+
+CLIENTS, TEST_IMAGES, BATCH, RATE, MOMENTUM = 4, 397, 32, 0.03, 0.9
+
+Images = tuple[torch.Tensor, torch.Tensor]
+
+
+def _cnn() -> nn.Module:
+    """Two convolutions and a hidden layer, each with batch normalization."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(1024, 96),
+        nn.BatchNorm1d(96),
+        nn.ReLU(),
+        nn.Linear(96, 10),
+    )
+
+
+def _resnet10() -> nn.Module:
+    """Torchvision's ResNet with one block a stage, for one channel and ten classes."""
+    resnet = torchvision.models.resnet
+    model = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=10)
+    model.conv1 = nn.Conv2d(1, 64, 7, stride=2, padding=3, bias=False)
+    return model
+
+
+MODELS = {"CNN": _cnn, "ResNet-10": _resnet10}
+
+
+class Network(nn.Module):
+    """One of `MODELS`, with random weights that are always the same."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.layers = MODELS[kind]()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns scores of the ten digits. A ResNet makes images 32 times smaller: it gets larger ones."""
+        return self.layers(x if self.kind == "CNN" else nn.functional.interpolate(x, scale_factor=2.0))
+
+
+def _images() -> Images:
+    digits = load_digits()
+    images = torch.tensor(digits.images / 16, dtype=torch.float32).unsqueeze(1)
+    return images, torch.tensor(digits.target)
+
+
+DATA = _images()
+
+
+def train(model: Network, client: int, round_num: int) -> int:
+    """Trains for one epoch on the images of a client; returns how many these are."""
+    x, y = (part[TEST_IMAGES + client :: CLIENTS] for part in DATA)
+    torch.manual_seed(1000 * client + round_num)
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+    for batch in torch.randperm(len(y)).split(BATCH):
+        if len(batch) < BATCH:  # batch normalization of few images is noise
+            continue
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
+        optimizer.step()
+    return len(y)
+
+
+def evaluate(model: Network) -> float:
+    """The accuracy on images that no client has; 0.1 is chance."""
+    x, y = (part[:TEST_IMAGES] for part in DATA)
+    model.eval()
+    with torch.no_grad():
+        return (model(x).argmax(1) == y).float().mean().item()
+
+
+def smallest_variance(model: Network) -> float:
+    """The smallest running variance of all layers."""
+    return min(array.min().item() for name, array in model.state_dict().items() if "running_var" in name)
