@@ -25,7 +25,7 @@ from fedplug.stores.rows import ProcessRow, RoundRow, SegmentRow
 from fedplug.stores.schema import VERSION
 from fedplug.stores.segment import SegmentFolder, occupied
 
-__all__ = ["Leftovers", "enter", "note_size", "recover", "require_current"]
+__all__ = ["Leftovers", "enter", "let_go", "note_size", "recover", "require_current"]
 
 
 class Leftovers(NamedTuple):
@@ -57,6 +57,33 @@ def enter(index: Index, segment: int, size: int, told: note.Note) -> None:
         index.put_process(ProcessRow(process, finished.signature, number, finished.metadata))
         owners = json.dumps([entry.owner for entry in told.entries])
         index.put_round(RoundRow(process, number, finished.metadata, owners))
+
+
+def let_go(index: Index, process_id: str, oldest: int) -> set[int]:
+    """Removes the states that only rounds before one need, within the caller's transaction.
+
+    Args:
+        index: The index.
+        process_id: The process.
+        oldest: The oldest round that is kept from now on.
+
+    Returns:
+        The segments of these states.
+    """
+    touched = set()
+    for row in index.rounds(process_id):
+        if row.round > oldest:
+            break
+        for owner in json.loads(row.owners):
+            for entry in index.versions(process_id, owner):
+                if entry.round < row.round:
+                    index.remove(entry)
+                    touched.add(entry.extent.segment)
+        if row.round < oldest:
+            index.remove_round(row)
+        else:
+            index.put_round(row._replace(owners="[]"))
+    return touched
 
 
 def require_current(path: Path, segments: SegmentFolder) -> None:
@@ -141,6 +168,12 @@ def _repeat(index: Index, segment: int, told: note.Note | None, segments: Segmen
                     if version.round == entry.round:
                         index.remove(version)
         enter(index, segment, note_size(segment, told, segments), told)
+        # If the transaction did take place before, states that it let go of may be gone.
+        missing = {row.segment for row in index.segments()} - {*segments.ids()}
+        for process, number in told.finished if told.commit else ():
+            for kept in [row.round for row in index.rounds(process) if row.round <= number][1:]:
+                if any(each.process == process for lost in missing for each in index.entries_in(lost)):
+                    let_go(index, process, kept)
 
 
 def note_size(segment: int, told: note.Note, segments: SegmentFolder) -> int:

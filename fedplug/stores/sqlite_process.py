@@ -122,9 +122,8 @@ class SqliteProcess(ProcessState):
             with self._lock:
                 with self._index.transaction():
                     recovery.enter(self._index, segment, size, self._note(new, owners, extents))
-                    replaced = self._let_go_of_rounds_before(
-                        number - self._keep_rounds + 1 if oldest is None else oldest
-                    )
+                    first = number - self._keep_rounds + 1 if oldest is None else oldest
+                    replaced = recovery.let_go(self._index, self._process_id, first)
                 self._collector.collect(replaced)
         except BaseException as error:
             self._retract(segment)
@@ -197,7 +196,7 @@ class SqliteProcess(ProcessState):
         """
         with self._lock:
             with self._index.transaction():
-                touched = self._let_go_of_rounds_before(oldest)
+                touched = recovery.let_go(self._index, self._process_id, oldest)
             self._collector.collect(touched)
 
     def drop_clients(self, client_ids: Iterable[str]) -> None:
@@ -215,23 +214,6 @@ class SqliteProcess(ProcessState):
                         self._index.remove(entry)
                         touched.add(entry.extent.segment)
             self._collector.collect(touched)
-
-    def _let_go_of_rounds_before(self, oldest: int) -> set[int]:
-        """Removes what only rounds before ``oldest`` need; returns the segments in which it lies."""
-        touched = set()
-        for row in self._index.rounds(self._process_id):
-            if row.round > oldest:
-                break
-            for owner in json.loads(row.owners):
-                for entry in self._index.versions(self._process_id, owner):
-                    if entry.round < row.round:
-                        self._index.remove(entry)
-                        touched.add(entry.extent.segment)
-            if row.round < oldest:
-                self._index.remove_round(row)
-            else:
-                self._index.put_round(row._replace(owners="[]"))
-        return touched
 
     def _note(self, row: ProcessRow, owners: list[str], extents: list[Extent]) -> note.Note:
         assert row.round is not None

@@ -199,6 +199,19 @@ def test_a_whole_segment_that_a_kill_left_is_committed_at_the_next_opening(unann
     assert len(os.listdir(folder / "segments")) == 1
 
 
+def test_a_repeated_commit_lets_go_of_rounds_whose_states_it_had_let_go_of(tmp_path):
+    folder, index = tmp_path / "s", tmp_path / "s" / "index.sqlite3"
+    for number in range(3):
+        older = index.read_bytes() if number else b""
+        with SqliteStore(folder) as store:
+            store.open_process("p", {}).commit(number, **round_of(number, "ab"))
+            expected = held(store, "p")
+    index.write_bytes(older)
+    with SqliteStore(folder) as store:
+        assert held(store, "p") == expected
+        assert store.open_process("p").kept_rounds() == [2]
+
+
 @pytest.mark.parametrize("kept", [0, 10, 700, -64, -1])
 def test_a_segment_that_a_kill_left_incomplete_is_deleted(unannounced, kept):
     folder, segment = unannounced
