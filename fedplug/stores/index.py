@@ -38,6 +38,15 @@ _ROUND = "SELECT process, round, metadata, owners, seal FROM rounds"
 _SEGMENT = "SELECT segment, live, note, doomed, seal FROM segments"
 _GENERATION = "SELECT generation, seal FROM generation"
 _ROWS = (_PROCESS, _ROUND, _SEGMENT, _GENERATION, _ENTRY)
+_NAMES = {
+    "database is locked": "SQLITE_BUSY",
+    "database table is locked": "SQLITE_LOCKED",
+    "database or disk is full": "SQLITE_FULL",
+    "disk I/O error": "SQLITE_IOERR",
+    "attempt to write a readonly database": "SQLITE_READONLY",
+    "unable to open database file": "SQLITE_CANTOPEN",
+}
+"""The names of errors that are no damage, by message: Python 3.10 does not name errors."""
 _SMALL_TABLES = ("processes", "rounds", "segments", "generation")
 
 
@@ -353,7 +362,7 @@ class Index:
             # SQL that never changes is only refused when the schema or a text in the file is damaged. Python
             # cannot decode messages that quote damaged text; a damaged length may ask for all the memory.
             unnamed = "SQLITE_NOMEM" if isinstance(error, MemoryError) else "SQLITE_ERROR"
-            name = getattr(error, "sqlite_errorname", unnamed)
+            name = getattr(error, "sqlite_errorname", _NAMES.get(str(error), unnamed))
             if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
                 message = (
                     f"{self.path} is open elsewhere; a store has one user at a time, so close it there first"

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from fedplug.errors import StoreError, StoreMismatchError
+from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError, StoreMismatchError
 from fedplug.stores import segment
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
@@ -207,3 +207,24 @@ def test_no_file_of_the_store_is_open_after_closing(tmp_path):
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     descriptors = pathlib.Path("/proc/self/fd")
     assert not [fd for fd in descriptors.iterdir() if str(tmp_path) in os.path.realpath(fd)]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("database is locked", StoreInUseError),
+        ("database or disk is full", StoreError),
+        ("disk I/O error", StoreError),
+        ("database disk image is malformed", CorruptStoreError),
+    ],
+)
+def test_errors_without_a_name_are_told_apart_by_their_message(folder, message, kind):
+    with (
+        SqliteStore(folder) as store,
+        pytest.raises(
+            StoreError, match=message if kind is not StoreInUseError else "open elsewhere"
+        ) as caught,
+        store._index._translated(),
+    ):
+        raise sqlite3.OperationalError(message)  # as in Python 3.10, it has no sqlite_errorname
+    assert type(caught.value) is kind
