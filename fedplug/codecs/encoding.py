@@ -98,6 +98,11 @@ class Codec:
         self._plans: dict[tuple[tuple[int, ...], np.dtype[Any]], _Plan] = {}
         self._models: dict[tuple[ArraySpec, ...], _Model] = {}
 
+    @property
+    def owner(self) -> NDArray[np.uint8]:
+        """The text, as bytes, that a state of this codec has under ``"codec"``."""
+        return self._owner
+
     def encode(
         self,
         array: Any,

@@ -89,8 +89,7 @@ def with_fedplug(encoder: str) -> Callable[[DistributedDataParallel], Measured]:
         ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
 
         def measured(steps: int) -> tuple[float, float]:
-            dense = 4 * sum(p.numel() for p in ddp.parameters()) * WARMUP_STEPS
-            message = (state.bytes_sent - dense) / (steps - WARMUP_STEPS)
+            message = state.bytes_sent / (steps - WARMUP_STEPS)
             return message, message * (RANKS - 1)
 
         return measured

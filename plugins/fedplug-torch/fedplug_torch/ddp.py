@@ -19,13 +19,17 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
+from fedplug.codecs.state import OWNER, require_owner
 from fedplug.errors import ArgumentError, FedplugError, StateError
+from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.exchange import Exchange, RankError, copied_group
 from fedplug_torch.mean import max_payload_bytes, mean_of
 from fedplug_torch.tensors import as_array, as_tensor, real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
+
+_COUNTERS = ("step", "bytes_sent", "dense_bytes")
 
 _OF_THE_CODEC = "codec/"
 """Before the names of what the codec keeps, in a state dictionary."""
@@ -42,8 +46,9 @@ class FedplugState:
 
     Attributes:
         step: How many steps were taken.
-        bytes_sent: What this rank handed to each of the others: payloads and their sizes; during the warm-up
-            dense gradients.
+        bytes_sent: Bytes of payloads and their sizes that this rank handed to each of the others. The
+            warm-up is left out.
+        dense_bytes: Bytes of the gradients that these payloads stand for.
         error: What made the last backward pass fail, or None.
     """
 
@@ -65,16 +70,16 @@ class FedplugState:
                 Schedules of the encoder begin with the first payload.
 
         Raises:
-            ArgumentError: ``warmup_steps`` is negative, ``module`` is no module, or a parameter is sharded
+            ArgumentError: ``module`` is no module, ``warmup_steps`` is negative, or a parameter is sharded
                 (FSDP, DTensor) or of a dtype that has no place in a payload.
             ConfigError: The encoder cannot be read, and all that `fedplug.codec` raises.
         """
-        if warmup_steps < 0:
-            raise ArgumentError(f"warmup_steps is {warmup_steps}; it must be at least 0")
         if not isinstance(module, torch.nn.Module):
             raise ArgumentError(f"a {type(module).__name__} is no module; pass the model that DDP wraps")
-        self.step = 0
-        self.bytes_sent = 0
+        warmup_steps = plain(warmup_steps)
+        if type(warmup_steps) is not int or warmup_steps < 0:
+            raise ArgumentError(f"warmup_steps is {warmup_steps!r}; it must be a whole number of at least 0")
+        self.step = self.bytes_sent = self.dense_bytes = 0
         self.error: Exception | None = None
         self._warmup_steps = warmup_steps
         self._codec = numpy_codec(encoder).require_updates()
@@ -104,35 +109,39 @@ class FedplugState:
         numbers = {
             "step": self.step,
             "bytes_sent": self.bytes_sent,
+            "dense_bytes": self.dense_bytes,
             "rank": rank,
             "world_size": world_size,
         }
+        kept = {OWNER: self._codec.owner, **(self._kept or {})}
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
-            **{_OF_THE_CODEC + name: as_tensor(array).clone() for name, array in (self._kept or {}).items()},
+            **{_OF_THE_CODEC + name: as_tensor(array).clone() for name, array in kept.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Goes on where `state_dict` was called, with the same bits.
 
         Raises:
-            StateError: It is not of this class, or of another rank, or of another number of ranks. A state of
-                another encoder or model is one in the next step, and so is that of another rank where there
-                is no process group yet.
+            StateError: The state is not of this class, or of another encoder, rank or number of ranks.
+                Nothing has changed. A state of another model is an error in the next step, and so is that of
+                another rank if there is no process group yet.
         """
-        missing = {"step", "bytes_sent", "rank", "world_size"} - state.keys()
+        missing = {*_COUNTERS, "rank", "world_size"} - state.keys()
         if missing:
             raise StateError(f"the state is not of FedplugState: it lacks {', '.join(sorted(missing))}")
         place = int(state["rank"]), int(state["world_size"])
         if dist.is_initialized():
             _require_same_place(place, Exchange(self._group).place)
-        self.step, self.bytes_sent, self._place = int(state["step"]), int(state["bytes_sent"]), place
         kept = {
             name.removeprefix(_OF_THE_CODEC): as_array(tensor).copy()
             for name, tensor in state.items()
             if name.startswith(_OF_THE_CODEC)
         }
-        self._kept, self._spare = kept or None, None
+        require_owner(kept, self._codec.owner)
+        for name in _COUNTERS:
+            setattr(self, name, int(state[name]))
+        self._place, self._kept, self._spare = place, kept if len(kept) > 1 else None, None
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """One call of the hook; DDP makes them in the order of the buckets, the same on every rank."""
@@ -176,7 +185,6 @@ class FedplugState:
         }
 
     def _reduce_dense(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-        self.bytes_sent += bucket.buffer().nbytes
         self.step += bucket.is_last()
         return default_hooks.allreduce_hook(self._group, bucket)  # type: ignore[arg-type]  # None: all ranks
 
@@ -198,6 +206,7 @@ class FedplugState:
         self._place = exchange.place
         self.step += 1
         self.bytes_sent += sum(map(len, payloads.values())) + 8 * (1 + len(payloads))
+        self.dense_bytes += sum(gradient.nbytes for gradient in gradients.values())
 
     def _encode(
         self, gradients: Mapping[str, torch.Tensor]
@@ -232,6 +241,11 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
         every rank, as a RankError with the text of the error, which is in ``state.error``. Step and residuals
         are then as before, and the gradients hold anything.
     """
+    if not isinstance(state, FedplugState):
+        raise ArgumentError(
+            f"the state of fedplug_hook is a {type(state).__name__}; register it as "
+            "register_comm_hook(FedplugState('topk(0.01)', model), fedplug_hook)"
+        )
     if not isinstance(bucket, dist.GradBucket):  # type: ignore[attr-defined]
         raise ArgumentError(
             f"fedplug_hook takes the buckets of DistributedDataParallel, not a {type(bucket).__name__}; it "

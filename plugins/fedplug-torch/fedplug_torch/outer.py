@@ -15,7 +15,9 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from fedplug.codecs.state import OWNER, require_owner
 from fedplug.errors import ArgumentError, StateError
+from fedplug.registry.component import plain
 from fedplug_torch.codec import NamedTensors, named, numpy_codec
 from fedplug_torch.exchange import Exchange, copied_group
 from fedplug_torch.mean import max_payload_bytes, mean_of
@@ -28,7 +30,7 @@ _ANCHOR, _PARAMETER, _UNSENT, _CODEC = "anchor/", "parameter/", "unsent/", "code
 """Before the names of tensors in a state dictionary."""
 
 _OPTIMIZER = "optimizer"
-_COUNTERS = ("inner_step", "outer_step", "bytes_sent")
+_COUNTERS = ("inner_step", "outer_step", "bytes_sent", "dense_bytes")
 
 
 class _Pending(NamedTuple):
@@ -50,7 +52,8 @@ class OuterStep:
         optimizer: The outer one; its learning rate may be changed between steps.
         inner_step: How many calls of `step` there were since the last exchange.
         outer_step: How many exchanges there were.
-        bytes_sent: What this worker handed to each of the others, in payloads that were applied.
+        bytes_sent: Bytes of this worker's payloads that were applied, for each of the other workers.
+        dense_bytes: Bytes of the changes that these payloads stand for.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class OuterStep:
             ConfigError: The encoder cannot be read, and all that `fedplug.codec` raises.
             RankError: One of these on another rank.
         """
-        self._inner_steps = inner_steps
+        self._inner_steps = inner_steps = plain(inner_steps)
         self._group = process_group
         self._is_distributed = dist.is_initialized()
         exchange = Exchange(process_group) if self._is_distributed else None
@@ -90,8 +93,8 @@ class OuterStep:
             self._given = parameters if isinstance(parameters, torch.nn.Module) else named(parameters)
             self._parameters = _trained(self._given)
             require_whole(self._parameters)
-            if inner_steps < 1:
-                raise ArgumentError(f"inner_steps is {inner_steps}; it must be at least 1")
+            if type(inner_steps) is not int or inner_steps < 1:
+                raise ArgumentError(f"inner_steps is {inner_steps!r}; it must be a whole number, 1 or more")
             self._codec = numpy_codec(encoder).require_updates()
             self.optimizer = optimizer or torch.optim.SGD(
                 self._parameters.values(), lr=0.7, momentum=0.9, nesterov=True
@@ -106,7 +109,7 @@ class OuterStep:
         if exchange is not None:
             exchange.require_same({name: _form(p) for name, p in self._parameters.items()})
             exchange.broadcast(self._parameters.values())
-        self.inner_step = self.outer_step = self.bytes_sent = 0
+        self.inner_step = self.outer_step = self.bytes_sent = self.dense_bytes = 0
         self._anchor = {name: p.detach().clone() for name, p in self._parameters.items()}
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
@@ -156,7 +159,9 @@ class OuterStep:
             ArgumentError: A parameter is new, or has become another one, since this object was made.
         """
         self._require_same_parameters()
-        changes = {name: as_array(self._anchor[name] - p.detach()) for name, p in self._parameters.items()}
+        changes = {
+            name: as_array(_change(self._anchor[name], p.detach())) for name, p in self._parameters.items()
+        }
         for name, unsent in self._unsent.items():
             changes[name] += unsent
         out = self._spare if self._pending is None else self._pending.state
@@ -207,6 +212,7 @@ class OuterStep:
             state = pending.state
             if accepted:
                 self.bytes_sent += sum(map(len, pending.payloads.values()))
+                self.dense_bytes += sum(p.nbytes for p in self._parameters.values())
                 self._unsent = {}
             else:
                 like = as_arrays(self._anchor)
@@ -231,7 +237,8 @@ class OuterStep:
             if not torch.equal(p, self._anchor[name]):
                 tensors[_PARAMETER + name] = p
         tensors |= {_UNSENT + name: as_tensor(array) for name, array in self._unsent.items()}
-        tensors |= {_CODEC + name: as_tensor(array) for name, array in (self._kept or {}).items()}
+        kept = {OWNER: self._codec.owner, **(self._kept or {})}
+        tensors |= {_CODEC + name: as_tensor(array) for name, array in kept.items()}
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
             **{name: contiguous_copy(tensor) for name, tensor in tensors.items()},
@@ -242,13 +249,15 @@ class OuterStep:
         """Goes on where `state_dict` was called, with the same bits; parameters, too, are those of then.
 
         Raises:
-            StateError: It is of other parameters, or of another outer optimizer. Nothing has changed. A state
-                of another encoder is one in the next `encode`.
+            StateError: The state is of other parameters, of another outer optimizer, or of another encoder.
+                Nothing has changed.
         """
         (form, optimizer), of_optimizer = unflatten(state, _OPTIMIZER)
         self._require_state(state, of_optimizer)
         if form != self._optimizer_form():
             raise StateError(f"the state is of the outer optimizer {form}, not of {self._optimizer_form()}")
+        kept = _below(state, _CODEC)
+        require_owner(kept, self._codec.owner)
         _load(self.optimizer, optimizer)
         with torch.no_grad():
             for name, p in self._parameters.items():
@@ -257,7 +266,7 @@ class OuterStep:
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
         self._unsent = _below(state, _UNSENT)
-        self._kept, self._spare, self._pending = _below(state, _CODEC) or None, None, None
+        self._kept, self._spare, self._pending = kept if len(kept) > 1 else None, None, None
 
     def _optimizer_form(self) -> list[Any]:
         """The class of the outer optimizer, and the names of the parameters in each of its groups."""
@@ -304,6 +313,14 @@ def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
     if not names:
         raise ArgumentError("no parameter requires a gradient, so there is nothing to train")
     return {name: p for p, name in names.items()}
+
+
+def _change(anchor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """``anchor - parameter``; 0 for an entry that has not changed, also where it is infinite or NaN."""
+    change = anchor - parameter
+    if not change.isfinite().all():
+        change[(anchor == parameter) | (anchor.isnan() & parameter.isnan())] = 0
+    return change
 
 
 def _form(tensor: torch.Tensor) -> str:

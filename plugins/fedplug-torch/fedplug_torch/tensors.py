@@ -71,6 +71,11 @@ def require_dense(tensor: Any) -> None:
         raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")
     if tensor.device.type == "meta":
         raise ArgumentError("a tensor on the meta device has no elements that could be encoded")
+    if tensor.numel() > wire.MAX_ELEMENTS:  # before it is copied from a GPU
+        raise ArgumentError(
+            f"a tensor has {tensor.numel():,} elements, and an encoder takes at most {wire.MAX_ELEMENTS:,} "
+            "(2^31 - 1); split it"
+        )
     if tensor.dtype not in _DTYPES:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
         raise ArgumentError(f"a tensor of {tensor.dtype} cannot be encoded; known: {known}")

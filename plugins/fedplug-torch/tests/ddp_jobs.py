@@ -380,3 +380,25 @@ def hook_of_another_module():
     except fedplug.errors.ArgumentError as error:
         return str(error)
     return ""
+
+
+class InTwoDtypes(torch.nn.Sequential):
+    """A body of one dtype, and a last layer of another."""
+
+    def forward(self, x):
+        return self[1](self[0](x).double())
+
+
+def train_in_two_dtypes(encoder):
+    torch.manual_seed(0)
+    model = InTwoDtypes(torch.nn.Linear(20, 9), torch.nn.Linear(9, 9).double())
+    ddp, state = hooked(encoder, model)
+    for step in range(3):
+        ddp.zero_grad()
+        x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
+        ddp(x).square().mean().backward()
+        with torch.no_grad():
+            for p in ddp.parameters():
+                p.sub_(0.1 * p.grad)
+    assert state.error is None
+    return parameters(model)

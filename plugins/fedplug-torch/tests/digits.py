@@ -95,5 +95,6 @@ def train(
         "parameters": parameters(model),
         "accuracy": accuracy(model.float()),
         "bytes": state.bytes_sent if state else 0,
+        "dense bytes": state.dense_bytes if state else 0,
         "saved": {"model": model.state_dict(), "state": state.state_dict() if state else {}},
     }

@@ -513,3 +513,68 @@ def test_a_model_that_has_changed_is_refused_before_anything_is_sent(change):
     change(model)
     with pytest.raises(ArgumentError, match=r"parameter '.*make another"):
         outer.encode()
+
+
+# Models and states -----------------------------------------------------------------------------------------
+
+
+class Masked(torch.nn.Module):
+    """A body of bfloat16, a norm of float32, and a constant that is not finite."""
+
+    def __init__(self, constant):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = torch.nn.Parameter(torch.randn(20, 9).bfloat16())
+        self.norm = torch.nn.Parameter(torch.ones(99))
+        self.mask = torch.nn.Parameter(torch.triu(torch.full((16, 16), constant), 1))
+
+
+@pytest.mark.parametrize("constant", [float("inf"), float("-inf"), float("nan"), 0.0])
+@pytest.mark.parametrize("encoder", ["auto", "topk(0.1)", "identity"])
+def test_constants_that_are_not_finite_have_not_changed_and_dtypes_may_differ(constant, encoder):
+    model = Masked(constant)
+    outer = OuterStep(model, encoder, inner_steps=1)
+    mask = model.mask.detach().clone()
+    for _ in range(3):
+        with torch.no_grad():
+            model.body += 1
+            model.norm *= 1.5
+        outer.apply({"me": outer.encode()})
+        assert torch.allclose(model.mask, mask, equal_nan=True, atol=0, rtol=0)
+        assert model.body.isfinite().all()
+    assert outer.dense_bytes == 3 * (2 * 180 + 4 * 99 + 4 * 256)
+    with torch.no_grad():
+        model.norm[3] = float("nan")
+    with pytest.raises(NonFiniteError, match="'norm'"):
+        outer.encode()
+
+
+@pytest.mark.parametrize("other", ["topk(0.2)", "qsgd(4)"])
+@pytest.mark.parametrize("encoder", ["topk(0.1)", "qsgd(8)"])
+def test_the_state_of_another_encoder_is_refused(encoder, other):
+    model = digits.network()
+    outer = OuterStep(model, encoder, inner_steps=1)
+    with torch.no_grad():
+        model[0].bias += 1
+    outer.apply({"me": outer.encode()})
+    saved = outer.state_dict()
+    fresh = OuterStep(digits.network(), other, inner_steps=1)
+    before = fresh.state_dict()
+    with pytest.raises(StateError, match="the state is of another codec"):
+        fresh.load_state_dict(saved)
+    after = fresh.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    same = OuterStep(digits.network(), encoder, inner_steps=1)
+    same.load_state_dict(saved)
+    assert (same.bytes_sent, same.dense_bytes) == (outer.bytes_sent, outer.dense_bytes)
+    assert 0 < same.bytes_sent < same.dense_bytes
+
+
+def test_what_is_no_model_and_no_number_is_refused_in_words():
+    for wrong in (digits.network().parameters(), "model", [torch.ones(3)]):
+        with pytest.raises(ArgumentError, match=r"its named_parameters\(\) \(not its parameters"):
+            OuterStep(wrong, "identity", inner_steps=1)
+    for wrong in (0, 1.5, "2"):
+        with pytest.raises(ArgumentError, match=r"inner_steps is .*; it must be a whole number, 1 or more"):
+            OuterStep(digits.network(), "identity", inner_steps=wrong)
+    OuterStep(digits.network(), "identity", inner_steps=torch.tensor(2))
