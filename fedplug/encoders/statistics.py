@@ -1,4 +1,4 @@
-"""Which tensors of a model are statistics by their names: what a layer keeps, and nothing trains.
+"""Statistics among the tensors of a model, known by their names: a layer keeps them, and nothing trains them.
 
 A variance that is sent lossily can become negative, and the model NaN. So `ModelEncoder` sends statistics
 uncompressed unless an assignment asks for another encoder, see `EncoderAssignment.encodes_statistic`.

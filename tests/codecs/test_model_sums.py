@@ -137,7 +137,7 @@ def test_of_a_client_that_is_refused_nothing_is_added(payloads, options, error, 
 )
 @settings(max_examples=200, deadline=None)
 def test_a_mean_of_variances_is_near_the_exact_one_and_not_negative(clients, before):
-    """In a sum of float32 some would be an ulp below zero."""
+    """A sum of float32 would end an ulp below zero for some of them."""
     before, codec = np.full(1, before, np.float32), fedplug.codec("topk(0.01)")
     total = fedplug.ModelSum.like({"bn.running_var": before})
     for trained, weight in clients:

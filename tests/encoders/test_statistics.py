@@ -91,7 +91,7 @@ def test_statistics_integers_and_booleans_arrive_bit_for_bit(encoder: str) -> No
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_variance_that_is_positive_stays_so(encoder: str) -> None:
-    """What a client trains is positive; the server adds the differences that it decodes."""
+    """A client trains positive variances; the server adds the differences that it decodes."""
     random = np.random.default_rng(0)
     codec, state = fedplug.codec(encoder, min_size=0), None
     variance = np.ones(512, np.float32)

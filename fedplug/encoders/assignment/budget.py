@@ -126,7 +126,7 @@ class Budget(EncoderAssignment):
         return [adjustable[id(encoder)] for encoder in assigned]
 
     def encodes_statistic(self, spec: Spec) -> bool:
-        """As without a budget."""
+        """Whether the encoder that is adjusted says how this statistic is encoded."""
         return isinstance(self._encoder, EncoderAssignment) and self._encoder.encodes_statistic(spec)
 
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl:

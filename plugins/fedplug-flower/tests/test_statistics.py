@@ -107,7 +107,7 @@ def test_a_rule_that_names_statistics_compresses_them(nodes: Nodes) -> None:
 
 
 def test_averages_of_whole_numbers_that_an_app_passes_on_are_exact(nodes: Nodes) -> None:
-    """From the second round on they are float64 for an app that works on NumPy arrays."""
+    """An app that works on NumPy arrays gets them as float64 from the second round on."""
     nodes.add(1, app(lambda model, node, round_num: {**model, "index": model["index"] + 1}))
     strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
     model, _ = nodes.run_rounds(strategy, [1, 2, 3], new_model())
