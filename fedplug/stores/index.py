@@ -68,7 +68,7 @@ class Index:
             path: The file.
             create: Whether to make it.
             named: The file that errors name; None: ``path``.
-            read_only: Whether to change neither the file nor its log; nobody may use them meanwhile.
+            read_only: Whether to change neither the file nor its log, which must not be in use.
 
         Raises:
             StoreError: It is in use, is not an index, cannot be written, or was made by a newer release.
@@ -376,7 +376,7 @@ class Index:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to an index that nobody uses; it changes neither the file nor its log."""
+    """Connects to an index that is not in use; changes neither the file nor its log."""
     log = path.with_name(path.name + LOG)
     # Without a log, SQLite would make an empty one.
     mode = "mode=ro" if log.exists() else "immutable=1"
@@ -389,7 +389,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def copy_index(source: Path, target: Path) -> None:
-    """Copies an index and its log, while its user is kept from changing them.
+    """Copies an index and its log; the caller keeps others from changing them meanwhile.
 
     Raises:
         OSError: A file cannot be read or written.

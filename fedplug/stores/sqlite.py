@@ -118,8 +118,8 @@ class SqliteStore(StateStore):
         """Opens a store that exists; in a folder that cannot be written to, it is read where it is.
 
         Raises:
-            ConfigError: As `from_url`.
-            StoreError: As `from_url`; also if there is no store in the folder.
+            ConfigError: The URL is not of the form that `from_url` takes.
+            StoreError: There is no store in the folder, or it cannot be opened.
         """
         path, keep_rounds = _arguments(url)
         require_store(Path(path))

@@ -407,7 +407,7 @@ def _server(process: ProcessState) -> dict[str, np.ndarray[Any, Any]]:
 
 @contextlib.contextmanager
 def _no_errors(when: str) -> Iterator[None]:
-    """Makes of any error one that says when it came."""
+    """Turns any error into one that says when it came."""
     try:
         yield
     except expect.ConformanceError:

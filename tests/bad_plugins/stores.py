@@ -100,7 +100,7 @@ class Kept(StateStore):
 
 
 class Filed(Through):
-    """Of `Files`."""
+    """The process state of `Files`, which writes its files after each commit."""
 
     def commit(self, *arguments, **keywords):
         Through.commit(self, *arguments, **keywords)
