@@ -36,7 +36,8 @@ _ENTRY = "SELECT process, owner, round, segment, position, size, checksum, seal 
 _PROCESS = "SELECT process, signature, round, metadata, seal FROM processes"
 _ROUND = "SELECT process, round, metadata, owners, seal FROM rounds"
 _SEGMENT = "SELECT segment, live, note, doomed, seal FROM segments"
-_GENERATION = "SELECT generation, seal FROM generation"
+# Its seal is that of the format version, too.
+_GENERATION = f"SELECT {schema.VERSION}, generation, seal FROM generation"
 _ROWS = (_PROCESS, _ROUND, _SEGMENT, _GENERATION, _ENTRY)
 _NAMES = {
     "database is locked": "SQLITE_BUSY",
@@ -128,7 +129,7 @@ class Index:
         row = self._one(_GENERATION)
         if row is None:
             raise self._corrupt("its generation is missing")
-        return int(row[0])
+        return int(row[1])
 
     def begin_at(self, generation: int) -> None:
         """Sets the generation of a new index that replaces an older one; called in its first transaction."""
@@ -258,7 +259,8 @@ class Index:
                 yield str(error)
 
     def _set_generation(self, generation: int) -> None:
-        self._db.execute("UPDATE generation SET generation = ?, seal = ?", schema.sealed((generation,)))
+        values = schema.sealed((schema.VERSION, generation))[1:]
+        self._db.execute("UPDATE generation SET generation = ?, seal = ?", values)
 
     def _count_what_lives(self) -> None:
         for segment, growth in self._growth.items():
@@ -278,6 +280,8 @@ class Index:
         fresh = application == 0 and self._pragma("schema_version") == 0
         if fresh and not create:
             raise CorruptStoreError(f"{self.path} is empty, but the store is not; {self.remedy}")
+        if (application, self._pragma("user_version")) != (_APPLICATION, schema.VERSION):
+            self._check_header()
         if not fresh and application != _APPLICATION:
             raise StoreError(
                 f"{self.path} is not the index of a fedplug store; name a new folder for the store"
@@ -305,6 +309,13 @@ class Index:
             self._pragma(f"user_version = {schema.VERSION}")
         self._db.execute("COMMIT")
         return version
+
+    def _check_header(self) -> None:
+        """Raises if the tables are those of this version, so that what the header says is damage."""
+        with suppress(sqlite3.OperationalError):  # another version, or another program's file
+            row = self._db.execute(_GENERATION).fetchone()
+            if row is not None and self._damage_of(row) is None:
+                raise self._corrupt("its header has another format than its tables")
 
     def _check_small_tables(self) -> None:
         for table in _SMALL_TABLES:

@@ -22,7 +22,7 @@ from fedplug.stores import note, recovery
 from fedplug.stores.index import LOG, Index, reading
 from fedplug.stores.lock import FolderLock
 from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
-from fedplug.stores.schema import sealed
+from fedplug.stores.schema import VERSION, sealed
 from fedplug.stores.segment import Extent, SegmentFolder, sync_folder
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 from fedplug.stores.sqlite_process import SqliteProcess
@@ -30,6 +30,7 @@ from fedplug.stores.sqlite_process import SqliteProcess
 __all__ = ["Report", "repair_store"]
 
 _ASIDE = ".damaged"
+_SPARE = 1000
 
 
 class Report(NamedTuple):
@@ -100,7 +101,9 @@ def _index_is_damaged(folder: Path) -> bool:
         raise
     except StoreError as error:
         # A damaged header can make SQLite report any error, for instance that the file is read-only.
-        if isinstance(error, CorruptStoreError) or isinstance(error.__cause__, sqlite3.Error):
+        if isinstance(error, CorruptStoreError) or isinstance(
+            error.__cause__, sqlite3.Error | UnicodeDecodeError | MemoryError
+        ):
             return True
         raise
 
@@ -115,7 +118,8 @@ def _make_index(folder: Path, report: Report) -> None:
     index = Index(part, create=True)
     try:
         with index.transaction():
-            index.begin_at(told.generation)
+            # Transactions that add no segment may have followed the last one that a note tells of.
+            index.begin_at(told.generation + _SPARE)
             _fill(index, processes.values(), told)
     finally:
         index.close()
@@ -210,7 +214,7 @@ def _salvage(path: Path) -> tuple[int | None, dict[str, ProcessRow], list[Entry]
     generation, processes, entries = None, {}, []
     if path.is_file():
         with suppress(sqlite3.Error), reading(path) as database:
-            for (number,) in _sound(database, "generation, seal FROM generation"):
+            for _, number in _sound(database, f"{VERSION}, generation, seal FROM generation"):
                 generation = number
             database.text_factory = lambda text: text.decode(errors="replace")
             # Pages of other tables may be in the place of this one's; their rows have other types.

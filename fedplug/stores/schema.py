@@ -65,7 +65,7 @@ def upgrade(database: sqlite3.Connection, version: int) -> None:
 
 def _number_transactions(database: sqlite3.Connection) -> None:
     database.execute(_GENERATION)
-    database.execute("INSERT INTO generation VALUES (?, ?)", sealed((0,)))
+    database.execute("INSERT INTO generation VALUES (?, ?)", sealed((VERSION, 0))[1:])
 
 
 def _upgrade_from_1(database: sqlite3.Connection) -> None:

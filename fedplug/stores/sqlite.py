@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError, CorruptStoreError, StoreError
 from fedplug.stores import recovery, rules
 from fedplug.stores.base import StateStore
 from fedplug.stores.collector import Collector
@@ -129,6 +129,11 @@ class SqliteStore(StateStore):
         """The path, and how many rounds are kept."""
         return {"path": str(self._path), "keep_rounds": self._keep_rounds}
 
+    @property
+    def generation(self) -> int:
+        """The number of transactions so far; it never decreases."""
+        return self._index.generation
+
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> SqliteProcess:
         row = self._index.process(rules.check_text("process id", process_id))
         if row is None and signature is None:
@@ -175,6 +180,11 @@ def prepare_folder(folder: Path) -> None:
             raise StoreError(f"{folder} is a file; a store is a folder, so name another path")
         folder.mkdir(parents=True, exist_ok=True)
         names = {path.name for path in folder.iterdir()} - {LOCK_FILE}
+        if SEGMENTS in names and not (folder / INDEX).is_file():
+            raise CorruptStoreError(
+                f"{folder} has segments and no {INDEX}; run `fedplug store repair {folder}`, or restore the "
+                "store from a copy"
+            )
         if names and not (folder / INDEX).is_file():
             raise StoreError(
                 f"{folder} is not a fedplug store: it is not empty and has no {INDEX}; name a new folder"

@@ -315,24 +315,26 @@ def test_an_older_index_of_a_shard_or_of_all_shards_is_refused_and_repaired(tmp_
         assert {state["w"][0] for state in states.values()} == {3}
 
 
-def test_an_older_folder_of_the_index_does_not_take_shards_back(tmp_path):
+@pytest.mark.parametrize("keep_rounds", [1, 5])
+@pytest.mark.parametrize("older", [0, 1, 2])
+def test_an_older_folder_of_the_index_does_not_take_shards_back(tmp_path, keep_rounds, older):
     folder = tmp_path / "s"
     for number in range(4):
-        with LocalStore(folder, keep_rounds=5) as store:
+        with LocalStore(folder, keep_rounds=keep_rounds) as store:
             store.open_process("p", {}).commit(number, **round_of(number, "abcdefgh"))
-        if number == 1:
+        if number == older:
             shutil.copytree(folder / "index", tmp_path / "older")
     shutil.copytree(folder, tmp_path / "kept")
     shutil.rmtree(folder / "index")
     shutil.copytree(tmp_path / "older", folder / "index")
     with (
-        LocalStore(folder, keep_rounds=5) as store,
+        LocalStore(folder, keep_rounds=keep_rounds) as store,
         pytest.raises(StoreError, match="is newer than the index, which is an older copy"),
     ):
         store.open_process("p", {})
     shutil.rmtree(folder / "index")
     shutil.copytree(tmp_path / "kept" / "index", folder / "index")
-    with LocalStore(folder, keep_rounds=5) as store:
+    with LocalStore(folder, keep_rounds=keep_rounds) as store:
         process = store.open_process("p", {})
         process.verify()
         assert process.last_round == 3
@@ -351,3 +353,13 @@ def test_a_client_of_a_codec_does_not_go_on_from_an_older_state(tmp_path):
     with pytest.raises(CorruptStoreError, match="is older than the segments"):
         fedplug.open_store(url)
     assert note.read(newest) is not None
+
+
+def test_segments_without_an_index_are_told_to_be_repaired(folder):
+    (folder / "index.sqlite3").unlink()
+    before = contents(folder)
+    with pytest.raises(CorruptStoreError, match="has segments and no index"):
+        SqliteStore(folder)
+    assert contents(folder) == before
+    repair_store(folder)
+    check_last_round(folder)

@@ -59,10 +59,10 @@ class RayFleet(Fleet):
         """As in `Fleet`."""
         return RemoteShard(self._actors[shard], self.places[shard])
 
-    def close(self) -> None:
-        """As in `Fleet`."""
+    def close(self, generation: int | None = None) -> None:
+        """Closes the shards; see `Fleet.close`."""
         if ray.is_initialized():
-            closing = [actor.call.remote("close") for actor in self._actors.values()]
+            closing = [actor.call.remote("close", generation) for actor in self._actors.values()]
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.get(closing, timeout=_SECONDS_TO_CLOSE)
             for actor in self._actors.values():

@@ -58,5 +58,9 @@ class Fleet(abc.ABC):
         """A shard, for others to read from."""
 
     @abc.abstractmethod
-    def close(self) -> None:
-        """Lets go of the shards; legal twice."""
+    def close(self, generation: int | None = None) -> None:
+        """Lets go of the shards; legal twice.
+
+        Args:
+            generation: The generation of the index; see `Shard.close`.
+        """

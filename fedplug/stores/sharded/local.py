@@ -52,10 +52,10 @@ class LocalFleet(Fleet):
         """As in `Fleet`."""
         return self._shards[shard]
 
-    def close(self) -> None:
-        """As in `Fleet`."""
+    def close(self, generation: int | None = None) -> None:
+        """Closes the shards; see `Fleet.close`."""
         for shard in self._shards.values():
-            shard.close()
+            shard.close(generation)
 
 
 class LocalStore(ShardedStore):

@@ -9,7 +9,10 @@ for going back, and nothing to be lost by dying then.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +21,7 @@ import numpy as np
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores.base import Tensors
+from fedplug.stores.segment import sync_folder
 from fedplug.stores.sharded.placement import partition_of
 from fedplug.stores.sharded.staging import Staged, StagedStates, Staging
 from fedplug.stores.sqlite import SqliteStore
@@ -56,6 +60,7 @@ class Shard:
         self._folder = Path(folder)
         self._store = SqliteStore(self._folder / "states")
         self._staging = Staging(self._folder / "staged", session)
+        self._decided = _Number(self._folder / "decided")
         self._turn = threading.Lock()
 
     def settle(self, process_id: str, version: int, latest: int | None) -> None:
@@ -85,11 +90,11 @@ class Shard:
             generation: The generation of the index.
 
         Raises:
-            StoreError: A version was prepared when the index had a later generation.
+            StoreError: The index had a later generation when a version was prepared, or the store was closed.
         """
         with self._turn:
             kept = self._open(process_id).kept_metadata().values()
-            latest = max((seen for _, seen in kept), default=0)
+            latest = max(self._decided.read(), *(seen for _, seen in kept))
             if latest > generation:
                 raise StoreError(
                     f"{self._folder} is newer than the index, which is an older copy: it has {generation} "
@@ -234,9 +239,16 @@ class Shard:
                 damage.append(str(error))
             return damage
 
-    def close(self) -> None:
-        """Releases the folder."""
+    def close(self, generation: int | None = None) -> None:
+        """Releases the folder.
+
+        Args:
+            generation: The generation of the index, which `check_index` compares from then on; None: unknown.
+        """
         self._store.close()
+        if generation is not None:
+            with contextlib.suppress(StoreError):  # all that is lost is the knowledge of the last round
+                self._decided.write(generation)
 
     def _open(self, process_id: str) -> SqliteProcess:
         return self._store.open_process(process_id, {})
@@ -270,6 +282,35 @@ class Shard:
                 "same time"
             )
         return kept[version]
+
+
+class _Number:
+    """A number in a file, replaced as a whole; 0 if there is none, or a damaged one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> int:
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
+        number, _, checksum = text.partition(b" ")
+        return int(number) if checksum == b"%d" % zlib.crc32(number) else 0
+
+    def write(self, number: int) -> None:
+        part, text = self._path.with_suffix(".part"), b"%d" % number
+        try:
+            with part.open("wb") as file:
+                file.write(b"%s %d" % (text, zlib.crc32(text)))
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
 def _versions(process: SqliteProcess) -> dict[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import json
 import os
 import secrets
@@ -138,9 +139,12 @@ class ShardedStore(StateStore):
                 move(process, left, self._replicas_of(process))
 
     def close(self) -> None:
-        """As in `StateStore`."""
+        """Closes the index and the shards, and tells these how far the index is."""
+        generation = None
+        with contextlib.suppress(StoreError):  # closed before
+            generation = self._index.generation
         self._index.close()
-        self.fleet.close()
+        self.fleet.close(generation)
 
     def _replicas_of(self, process: ShardedProcess) -> int:
         asked = self._options.replicas
