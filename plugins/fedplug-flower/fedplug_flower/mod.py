@@ -14,7 +14,7 @@ import fedplug
 from fedplug_flower import differences
 from fedplug_flower.records import KEY, Reply, Request
 from fedplug_flower.replies import the_model
-from fedplug_flower.states import client_name, state_url
+from fedplug_flower.states import state_url
 
 __all__ = ["CompressMod"]
 
@@ -68,8 +68,8 @@ class CompressMod:
         except ValueError as error:
             _log.warning("fedplug: this update is sent uncompressed: %s", error)
             return reply
-        url = state_url(context, request.training, self._state_dir)
-        _encoded(update, codec, request, url, client_name(context)).write(reply.content)
+        url = state_url(context, request, self._state_dir)
+        _encoded(update, codec, request, url).write(reply.content)
         return reply
 
 
@@ -85,12 +85,10 @@ def _codec(request: Request, values: Sequence[str]) -> fedplug.Codec:
     return fedplug.Codec(encoder, min_size=request.min_size, exactly=values)
 
 
-def _encoded(
-    update: Mapping[str, Any], codec: fedplug.Codec, request: Request, url: str, client: str
-) -> Reply:
-    """Has the store open no longer than this takes, as what training forks would inherit its lock."""
+def _encoded(update: Mapping[str, Any], codec: fedplug.Codec, request: Request, url: str) -> Reply:
+    """Keeps the store open only for this call: processes forked during training would inherit its lock."""
     with fedplug.open_store(url) as store:
-        state = fedplug.ClientCodec(codec, store, client)
+        state = fedplug.ClientCodec(codec, store, "client")
         state.settle(state.pending if state.pending in request.accepted else None)
         payloads, receipt = state.encode_model(update, request.round_num)
     return Reply(payloads, receipt)

@@ -41,8 +41,9 @@ class Request:
         min_size: Arrays of fewer elements are sent uncompressed.
         training: 16 hexadecimal digits that no other training has: clients begin with a new residual.
         round_num: Of the server, from 1 on.
-        accepted: The receipt that the server accepted last from this node; several, where the node is new to
-            the server and may be one that it knows by another id.
+        accepted: The receipt that the server accepted last from this node. For a node that is new to the
+            server: those of the nodes in ``gone``, as it may be one of them, restarted.
+        gone: Ids of nodes that are not connected any more.
         values: Places of the arrays that are sent exactly, as they are after training: statistics, whole
             numbers and booleans. Of all others the difference is sent.
     """
@@ -52,6 +53,7 @@ class Request:
     training: str
     round_num: int
     accepted: Sequence[str] = ()
+    gone: Sequence[str] = ()
     values: Sequence[int] = ()
 
     def write(self) -> ConfigRecord:
@@ -65,7 +67,7 @@ class Request:
                 "round": self.round_num,
             }
         )
-        for key, found in (("accepted", self.accepted), ("values", self.values)):
+        for key, found in (("accepted", self.accepted), ("gone", self.gone), ("values", self.values)):
             if found:  # the bytes of an empty list are an error in flwr's `count_bytes`
                 record[key] = list(found)
         return record
@@ -94,6 +96,7 @@ class Request:
             training=training,
             round_num=_field(record, "round", int),
             accepted=_texts(record.get("accepted", [])),
+            gone=_texts(record.get("gone", [])),
             values=_places(record.get("values", [])),
         )
 
@@ -178,5 +181,5 @@ def _field(record: ConfigRecord, key: str, kind: type) -> Any:
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise ValueError(f"the server's request names receipts as {value!r}; they should be a list of texts")
+        raise ValueError(f"the server's request names nodes or receipts as {value!r}, not by a list of texts")
     return tuple(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Mapping
 
+import numpy as np
 from flwr.app import ArrayRecord
 
 import fedplug
@@ -33,7 +34,10 @@ class RoundSum:
         """
         self._model = model
         self._values = values
-        self._total = fedplug.ModelSum.like({name: read(name, array) for name, array in model.items()})
+        arrays = {name: read(name, array) for name, array in model.items()}
+        # What is sent as a value is not added to the model, and not limited by what is in it.
+        zeros = {name: np.zeros_like(arrays[name]) for name in values}
+        self._total = fedplug.ModelSum.like(arrays | zeros)
         self._uncompressed = fedplug.codec("identity")
 
     @property

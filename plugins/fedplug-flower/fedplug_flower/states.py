@@ -1,45 +1,65 @@
-"""Where a node keeps the state of its client, residuals above all. Must not know what is in it.
+"""Where a node keeps the state of its client, residuals above all.
 
-A folder for each training and client: ``STATE_DIR/run-RUN/TRAINING/CLIENT``, each a store of its own, since a
-store has one user at a time, while Flower runs each message of a node in whichever process is free. What a
-training leaves behind is deleted with the folder of its run.
+Each training and node has a folder, ``STATE_DIR/run-RUN/TRAINING/partition-PARTITION.node-NODE``. Each is a
+store of its own: a store has one user at a time, and Flower runs each message of a node in whichever process
+is free. What a training leaves behind is deleted with the folder of its run.
 """
 
 from __future__ import annotations
 
+import glob
+import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from flwr.app import Context
 
-__all__ = ["NODE_CONFIG_KEY", "client_name", "state_url"]
+from fedplug_flower.records import Request
+
+__all__ = ["NODE_CONFIG_KEY", "state_url"]
 
 NODE_CONFIG_KEY = "fedplug-state-dir"
-"""In ``flower-supernode --node-config``: where this node keeps states; whoever runs the node decides."""
+"""The key in ``flower-supernode --node-config`` for the folder of this node's states."""
+
+_log = logging.getLogger("flwr.fedplug")
 
 
-def state_url(context: Context, training: str, state_dir: str | Path | None) -> str:
-    """The URL of the store of this node's client.
+def state_url(context: Context, request: Request, state_dir: str | Path | None) -> str:
+    """Returns the URL of the store of this node's client.
+
+    Flower gives a SuperNode without a key a new node id whenever it starts. Such a node takes over what a
+    node of the same ``partition-id`` left on this machine, if the server says that it is gone.
 
     Args:
-        context: Of the node; its configuration goes before ``state_dir``.
-        training: A name of 16 hexadecimal digits.
-        state_dir: None: the folder ``fedplug`` in Flower's own, which is ``$FLWR_HOME`` or ``~/.flwr``.
+        context: The node's context; its configuration goes before ``state_dir``.
+        request: The server's request.
+        state_dir: The folder of all states. None: the folder ``fedplug`` in Flower's own, which is
+            ``$FLWR_HOME`` or ``~/.flwr``.
     """
     root = Path(str(context.node_config.get(NODE_CONFIG_KEY) or state_dir or _default_dir()))
-    folder = root.expanduser().absolute() / f"run-{context.run_id}" / training
-    return f"sqlite:///{folder / quote(client_name(context), safe='')}"
-
-
-def client_name(context: Context) -> str:
-    """Which client this is, also after a restart of its SuperNode.
-
-    Flower gives a SuperNode without a key a new node id whenever it starts; ``partition-id`` in its
-    configuration stays. That of an authenticated SuperNode stays, too.
-    """
+    folder = root.expanduser().absolute() / f"run-{context.run_id}" / request.training
     partition = context.node_config.get("partition-id")
-    return f"node-{context.node_id}" if partition is None else f"partition-{partition}"
+    prefix = "" if partition is None else f"partition-{quote(str(partition), safe='')}."
+    mine = folder / f"{prefix}node-{context.node_id}"
+    if prefix and not mine.exists():
+        _take_over(folder, prefix, mine, request)
+    return f"sqlite:///{mine}"
+
+
+def _take_over(folder: Path, prefix: str, mine: Path, request: Request) -> None:
+    for node in reversed(request.gone):
+        with suppress(OSError):  # it is of another machine, or another node was first
+            (folder / f"{prefix}node-{quote(node, safe='')}").rename(mine)
+            return
+    if others := [found.name for found in folder.glob(f"{glob.escape(prefix)}node-*")]:
+        _log.warning(
+            "fedplug: %s is on the same machine as %s; each has a residual of its own, and a partition-id of "
+            "its own would let it find the residual after a restart",
+            mine.name,
+            ", ".join(sorted(others)),
+        )
 
 
 def _default_dir() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -39,8 +39,8 @@ _log = logging.getLogger("flwr.fedplug")
 _AVERAGES = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi)}
 """What these make of replies depends on their weighted mean, their metrics and the errors alone."""
 
-_RECEIPTS_TO_A_NEW_NODE = 1024
-"""Of some 40 bytes each, sent once to a node; older ones are of no use to it."""
+_GONE_NODES = 1024
+"""The most that a new node is told of; each takes some 60 bytes."""
 
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
 
@@ -127,10 +127,11 @@ class Compressed(Strategy):
         self._model, self._values = arrays, self._values_of(arrays)
         self._asked = set()
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        gone = self._gone(grid, [message.metadata.dst_node_id for message in messages])
         for message in messages:
             if list(message.content.array_records.values()) == [arrays]:
                 self._asked.add(message.metadata.dst_node_id)
-                request = self._request(server_round, message.metadata.dst_node_id)
+                request = self._request(server_round, message.metadata.dst_node_id, gone)
                 # The strategy may have given all messages one content.
                 message.content = RecordDict({**message.content, KEY: request.write()})
         return messages
@@ -184,13 +185,22 @@ class Compressed(Strategy):
         """The strategy's."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
-    def _request(self, server_round: int, node: int) -> Request:
-        if node in self._accepted:
-            accepted = [self._accepted[node]]
-        else:  # perhaps a node that was restarted, and has a new id
-            accepted = list(self._accepted.values())[-_RECEIPTS_TO_A_NEW_NODE:]
+    def _gone(self, grid: Grid, asked: Iterable[int]) -> list[int]:
+        """Returns the nodes that are not connected any more, the latest last, if a new node is asked."""
+        if all(node in self._accepted for node in asked):
+            return []
+        connected = set(grid.get_node_ids())
+        return [node for node in self._accepted if node not in connected][-_GONE_NODES:]
+
+    def _request(self, server_round: int, node: int, gone: Sequence[int]) -> Request:
+        """Flower gives a node that is restarted a new id; it looks for its state under the old one."""
+        known = node in self._accepted
+        accepted = [self._accepted[one] for one in ([node] if known else gone)]
+        names = [] if known else [str(one) for one in gone]
         places = [place for place, name in enumerate(self._model or {}) if name in self._values]
-        return Request(self._encoder_config, self._min_size, self._training, server_round, accepted, places)
+        return Request(
+            self._encoder_config, self._min_size, self._training, server_round, accepted, names, places
+        )
 
     def _values_of(self, model: ArrayRecord) -> list[str]:
         """Names of the arrays that clients send exactly: statistics, whole numbers and booleans.

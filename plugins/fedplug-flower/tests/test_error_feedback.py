@@ -10,7 +10,7 @@ from fedplug_flower import Compressed
 from fedplug_flower.records import Reply
 from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
-from local_flower import Model, Nodes, client_app, new_model, record, update_of
+from local_flower import Model, Nodes, arrays, client_app, new_model, record, update_of
 
 import fedplug
 
@@ -117,16 +117,61 @@ def test_a_restarted_node_with_a_new_id_goes_on_where_it_was(nodes: Nodes) -> No
         assert sent(nodes, 1 if round_num < 3 else 100) == expected.payloads(before, round_num)
 
 
-def test_nodes_are_told_of_their_own_receipts_and_new_ones_of_the_latest(nodes: Nodes) -> None:
+def test_nodes_are_told_of_their_own_receipts_and_new_ones_of_those_of_gone_nodes(nodes: Nodes) -> None:
     for node in (1, 2):
         nodes.add(node)
     strategy = Compressed(FedAvg(), ENCODER)
     model, _ = nodes.run_rounds(strategy, (1,), new_model())
     receipts = {node: reply.content["fedplug"]["receipt"] for node, reply in nodes.replies.items()}
+    nodes.remove(1)
     nodes.add(3)
     nodes.run_rounds(strategy, (2,), model)
-    named = {node: message.content["fedplug"].get("accepted") for node, message in nodes.sent.items()}
-    assert named == {1: [receipts[1]], 2: [receipts[2]], 3: [receipts[1], receipts[2]]}
+    named = {node: message.content["fedplug"] for node, message in nodes.sent.items()}
+    assert {node: record.get("accepted") for node, record in named.items()} == {
+        2: [receipts[2]],
+        3: [receipts[1]],
+    }
+    assert {node: record.get("gone") for node, record in named.items()} == {2: None, 3: ["1"]}
+
+
+def test_nodes_of_one_machine_with_one_partition_id_keep_residuals_of_their_own(
+    nodes: Nodes, log: list[str]
+) -> None:
+    """Whether they are asked in one round, or in turn."""
+    for node in (1, 2):
+        nodes.add(node, **{"partition-id": 0})
+    apps = dict(nodes.apps)
+    strategy, model = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), ENCODER), new_model()
+    expected = {node: Expected(node) for node in apps}
+    for round_num, asked in enumerate([(1,), (2,), (1,), (1, 2), (2,), (1, 2)], 1):
+        before = model
+        messages = list(strategy.configure_train(round_num, record(model), ConfigRecord(), nodes))
+        chosen = [message for message in messages if message.metadata.dst_node_id in asked]
+        aggregated, _ = strategy.aggregate_train(round_num, nodes.send_and_receive(chosen))
+        model = arrays(aggregated)
+        for node in asked:
+            assert sent(nodes, node) == expected[node].payloads(before, round_num)
+    (warning,) = [line for line in log if "same machine" in line]
+    assert "partition-0.node-2 is on the same machine as partition-0.node-1;" in warning
+
+
+def test_of_nodes_that_come_in_the_place_of_one_only_the_first_takes_over_its_residual(nodes: Nodes) -> None:
+    def change(node: int, round_num: int) -> Model:
+        return update_of({100: 1}.get(node, node), round_num)
+
+    for node in (1, 2):
+        nodes.add(node, client_app(change), **{"partition-id": 0})
+    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
+    first, second = Expected(1), Expected(3)
+    model, _ = nodes.run_rounds(strategy, (1,), model)
+    first.payloads(new_model(), 1)
+    nodes.remove(1)
+    nodes.add(100, client_app(change), **{"partition-id": 0})
+    nodes.add(3, client_app(change), **{"partition-id": 1})
+    before = model
+    nodes.run_rounds(strategy, (2,), model)
+    assert sent(nodes, 100) == first.payloads(before, 2)
+    assert sent(nodes, 3) == second.payloads(before, 2)
 
 
 def test_a_message_that_is_delivered_twice_is_answered_with_the_same_bytes(nodes: Nodes) -> None:
@@ -184,5 +229,5 @@ def test_states_lie_where_the_node_says_in_a_folder_of_the_run(nodes: Nodes, tmp
     assert len(trainings) == 2
     for training in trainings:
         assert len(list(training.iterdir())) == 3
-        assert {"node-2", "partition-4"} < {found.name for found in training.iterdir()}
+        assert {"node-2", "partition-4.node-1"} < {found.name for found in training.iterdir()}
     assert [found.name for found in tmp_path.iterdir()] == [nodes.state_dir.name]
