@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.fl_constant import ReservedKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
 from fedplug_nvflare.global_model import NO_MODEL, GlobalModel
 from fedplug_nvflare.receipts import Receipts
-from fedplug_nvflare.update import RECEIPT, is_compressed, replaced
+from fedplug_nvflare.update import RECEIPT, finite_numbers, num_steps, replaced
 
 __all__ = ["FedplugDecoder"]
 
@@ -20,11 +24,12 @@ class FedplugDecoder(DXOFilter):
     """Makes one client's update dense as it arrives: for aggregators that know nothing of payloads.
 
     For ``recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])``; `FedplugAggregator` needs no
-    such filter, and less memory and time. Results of clients that do not compress pass untouched.
+    such filter, and less memory and time. Updates of clients that do not compress go through the same check.
 
     An update that no encoder wrote, or that does not fit the global model, reaches no aggregator: the
     client's result is empty, which NVFlare's FedAvg skips with a warning, and the reason is in the server's
-    log. (An error instead would end the job: FedAvg wants a good result of every client that it asked.)
+    log. (An error instead would end the job: FedAvg wants a good result of every client that it asked.) A
+    round of which nothing remains, or whose mean is not finite, leaves the model as it is.
     """
 
     def __init__(self, receipts: str | None = None) -> None:
@@ -38,25 +43,55 @@ class FedplugDecoder(DXOFilter):
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
         self.receipts = receipts
         self._receipts = Receipts(receipts, self)
+        self._task: Any = None
         self._model: GlobalModel | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Follows the rounds."""
+        """Follows the rounds, and looks at what NVFlare's FedAvg makes of each."""
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
-            self._model = GlobalModel.of_task(fl_ctx)
+            task = fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)
+            if task is not self._task:  # the event comes once for each client
+                self._task, self._model = task, GlobalModel.of_task(fl_ctx)
+        elif event_type == AppEventType.AFTER_AGGREGATION:
+            result = fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT)
+            if isinstance(result, FLModel):
+                self._check_result(result, fl_ctx)
         self._receipts.handle_event(event_type, fl_ctx)
 
-    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
-        """Differences for payloads; nothing for a broken update; None (unchanged) for any other."""
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
+        """Returns differences for payloads; nothing for a broken update."""
         client = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
         try:
-            if not is_compressed(dxo.meta):
-                return None
             if self._model is None:
                 raise ValueError(NO_MODEL)
-            update = self._model.decode(dxo.data)
+            payloads = self._model.payloads(dxo.data, dxo.meta, dxo.data_kind == DataKind.WEIGHT_DIFF)
+            update = self._model.decode(payloads, num_steps(dxo.meta))
+            metrics = _harmless(dxo.meta.get(MetaKey.INITIAL_METRICS))
         except Exception as error:  # whatever a client sent, it must not end the others' job
             self.log_error(fl_ctx, f"update of client {client!r} refused: {error}")
             shareable.set_header(RECEIPT, None)  # it is not accepted, whatever becomes of the empty result
             return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
-        return replaced(dxo, update)
+        passed = replaced(dxo, update, MetaKey.INITIAL_METRICS)
+        if metrics is not None:
+            passed.set_meta_prop(MetaKey.INITIAL_METRICS, metrics)
+        return passed
+
+    def _check_result(self, result: FLModel, fl_ctx: FLContext) -> None:
+        """Makes an empty difference of a mean that is none, or not finite: the model stays as it is."""
+        try:
+            if result.params and self._model is not None:
+                self._model.total.check(self._model.payloads(result.params, None, is_difference=True))
+                return
+            reason = "no update was accepted"
+        except ValueError as error:
+            reason = str(error)
+        self.log_warning(fl_ctx, f"the round is refused, the model stays as it is: {reason}")
+        result.params, result.params_type = {}, ParamsType.DIFF
+
+
+def _harmless(metrics: Any) -> dict[str, Any] | None:
+    """Returns metrics that NVFlare can average, and those that it leaves alone."""
+    if not isinstance(metrics, dict):
+        return None
+    left_alone = {k: v for k, v in metrics.items() if isinstance(v, str | dict | list | tuple | set)}
+    return left_alone | finite_numbers(metrics)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.apis.analytix import AnalyticsDataType
-from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
@@ -17,10 +17,17 @@ from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
+from fedplug.errors import NonFiniteError
 from fedplug_nvflare.constants import Constants
-from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, compressed
+from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, SERVED, compressed, replaced
 
 __all__ = ["FedplugEncoder"]
+
+_NOT_SERVED = (
+    "this site has a FedplugEncoder, but the server has no FedplugAggregator or FedplugDecoder to read its "
+    "updates; give the recipe aggregator=FedplugAggregator()"
+)
+"""Why a job cannot begin."""
 
 _TASK = "fedplug_task"
 _MIN_SIZE = 64
@@ -34,9 +41,10 @@ class FedplugEncoder(DXOFilter):
     were accepted (`FedplugAggregator` and `FedplugDecoder` see to that); if they were lost or refused, the
     residual is what it was before.
 
-    A result of full weights is an error: differences are what can be compressed, and NVFlare makes them with
-    ``params_transfer_type=TransferType.DIFF``. What is wrong with an update (a NaN, say) is NVFlare's
-    TASK_RESULT_FILTER_ERROR, with the reason in the client's log; the server decides whether the job goes on.
+    A server that does not read payloads ends the job at its first task; the logs say what to do. A result of
+    full weights is an error: differences are what can be compressed, and NVFlare makes them with
+    ``params_transfer_type=TransferType.DIFF``. An update that is not finite leaves as an empty result, which
+    NVFlare's FedAvg skips; the reason is in the client's log. (An error would end the job for all sites.)
 
     The log says once which tensors are sent exactly, such as the statistics of batch normalization, and why.
     """
@@ -71,12 +79,17 @@ class FedplugEncoder(DXOFilter):
         if event_type == EventType.BEFORE_TASK_EXECUTION:
             task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
             if isinstance(task, Shareable):
+                if not task.get_header(SERVED):
+                    self.log_error(fl_ctx, _NOT_SERVED)
+                    # Of both sides: the server would otherwise wait for this site.
+                    reason = Shareable({"reason": _NOT_SERVED})
+                    self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, reason, fl_ctx)
                 round_num = task.get_header(AppConstants.CURRENT_ROUND) or 0
                 seen = (round_num, task.get_header(ACCEPTED), Constants.of_task(task))
                 fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Payloads for weight differences.
+        """Returns payloads for weight differences; nothing for an update that is not finite.
 
         Raises:
             ValueError: The result is of full weights.
@@ -93,7 +106,11 @@ class FedplugEncoder(DXOFilter):
             client = fedplug.ClientCodec(self._codec, store, identity, training=job)
             before = client.pending
             settled = client.settle(accepted)
-            payloads, receipt = client.encode_model(constants.left_out(dxo.data), round_num)
+            try:
+                payloads, receipt = client.encode_model(constants.left_out(dxo.data), round_num)
+            except NonFiniteError as error:
+                self.log_error(fl_ctx, f"the update of round {round_num} is not sent: {error}")
+                return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
         if before is not None and not settled:
             self.log_warning(
                 fl_ctx, f"update {before} was not accepted by the server; its residual is undone"

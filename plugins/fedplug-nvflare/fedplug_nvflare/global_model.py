@@ -12,8 +12,10 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
+from fedplug_nvflare.constants import Constants
+from fedplug_nvflare.update import SEND_DIFFERENCES, is_compressed
 
-__all__ = ["NO_MODEL", "GlobalModel", "empty_sum", "weights_of_task"]
+__all__ = ["NO_MODEL", "GlobalModel"]
 
 NO_MODEL = (
     "the tensors of the global model are not known: no training task was sent in this round, or its weights "
@@ -29,16 +31,28 @@ class _Tensor(NamedTuple):
 
 
 class GlobalModel:
-    """Shapes and dtypes of the weights that a round began with; keeps none of the weights."""
+    """Shapes, dtypes and limits of the weights that a round began with; keeps none of the weights.
+
+    Attributes:
+        total: The sum of the round's updates; says which updates are valid, also if none is added.
+    """
 
     def __init__(self, weights: Mapping[str, Any]) -> None:
-        """Reads shapes and dtypes of NumPy arrays, torch tensors, or numbers, by name."""
+        """Reads NumPy arrays, torch tensors, or numbers, by name."""
         self._tensors = {name: _tensor(value) for name, value in weights.items()}
+        self._constants = Constants(weights)
+        self._dense = fedplug.codec("identity")
+        self.total: fedplug.ModelSum = fedplug.ModelSum.like(
+            {
+                name: value.detach() if _is_torch(value) else np.asarray(value)
+                for name, value in weights.items()
+            }
+        )
 
     @classmethod
     def of_task(cls, fl_ctx: FLContext) -> GlobalModel:
         """Reads the task that NVFlare is about to send (the event BEFORE_TRAIN_TASK)."""
-        return cls(weights_of_task(fl_ctx))
+        return cls(from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data)
 
     @property
     def dense_bytes(self) -> int:
@@ -48,38 +62,41 @@ class GlobalModel:
             for tensor in self._tensors.values()
         )
 
-    def decode(self, payloads: Mapping[str, bytes]) -> dict[str, Any]:
-        """One client's update, in the dtypes of the weights, and torch tensors where these are.
+    def payloads(self, data: Any, meta: Mapping[str, Any] | None, is_difference: bool) -> Mapping[str, bytes]:
+        """Returns the payloads of one client's update; uncompressed updates become payloads, too.
 
         Raises:
-            ValueError: A payload is missing, unknown or refused; the message names the tensor.
+            ValueError: The update is of full weights, not finite, or of no arrays; the message names the
+                tensor.
         """
-        if payloads.keys() != self._tensors.keys():
-            odd = sorted(map(str, payloads.keys() ^ self._tensors.keys()))
-            raise ValueError(f"tensors {odd} are only in one of the update and the global model")
+        if not is_difference:
+            raise ValueError(f"it is of full weights; {SEND_DIFFERENCES}")
+        if not isinstance(data, Mapping):
+            raise ValueError(f"it holds a {type(data).__name__}, not tensors by name")
+        return data if is_compressed(meta) else self._dense.encode_model(self._constants.left_out(data))[0]
+
+    def decode(self, payloads: Mapping[str, bytes], weight: float) -> dict[str, Any]:
+        """Returns one client's update, in the dtypes of the weights, and torch tensors where these are.
+
+        Raises:
+            ValueError: A payload is missing, unknown or refused, or so is the weight; the message names the
+                tensor.
+        """
+        self.total.check(payloads, weight)
         return {name: _decode(name, payloads[name], tensor) for name, tensor in self._tensors.items()}
 
     def update(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """A mean as what NVFlare adds to the weights: floats in the weights' own dtype.
+        """Returns a mean as what NVFlare adds to the weights: floats in the weights' own dtype.
 
         Integers stay float64, which is what the mean of NumPy's integers is in NVFlare, too.
+
+        Raises:
+            ValueError: A mean is not finite; the message names the tensor.
         """
         return {
-            name: _native(_narrowed(arrays[name], tensor), tensor) for name, tensor in self._tensors.items()
+            name: _native(_narrowed(name, arrays[name], tensor), tensor)
+            for name, tensor in self._tensors.items()
         }
-
-
-def weights_of_task(fl_ctx: FLContext) -> Mapping[str, Any]:
-    """The weights in the task that NVFlare is about to send."""
-    weights: Mapping[str, Any] = from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data
-    return weights
-
-
-def empty_sum(weights: Mapping[str, Any]) -> fedplug.ModelSum:
-    """Makes a sum of zeros for the payloads of updates of these weights, see `fedplug.ModelSum.like`."""
-    return fedplug.ModelSum.like(
-        {name: value.detach() if _is_torch(value) else np.asarray(value) for name, value in weights.items()}
-    )
 
 
 def _tensor(value: Any) -> _Tensor:
@@ -91,8 +108,12 @@ def _is_torch(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "torch"
 
 
-def _narrowed(array: NDArray[Any], tensor: _Tensor) -> NDArray[Any]:
-    return array.astype(tensor.dtype, copy=False) if "float" in tensor.dtype else array
+def _narrowed(name: str, array: NDArray[Any], tensor: _Tensor) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        narrow = array.astype(tensor.dtype, copy=False) if "float" in tensor.dtype else array
+    if not np.isfinite(narrow).all():
+        raise ValueError(f"tensor {name!r}: the mean is not finite in {narrow.dtype}")
+    return narrow
 
 
 def _decode(name: str, payload: bytes, tensor: _Tensor) -> Any:

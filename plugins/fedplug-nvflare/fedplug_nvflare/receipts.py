@@ -16,10 +16,11 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
+from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
-from fedplug_nvflare.update import ACCEPTED, RECEIPT
+from fedplug_nvflare.update import ACCEPTED, RECEIPT, SERVED
 
 __all__ = ["Receipts"]
 
@@ -67,7 +68,9 @@ class Receipts:
             if event_type == AppEventType.AFTER_CONTRIBUTION_ACCEPT:
                 self._record(fl_ctx)
             elif event_type == AppEventType.AFTER_AGGREGATION:
-                self._accepted.update(self._this_round)
+                result = fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT)
+                if not isinstance(result, FLModel) or result.params:  # else the round was refused
+                    self._accepted.update(self._this_round)
                 self._this_round.clear()
             elif event_type == EventType.AFTER_TASK_DATA_FILTER:
                 self._tell(fl_ctx)
@@ -101,8 +104,10 @@ class Receipts:
 
     def _tell(self, fl_ctx: FLContext) -> None:
         task = fl_ctx.get_prop(FLContextKey.TASK_DATA)  # this client's copy of it
-        if isinstance(task, Shareable) and (receipt := self._accepted.get(_client(fl_ctx))):
-            task.set_header(ACCEPTED, receipt)
+        if isinstance(task, Shareable):
+            task.set_header(SERVED, True)
+            if receipt := self._accepted.get(_client(fl_ctx)):
+                task.set_header(ACCEPTED, receipt)
 
     def _write(self) -> None:
         if self._path is None or self._accepted == self._written:

@@ -7,18 +7,33 @@ they were accepted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
+from nvflare.apis.fl_constant import FLMetaKey
 
-__all__ = ["ACCEPTED", "RECEIPT", "SEND_DIFFERENCES", "compressed", "is_compressed", "replaced"]
+__all__ = [
+    "ACCEPTED",
+    "RECEIPT",
+    "SEND_DIFFERENCES",
+    "SERVED",
+    "compressed",
+    "finite_numbers",
+    "is_compressed",
+    "num_steps",
+    "replaced",
+]
 
 RECEIPT = "fedplug_receipt"
 """The header of a result that names its payloads."""
 
 ACCEPTED = "fedplug_accepted"
 """The header of a task that names the payloads of this client which the server accepted last."""
+
+SERVED = "fedplug_served"
+"""The header of a task of a server that reads payloads."""
 
 SEND_DIFFERENCES = (
     "fedplug compresses differences: give the recipe params_transfer_type=TransferType.DIFF, or send "
@@ -51,3 +66,26 @@ def replaced(dxo: DXO, arrays: Mapping[str, Any], *without: str) -> DXO:
     """A DXO of arrays with the meta of a compressed one, but for the keys ``without``."""
     dropped = {MetaKey.PROCESSED_ALGORITHM, *without}
     return DXO(DataKind.WEIGHT_DIFF, dict(arrays), {k: v for k, v in dxo.meta.items() if k not in dropped})
+
+
+def num_steps(meta: Mapping[str, Any]) -> float:
+    """Returns the weight that a client claims, as FedAvg reads it: 1 for what is no positive number."""
+    said = meta.get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
+    try:
+        weight = 1.0 if said is None or isinstance(said, bool) else float(said)
+    except (TypeError, ValueError, OverflowError):
+        return 1.0
+    return weight if math.isfinite(weight) and weight > 0 else 1.0
+
+
+def finite_numbers(metrics: Any) -> dict[str, float]:
+    """Returns those metrics that are finite numbers: their mean cannot fail. Others may be anything."""
+    numbers = {}
+    for name, value in metrics.items() if isinstance(metrics, Mapping) else ():
+        try:
+            number = math.nan if isinstance(value, str | bytes) else float(value)
+        except Exception:  # metrics are untrusted: of any class
+            continue
+        if isinstance(name, str) and math.isfinite(number):
+            numbers[name] = number
+    return numbers

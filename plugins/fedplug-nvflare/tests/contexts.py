@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedplug_nvflare.update import SERVED
 from nvflare.apis.dxo import DXO, DataKind
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext, FLContextManager
@@ -23,9 +24,11 @@ def context(identity: str, peer: str, job: str = "job") -> FLContext:
 
 
 def task(weights: Mapping[str, Any], round_num: int = 0) -> Shareable:
-    """What FedAvg sends to clients."""
+    """What FedAvg sends to clients, where fedplug is on the server."""
     model = FLModel(params=dict(weights), current_round=round_num)
-    return FLModelUtils.to_shareable(model)
+    shareable = FLModelUtils.to_shareable(model)
+    shareable.set_header(SERVED, True)
+    return shareable
 
 
 def result(arrays: Mapping[str, Any], kind: str = DataKind.WEIGHT_DIFF, **meta: Any) -> Shareable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,18 +111,40 @@ def _mixed(workspace: Path) -> Finished:
     return run(job, workspace, 3)
 
 
-def _example(workspace: Path) -> Finished:
-    """The README's, as its reader starts it."""
-    script = HERE.parent / "examples/digits/job.py"
+def _all_broken(workspace: Path) -> Finished:
+    """Behind the decoder, all sites send something broken in the first of two rounds."""
+    job = recipe("all-broken", 2, 2)
+    job.add_client_output_filter(FedplugEncoder("topk(0.1)"), tasks=["train"])
+    job.add_client_output_filter(BrokenFilter(), tasks=["train"])
+    job.add_server_input_filter(FedplugDecoder(), tasks=["train"])
+    return run(job, workspace, 2)
+
+
+def _alone(workspace: Path) -> Finished:
+    """An encoder without anything on the server that reads its updates."""
+    job = recipe("alone", 2, 3)
+    job.add_client_output_filter(FedplugEncoder("topk(0.1)"), tasks=["train"])
+    try:
+        return run(job, workspace, 2)
+    except RuntimeError as error:
+        return Finished(workspace / "alone", str(error))
+
+
+def _example(name: str, workspace: Path) -> Finished:
+    """One of the README's, as its reader starts it."""
+    script = HERE.parent / "examples" / name / "job.py"
     command = [sys.executable, str(script), "--rounds", "2", "--workspace", str(workspace)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return Finished(workspace / "digits", done.stdout)
+    return Finished(workspace / name, done.stdout)
 
 
 JOBS: dict[str, Callable[[Path], Finished]] = {
     "continued": _continued,
     "mixed": _mixed,
-    "example": _example,
+    "all_broken": _all_broken,
+    "alone": _alone,
+    "example": partial(_example, "digits"),
+    "numpy_example": partial(_example, "numpy"),
     "plain": _plain,
     "identity_summed": _identity_summed,
     "identity_decoded": _identity_decoded,

@@ -18,7 +18,6 @@ from nvflare.apis.shareable import Shareable
 from nvflare.fuel.utils import fobs
 
 import fedplug
-from fedplug.errors import NonFiniteError
 
 UPDATE = {
     "kernel": np.random.default_rng(0).normal(size=(64, 32)).astype(np.float32),
@@ -107,8 +106,7 @@ def test_constants_that_are_not_finite_have_not_changed(encoder: FedplugEncoder,
     sent = from_shareable(send(encoder, contexts.result(difference), weights=weights))
     assert not fedplug.decode(sent.data["mask"]).any()
     broken = difference | {"kernel": np.full((64, 32), np.nan, np.float32)}
-    with pytest.raises(NonFiniteError, match="'kernel'"):
-        send(encoder, contexts.result(broken), weights=weights)
+    assert from_shareable(send(encoder, contexts.result(broken), weights=weights)).data == {}
 
 
 @pytest.mark.parametrize("accepted", [None, "0-another"])
@@ -133,11 +131,17 @@ def test_full_weights_are_refused_with_what_to_do(encoder: FedplugEncoder) -> No
         send(encoder, contexts.result(UPDATE, kind=DataKind.WEIGHTS))
 
 
-def test_a_nan_is_an_error_that_names_the_tensor_and_keeps_the_state(encoder: FedplugEncoder) -> None:
-    first = send(encoder, contexts.result(UPDATE))
-    receipt = first.get_header(RECEIPT)
-    with pytest.raises(fedplug.errors.NonFiniteError, match="kernel"):
-        send(encoder, contexts.result(UPDATE | {"kernel": UPDATE["kernel"] * np.nan}), receipt, round_num=1)
+def test_an_update_with_a_nan_is_not_sent_and_keeps_the_state(
+    encoder: FedplugEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error would end the job for all sites; FedAvg skips an empty result."""
+    receipt = send(encoder, contexts.result(UPDATE)).get_header(RECEIPT)
+    broken = UPDATE | {"kernel": UPDATE["kernel"] * np.nan}
+    sent = send(encoder, contexts.result(broken, initial_metrics={"loss": 1.0}), receipt, round_num=1)
+    assert from_shareable(sent).data == {}
+    assert "initial_metrics" not in from_shareable(sent).meta
+    assert sent.get_header(RECEIPT) is None
+    assert "the update of round 1 is not sent: array 'kernel': it holds a NaN" in caplog.text
     third = send(encoder, contexts.result(UPDATE), receipt, round_num=2)
     _, state = fedplug.codec("topk(0.1)").encode_model(UPDATE)
     expected, _ = fedplug.codec("topk(0.1)").encode_model(UPDATE, state, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import reference
@@ -65,3 +66,25 @@ def test_bytes_are_in_both_logs(finished: Jobs) -> None:
     assert "bytes instead of 2600 (" in job.log("site-1")
     assert "2 updates took" in job.log("server")
     assert "bytes instead of 5200" in job.log("server")
+
+
+def test_a_round_in_which_all_are_refused_does_not_end_the_job(finished: Jobs) -> None:
+    job = finished["all_broken"].result()
+    assert "the round is refused, the model stays as it is: no update was accepted" in job.log("server")
+    expected = reference.fed_avg(["topk(0.1)"] * 2, rounds=2, refused={(0, "site-1"), (0, "site-2")})
+    np.testing.assert_allclose(job.model, expected, rtol=0, atol=1e-5)
+
+
+def test_an_encoder_alone_ends_the_job_before_training(finished: Jobs) -> None:
+    job = finished["alone"].result()
+    assert "Simulation failed" in job.printed
+    assert "no FedplugAggregator" in job.log("server")
+    assert "give the recipe aggregator=FedplugAggregator()" in job.log("site-1")
+    assert "update 0-" not in job.log("site-1")
+    assert not job.model_file.exists()
+
+
+def test_the_numpy_example_learns(finished: Jobs) -> None:
+    printed = finished["numpy_example"].result().printed
+    assert float(re.search(r"round 1: accuracy ([0-9.]+)", printed)[1]) > 0.3  # type: ignore[index]
+    assert "2 updates took" in printed

@@ -11,7 +11,13 @@ from fedplug_nvflare import FedplugAggregator, FedplugDecoder
 from fedplug_nvflare.update import RECEIPT
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.shareable import Shareable
-from nvflare.app_common.aggregators.weighted_aggregation_helper import WeightedAggregationHelper
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.aggregators.weighted_aggregation_helper import (
+    WeightedAggregationHelper,
+    filter_aggregatable_metrics,
+)
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import fedplug
@@ -191,11 +197,110 @@ def test_metrics_that_are_no_numbers_do_not_count(aggregator: FedplugAggregator)
     assert aggregator.aggregate_model().metrics == {"loss": 1.0}
 
 
-def test_a_metric_that_no_float_holds_refuses_the_update_before_it_is_added(
-    aggregator: FedplugAggregator,
+METRICS = [
+    {"loss": 10**400},
+    {"loss": "good", "text": b"good", "none": None},
+    {"loss": np.ones((3, 4)), "confusion": [[1, 0]], "nested": {"a": 1}},
+    {1: 2.0},
+    {},
+]
+
+
+@pytest.mark.parametrize("metrics", METRICS, ids=str)
+def test_metrics_of_any_form_are_accepted(
+    aggregator: FedplugAggregator, decoder: FedplugDecoder, metrics: dict[Any, Any]
 ) -> None:
-    assert not accept(aggregator, compressed(update(1), **{MetaKey.INITIAL_METRICS: {"loss": 10**400}}))
-    assert aggregator.aggregate_model().params == {}
+    given = {MetaKey.INITIAL_METRICS: {"accuracy": np.float32(0.5), **metrics}}
+    for _ in range(2):
+        assert accept(aggregator, compressed(update(1), **given))
+    result = aggregator.aggregate_model()
+    assert result.metrics == {"accuracy": 0.5}
+    assert_same(result.params, update(1) | {"steps": 1.0})
+    nvflare = WeightedAggregationHelper()
+    for _ in range(2):
+        sent = contexts.arrived(compressed(update(1), **given), "site-1")
+        passed = FLModelUtils.from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
+        nvflare.add(filter_aggregatable_metrics(passed.metrics), 3.0, "site-1", 0)
+    assert nvflare.get_result() == {"accuracy": 0.5}
+
+
+UNCOMPRESSED = {
+    "another shape": {"kernel": np.zeros(3, np.float32)},
+    "another dtype": {"kernel": np.zeros((64, 32))},
+    "NaN": {"kernel": np.full((64, 32), np.nan, np.float32)},
+    "an infinity": {"half": np.full(128, np.inf, np.float16)},
+    "infinite in the dtype of the model": {"half": np.full(128, 7e4, np.float32)},
+    "text": {"kernel": "text"},
+    "nothing": {"kernel": None},
+    "an unknown tensor": {"kernel 2": np.zeros(3, np.float32)},
+}
+
+
+@pytest.mark.parametrize("case", UNCOMPRESSED)
+def test_a_broken_dense_update_is_refused_as_a_compressed_one(
+    aggregator: FedplugAggregator, decoder: FedplugDecoder, case: str
+) -> None:
+    assert accept(aggregator, compressed(update(1)))
+    broken = contexts.result(update(2) | UNCOMPRESSED[case])
+    assert not accept(aggregator, broken, "site-2")
+    assert_same(aggregated(aggregator), update(1) | {"steps": 1.0})
+    passed = decoder.process(contexts.arrived(broken, "site-2"), contexts.context("server", "site-2"))
+    assert from_shareable(passed).data == {}
+
+
+@pytest.mark.parametrize("send", [compressed, contexts.result])
+@pytest.mark.parametrize(("value", "weight"), [(1.0, 1e300), (1e37, 1000), (1.0, 1e-40)])
+def test_products_and_weights_that_no_sum_holds_are_refused(
+    aggregator: FedplugAggregator, decoder: FedplugDecoder, send: Any, value: float, weight: float
+) -> None:
+    large = update(1) | {"kernel": np.full((64, 32), value, np.float32)}
+    assert accept(aggregator, compressed(update(2)))
+    assert not accept(aggregator, send(large, **steps(weight)), "site-2")
+    assert_same(aggregated(aggregator), update(2) | {"steps": 2.0})
+    sent = contexts.arrived(send(large, **steps(weight)), "site-2")
+    assert from_shareable(decoder.process(sent, contexts.context("server", "site-2"))).data == {}
+
+
+def test_the_decoder_refuses_full_weights(decoder: FedplugDecoder) -> None:
+    """FedAvg takes the kind of the first result for that of all."""
+    sent = contexts.arrived(contexts.result(update(1), kind=DataKind.WEIGHTS), "site-1")
+    passed = from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
+    assert (passed.data_kind, passed.data) == (DataKind.WEIGHT_DIFF, {})
+
+
+def test_a_mean_that_is_not_finite_leaves_the_model(aggregator: FedplugAggregator) -> None:
+    """NVFlare multiplies by the reciprocal of the weights, which may round the largest number up."""
+    largest = np.finfo(np.float32).max
+    weights = [n / 100 for n in range(1, 100)]
+    with np.errstate(over="ignore"):
+        (weight, *_) = [w for w in weights if np.isinf(largest * np.float32(w) * np.float32(1 / w))]
+    assert accept(aggregator, compressed(update(1) | {"kernel": np.full((64, 32), largest)}, **steps(weight)))
+    model = FLModelUtils.from_shareable(contexts.task(WEIGHTS))
+    assert_same(FLModelUtils.update_model(model, aggregator.aggregate_model()).params, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("params", "taken"),
+    [
+        (update(1), True),
+        (update(1) | {"steps": np.array(1.5)}, True),
+        (update(1) | {"kernel": np.full((64, 32), np.nan, np.float32)}, False),
+        (update(1) | {"half": np.full(128, np.inf, np.float16)}, False),
+        ({}, False),
+    ],
+    ids=["finite", "a mean of integers", "NaN", "infinite", "empty"],
+)
+def test_what_nvflare_makes_of_decoded_updates_is_checked(
+    decoder: FedplugDecoder, params: dict[str, Any], taken: bool
+) -> None:
+    result = FLModel(params=dict(params), params_type=ParamsType.DIFF if params else None)
+    fl_ctx = contexts.context("server", "site-1")
+    fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, result, private=True, sticky=False)
+    decoder.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    after = FLModelUtils.update_model(FLModelUtils.from_shareable(contexts.task(WEIGHTS)), result)
+    assert np.isfinite(after.params["kernel"]).all()
+    assert np.array_equal(after.params["kernel"], WEIGHTS["kernel"]) != taken
+    assert bool(result.params) == taken
 
 
 @pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
