@@ -67,9 +67,14 @@ class Request:
                 "round": self.round_num,
             }
         )
-        for key, found in (("accepted", self.accepted), ("gone", self.gone), ("values", self.values)):
+        lists: dict[str, list[str] | list[int]] = {
+            "accepted": list(self.accepted),
+            "gone": list(self.gone),
+            "values": list(self.values),
+        }
+        for key, found in lists.items():
             if found:  # the bytes of an empty list are an error in flwr's `count_bytes`
-                record[key] = list(found)
+                record[key] = found
         return record
 
     @classmethod
