@@ -45,7 +45,8 @@ def fed_avg(
                 states[site] = state
             if (round_num, site) not in refused:
                 total.add(payloads, len(y))
-        weights = weights + total.value()[NAME] * np.float32(1 / total.weight)
+        if total.count:
+            weights = weights + total.value()[NAME] * np.float32(1 / total.weight)
     return weights
 
 
