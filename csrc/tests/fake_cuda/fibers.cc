@@ -42,6 +42,19 @@ Mistakes mistakes_to_make;
   std::abort();
 }
 
+bool AnyMistake() {
+  const Mistakes& made = mistakes_to_make;
+  return made.skip_fences || made.barrier_to_skip >= 0 ||
+         made.fence_to_skip >= 0 || made.grid_barrier_to_skip >= 0;
+}
+
+// Ends a thread of a block that has given up.
+struct GivenUp {};
+
+// More than any kernel needs that is right: a kernel that a mistake sends
+// around a loop for ever comes to an end.
+constexpr int kMostGridBarriers = 100;
+
 // Orders, for the race detector alone, what follows Acquire() behind all that
 // came before any Release().
 struct Order {
@@ -65,6 +78,7 @@ struct Grid {
   bool backwards;
   std::atomic<unsigned> arrived{0};
   std::atomic<unsigned> passed{0};  // barriers of the grid
+  std::atomic<bool> block_ended{false};
   Order begun{};
   Order ended{};
 };
@@ -87,6 +101,7 @@ struct Block {
   unsigned index = 0;
   unsigned live = 0;
   int grid_barriers = 0;
+  bool given_up = false;
   Meeting meeting;
   bool any = false;
   bool result[2] = {};
@@ -179,11 +194,14 @@ class Worker {
       Grid* const grid = worker->block.grid;
       grid->begun.Acquire();
       worker->memory_.Acquire();
-      (*grid->thread_body)();
+      try {
+        (*grid->thread_body)();
+      } catch (const GivenUp&) {
+      }
       worker->memory_.Release();
       grid->ended.Release();
       current->done = true;
-      --worker->block.live;
+      if (--worker->block.live == 0) grid->block_ended = true;
       worker->SwitchBack();
     }
   }
@@ -304,6 +322,8 @@ void Barrier(bool yes) {
 
 bool BarrierOr(bool yes) { return MeetAtBarrier(yes); }
 
+// A mistake can let blocks take different ways. A block that then waits for one
+// that has ended, or has been here too often, gives up, so that no grid hangs.
 void GridBarrier() {
   Block& block = current->worker->block;
   Grid& grid = *block.grid;
@@ -320,10 +340,20 @@ void GridBarrier() {
       grid.arrived.store(0, std::memory_order_relaxed);
       grid.passed.store(phase + 1, std::memory_order_release);
     }
-    while (grid.passed.load(std::memory_order_acquire) == phase) Yield();
+    block.given_up = block.grid_barriers > kMostGridBarriers;
+    while (!block.given_up) {
+      const bool ended = grid.block_ended;  // before it looks who has passed
+      if (grid.passed.load(std::memory_order_acquire) != phase) break;
+      block.given_up = ended;
+      Yield();
+    }
+    if (block.given_up && !AnyMistake()) {
+      Die("a block waits for others that have ended, or for ever");
+    }
     Fence();
   }
   MeetAtBarrier(false);
+  if (block.given_up) throw GivenUp();
 }
 
 unsigned Ballot(unsigned mask, bool yes) {
