@@ -28,11 +28,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Of properties that have no number of their own: those of TensorFlow, where an example takes milliseconds and
 # most are tried for every dtype and lowering. `make test-thorough` tries more.
-# No clock decides: machines are shared.
+# No clock decides: machines are shared. Only the thorough profile draws new examples each time.
 settings.register_profile(
-    "quick", max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "quick",
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("thorough", settings.get_profile("quick"), max_examples=200)
+settings.register_profile("thorough", settings.get_profile("quick"), max_examples=200, derandomize=False)
 settings.load_profile("quick")
 
 OPTIONAL = (
