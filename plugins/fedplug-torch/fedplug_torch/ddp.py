@@ -8,6 +8,7 @@ which it does anew after the first step.
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ from fedplug_torch.mean import max_payload_bytes, mean_of
 from fedplug_torch.tensors import as_array, as_tensor, real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
+
+_log = logging.getLogger("fedplug")
 
 _COUNTERS = ("step", "bytes_sent", "dense_bytes")
 
@@ -124,8 +127,8 @@ class FedplugState:
 
         Raises:
             StateError: The state is not of this class, or of another encoder, rank or number of ranks.
-                Nothing has changed. A state of another model is an error in the next step, and so is that of
-                another rank if there is no process group yet.
+                Nothing has changed. The state of another rank is an error in the next step if there is no
+                process group yet. Of another model, residuals of other parameters are dropped there.
         """
         missing = {*_COUNTERS, "rank", "world_size"} - state.keys()
         if missing:
@@ -195,14 +198,14 @@ class FedplugState:
         exchange = Exchange(self._group)
         try:
             _require_same_place(self._place or exchange.place, exchange.place)
-            payloads, after = self._encode(gradients)
+            payloads, after, before = self._encode(gradients)
         except Exception as error:
             exchange.all_gather_error(error, limits)
             raise
         messages = exchange.all_gather(payloads, limits)
         for name, gradient in gradients.items():
             gradient.copy_(mean_of(messages, name, gradient))
-        self._kept, self._spare = after, self._kept
+        self._kept, self._spare = after, before
         self._place = exchange.place
         self.step += 1
         self.bytes_sent += sum(map(len, payloads.values())) + 8 * (1 + len(payloads))
@@ -210,23 +213,27 @@ class FedplugState:
 
     def _encode(
         self, gradients: Mapping[str, torch.Tensor]
-    ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
-        """Payloads by parameter, and the next state.
+    ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]], dict[str, NDArray[Any]] | None]:
+        """Returns payloads by parameter, the next state, and the one before, of the same parameters.
 
         A gradient of zeros sends nothing, and its residual waits: DDP leaves a parameter alone that no rank
         used (``find_unused_parameters``), so that what was sent for it would be lost.
         """
         arrays = {name: as_array(gradient) for name, gradient in gradients.items()}
         round_num = self.step - self._warmup_steps
-        payloads, after = self._codec.encode_model(arrays, self._kept, round_num, out=self._spare)
+        kept, dropped = self._codec.carry_over(self._kept, arrays)
+        spare = self._spare if kept is self._kept else None
         self._spare = None  # written over from here on
+        payloads, after = self._codec.encode_model(arrays, kept, round_num, out=spare)
+        if dropped:
+            _log.warning("the model has changed; the residuals of parameters %s are dropped", dropped)
         keys = self._codec.state_keys(arrays)
         for name, gradient in gradients.items():
             if not gradient.any():
                 payloads[name] = b""
-                for key in keys[name] if self._kept else ():
-                    np.copyto(after[key], self._kept[key])
-        return payloads, after
+                for key in keys[name] if kept else ():
+                    np.copyto(after[key], kept[key])
+        return payloads, after, None if kept is None else dict(kept)
 
 
 def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]

@@ -277,6 +277,22 @@ def similar_names():
     return seen
 
 
+def unfreeze_a_layer():
+    """The residuals while other layers are trained, each time in a new DDP model with the same state."""
+    model = network()
+    model[0].requires_grad_(False)
+    state = fedplug_torch.FedplugState("topk(0.1)", model)
+    seen = []
+    for step, layers in enumerate((model[:0], model[:1], model[:1])):
+        layers.requires_grad_(True)
+        model[4].requires_grad_(step == 0)
+        ddp = DistributedDataParallel(model)
+        ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+        loss_of(ddp, step, dist.get_rank()).backward()
+        seen.append({name for name in state.state_dict() if name.endswith("/residual")})
+    return seen
+
+
 def make_a_layer_late():
     """The state knows the module before it has its last layer."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 10))

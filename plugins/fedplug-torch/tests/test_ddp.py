@@ -65,11 +65,13 @@ def test_nothing_is_lost_what_was_not_sent_is_the_residual(two_ranks):
         np.testing.assert_allclose(2 * results[0][1][name] + kept, own, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(ranks):
-    dense = ranks.run(digits.train, "identity", 200)
-    sparse = ranks.run(digits.train, "topk(0.05) | qsgd(8)", 200)
+def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(two_ranks):
+    dense = two_ranks.run(digits.train, "identity", 200)
+    sparse = two_ranks.run(digits.train, "topk(0.05) | qsgd(8)", 200)
     assert_equal_ranks(sparse)
-    assert sparse[0]["accuracy"] > dense[0]["accuracy"] - 0.03 > 0.85
+    # Eight seeds: dense 0.835 to 0.925, sparse 0.895 to 0.928. Three without error feedback: 0.708 to 0.839.
+    assert dense[0]["accuracy"] > 0.75
+    assert sparse[0]["accuracy"] > 0.85
     assert sparse[0]["bytes"] < dense[0]["bytes"] / 10
 
 
@@ -154,6 +156,12 @@ def test_a_parameter_whose_name_begins_with_that_of_another_keeps_its_own_residu
         np.testing.assert_array_equal(before[unused], middle[unused])
         assert not np.array_equal(before[used], middle[used])
         assert not np.array_equal(middle[unused], after[unused])
+
+
+def test_layers_may_be_frozen_and_unfrozen(two_ranks):
+    for first, *others in two_ranks.run(ddp_jobs.unfreeze_a_layer):
+        assert first == {"codec/2.weight/residual", "codec/4.weight/residual"}
+        assert others == [{"codec/0.weight/residual", "codec/2.weight/residual"}] * 2
 
 
 def test_layers_may_be_made_after_the_state(two_ranks):
@@ -250,7 +258,7 @@ def test_the_hook_is_for_the_buckets_of_ddp():
 
 
 def test_a_state_may_be_older_than_the_process_group(two_ranks):
-    state = fedplug_torch.FedplugState("topk(0.1)", digits.network())
+    state = fedplug_torch.FedplugState("topk(0.05)", digits.network())
     with pytest.raises(ArgumentError, match="init_process_group"):
         state.state_dict()  # of which rank?
     saved = two_ranks.run(digits.train, "topk(0.05)", 2)[1]["saved"]["state"]
