@@ -77,6 +77,8 @@ smartquotes = False  # what llms.txt says is plain text
 
 html_theme = "furo"
 html_title = f"fedplug {release}"
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 html_extra_path = ["redirect"]  # the front page is docs/index.html: this leads there from the site's root
 copybutton_exclude = ".linenos, .gp, .go"
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from pages import ROOT, blocks, printed
 
-PAGES = {"codec.md": 7, "five-minutes.md": 4, "error-feedback.md": 2, "which-encoder.md": 1, "stores.md": 1}
+PAGES = {
+    "codec.md": 7,
+    "five-minutes.md": 4,
+    "error-feedback.md": 2,
+    "which-encoder.md": 1,
+    "stores.md": 1,
+    "index.md": 1,
+}
 BEFORE = {
     "stores.md": "import numpy as np\narray, weights = np.ones(3), np.zeros(3)\n",  # what a reader has
 }
