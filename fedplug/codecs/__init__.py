@@ -10,10 +10,11 @@ from __future__ import annotations
 from fedplug.codecs.client import ClientCodec
 from fedplug.codecs.encoding import Codec, codec
 from fedplug.codecs.metrics import TensorMetrics
-from fedplug.codecs.reading import DEFAULT_MAX_BYTES, decode, decode_model
+from fedplug.codecs.reading import BUILT_IN, DEFAULT_MAX_BYTES, decode, decode_model
 from fedplug.codecs.sums import ModelSum, Sum
 
 __all__ = [
+    "BUILT_IN",
     "DEFAULT_MAX_BYTES",
     "ClientCodec",
     "Codec",

@@ -233,6 +233,24 @@ class Codec:
                 found.setdefault(reason, []).append(name)
         return found
 
+    def wire_ids(self, arrays: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+        """Returns the wire ids to expect of each payload of `encode_model`, for receivers.
+
+        An uncompressed payload is always expected, too.
+
+        Args:
+            arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
+
+        Raises:
+            ArgumentError: As for `encode_model`.
+            ConfigError: As for `encode_model`.
+        """
+        model = self._model(_specs(named_arrays(arrays)))
+        return {
+            name: frozenset({wire_id, Identity.wire_id})
+            for name, wire_id in zip(arrays, model.wire_ids, strict=True)
+        }
+
     def carry_over(
         self, states: ArrayState | None, arrays: Mapping[str, Any]
     ) -> tuple[ArrayState | None, list[str]]:
@@ -340,6 +358,7 @@ class _Model:
         self._text = text
         self._names = [str(spec.name) for spec in encoder.specs]
         self.sent_exactly = encoder.sent_exactly
+        self.wire_ids = [encoder.wire_id for encoder in encoder.encoders]
         self._lossless = [encoder.capabilities.lossless for encoder in encoder.encoders]
         self._on_device = [
             "cuda" in each.capabilities.executes_on and encoder.rate_control is None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fedplug import _kernels, kernels, ops, wire
 from fedplug.codecs.arrays import named_arrays, require_mapping
-from fedplug.codecs.reading import Received, receive
+from fedplug.codecs.reading import Received, WireIds, expected_of, receive
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
@@ -64,16 +65,19 @@ class Sum:
     that is kept for the next.
 
     The sum is always finite: a payload that would make it infinite is refused. Any number of threads may add;
-    each payload is added whole, or not at all.
+    each payload is added whole, or not at all, and threads decode at the same time.
     """
 
-    def __init__(self, shape: Sequence[int] | int, dtype: DTypeLike = np.float32) -> None:
+    def __init__(
+        self, shape: Sequence[int] | int, dtype: DTypeLike = np.float32, *, wire_ids: WireIds = None
+    ) -> None:
         """Zeros.
 
         Args:
             shape: Of the arrays that were encoded.
             dtype: float32, float64, float16 or bfloat16. Payloads of a narrower dtype are widened, exactly. A
                 sum of float64 takes integers, too; those of 64 bits are rounded.
+            wire_ids: The wire ids of payloads to accept, as for `fedplug.decode`; None: of any encoder.
 
         Raises:
             ArgumentError: ``dtype`` is none of these, or ``shape`` is no shape of an array that can be
@@ -88,7 +92,8 @@ class Sum:
         self._dtype_of_mean = self._dtype
         self._total = np.zeros(self._shape, self._dtype)
         self._bound = 0.0
-        self._scratch: NDArray[Any] | None = None
+        self._wire_ids = wire_ids
+        self._spare: deque[NDArray[Any]] = deque(maxlen=1)
         self._weight = 0.0
         self._count = 0
         self._lock = threading.Lock()
@@ -118,11 +123,12 @@ class Sum:
         """
         weight = plain(weight)
         factor = None if type(weight) is float and weight == 1 else self._factor(weight)
+        received = self._receive(payload)
         with self._lock:
             _require_weights(self._weight + weight, self._dtype)
-            received = self._receive(payload)
             bound = self._bound_with(received, factor)
             _run([*self._adding(received, factor), self._bounding(bound), *_counting(self, weight, 1)])
+        self._keep_memory(received, payload)
 
     def merge(self, other: Sum) -> None:
         """Adds another sum of the same shape and dtype, element by element.
@@ -164,12 +170,16 @@ class Sum:
         return None if weight == 1 else np.asarray(weight, self._dtype)
 
     def _receive(self, payload: Any) -> Received:
-        """What the payload stands for; the last step at which anything can be wrong with it."""
-        received = receive(payload, shape=self._shape, place=self._scratch)
+        """Decodes a payload; needs no lock, as this may take long."""
+        try:
+            place = self._spare.pop()
+        except IndexError:  # the first payload, or another thread has it
+            place = None
+        received = receive(payload, shape=self._shape, place=place, wire_ids=self._wire_ids)
+        if place is not None and not np.may_share_memory(received.values, place):
+            self._spare.append(place)
         if received.spec.dtype is not self._dtype:
             self._require_dtype(received.spec.dtype)
-        if received.indices is None:
-            self._keep_scratch(received.values, payload)
         return received
 
     def _adding(self, received: Received, factor: NDArray[Any] | None) -> Iterator[Step]:
@@ -240,35 +250,39 @@ class Sum:
             yield partial(np.multiply, block, factor, out=weighted, dtype=self._dtype)
             yield partial(np.add, part, weighted, out=part)
 
-    def _keep_scratch(self, values: NDArray[Any], payload: Any) -> None:
-        """Memory for what the next payload is decoded into, unless this one was read where it lies."""
-        if self._scratch is not None and np.may_share_memory(values, self._scratch):
-            return
-        if not np.may_share_memory(values, np.frombuffer(payload, np.uint8)):
-            self._scratch = np.empty(values.size, values.dtype)
+    def _keep_memory(self, received: Received, payload: Any) -> None:
+        """Keeps for the next payload the memory into which this one was decoded."""
+        values = received.values
+        dense = received.indices is None and values.flags.writeable and values.flags.c_contiguous
+        if dense and not np.may_share_memory(values, np.frombuffer(payload, np.uint8)):
+            self._spare.append(values)
 
 
 class ModelSum:
     """``sum_i weight_i * decode_model(payloads_i)``, by name, in the order in which clients are added.
 
-    Takes the memory of one model, and of a second where payloads are dense; not of the clients. What a client
-    sent is read to its last byte before any of it is added, so that a client that is refused leaves no trace.
-    The sums are those of `Sum`, with the same bits. Any number of threads may add.
+    Takes the memory of one model, and where payloads are dense of a second for each thread that adds; not of
+    the clients. What a client sent is read to its last byte before any of it is added, so that a client that
+    is refused leaves no trace. The sums are those of `Sum`, with the same bits. Any number of threads may
+    add.
     """
 
     def __init__(
         self,
         shapes: Mapping[str, Sequence[int] | int],
         dtype: DTypeLike | Mapping[str, DTypeLike] = np.float32,
+        *,
+        wire_ids: WireIds | Mapping[str, Container[str]] = None,
     ) -> None:
         """Zeros.
 
         Args:
             shapes: Of the arrays that were encoded, by name.
             dtype: As for `Sum`: of all of them, or by name.
+            wire_ids: As for `Sum`: of all of them, or by name, as `Codec.wire_ids` returns them.
 
         Raises:
-            ArgumentError: A dtype is none of a sum's, or that of a name is missing.
+            ArgumentError: A dtype is none of a sum's, or that of a name is missing, or its wire ids are.
         """
         require_mapping("a model", "shapes", shapes)
         dtypes: Mapping[str, Any] = dtype if isinstance(dtype, Mapping) else dict.fromkeys(shapes, dtype)
@@ -276,16 +290,16 @@ class ModelSum:
             raise ArgumentError(f"shapes are of {sorted(shapes)}, dtypes of {sorted(dtypes)}")
         self._sums = {}
         for name, shape in shapes.items():
-            try:
-                self._sums[name] = Sum(shape, dtypes[name])
-            except ArgumentError as error:
-                raise ArgumentError(f"tensor {name!r}: {error}") from error
+            with _naming(name):
+                self._sums[name] = Sum(shape, dtypes[name], wire_ids=expected_of(wire_ids, name))
         self._weight = 0.0
         self._count = 0
         self._lock = threading.Lock()
 
     @classmethod
-    def like(cls, arrays: Mapping[str, Any]) -> ModelSum:
+    def like(
+        cls, arrays: Mapping[str, Any], *, wire_ids: WireIds | Mapping[str, Container[str]] = None
+    ) -> ModelSum:
         """Makes the sums of updates of a model: of 16-bit floats in float32, of integers in float64.
 
         Statistics add up in float64, and `mean` rounds their mean once: so a variance plus the mean of
@@ -294,14 +308,17 @@ class ModelSum:
 
         Args:
             arrays: The model, by name: anything that a codec takes.
+            wire_ids: As for `ModelSum`.
 
         Raises:
-            ArgumentError: One is no such array.
+            ArgumentError: One is no such array, or its wire ids are missing.
         """
         seen = named_arrays(arrays)
         shapes = {name: array.shape for name, array in seen.items()}
         dtypes = {name: _dtype_of_sum(array.dtype) for name, array in seen.items()}
-        total = cls(shapes, {name: np.float64 if is_statistic(name) else dtypes[name] for name in seen})
+        float64 = np.dtype(np.float64)
+        sums = {name: float64 if is_statistic(name) else dtypes[name] for name in seen}
+        total = cls(shapes, sums, wire_ids=wire_ids)
         for name, array in seen.items():
             total._sums[name]._limit = _largest_update(array)
             total._sums[name]._dtype_of_mean = dtypes[name]
@@ -332,20 +349,23 @@ class ModelSum:
         """
         weight = plain(weight)
         factors = self._factors(payloads, weight)
+        received = self._receive(payloads)
         with self._lock:
-            received = self._read(payloads, factors, weight)
+            bounds = self._bounds(received, factors, weight)
             steps: list[Step] = []
             for name, part in self._sums.items():
-                update, bound = received.pop(name)
-                steps += [*part._adding(update, factors[name]), part._bounding(bound)]
+                steps += [*part._adding(received[name], factors[name]), part._bounding(bounds[name])]
             _run([*steps, *_counting(self, weight, 1)])
+        self._keep_memory(received, payloads)
 
     def check(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
         """Raises what `add` would raise, and adds nothing."""
         weight = plain(weight)
         factors = self._factors(payloads, weight)
+        received = self._receive(payloads)
         with self._lock:
-            self._read(payloads, factors, weight)
+            self._bounds(received, factors, weight)
+        self._keep_memory(received, payloads)
 
     def merge(self, other: ModelSum) -> None:
         """Adds another sum of the same names, shapes and dtypes.
@@ -397,19 +417,28 @@ class ModelSum:
         self._require_names(payloads)
         return {name: part._factor(weight) for name, part in self._sums.items()}
 
-    def _read(
-        self, payloads: Mapping[str, Any], factors: Mapping[str, NDArray[Any] | None], weight: float
-    ) -> dict[str, tuple[Received, float]]:
-        """Reads all payloads to the last byte: after this nothing is refused."""
+    def _receive(self, payloads: Mapping[str, Any]) -> dict[str, Received]:
+        """Decodes all payloads to the last byte, without a lock."""
         received = {}
         for name, part in self._sums.items():
-            _require_weights(self._weight + weight, part._dtype)
-            try:
-                update = part._receive(payloads[name])
-                received[name] = update, part._bound_with(update, factors[name])
-            except (ArgumentError, PayloadError) as error:
-                raise type(error)(f"tensor {name!r}: {error}") from error
+            with _naming(name):
+                received[name] = part._receive(payloads[name])
         return received
+
+    def _bounds(
+        self, received: Mapping[str, Received], factors: Mapping[str, NDArray[Any] | None], weight: float
+    ) -> dict[str, float]:
+        """The bounds of the sums after adding: after this nothing is refused."""
+        bounds = {}
+        for name, part in self._sums.items():
+            _require_weights(self._weight + weight, part._dtype)
+            with _naming(name):
+                bounds[name] = part._bound_with(received[name], factors[name])
+        return bounds
+
+    def _keep_memory(self, received: Mapping[str, Received], payloads: Mapping[str, Any]) -> None:
+        for name, part in self._sums.items():
+            part._keep_memory(received[name], payloads[name])
 
     def _forms(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         return {name: part._form() for name, part in self._sums.items()}
@@ -422,6 +451,15 @@ class ModelSum:
             what = [f"there is no payload of {missing}"] if missing else []
             what += [f"there are payloads of {unknown}, which the model does not have"] if unknown else []
             raise PayloadError("; ".join(what))
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Lets an error name the tensor."""
+    try:
+        yield
+    except (ArgumentError, PayloadError) as error:
+        raise type(error)(f"tensor {name!r}: {error}") from error
 
 
 def _dims(shape: Any) -> tuple[int, ...]:

@@ -70,6 +70,10 @@ class Encoder(Component):
     wire_id: ClassVar[str]
     """Names the frozen layout of `to_wire`, for instance ``"identity/1"``; at most 64 ASCII characters."""
 
+    decode_copies: ClassVar[int] = 2
+    """The most arrays of the tensor's size, in the dtype of its arithmetic, that `from_wire` and `decode`
+    hold beside their result; receivers count them against ``max_bytes``."""
+
     @property
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:

@@ -17,6 +17,7 @@ class Identity(Encoder):
 
     name: ClassVar[str] = "identity"
     wire_id: ClassVar[str] = "identity/1"
+    decode_copies: ClassVar[int] = 0
 
     @property
     def capabilities(self) -> Capabilities:

@@ -47,6 +47,7 @@ class MixedQSGD(Encoder):
 
     name: ClassVar[str] = "mixed_qsgd"
     wire_id: ClassVar[str] = "qsgd/2"
+    decode_copies: ClassVar[int] = 1
 
     def __init__(self, bits: float | Schedule = 8, *, block_size: int = 512, seed: int = 0) -> None:
         """Makes the encoder.

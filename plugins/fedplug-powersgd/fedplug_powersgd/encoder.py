@@ -52,6 +52,7 @@ class PowerSGD(Encoder):
 
     name: ClassVar[str] = "powersgd"
     wire_id: ClassVar[str] = "powersgd/2"
+    decode_copies: ClassVar[int] = 1
 
     def __init__(self, rank: int = 2, *, min_ratio: float = 2, seed: int = 0) -> None:
         """Makes the encoder.

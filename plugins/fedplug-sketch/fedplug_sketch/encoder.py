@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CountSketch"]
 
-_MOST_ROWS = 255
+_MOST_ROWS = 15
 _CONFIGURATION = struct.Struct("<dii")
 _HEADER_BYTES = _CONFIGURATION.size + 4
 
@@ -57,7 +57,7 @@ class CountSketch(Encoder):
         Args:
             fraction: Numbers in the table per element of the tensor, above 0 and at most 1; at least one a
                 row.
-            rows: Of the table, 1 to 255.
+            rows: Number of rows of the table, 1 to 15: decoding costs as much for each.
             seed: 0 to 2^31 - 1; other seeds, other columns and signs.
 
         Raises:

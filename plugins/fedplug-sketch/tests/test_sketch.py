@@ -87,7 +87,7 @@ def test_op_and_twin_and_arrays_give_the_sketch_written_out(n, columns, rows, se
 @given(
     n=st.one_of(st.integers(0, 70), st.integers(1000, 2100)),
     columns=st.integers(1, 300),
-    rows=st.one_of(st.integers(1, 9), st.sampled_from([16, 31, 255])),
+    rows=st.one_of(st.integers(1, 9), st.sampled_from([11, 14, 15])),
     seed=st.integers(0, 2**31 - 1),
     dtype=st.sampled_from([np.float32, np.float64]),
     draw=st.sampled_from(["normal", "ties", "zeros of either sign"]),

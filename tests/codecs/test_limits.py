@@ -1,0 +1,244 @@
+"""What a receiver expects and allows: wire ids, memory, and locks that are free while threads decode."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import fedplug
+from fedplug import wire
+from fedplug.codecs import BUILT_IN
+from fedplug.errors import ArgumentError, PayloadError
+
+SIZE = 2**18
+SLACK = 2**16  # Python's own
+ENCODERS = [
+    "identity",
+    "topk(0.01)",
+    "topk(1.0)",
+    "randomk(0.5)",
+    "topk(1.0) | sign | rans | rice",
+    "randomk(1.0) | sign | rans | seeded",
+    "randomk(1.0) | terngrad | adaptive | seeded",
+    "topk(1.0) | qsgd(8) | adaptive | gaps",
+    "topk(0.5) | bounded(0.1) | rans | bitmap",
+    "qsgd(8)",
+    "qsgd(2) | rans",
+    "qsgd(8) | adaptive",
+    "mixed_qsgd(4)",
+    "blockwise8",
+    "bfp(8) | rans",
+    "terngrad",
+    "terngrad | rans",
+    "terngrad | adaptive",
+    "sign | rans",
+    "codebook(8)",
+    "bounded(0.01) | rans",
+    "float16",
+    "stc(0.5)",
+    "countsketch(0.1)",
+    "countsketch(1.0, rows=4)",
+    "powersgd(4)",
+    "eden(4)",
+]
+
+
+def peak_of(function):
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture(params=ENCODERS)
+def codec(request):
+    try:
+        return fedplug.codec(request.param)
+    except fedplug.errors.UnknownNameError:
+        pytest.skip("the plugin is not installed")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("values", ["zeros", "normal"])
+def test_max_bytes_covers_the_peak(codec, dtype, values):
+    x = np.zeros((512, SIZE // 512), dtype)
+    if values == "normal":
+        x[...] = np.random.default_rng(0).standard_normal(x.shape)
+    payload, _ = codec.encode(x)
+    with pytest.raises(PayloadError, match=r"takes up to \d+ to decode; max_bytes is 0") as caught:
+        fedplug.decode(payload, max_bytes=0)
+    with pytest.raises(PayloadError, match="to decode; max_bytes is") as caught:
+        fedplug.decode(payload, max_bytes=x.nbytes - 1)
+    try:
+        fedplug.decode(payload, max_bytes=x.nbytes)
+        needed = x.nbytes
+    except PayloadError as error:
+        caught = error
+        needed = int(str(caught).partition("takes up to ")[2].partition(" ")[0])
+    assert x.nbytes <= needed <= 9 * x.nbytes + 2 * len(payload)
+    assert peak_of(lambda: fedplug.decode(payload, max_bytes=needed)) <= needed + SLACK
+
+
+def test_a_model_sum_takes_no_more_than_a_second_model_of_sparse_payloads_that_are_full():
+    names = [f"array {number}" for number in range(8)]
+    payload, _ = fedplug.codec("randomk(1.0) | sign | rans | seeded").encode(np.ones(SIZE, np.float32))
+    total = fedplug.ModelSum(dict.fromkeys(names, SIZE))
+    assert len(payload) < 300
+    of_one = 4 * SIZE
+    assert peak_of(lambda: total.add(dict.fromkeys(names, payload))) <= (len(names) + 3) * of_one + SLACK
+    assert (total.value()[names[0]] == 1).all()
+
+
+def test_a_full_sparse_payload_adds_the_same_bits_as_its_entries():
+    x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    x[::7] = -0.0
+    payload, _ = fedplug.codec("randomk(0.9)").encode(x)
+    total = fedplug.Sum(1000)
+    total.add(payload, -0.3)
+    decoded = fedplug.decode(payload)
+    expected = np.zeros(1000, np.float32)
+    expected[decoded != 0] += (np.float32(-0.3) * decoded)[decoded != 0]
+    assert total.value().tobytes() == expected.tobytes()
+
+
+def receivers(wire_ids):
+    """Every way to receive a payload of 100 elements, with these expectations."""
+    return {
+        "decode": lambda payload: fedplug.decode(payload, wire_ids=wire_ids),
+        "decode with out": lambda payload: fedplug.decode(payload, out=np.empty(100), wire_ids=wire_ids),
+        "decode_model": lambda payload: fedplug.decode_model({"w": payload}, wire_ids=wire_ids),
+        "decode_model by name": lambda payload: fedplug.decode_model(
+            {"w": payload}, wire_ids={"w": wire_ids}
+        ),
+        "Sum": lambda payload: fedplug.Sum(100, "float64", wire_ids=wire_ids).add(payload),
+        "ModelSum": lambda payload: fedplug.ModelSum({"w": 100}, "float64", wire_ids=wire_ids).add(
+            {"w": payload}
+        ),
+        "ModelSum by name": lambda payload: fedplug.ModelSum(
+            {"w": 100}, "float64", wire_ids={"w": wire_ids}
+        ).add({"w": payload}),
+        "ModelSum.like": lambda payload: fedplug.ModelSum.like({"w": np.zeros(100)}, wire_ids=wire_ids).check(
+            {"w": payload}
+        ),
+    }
+
+
+@pytest.mark.parametrize("receiver", receivers(None))
+def test_a_receiver_takes_the_wire_ids_that_it_expects_and_no_other(receiver):
+    expected, other = (fedplug.codec(name).encode(np.ones(100))[0] for name in ("topk(0.1)", "qsgd(4)"))
+    receive = receivers({"sparse/1", "identity/1"})[receiver]
+    receive(expected)
+    with pytest.raises(PayloadError, match="the wire id 'qsgd/1'; expected identity/1, sparse/1"):
+        receive(other)
+    receivers(None)[receiver](other)
+
+
+def test_a_payload_that_is_not_expected_is_refused_before_its_body_is_read():
+    with pytest.raises(PayloadError, match="the wire id 'topk/9'; expected sparse/1"):
+        fedplug.decode(wire.pack(b"nonsense", "topk/9", "float32", (2**31,)), wire_ids={"sparse/1"})
+
+
+@pytest.mark.parametrize(
+    ("wire_id", "own"),
+    [
+        ("sparse/1", True),
+        ("sparse/1+qsgd/1+rans/1", True),
+        ("qsgd/1+adaptive/1", True),
+        ("identity/1", True),
+        ("countsketch/2", False),
+        ("sparse/1+eden/1", False),
+        ("", False),
+        ("topk/1", False),
+    ],
+)
+def test_the_wire_ids_of_fedplugs_own_encoders(wire_id, own):
+    assert (wire_id in BUILT_IN) is own
+
+
+def test_an_encoder_of_a_plugin_is_not_built_in():
+    pytest.importorskip("fedplug_eden")
+    payload, _ = fedplug.codec("eden(4)").encode(np.ones(100, np.float32))
+    with pytest.raises(PayloadError, match="'eden/1'; expected the wire ids of fedplug's own encoders"):
+        fedplug.decode(payload, wire_ids=BUILT_IN)
+
+
+def test_a_codec_says_what_to_expect_of_each_array():
+    model = {
+        "kernel": np.zeros((100, 10), np.float32),
+        "bias": np.zeros(10, np.float32),
+        "steps": np.zeros(100, np.int64),
+        "bn.running_mean": np.zeros(100, np.float32),
+    }
+    codec = fedplug.codec({"bias*": "sign", "*": "topk(0.1) | qsgd(4)"})
+    expected = codec.wire_ids(model)
+    exactly = frozenset({"identity/1"})
+    assert expected == {
+        "kernel": {"sparse/1+qsgd/1", "identity/1"},
+        "bias": exactly,
+        "steps": exactly,
+        "bn.running_mean": exactly,
+    }
+    payloads, _ = codec.encode_model(model)
+    total = fedplug.ModelSum.like(model, wire_ids=expected)
+    total.add(payloads)
+    total.add(fedplug.codec("identity").encode_model(model)[0])
+    other, _ = fedplug.codec("qsgd(4)").encode_model(model)
+    with pytest.raises(
+        PayloadError, match=r"tensor 'kernel': .* wire id 'qsgd/1'; expected identity/1, sparse/"
+    ):
+        total.add(other)
+
+
+def test_wrong_expectations_are_refused():
+    payload, _ = fedplug.codec("identity").encode(np.ones(3))
+    with pytest.raises(ArgumentError, match="wire_ids is 'identity/1'; give a set"):
+        fedplug.decode(payload, wire_ids="identity/1")
+    with pytest.raises(ArgumentError, match=r"tensor 'w': wire_ids does not name it; it names \['v'\]"):
+        fedplug.ModelSum({"w": 3}, wire_ids={"v": {"identity/1"}})
+    with pytest.raises(PayloadError, match=r"payloads of \['u'\], which wire_ids does not name"):
+        fedplug.decode_model({"u": payload}, wire_ids={"w": {"identity/1"}})
+
+
+@pytest.mark.parametrize("model", [False, True], ids=["Sum", "ModelSum"])
+def test_a_payload_that_takes_long_does_not_keep_others_waiting(model, monkeypatch):
+    """The first thread to decode stays there until the other has added its payload."""
+    from fedplug.codecs import sums
+
+    total = fedplug.ModelSum({"w": 100}) if model else fedplug.Sum(100)
+    payload, _ = fedplug.codec("qsgd(4)").encode(np.ones(100, np.float32))
+    update = {"w": payload} if model else payload
+    inside, leave, receive = threading.Event(), threading.Event(), sums.receive
+
+    def slow(payload, **options):
+        received = receive(payload, **options)
+        if not inside.is_set():
+            inside.set()
+            assert leave.wait(30)
+        return received
+
+    monkeypatch.setattr(sums, "receive", slow)
+    first = threading.Thread(target=total.add, args=(update,))
+    first.start()
+    assert inside.wait(30)
+    other = threading.Thread(target=total.add, args=(update, 2.0))
+    other.start()
+    other.join(30)
+    assert total.count == 1
+    leave.set()
+    first.join(30)
+    assert (total.count, total.weight) == (2, 3.0)
+
+
+def test_a_countsketch_of_many_rows_and_few_columns_is_refused():
+    pytest.importorskip("fedplug_sketch")
+    for rows, message in ((255, "1 to 15"), (16, "1 to 15")):
+        body = struct.pack("<diii", 1e-300, rows, 0, 0) + bytes(4 * rows)
+        payload = wire.pack(body, "countsketch/2", "float32", (2**20,))
+        with pytest.raises(PayloadError, match=message):
+            fedplug.decode(payload)
