@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedplug.codecs.arrays import difference
 
-__all__ = ["between", "in_form_of", "moved", "read"]
+__all__ = ["between", "dtype_of", "in_form_of", "moved", "read"]
 
 Differences = Mapping[str, NDArray[Any]]
 
@@ -90,6 +90,11 @@ def moved(model: ArrayRecord, update: Differences, values: Collection[str] = ())
     )
 
 
+def dtype_of(received: NDArray[Any]) -> np.dtype[Any]:
+    """Returns the dtype of the differences to an array of the server; see `between`."""
+    return np.dtype(np.float32 if received.dtype in (np.float16, np.float32) else np.float64)
+
+
 def _require_same_names(trained: ArrayRecord, received: ArrayRecord) -> None:
     if missing := sorted(received.keys() - trained.keys()):
         raise ValueError(f"array {missing[0]!r} of the model is missing")
@@ -120,8 +125,7 @@ def _require_numbers(name: str, after: NDArray[Any], before: NDArray[Any]) -> No
 
 
 def _difference(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
-    dtype = np.dtype(np.float32 if before.dtype in (np.float16, np.float32) else np.float64)
-    return difference(after, before, dtype)
+    return difference(after, before, dtype_of(before))
 
 
 def _sum(array: NDArray[Any], update: NDArray[Any], is_value: bool) -> Array:

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord
 
 import fedplug
 from fedplug_flower import differences
-from fedplug_flower.differences import read
+from fedplug_flower.differences import dtype_of, read
 
 __all__ = ["RoundSum"]
 
@@ -22,11 +22,12 @@ class RoundSum:
     trace.
     """
 
-    def __init__(self, model: ArrayRecord, values: Collection[str] = ()) -> None:
+    def __init__(self, model: ArrayRecord, codec: fedplug.Codec, values: Collection[str] = ()) -> None:
         """Adds nothing yet.
 
         Args:
             model: The model that was sent to the clients; it says which updates are valid.
+            codec: The codec that the clients were asked for; payloads of other encoders are refused.
             values: Names of arrays of which clients send the trained values, no differences.
 
         Raises:
@@ -37,7 +38,9 @@ class RoundSum:
         arrays = {name: read(name, array) for name, array in model.items()}
         # What is sent as a value is not added to the model, and not limited by what is in it.
         zeros = {name: np.zeros_like(arrays[name]) for name in values}
-        self._total = fedplug.ModelSum.like(arrays | zeros)
+        sent = {n: a if n in values else np.empty(a.shape, dtype_of(a)) for n, a in arrays.items()}
+        of_clients = fedplug.Codec(codec.encoder, min_size=codec.min_size, exactly=values)
+        self._total = fedplug.ModelSum.like(arrays | zeros, wire_ids=of_clients.wire_ids(sent))
         self._uncompressed = fedplug.codec("identity")
 
     @property

@@ -100,9 +100,7 @@ class Compressed(Strategy):
         self.strategy = strategy
         self._decode_each = not averages if decode_each is None else decode_each
         self._codec = codec
-        self._encoder = codec.encoder
         self._encoder_config = fedplug.to_config(codec.encoder)
-        self._min_size = codec.min_size
         self._training = secrets.token_hex(8)
         self._accepted: dict[int, str] = {}  # by node: the receipt accepted last; the latest at the end
         self._terms = Terms(strategy)
@@ -114,7 +112,7 @@ class Compressed(Strategy):
 
     def summary(self) -> None:
         """Logs the configuration, and that of the strategy."""
-        _log.info("\t├──> fedplug: updates are encoded by %r", self._encoder)
+        _log.info("\t├──> fedplug: updates are encoded by %r", self._codec.encoder)
         if self._decode_each:
             name = type(self.strategy).__name__
             _log.info("\t│\t└── decoded for %s: memory grows with the clients of a round", name)
@@ -153,7 +151,7 @@ class Compressed(Strategy):
         received = list(replies)
         answers = [message for message in received if message.has_content()]
         each = self._decode_each or not any(is_compressed(message.content) for message in answers)
-        total = RoundSum(self._model, self._values)
+        total = RoundSum(self._model, self._codec, self._values)
         intake = Intake(server_round, self._model)
         self._terms.begin_round(answers)
         for message in answers:
@@ -199,7 +197,13 @@ class Compressed(Strategy):
         names = [] if known else [str(one) for one in gone]
         places = [place for place, name in enumerate(self._model or {}) if name in self._values]
         return Request(
-            self._encoder_config, self._min_size, self._training, server_round, accepted, names, places
+            self._encoder_config,
+            self._codec.min_size,
+            self._training,
+            server_round,
+            accepted,
+            names,
+            places,
         )
 
     def _values_of(self, model: ArrayRecord) -> list[str]:

@@ -40,7 +40,10 @@ class FedplugAggregator(ModelAggregator):
     """
 
     def __init__(
-        self, aggregation_weights: dict[str, float] | None = None, receipts: str | None = None
+        self,
+        aggregation_weights: dict[str, float] | None = None,
+        receipts: str | None = None,
+        wire_ids: list[str] | None = None,
     ) -> None:
         """Adds nothing yet.
 
@@ -49,10 +52,13 @@ class FedplugAggregator(ModelAggregator):
                 aggregation only.)
             receipts: The file that keeps from job to job what was accepted; to be given where clients have a
                 store of their own. None: in the folder of the job, for this job only.
+            wire_ids: The wire ids of the payloads to accept, for instance ``["eden/1"]`` where clients use an
+                encoder of a plugin; payloads of others are refused. None: those of fedplug's own encoders.
         """
         super().__init__()
         self.aggregation_weights = aggregation_weights
         self.receipts = receipts
+        self.wire_ids = wire_ids
         self._receipts = Receipts(receipts, self)
         self._lock = threading.Lock()
         self.reset_stats()
@@ -63,7 +69,7 @@ class FedplugAggregator(ModelAggregator):
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             with self._lock:
                 if self._model is None:
-                    self._model = GlobalModel.of_task(fl_ctx)
+                    self._model = GlobalModel.of_task(fl_ctx, self.wire_ids)
         self._receipts.handle_event(event_type, fl_ctx)
 
     def reset_stats(self) -> None:

@@ -32,16 +32,19 @@ class FedplugDecoder(DXOFilter):
     round of which nothing remains, or whose mean is not finite, leaves the model as it is.
     """
 
-    def __init__(self, receipts: str | None = None) -> None:
+    def __init__(self, receipts: str | None = None, wire_ids: list[str] | None = None) -> None:
         """Remembers nothing yet.
 
         Args:
             receipts: The file that keeps from job to job what was accepted; to be given where clients have a
                 store of their own. None: in the folder of the job, for this job only.
+            wire_ids: The wire ids of the payloads to accept, for instance ``["eden/1"]`` where clients use an
+                encoder of a plugin; payloads of others are refused. None: those of fedplug's own encoders.
         """
         kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
         self.receipts = receipts
+        self.wire_ids = wire_ids
         self._receipts = Receipts(receipts, self)
         self._task: Any = None
         self._model: GlobalModel | None = None
@@ -51,7 +54,7 @@ class FedplugDecoder(DXOFilter):
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             task = fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)
             if task is not self._task:  # the event comes once for each client
-                self._task, self._model = task, GlobalModel.of_task(fl_ctx)
+                self._task, self._model = task, GlobalModel.of_task(fl_ctx, self.wire_ids)
         elif event_type == AppEventType.AFTER_AGGREGATION:
             result = fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT)
             if isinstance(result, FLModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
+from fedplug.codecs import BUILT_IN
+from fedplug.encoders import Identity
 from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.update import SEND_DIFFERENCES, is_compressed
 
@@ -37,8 +39,13 @@ class GlobalModel:
         total: The sum of the round's updates; says which updates are valid, also if none is added.
     """
 
-    def __init__(self, weights: Mapping[str, Any]) -> None:
-        """Reads NumPy arrays, torch tensors, or numbers, by name."""
+    def __init__(self, weights: Mapping[str, Any], wire_ids: Sequence[str] | None) -> None:
+        """Reads the weights.
+
+        Args:
+            weights: NumPy arrays, torch tensors, or numbers, by name.
+            wire_ids: The wire ids to accept beside uncompressed payloads; None: of fedplug's own encoders.
+        """
         self._tensors = {name: _tensor(value) for name, value in weights.items()}
         self._constants = Constants(weights)
         self._dense = fedplug.codec("identity")
@@ -46,13 +53,14 @@ class GlobalModel:
             {
                 name: value.detach() if _is_torch(value) else np.asarray(value)
                 for name, value in weights.items()
-            }
+            },
+            wire_ids=BUILT_IN if wire_ids is None else {*wire_ids, Identity.wire_id},
         )
 
     @classmethod
-    def of_task(cls, fl_ctx: FLContext) -> GlobalModel:
+    def of_task(cls, fl_ctx: FLContext, wire_ids: Sequence[str] | None) -> GlobalModel:
         """Reads the task that NVFlare is about to send (the event BEFORE_TRAIN_TASK)."""
-        return cls(from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data)
+        return cls(from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data, wire_ids)
 
     @property
     def dense_bytes(self) -> int:

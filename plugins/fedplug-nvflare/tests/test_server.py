@@ -21,6 +21,7 @@ from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import fedplug
+from fedplug import wire
 
 WEIGHTS: dict[str, Any] = {
     "kernel": np.zeros((64, 32), np.float32),
@@ -107,6 +108,28 @@ def test_dense_updates_and_payloads_add_up(aggregator: FedplugAggregator) -> Non
     assert accept(aggregator, compressed(update(2), **steps(2)))
     mean = aggregated(aggregator)["kernel"]
     np.testing.assert_allclose(mean, (update(1)["kernel"] + update(2)["kernel"]) / 2, rtol=1e-6, atol=1e-7)
+
+
+def test_payloads_of_encoders_that_are_not_expected_are_refused() -> None:
+    payloads, _ = fedplug.codec("topk(0.1)").encode_model(update(2))
+    container = wire.unpack(payloads["kernel"])
+    payloads["kernel"] = wire.pack(container.body, "countsketch/2", container.dtype, container.shape)
+    sent = compressed(update(1))
+    dxo = from_shareable(sent)
+    dxo.data = payloads
+    aggregator, narrow = FedplugAggregator(), FedplugAggregator(wire_ids=["qsgd/1"])
+    for component in (aggregator, narrow):
+        contexts.begin_round(component, WEIGHTS)
+    assert not accept(aggregator, dxo.to_shareable())
+    assert not accept(narrow, compressed(update(1), "topk(0.1)"))
+    assert accept(narrow, compressed(update(1), "qsgd(4)"))
+    assert accept(aggregator, compressed(update(1), "topk(0.1)"))
+    decoder = FedplugDecoder(wire_ids=["qsgd/1"])
+    contexts.begin_round(decoder, WEIGHTS)
+    for codec, arrives in (("topk(0.1)", False), ("qsgd(4)", True)):
+        context = contexts.context("server", "site-1")
+        decoded = decoder.process(contexts.arrived(compressed(update(1), codec), "site-1"), context)
+        assert bool(from_shareable(decoded).data) is arrives
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())

@@ -25,7 +25,7 @@ from fedplug.errors import ArgumentError, FedplugError, StateError
 from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.exchange import Exchange, RankError, copied_group
-from fedplug_torch.mean import max_payload_bytes, mean_of
+from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
 from fedplug_torch.tensors import as_array, as_tensor, real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
@@ -203,8 +203,9 @@ class FedplugState:
             exchange.all_gather_error(error, limits)
             raise
         messages = exchange.all_gather(payloads, limits)
+        expected = expected_of(self._codec, gradients)
         for name, gradient in gradients.items():
-            gradient.copy_(mean_of(messages, name, gradient))
+            gradient.copy_(mean_of(messages, name, gradient, expected[name]))
         self._kept, self._spare = after, before
         self._place = exchange.place
         self.step += 1

@@ -20,7 +20,7 @@ from fedplug.errors import ArgumentError, StateError
 from fedplug.registry.component import plain
 from fedplug_torch.codec import NamedTensors, named, numpy_codec
 from fedplug_torch.exchange import Exchange, copied_group
-from fedplug_torch.mean import max_payload_bytes, mean_of
+from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
 from fedplug_torch.nested import contiguous_copy, flatten, unflatten
 from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_whole
 
@@ -198,7 +198,8 @@ class OuterStep:
             raise ArgumentError("accepted is True, and this worker has no message; call encode first")
         if accepted is None and pending is not None:
             accepted = any(_same(payloads, pending.payloads) for payloads in messages.values())
-        means = {name: mean_of(messages, name, p) for name, p in self._parameters.items()}
+        expected = expected_of(self._codec, self._parameters)
+        means = {name: mean_of(messages, name, p, expected[name]) for name, p in self._parameters.items()}
         gradients = {name: p.grad for name, p in self._parameters.items()}
         with torch.no_grad():
             for name, p in self._parameters.items():
