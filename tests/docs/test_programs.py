@@ -6,7 +6,7 @@ import pytest
 from pages import ROOT, blocks, printed
 
 PAGES = {
-    "codec.md": 7,
+    "codec.md": 8,
     "five-minutes.md": 4,
     "error-feedback.md": 2,
     "which-encoder.md": 1,

@@ -11,7 +11,7 @@ from fedplug_flower.round_sum import RoundSum
 from flwr.app import Array, ArrayRecord
 
 import fedplug
-from fedplug.errors import NonFiniteError
+from fedplug.errors import NonFiniteError, PayloadError
 
 
 def record(**arrays: Any) -> ArrayRecord:
@@ -73,3 +73,14 @@ def test_an_entry_that_becomes_or_was_not_finite_is_refused(before: float, after
     start, trained = (record(w=np.full(100, value, np.float32)) for value in (before, after))
     with pytest.raises(NonFiniteError, match="'w'"):
         fedplug.codec("topk(0.1)").encode_model(differences.between(trained, start))
+
+
+def test_payloads_of_another_encoder_than_was_asked_for_are_refused() -> None:
+    model = record(kernel=np.zeros((20, 10), np.float32), steps=np.zeros(3, np.int64))
+    update = {"kernel": np.ones((20, 10), np.float32), "steps": np.ones(3)}
+    total = RoundSum(model, fedplug.codec("topk(0.1)"), ["steps"])
+    with pytest.raises(PayloadError, match=r"tensor 'kernel': .* 'qsgd/1'; expected identity/1, sparse/1"):
+        total.add_payloads(fedplug.codec("qsgd(4)").encode_model(update)[0], 1.0)
+    for name in ("topk(0.1)", "identity"):
+        total.add_payloads(fedplug.codec(name).encode_model(update)[0], 1.0)
+    assert total.weight == 2.0

@@ -156,6 +156,17 @@ def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_tried_again(two_
 # Errors ----------------------------------------------------------------------------------------------------
 
 
+def test_a_payload_of_another_encoder_changes_nothing():
+    workers = [Worker(number, encoder) for number, encoder in enumerate(["topk(0.1)", "qsgd(4)"])]
+    for worker in workers:
+        worker.train()
+    messages = {f"worker {worker.number}": worker.outer.encode() for worker in workers}
+    before = digits.parameters(workers[0].model)
+    with pytest.raises(PayloadError, match=r"worker 1, parameter .* 'qsgd/1'; expected identity/1, sparse/1"):
+        workers[0].outer.apply(messages)
+    assert_same(digits.parameters(workers[0].model), before)
+
+
 def test_a_damaged_payload_changes_nothing_and_names_worker_and_parameter():
     workers = [Worker(number, "topk(0.1)") for number in range(2)]
     for worker in workers:
