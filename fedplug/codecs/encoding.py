@@ -29,7 +29,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
-from fedplug.ops import ArraySpec
+from fedplug.ops import ArraySpec, donation
 from fedplug.registry.component import plain
 
 __all__ = ["Codec", "as_round", "codec"]
@@ -145,11 +145,11 @@ class Codec:
         else:
             given = form.require(state, donated=in_place)
         spare = form.spare(out, given)
-        before = ops.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
+        before = donation.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
         try:
             payload, next_state = encoder.encode_container(x, given, round_num, spec, header)
         finally:
-            ops.spare_residuals.reset(before)
+            donation.spare_residuals.reset(before)
         return payload, form.tagged(next_state)
 
     def encode_model(

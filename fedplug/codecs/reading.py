@@ -24,7 +24,7 @@ from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.values import ValueCoder
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
-from fedplug.ops import ArraySpec
+from fedplug.ops import ArraySpec, donation
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
@@ -226,14 +226,14 @@ def _require_at_most(max_bytes: int, plan: _Plan, body: NDArray[np.uint8]) -> No
 
 
 def _read(plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None) -> Received:
-    before = ops.result_place.set(place) if plan.reader.dense else None
+    before = donation.result_place.set(place) if plan.reader.dense else None
     try:
         return plan.reader.read(body, plan)
     except (ArgumentError, ConfigError) as error:  # that what the bytes say cannot be, they are to blame for
         raise PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}") from error
     finally:
         if before is not None:
-            ops.result_place.reset(before)
+            donation.result_place.reset(before)
 
 
 class _Reader(Protocol):

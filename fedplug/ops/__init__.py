@@ -69,7 +69,7 @@ from fedplug.ops.checksum import crc32
 from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
-from fedplug.ops.donation import donate_residuals, result_place, spare_residuals, take_result
+from fedplug.ops.donation import donate_residuals
 from fedplug.ops.finite import all_finite, finite_from_bytes
 from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
 from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
@@ -204,7 +204,6 @@ __all__ = [
     "require_finite",
     "reshape",
     "resolve_lowering",
-    "result_place",
     "round",
     "round_seed",
     "saturate_cast",
@@ -217,7 +216,6 @@ __all__ = [
     "shape",
     "shared_uniform",
     "size",
-    "spare_residuals",
     "sparse_body",
     "spec_of",
     "split_sparse_body",
@@ -233,7 +231,6 @@ __all__ = [
     "table_lookup",
     "take",
     "take_from_sum",
-    "take_result",
     "threshold_residual",
     "to_bytes",
     "topk_momentum",

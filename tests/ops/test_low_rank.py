@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedplug import ops
 from fedplug.errors import ArgumentError
+from fedplug.ops import donation
 
 SEEDS, SIZES, RANKS = st.integers(0, 2**32 - 1), st.integers(0, 40), st.integers(1, 6)
 
@@ -130,9 +131,9 @@ def test_a_residual_is_left_as_it_was_even_if_donated(dtype):
 
 def test_a_matrix_goes_where_a_result_is_wanted():
     p, out = np.ones([3, 1], np.float32), np.empty(9, np.float32)
-    before = ops.result_place.set(out)
+    before = donation.result_place.set(out)
     matrix = ops.low_rank_matrix(p, p, dtype="float32")
-    ops.result_place.reset(before)
+    donation.result_place.reset(before)
     assert np.shares_memory(matrix, out)
     assert matrix.tolist() == [[1] * 3] * 3
 

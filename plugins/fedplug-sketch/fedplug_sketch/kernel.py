@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import fedplug_sketch
-from fedplug import kernels, ops
-from fedplug.ops import Array
+from fedplug import kernels
+from fedplug.ops import Array, donation
 
 __all__ = ["count_sketch", "estimate", "is_built"]
 
@@ -42,7 +42,7 @@ def estimate(table: Array, keys: Array, size: int) -> Array:
     """See `fedplug_sketch.ops.estimate`."""
     _require(keys.shape == table.shape[:1] != (0,), f"{keys.size} keys for a table of {table.shape[0]} rows")
     _require(table.shape[1] > 0 or not size, f"a table without columns holds no {size} elements")
-    estimates = ops.take_result(size, table.dtype)
+    estimates = donation.take_result(size, table.dtype)
     if estimates is None:
         estimates = kernels.empty((size,), table.dtype)
     table, keys = np.ascontiguousarray(table), np.ascontiguousarray(keys)
