@@ -47,14 +47,14 @@ class SqliteStore(StateStore):
 
     name: ClassVar[str] = "sqlite"
 
-    def __init__(self, path: str | Path, keep_rounds: int = 1, *, looking: bool = False) -> None:
+    def __init__(self, path: str | Path, keep_rounds: int = 1, *, read_only: bool = False) -> None:
         """Opens the store in the folder ``path``, and makes the folder where there is none.
 
         Args:
             path: The folder.
             keep_rounds: How many rounds of each process to keep: `SqliteProcess.rewind` goes back to one of
                 them. It may be another at each opening; fewer rounds are let go of at the next commit.
-            looking: Whether to change nothing in the folder, which may be on a read-only disk. Commits and
+            read_only: Whether to change nothing in the folder, which may be on a read-only disk. Commits and
                 other changes are errors then.
 
         Raises:
@@ -66,7 +66,7 @@ class SqliteStore(StateStore):
         self._path = Path(path)
         self._keep_rounds = rules.check_keep_rounds(keep_rounds)
         with ExitStack() as undo:
-            if looking:
+            if read_only:
                 self._look(undo)
             else:
                 self._open(undo)
@@ -123,7 +123,7 @@ class SqliteStore(StateStore):
         """
         path, keep_rounds = _arguments(url)
         require_store(Path(path))
-        return cls(path, keep_rounds, looking=not os.access(path, os.W_OK))
+        return cls(path, keep_rounds, read_only=not os.access(path, os.W_OK))
 
     def get_config(self) -> dict[str, Any]:
         """The path, and how many rounds are kept."""

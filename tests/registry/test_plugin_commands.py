@@ -104,7 +104,7 @@ def test_show_tells_how_a_store_is_opened_without_tensorflow():
     )
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert shown.stdout.splitlines()[-2:] == [
-        "arguments:    (path, keep_rounds=1)",
+        "arguments:    (path, keep_rounds=1, *, read_only=False)",
         "made as:      sqlite:///{folder}",
     ]
 
