@@ -260,7 +260,7 @@ class Codec:
         residual.
 
         Args:
-            states: What `encode_model` returned for the model as it was; None the first time.
+            states: The state that `encode_model` returned for the model as it was; None the first time.
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
 
         Returns:
@@ -289,7 +289,7 @@ class Codec:
         """Adds payloads that did not reach the receiver to the residuals they were taken from.
 
         Args:
-            payloads: From `encode_model`.
+            payloads: The payloads that `encode_model` returned.
             states: The next state that the same call returned, which the caller gives up.
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
 

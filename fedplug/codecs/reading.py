@@ -141,7 +141,8 @@ def decode_model(
         payloads: From `Codec.encode_model`.
         out: Arrays to be written over, by name, for some or all of them.
         max_bytes: The most memory that decoding may take, all new arrays included.
-        wire_ids: As for `decode`: for all arrays, or by name, as `Codec.wire_ids` returns them.
+        wire_ids: The expected wire ids, as for `decode`: of all arrays, or by name, as
+            `Codec.wire_ids` returns them.
 
     Raises:
         PayloadError: As for `decode`; the message names the tensor.
@@ -180,13 +181,13 @@ def expected_of(wire_ids: WireIds | Mapping[str, Container[str]], name: str) -> 
 def receive(
     payload: Any, *, shape: tuple[int, ...], place: NDArray[Any] | None, wire_ids: WireIds = None
 ) -> Received:
-    """What a payload stands for, without making a sparse one dense if its entries take less memory.
+    """Decodes a payload; a sparse one stays sparse if its entries take less memory.
 
     Args:
         payload: As for `decode`.
         shape: That it must have.
         place: Where the elements of a dense payload may go, if they fit.
-        wire_ids: As for `decode`.
+        wire_ids: The expected wire ids, as for `decode`.
 
     Raises:
         PayloadError: As for `decode`; or the payload is of another shape.

@@ -279,7 +279,8 @@ class ModelSum:
         Args:
             shapes: Of the arrays that were encoded, by name.
             dtype: As for `Sum`: of all of them, or by name.
-            wire_ids: As for `Sum`: of all of them, or by name, as `Codec.wire_ids` returns them.
+            wire_ids: The expected wire ids, as for `Sum`: of all arrays, or by name, as
+                `Codec.wire_ids` returns them.
 
         Raises:
             ArgumentError: A dtype is none of a sum's, or that of a name is missing, or its wire ids are.
@@ -308,7 +309,7 @@ class ModelSum:
 
         Args:
             arrays: The model, by name: anything that a codec takes.
-            wire_ids: As for `ModelSum`.
+            wire_ids: The expected wire ids, as for `ModelSum`.
 
         Raises:
             ArgumentError: One is no such array, or its wire ids are missing.

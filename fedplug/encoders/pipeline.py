@@ -174,7 +174,7 @@ class Pipeline(Encoder):
         return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
 
     def _quantized(self, chosen: Selection, dtype: DType, round_num: Array) -> tuple[Payload, State]:
-        """What is sent of the values chosen, of this dtype; and the next state, which takes what is lost."""
+        """Quantizes the chosen values in this dtype; returns them, and the next state with what is lost."""
         assert self._stages.sparsifier is not None
         narrow = ops.narrowed(chosen.values, dtype)
         loses = bool(chosen.state) and not (self._values.lossless and narrow is chosen.values)

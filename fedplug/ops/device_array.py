@@ -1,6 +1,6 @@
 """An array in the memory of a device, as ops take it.
 
-Must not know how a device is reached: the package fedplug_cuda makes such arrays, and has the ops for them.
+The package fedplug_cuda makes such arrays, and has the ops for them.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class ContractChecks(EncoderSubject):
     @after("test_nothing_is_shared_between_clients", "test_a_round_done_again_later_has_the_same_result")
     @on_each_execution
     def test_it_keeps_nothing_of_a_client_on_itself(self) -> None:
-        """What depends on the shape may be kept, as in a cache; what depends on the data is state."""
+        """A cache may keep what depends on the shape; what depends on the data is state."""
         encoder = self.make_encoder()
         for spec in self.specs():
             found = []

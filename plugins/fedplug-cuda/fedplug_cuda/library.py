@@ -136,7 +136,7 @@ def call(name: str, *arguments: object) -> None:
 
 
 def problem() -> str | None:
-    """What keeps this machine from running the kernels, in one sentence; None if nothing does."""
+    """Says in one sentence what keeps this machine from running the kernels; None if nothing does."""
     count = c_int32()
     try:
         call("device_count", ctypes.byref(count))

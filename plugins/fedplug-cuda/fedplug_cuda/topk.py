@@ -26,7 +26,7 @@ _POLICIES = {"error": 0, "drop": 1}
 
 
 class GroupedTopK(NamedTuple):
-    """What `grouped_topk_residual` returns.
+    """The result of `grouped_topk_residual`.
 
     Attributes:
         values: The selected sums, tensor after tensor; NumPy ``[min(k, n)]``, the dtype of the deltas.
@@ -34,7 +34,7 @@ class GroupedTopK(NamedTuple):
             ``[min(k, n)]``.
         row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t; int64
             ``[tensors + 1]``.
-        residuals: What was not selected, on the device; arrays of the deltas' framework.
+        residuals: The sums that were not selected, on the device; arrays of the deltas' framework.
         nonfinite: Number of NaN or infinite sums that were dropped.
     """
 
@@ -61,7 +61,7 @@ def grouped_topk_residual(
     Args:
         deltas: Tensors of float32, float64, float16 or bfloat16, all of one dtype and on one device; at least
             one, of fewer than 2^31 elements together.
-        residuals: What earlier rounds left behind, of the sizes of the deltas; None for zeros.
+        residuals: The residuals of earlier rounds, of the sizes of the deltas; None for zeros.
         k: Number of entries to select from all tensors together; 0 or more.
         residuals_out: Arrays to write the next residuals to; the residuals themselves for an update in place.
             None allocates them in the framework of the deltas.

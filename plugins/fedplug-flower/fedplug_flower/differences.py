@@ -82,7 +82,7 @@ def moved(model: ArrayRecord, update: Differences, values: Collection[str] = ())
 
     Args:
         model: The model that the update is for.
-        update: What `between` returned, or a mean of it.
+        update: The result of `between`, or a mean of such results.
         values: Names of arrays that the update has the values of.
     """
     return ArrayRecord(

@@ -1,4 +1,4 @@
-"""What a strategy needs of every reply beside its arrays: numbers to weight it by, metrics of one form."""
+"""Checks of a reply beside its arrays: numbers to weight it by, metrics of one form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAVIEST = float(np.finfo(np.float32).max)
 
 
 class Terms:
-    """What one strategy needs of the replies of each round.
+    """The needs of one strategy: what the replies of each round must contain.
 
     A strategy that is no FedAvg, nor a wrapper around one, reads replies in its own way: it gets them with
     any metrics.

@@ -1,4 +1,4 @@
-"""What a strategy made of a round: checked, and undone where it is not finite."""
+"""Checks what a strategy made of a round, and undoes it where it is not finite."""
 
 from __future__ import annotations
 

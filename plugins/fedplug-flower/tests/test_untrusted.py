@@ -260,7 +260,7 @@ STRATEGIES = [
 ]
 
 
-@pytest.mark.parametrize("mods", [[], None], ids=["nobody compresses", "others compress"])
+@pytest.mark.parametrize("mods", [[], None], ids=["no mod compresses", "others compress"])
 @pytest.mark.parametrize("make", STRATEGIES, ids=lambda make: type(make()).__name__)
 def test_clients_that_send_something_else_change_nothing(
     make: Any, mods: Any, nodes: Nodes, tmp_path: Path, log: list[str]

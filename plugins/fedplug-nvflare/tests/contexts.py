@@ -24,7 +24,7 @@ def context(identity: str, peer: str, job: str = "job") -> FLContext:
 
 
 def task(weights: Mapping[str, Any], round_num: int = 0) -> Shareable:
-    """What FedAvg sends to clients, where fedplug is on the server."""
+    """The message that FedAvg sends to clients if fedplug is on the server."""
     model = FLModel(params=dict(weights), current_round=round_num)
     shareable = FLModelUtils.to_shareable(model)
     shareable.set_header(SERVED, True)

@@ -48,7 +48,7 @@ def contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _form(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
-    """What JSON can hold of a value; its tensors are added to ``tensors``."""
+    """Returns what JSON can hold of a value; its tensors are added to ``tensors``."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):

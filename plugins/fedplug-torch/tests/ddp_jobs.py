@@ -233,7 +233,7 @@ def train_a_copy(copied, encoder):
 
 
 def use_the_copy_of_another_rank():
-    """What both ranks are told when both go on with the state of rank 0."""
+    """Returns what both ranks are told when both go on with the state of rank 0."""
     ddp, state = hooked("topk(0.1)", network())
     loss_of(ddp, 0, dist.get_rank()).backward()
     sent = [(ddp.module, state)]

@@ -127,7 +127,7 @@ def restart_in_the_middle(encoder, optimizer=None):
 
 
 def different_parameters(change):
-    """What a rank is told where the model of rank 1 is another one, and whether its own has changed."""
+    """Returns what a rank is told if the model of rank 1 is another one, and whether its own has changed."""
     model = digits.network()
     if dist.get_rank() == 1:
         model = change(model)

@@ -1,4 +1,4 @@
-"""Those functions of `fedplug.ops.arrays` that sparsifiers call, on a CUDA device."""
+"""The functions of `fedplug.ops.arrays` that sparsifiers call, on a CUDA device."""
 
 from __future__ import annotations
 
