@@ -36,6 +36,7 @@ class GraphChecks(EncoderSubject):
     check_tff: ClassVar[bool] = True
     """Whether to run the encoder inside TFF too, which takes seconds to import."""
 
+    @after("test_its_arguments_are_not_changed")
     def test_it_makes_no_numpy_arrays_of_its_arguments(self) -> None:
         """Read off the source, and so found where TensorFlow, whose graphs refuse it, is not installed."""
         if "tensorflow" not in self.executes_on():
