@@ -85,7 +85,12 @@ class FedplugEncoder(DXOFilter):
                     reason = Shareable({"reason": _NOT_SERVED})
                     self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, reason, fl_ctx)
                 round_num = task.get_header(AppConstants.CURRENT_ROUND) or 0
-                seen = (round_num, task.get_header(ACCEPTED), Constants.of_task(task))
+                seen = (
+                    round_num,
+                    task.get_header(ACCEPTED),
+                    Constants.of_task(task),
+                    task.get_header(SERVED),
+                )
                 fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
@@ -100,10 +105,10 @@ class FedplugEncoder(DXOFilter):
                 f"the result is of full weights; {SEND_DIFFERENCES}; for tasks that return weights, such as "
                 "submit_model, this filter is not: add it with tasks=['train']"
             )
-        round_num, accepted, constants = fl_ctx.get_prop(_TASK) or (0, None, Constants({}))
+        round_num, accepted, constants, run = fl_ctx.get_prop(_TASK) or (0, None, Constants({}), None)
         identity, job = fl_ctx.get_identity_name(), fl_ctx.get_job_id()
         with fedplug.open_store(self._url(fl_ctx)) as store:
-            client = fedplug.ClientCodec(self._codec, store, identity, training=job)
+            client = fedplug.ClientCodec(self._codec, store, identity, training=f"{job} {run}")
             before = client.pending
             settled = client.settle(accepted)
             try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 from pathlib import Path
 
@@ -43,6 +44,7 @@ class Receipts:
             owner: The component that hands the events on; in its name the job is ended where need be.
         """
         self._given = path
+        self._run = secrets.token_hex(8)  # the simulator gives every job the same id
         self._owner = owner
         self._path: Path | None = None
         self._this_round: dict[str, str] = {}
@@ -105,7 +107,7 @@ class Receipts:
     def _tell(self, fl_ctx: FLContext) -> None:
         task = fl_ctx.get_prop(FLContextKey.TASK_DATA)  # this client's copy of it
         if isinstance(task, Shareable):
-            task.set_header(SERVED, True)
+            task.set_header(SERVED, self._run)
             if receipt := self._accepted.get(_client(fl_ctx)):
                 task.set_header(ACCEPTED, receipt)
 

@@ -33,7 +33,7 @@ ACCEPTED = "fedplug_accepted"
 """The header of a task that names the payloads of this client which the server accepted last."""
 
 SERVED = "fedplug_served"
-"""The header of a task of a server that reads payloads."""
+"""The header of a task of a server that reads payloads: a text that no other run of a job has."""
 
 SEND_DIFFERENCES = (
     "fedplug compresses differences: give the recipe params_transfer_type=TransferType.DIFF, or send "
