@@ -158,10 +158,7 @@ class SqliteProcess(ProcessState):
                 # The server state moves to a new segment, which shows that an older index lacks this.
                 if (server := self._index.entry(self._process_id, SERVER)) is not None:
                     touched.add(server.extent.segment)
-                # What was undone must not be in a segment any more: `repair` would take it for the newest.
-                for segment in touched:
-                    if (kept_in := self._index.segment(segment)) is not None:
-                        self._index.put_segment(kept_in._replace(doomed=1))
+                self._doom(touched)
                 last = rounds[round_num]
                 self._index.put_process(self._row()._replace(round=last.round, metadata=last.metadata))
             self._collector.collect(touched)
@@ -213,7 +210,14 @@ class SqliteProcess(ProcessState):
                     for entry in self._index.versions(self._process_id, owner):
                         self._index.remove(entry)
                         touched.add(entry.extent.segment)
+                self._doom(touched)
             self._collector.collect(touched)
+
+    def _doom(self, segments: Iterable[int]) -> None:
+        """Takes removed states out of their segments: `repair` would take them for the newest."""
+        for segment in segments:
+            if (kept_in := self._index.segment(segment)) is not None:
+                self._index.put_segment(kept_in._replace(doomed=1))
 
     def _note(self, row: ProcessRow, owners: list[str], extents: list[Extent]) -> note.Note:
         assert row.round is not None

@@ -166,6 +166,23 @@ def test_an_older_copy_of_the_index_costs_no_round(tmp_path, keep_rounds, steps)
             assert {name: held(store, name) for name in store.processes()} == expected
 
 
+@pytest.mark.parametrize("older", [True, False], ids=["older index", "no index"])
+def test_clients_that_were_dropped_do_not_come_back(tmp_path, older):
+    folder = tmp_path / "s"
+    with SqliteStore(folder) as store:
+        store.open_process("p", {}).commit(0, **round_of(0, "abc"))
+    copy = (folder / "index.sqlite3").read_bytes()
+    with SqliteStore(folder) as store:
+        store.open_process("p").drop_clients("ac")
+    (folder / "index.sqlite3").unlink()
+    if older:
+        (folder / "index.sqlite3").write_bytes(copy)
+    assert refuses(folder) or older
+    assert repair_store(folder).lost == []
+    with SqliteStore(folder) as store:
+        assert held(store, "p") == (0, {"round": 0}, {"b": 0}, 0)
+
+
 def held(store, name):
     process = store.open_process(name)
     process.verify()
