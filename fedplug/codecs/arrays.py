@@ -102,7 +102,10 @@ def _named(name: str, read: Callable[[Any], Any], array: Any) -> Any:
 
 def _require_size(value: Any) -> None:
     """Raises ArgumentError for an array whose elements the kernels cannot count."""
-    shape = None if getattr(value, "is_nested", False) else getattr(value, "shape", None)
+    try:
+        shape = None if getattr(value, "is_nested", False) else getattr(value, "shape", None)
+    except RuntimeError as error:  # of a lazy parameter of PyTorch
+        raise ArgumentError("its shape is not known; run a lazy model once first") from error
     if isinstance(shape, tuple) and math.prod(shape) > wire.MAX_ELEMENTS:
         raise ArgumentError(
             f"it has {math.prod(shape):,} elements, and an encoder takes at most {wire.MAX_ELEMENTS:,} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,10 +88,8 @@ class Codec:
             )
         min_size = plain(min_size)
         check_whole("min_size", min_size, 0)
-        if isinstance(exactly, str):
-            raise ArgumentError(f"exactly is the text {exactly!r}; it must be a list of names")
         self.encoder = encoder
-        self._exactly = frozenset(exactly)
+        self._exactly = _as_names(exactly)
         self.min_size = min_size
         self._owner = owner(encoder)
         self._identity = Identity()
@@ -475,6 +473,14 @@ def _prefixed(control: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 
 def _specs(arrays: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
     return tuple(ArraySpec(x.shape, x.dtype, name) for name, x in arrays.items())
+
+
+def _as_names(exactly: Any) -> frozenset[str]:
+    """Returns the names of arrays; raises ArgumentError for a single text, and for anything but texts."""
+    names = list(exactly) if isinstance(exactly, Iterable) and not isinstance(exactly, str) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"exactly is {exactly!r}; it must be a list of names, such as ['bn.running_var']")
+    return frozenset(names)
 
 
 def as_round(round_num: Any) -> int:

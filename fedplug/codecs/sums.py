@@ -26,6 +26,8 @@ from fedplug.registry.component import plain
 
 __all__ = ["ModelSum", "Sum"]
 
+_DTYPES = "a sum is of float32, float64, float16 or bfloat16"
+
 _WIDER = {
     "float16": ("float32", "float64"),
     "bfloat16": ("float32", "float64"),
@@ -84,9 +86,12 @@ class Sum:
                 encoded.
         """
         self._shape = _dims(shape)
-        self._dtype = np.dtype(dtype)
+        try:
+            self._dtype = np.dtype(dtype)
+        except TypeError as error:
+            raise ArgumentError(f"{_DTYPES}, not of {dtype!r}") from error
         if not ops.is_floating(self._dtype) or self._dtype.itemsize > 8:
-            raise ArgumentError(f"a sum is of float32, float64, float16 or bfloat16, not of {self._dtype}")
+            raise ArgumentError(f"{_DTYPES}, not of {self._dtype}")
         self._range = _range(self._dtype)
         self._limit = math.inf
         self._dtype_of_mean = self._dtype

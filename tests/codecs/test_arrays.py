@@ -191,6 +191,7 @@ def test_tensors_of_pytorch_without_plain_elements_are_refused():
         (torch.ones(3, dtype=torch.complex64), "DLPack type 5"),
         (torch.ones(3).to(torch.float8_e4m3fn), "DLPack type"),
         (torch.nn.Linear(2, 2), "a Linear is no array"),
+        (torch.nn.parameter.UninitializedParameter(), "run a lazy model once first"),
     ]:
         with pytest.raises(ArgumentError, match=message):
             payload_of(x)

@@ -95,7 +95,7 @@ def test_a_shape_is_a_number_or_several(shape):
     assert fedplug.Sum(shape).value().shape == (7,)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "bool", "complex64", "longdouble"])
+@pytest.mark.parametrize("dtype", ["int32", "bool", "complex64", "longdouble", "torch.float32", 3])
 def test_a_sum_is_of_floats(dtype):
     with pytest.raises(ArgumentError, match="a sum is of float32, float64, float16 or bfloat16"):
         fedplug.Sum((3,), dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -163,8 +165,12 @@ def test_further_arrays_are_sent_exactly_where_they_are_asked_for() -> None:
     assert [name for name in "0123" if np.array_equal(received[name], arrays[name])] == ["1", "3"]
     with pytest.raises(ConfigError, match=r"exactly names 'bn\.wieght', .*did you mean 'bn\.weight'"):
         fedplug.codec("auto", exactly=["bn.wieght"]).encode_model(update(0))
-    with pytest.raises(ArgumentError, match=r"exactly is the text 'bn\.weight'"):
-        fedplug.codec("auto", exactly="bn.weight")
+
+
+@pytest.mark.parametrize("exactly", ["bn.weight", 5, [1, 3], None])
+def test_arrays_to_be_sent_exactly_are_listed_by_name(exactly: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"exactly is .*; it must be a list of names"):
+        fedplug.codec("auto", exactly=exactly)
 
 
 def test_the_error_of_a_budget_is_that_of_the_weights() -> None:
