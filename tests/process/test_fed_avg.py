@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +13,9 @@ import fedplug
 from fedplug.encoders import TopK
 from fedplug.errors import ConfigError, LoweringError
 from fedplug.process import build_weighted_fed_avg, choose_lowering, constrain_weights
+from fedplug.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.process.arguments import as_aggregator, as_encoder
+from fedplug.process.learning.components import build_finalizer
 from fedplug.runtime import create_async_execution_context, use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
@@ -230,3 +235,41 @@ def test_the_signature_names_what_a_store_must_not_mix(sparse, model_fn, sgd) ->
     assert sparse.signature != other.signature
     assert sparse.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature
     assert sparse.dense_bytes == 4 * (20 * 16 + 16 + 16 * 5 + 5)
+
+
+def test_a_sum_that_is_not_finite_counts_as_a_round_without_clients() -> None:
+    value_type = tff.to_type(collections.OrderedDict(a=(np.float32, [100]), b=(np.float16, [3])))
+    aggregation = build_encoded_aggregation(
+        value_type,
+        model_encoder(as_encoder("identity"), value_type, 0),
+        as_aggregator("mean"),
+        choose_lowering("auto"),
+    )
+    state, accumulator = aggregation.init_server(), aggregation.zero()
+    for value in (1.0, 3e38):
+        update = collections.OrderedDict(a=np.full(100, value, np.float32), b=np.ones(3, np.float16))
+        sent = aggregation.encode(
+            update, np.float32(10), aggregation.init_client(), aggregation.server_message(state)
+        )
+        accumulator = aggregation.accumulate(accumulator, sent["message"])
+        result = aggregation.finish(accumulator, state)
+        np.testing.assert_array_equal(result["value"]["a"], np.full(100, 1.0 if value == 1 else 0.0))
+    assert not np.any(result["value"]["b"])
+    assert result["state"]["round_num"] == 1
+
+
+def test_a_step_of_the_server_optimizer_that_is_not_finite_is_not_taken() -> None:
+    """Adam squares 1e30; an infinity that was there before is no reason."""
+    shape = (np.float32, [3])
+    weights_type = tff.to_type(tff.learning.models.ModelWeights(trainable=(shape,), non_trainable=(shape,)))
+    finalizer = build_finalizer(tff.learning.optimizers.build_adam(0.1), weights_type)
+    constant = np.array([-np.inf, 0, 0], np.float32)
+    weights = tff.learning.models.ModelWeights((np.ones(3, np.float32),), (constant,))
+    state = finalizer.initialize()
+    refused = finalizer.next(state, weights, (np.full(3, 1e30, np.float32),))
+    taken = finalizer.next(refused.state, refused.result, (np.ones(3, np.float32),))
+    expected = finalizer.next(state, weights, (np.ones(3, np.float32),))
+    np.testing.assert_array_equal(refused.result.trainable[0], np.ones(3))
+    np.testing.assert_array_equal(taken.result.trainable[0], expected.result.trainable[0])
+    assert np.isfinite(taken.result.trainable[0]).all()
+    assert not np.array_equal(taken.result.trainable[0], np.ones(3))

@@ -55,7 +55,8 @@ class EncodedAggregation(NamedTuple):
         zero: ``( -> A)``
         accumulate: ``(<A,message> -> A)``
         merge: ``(<A,A> -> A)``
-        finish: ``(<A,S> -> <value=V,state=S,measurements=...>)``; the state is that of the next round.
+        finish: ``(<A,S> -> <value=V,state=S,measurements=...>)``; the state is that of the next round. If the
+            value or the state would not be finite, the value is zero and only the state's round moves on.
     """
 
     init_client: Any
@@ -228,14 +229,17 @@ def build_encoded_aggregation(
             for x, spec in zip(update, specs, strict=True)
         )
         measured = {**{key: accumulator[key] for key in _COUNTERS}, **accumulator["report"]}
-        next_state = {
-            "round_num": state["round_num"] + 1,
-            "control": {} if control is None else control.next(state["control"], measured),
-            "inner": inner,
-        }
+        control_state = {} if control is None else control.next(state["control"], measured)
+        after = (update, inner, control_state)
+        before = (tuple(map(tf.zeros_like, update)), state["inner"], state["control"])
+        # Finite updates and weights can make an infinite sum; such a round counts as one without clients.
+        finite = ops.all_finite([tf.zeros([]), *(x for x in tf.nest.flatten(after) if x.dtype.is_floating)])
+        update, inner, control_state = tf.nest.map_structure(
+            lambda new, old: tf.where(finite, new, old), after, before
+        )
         return {
             "value": tff_structures.unflatten(update, value_type),
-            "state": next_state,
+            "state": {"round_num": state["round_num"] + 1, "control": control_state, "inner": inner},
             "measurements": {
                 **{key: measured[key] for key in _MEASUREMENTS},
                 **({} if control is None else control.metrics(state["control"], measured)),

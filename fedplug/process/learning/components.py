@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import contextvars
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import tff_structures
 from fedplug.process.arguments import check_model, check_optimizers
 
 __all__ = ["LearningComponents", "Shared", "build_finalizer", "build_learning_components", "sharing"]
@@ -156,13 +158,43 @@ def _build(
 
 
 def build_finalizer(server_optimizer: Any, weights_type: Any) -> Any:
-    """A `tff.learning.templates.FinalizerProcess` that applies a server optimizer.
+    """Builds a `tff.learning.templates.FinalizerProcess` that applies a server optimizer.
+
+    A step that would make a finite number of the model or of the optimizer's state infinite or NaN is not
+    taken: Adam squares a large update, say, and would never recover.
 
     Args:
         server_optimizer: A `tff.learning.optimizers.Optimizer`; None is SGD with learning rate 1, which is
             plain averaging.
-        weights_type: Of the model.
+        weights_type: The type of the model.
     """
     if server_optimizer is None:
         server_optimizer = tff.learning.optimizers.build_sgdm(learning_rate=1.0)
-    return tff.learning.templates.build_apply_optimizer_finalizer(server_optimizer, weights_type)
+    finalizer = tff.learning.templates.build_apply_optimizer_finalizer(server_optimizer, weights_type)
+    state_type = finalizer.state_type.member
+
+    @tff.tensorflow.computation(state_type, weights_type, state_type, weights_type)
+    def taken(state: Any, weights: Any, next_state: Any, next_weights: Any) -> Any:
+        types = (state_type, weights_type)
+        before = [tff_structures.flatten(x, t) for x, t in zip((state, weights), types, strict=True)]
+        after = [tff_structures.flatten(x, t) for x, t in zip((next_state, next_weights), types, strict=True)]
+        finite = [
+            tf.reduce_all(tf.math.is_finite(new) | ~tf.math.is_finite(old))
+            for olds, news in zip(before, after, strict=True)
+            for old, new in zip(olds, news, strict=True)
+            if old.dtype.is_floating
+        ]
+        good = tf.reduce_all(finite)
+        kept = [
+            tff_structures.unflatten([tf.where(good, n, o) for o, n in zip(olds, news, strict=True)], t)
+            for olds, news, t in zip(before, after, types, strict=True)
+        ]
+        return collections.OrderedDict(state=kept[0], weights=kept[1])
+
+    @tff.federated_computation(finalizer.next.type_signature.parameter)
+    def next_fn(state: Any, weights: Any, update: Any) -> Any:
+        step = finalizer.next(state, weights, update)
+        kept = tff.federated_map(taken, (state, weights, step.state, step.result))
+        return tff.templates.MeasuredProcessOutput(kept.state, kept.weights, step.measurements)
+
+    return tff.learning.templates.FinalizerProcess(finalizer.initialize, next_fn)
