@@ -25,6 +25,7 @@ from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quanti
 from fedplug.encoders.values import ValueCoder
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import ArraySpec, donation
+from fedplug.registry.component import plain
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
@@ -161,7 +162,7 @@ def decode_model(
         except (ArgumentError, PayloadError) as error:
             raise type(error)(f"tensor {name!r}: {error}") from error
         if name not in places:
-            max_bytes -= arrays[name].nbytes
+            max_bytes = max_bytes - arrays[name].nbytes  # not in place: it may be the caller's array
     return arrays
 
 
@@ -216,6 +217,9 @@ def _opened(payload: Any, wire_ids: WireIds) -> tuple[_Plan, NDArray[np.uint8]]:
 
 
 def _require_at_most(max_bytes: int, plan: _Plan, body: NDArray[np.uint8]) -> None:
+    limit = plain(max_bytes)
+    if not isinstance(limit, int | float) or math.isnan(limit):
+        raise ArgumentError(f"max_bytes is {max_bytes!r}; it must be a number")
     size = plan.array_bytes
     needed = size if size > max_bytes else plan.reader.peak_bytes(body, plan)
     if needed > max_bytes:

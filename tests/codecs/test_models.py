@@ -325,3 +325,13 @@ def test_what_is_put_back_must_be_of_this_model():
     payloads, state = codec.encode_model(model(0))
     with pytest.raises(StateError, match="another codec"):
         fedplug.codec("topk(0.2)").put_back(payloads, state, model(0))
+
+
+def test_a_limit_is_a_number_that_is_left_as_it_was():
+    payloads, _ = fedplug.codec("topk(0.1)").encode_model({"a": np.ones(100, np.float32)})
+    limit = np.array(10_000)
+    fedplug.decode_model(payloads, max_bytes=limit)
+    assert limit == 10_000
+    for wrong in (float("nan"), "10000", None):
+        with pytest.raises(ArgumentError, match=r"tensor 'a': max_bytes is .*; it must be a number"):
+            fedplug.decode_model(payloads, max_bytes=wrong)

@@ -168,7 +168,7 @@ def decode_model(
         except (ArgumentError, PayloadError) as error:
             raise type(error)(f"tensor {name!r}: {error}") from error
         if name not in places:
-            max_bytes -= tensors[name].nbytes
+            max_bytes = max_bytes - tensors[name].nbytes  # not in place: it may be the caller's tensor
     return tensors
 
 
@@ -189,7 +189,10 @@ def named(tensors: NamedTensors) -> dict[str, torch.Tensor]:
                 f"the name {pair[0]!r}" if isinstance(pair, tuple) and pair else f"a {type(pair).__name__}"
             )
             raise ArgumentError(f"tensors of a model have names that are text; found {found}; {_WANTED}")
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ArgumentError(f"several tensors have one name; of {len(pairs)}, {len(found)} names differ")
+    return found
 
 
 def _iterated(tensors: Any) -> Iterable[Any]:

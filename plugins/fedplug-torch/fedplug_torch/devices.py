@@ -38,8 +38,8 @@ def as_operand(tensor: Any) -> Any:
 
 
 def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Any] | None:
-    """`as_operand` of each; raises what `as_arrays` raises."""
-    return as_arrays(tensors, as_operand)
+    """`as_operand` of each; raises what `as_arrays` raises. Codecs refuse what is no mapping."""
+    return as_arrays(tensors, as_operand) if isinstance(tensors, Mapping) else tensors
 
 
 def as_result(array: Any) -> torch.Tensor:

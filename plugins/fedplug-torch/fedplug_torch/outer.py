@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from fedplug.codecs.arrays import require_mapping
 from fedplug.codecs.state import OWNER, require_owner
 from fedplug.errors import ArgumentError, StateError
 from fedplug.registry.component import plain
@@ -187,7 +188,9 @@ class OuterStep:
             ArgumentError: ``messages`` is empty, or one lacks a parameter; or ``accepted`` is True, and this
                 worker has encoded nothing.
         """
+        require_mapping("what workers sent", "messages", messages)
         for worker, payloads in messages.items():
+            require_mapping(f"the message of {worker}", "payloads", payloads)
             if payloads.keys() != self._parameters.keys():
                 wrong = ", ".join(sorted(payloads.keys() ^ self._parameters.keys()))
                 raise ArgumentError(f"the payloads of {worker} are not those of this model; look at {wrong}")

@@ -194,8 +194,13 @@ def test_encoding_again_gives_the_same_bytes():
 
 @pytest.mark.parametrize(
     ("messages", "words"),
-    [({}, "no worker"), ({"a": {"0.weight": b""}}, r"payloads of a .*0\.bias")],
-    ids=["none", "not all parameters"],
+    [
+        ({}, "no worker"),
+        ([{}], "what workers sent is a mapping of messages by name, not a list"),
+        ({"a": b"x"}, "the message of a is a mapping of payloads by name, not a bytes"),
+        ({"a": {"0.weight": b""}}, r"payloads of a .*0\.bias"),
+    ],
+    ids=["none", "a list", "bytes", "not all parameters"],
 )
 def test_what_is_no_message_is_refused(messages, words):
     with pytest.raises(ArgumentError, match=words):

@@ -310,3 +310,18 @@ def test_the_buffers_of_batch_normalization_are_sent_exactly(encoder):
     small = {"2.bias"}
     assert exact == {"1.running_mean", "1.running_var", "1.num_batches_tracked", "2.weight"} | small
     assert received["1.num_batches_tracked"].dtype == torch.int64
+
+
+def test_what_is_no_state_and_names_given_twice_are_refused():
+    codec, x = fedplug_torch.Codec("topk(0.1)"), torch.ones(100)
+    with pytest.raises(StateError, match="a state is a dictionary of arrays, not a str"):
+        codec.encode_model({"a": x}, "state")
+    with pytest.raises(ArgumentError, match="several tensors have one name; of 2, 1 names differ"):
+        codec.encode_model([("a", x), ("a", 2 * x)])
+
+
+def test_a_limit_is_left_as_it_was():
+    payloads, _ = fedplug_torch.Codec("topk(0.1)").encode_model({"a": torch.ones(100)})
+    limit = torch.tensor(10_000)
+    fedplug_torch.decode_model(payloads, max_bytes=limit)
+    assert limit == 10_000
