@@ -73,7 +73,7 @@ def between(
     for name in received:
         after, before = read(name, trained[name]), read(name, received[name])
         _require_numbers(name, after, before)
-        found[name] = after if name in values else _difference(after, before)
+        found[name] = _value(after, before) if name in values else _difference(after, before)
     return found
 
 
@@ -122,6 +122,11 @@ def _require_numbers(name: str, after: NDArray[Any], before: NDArray[Any]) -> No
     for array in (after, before):
         if array.dtype.kind not in "fiub":
             raise ValueError(f"array {name!r} is of {array.dtype}, not of numbers that can be averaged")
+
+
+def _value(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
+    """A strategy may make whole numbers float32, while the client's model has them as integers."""
+    return after.astype(before.dtype, copy=False) if before.dtype.kind == "f" else after
 
 
 def _difference(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:

@@ -84,3 +84,10 @@ def test_payloads_of_another_encoder_than_was_asked_for_are_refused() -> None:
     for name in ("topk(0.1)", "identity"):
         total.add_payloads(fedplug.codec(name).encode_model(update)[0], 1.0)
     assert total.weight == 2.0
+
+
+def test_values_have_the_float_dtype_that_a_strategy_gave_the_model() -> None:
+    start, trained = record(ids=np.arange(5, dtype=np.float32)), record(ids=np.arange(1, 6))
+    total = RoundSum(start, fedplug.codec("identity"), ["ids"])
+    total.add_arrays(trained, 3.0)
+    assert total.moved()["ids"].numpy().tolist() == [1, 2, 3, 4, 5]
