@@ -72,6 +72,27 @@ void Append(const std::int32_t* indices, std::int64_t count, std::int64_t size,
   }
 }
 
+// The length of each of kChoices; that of a Rice code only if it is wanted, as
+// it takes a walk over the indices.
+struct Lengths {
+  index_codes::RicePlan rice;
+  std::array<std::int64_t, kChoices.size()> bytes;
+
+  Lengths(const std::int32_t* indices, std::int64_t count, std::int64_t size,
+          IndexForm form) {
+    if (form == IndexForm::kRice || form == IndexForm::kShortest) {
+      rice = index_codes::PlanRice(indices, count);
+    }
+    bytes = {rice.bytes, BytesFor(count * IndexWidth(size)), BytesFor(size)};
+  }
+
+  // The first of the shortest, among all.
+  std::size_t Shortest() const {
+    return static_cast<std::size_t>(
+        std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
+  }
+};
+
 Status CheckChoice(const std::uint8_t* code, std::int64_t bytes) {
   if (bytes < 1) return Corrupt("it is too short to say which it is");
   if (code[0] >= kChoices.size()) {
@@ -126,19 +147,14 @@ Status EncodeIndices(const std::int32_t* indices, std::int64_t count,
     index_codes::EncodeGaps(indices, count, size, code);
     return {};
   }
-  index_codes::RicePlan rice;
-  if (form == IndexForm::kRice || form == IndexForm::kShortest) {
-    rice = index_codes::PlanRice(indices, count);
-  }
-  const std::array<std::int64_t, kChoices.size()> bytes = {
-      rice.bytes, BytesFor(count * IndexWidth(size)), BytesFor(size)};
+  const Lengths lengths(indices, count, size, form);
   auto choice = static_cast<std::size_t>(form);
   if (form == IndexForm::kShortest) {
-    choice = static_cast<std::size_t>(
-        std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
+    choice = lengths.Shortest();
     code->push_back(static_cast<std::uint8_t>(choice));
   }
-  Append(indices, count, size, kChoices[choice], bytes[choice], rice, code);
+  Append(indices, count, size, kChoices[choice], lengths.bytes[choice],
+         lengths.rice, code);
   return {};
 }
 
@@ -171,8 +187,14 @@ Status DecodeIndices(const std::uint8_t* code, std::int64_t bytes,
     case IndexForm::kShortest:
       break;
   }
-  return DecodeIndices(code + 1, bytes - 1, count, size, kChoices[code[0]],
-                       indices);
+  const Status status = DecodeIndices(code + 1, bytes - 1, count, size,
+                                      kChoices[code[0]], indices);
+  if (!status.ok()) return status;
+  if (Lengths(indices, count, size, form).Shortest() != code[0]) {
+    return Corrupt("it is of kind " + std::to_string(code[0]) +
+                   ", and another is shorter");
+  }
+  return {};
 }
 
 }  // namespace fedplug

@@ -88,8 +88,7 @@ Status CheckIndexCode(const std::uint8_t* code, std::int64_t bytes,
 // is not laid out in this way for so many indices (length, padding, an index at
 // or beyond `size` or not above the one before it) is kDataLoss, and nothing
 // outside indices[0, count) is written. What is accepted is what EncodeIndices
-// writes, save that a code of kShortest may be of a form that is not the
-// shortest.
+// writes.
 //
 // REQUIRES: 0 <= count <= size < 2^31 (checked)
 // SHAPE:    code[bytes], indices[count]

@@ -280,6 +280,9 @@ Status CheckScales(const Job<T>& job, const std::uint8_t* data) {
   if (job.code.form == ValueForm::kBfp) return CheckExponents(job, data);
   for (std::int64_t block = 0; block < job.layout.scales; ++block) {
     const WideOf<T> scale = ReadScale(job, data, block);
+    if (job.count == 0 && scale != 0) {
+      return Corrupt("the scale of no values is not 0");
+    }
     // -0 is 0 as well, and would be a second code for the same values.
     if (!IsFinite(scale) || ToBits(scale) != MagnitudeKey(scale)) {
       return Corrupt("scale " + std::to_string(block) +

@@ -57,7 +57,7 @@ def decode_indices(
 
     Returns:
         ``out``, or a new array: ``[count]`` int32, strictly ascending, in ``[0, size)``. Encoding them gives
-        ``code`` again, save that a ``"shortest"`` code may be of a form that is not the shortest.
+        ``code`` again.
 
     Raises:
         ArgumentError: An array cannot be used, ``out`` has not ``count`` elements, there is no such form, or

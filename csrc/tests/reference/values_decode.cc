@@ -99,6 +99,7 @@ std::optional<std::vector<T>> DecodeValues(
     std::memcpy(&scale, bytes.data() + at, sizeof(T));
     at += sizeof(T);
     if (!IsFinite(scale) || std::signbit(Widen(scale))) return std::nullopt;
+    if (count == 0 && Widen(scale) != 0) return std::nullopt;
   }
   q.levels = code.form == ValueForm::kTernGrad
                  ? UnpackTrits(bytes, at)

@@ -94,12 +94,19 @@ def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
     return tf.cast(after(checks, indices), tf.int32)
 
 
+def _shortest(rice: Any, count: Any, size: Any) -> tf.Tensor:
+    """The first of the shortest forms, given the Rice code, as its place in _CHOICES."""
+    lengths = [
+        tf.size(rice, tf.int64),
+        packed_size(tf.cast(count, tf.int64), _width(size)),
+        packed_size(size, 1),
+    ]
+    return tf.argmin(tf.stack(lengths), output_type=tf.int32)
+
+
 def _encode_shortest(indices: Any, size: Any) -> tf.Tensor:
     rice = _encode_rice(indices, size)
-    packed = packed_size(tf.size(indices, tf.int64), _width(size))
-    choice = tf.argmin(
-        tf.stack([tf.size(rice, tf.int64), packed, packed_size(size, 1)]), output_type=tf.int32
-    )
+    choice = _shortest(rice, tf.size(indices, tf.int64), size)
     code = tf.switch_case(
         choice, [lambda: rice, lambda: _encode_bitpack(indices, size), lambda: _encode_bitmap(indices, size)]
     )
@@ -110,10 +117,12 @@ def _decode_shortest(code: Any, count: Any, size: Any) -> tf.Tensor:
     there = require(tf.size(code) >= 1, "index code: it is too short to say which it is")
     choice = tf.reduce_sum(tf.cast(after([there], code)[:1], tf.int32))
     known = require(choice < len(_CHOICES), "index code: it is of no known kind", choice)
-    return tf.switch_case(
+    indices = tf.switch_case(
         after([known], choice),
         [lambda form=form: _DECODE[form](code[1:], count, size) for form in _CHOICES],
     )
+    shortest = tf.equal(_shortest(_encode_rice(indices, size), count, size), choice)
+    return after([require(shortest, "index code: another kind is shorter", choice)], indices)
 
 
 _ENCODE = {

@@ -183,12 +183,19 @@ def _encode_terngrad(values: Any, seed: Any) -> tf.Tensor:
 def _decode_terngrad(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
     what = "the bytes of a terngrad payload"
     code = of_length(code, dtype.size + (count + _TRITS - 1) // _TRITS, what)
-    scales = blocks.scales_from_bytes(code[: dtype.size], dtype, "a terngrad payload")
+    scales = _only_scale(code, count, dtype, "a terngrad payload")
     packed = tf.cast(code[dtype.size :], tf.int32)
     trits = tf.reshape(packed[:, tf.newaxis] // _TRIT_PLACES % 3, [-1])
     valid = tf.reduce_all(packed < 3**_TRITS) & tf.reduce_all(trits[count:] == 1)
     with require(valid, f"{what} stand for no signs"):
         return tf.cast(trits[:count] - 1, dtype) * scales[0]
+
+
+def _only_scale(code: Any, count: Any, dtype: tf.DType, what: str) -> tf.Tensor:
+    """The scale of all values, a vector of one; 0 where there are no values."""
+    scales = blocks.scales_from_bytes(code[: dtype.size], dtype, what)
+    with require((count > 0) | (scales[0] == 0), f"{what} has a scale of no values that is not 0"):
+        return tf.identity(scales)
 
 
 def _encode_sign(values: Any) -> tf.Tensor:
@@ -199,6 +206,6 @@ def _encode_sign(values: Any) -> tf.Tensor:
 def _decode_sign(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
     with require(tf.size(code) >= dtype.size, "a sign payload is too short to hold its scale"):
         code = tf.identity(code)
-    (scale,) = tf.unstack(blocks.scales_from_bytes(code[: dtype.size], dtype, "a sign payload"), num=1)
+    (scale,) = tf.unstack(_only_scale(code, count, dtype, "a sign payload"), num=1)
     bits = unpack(code[dtype.size :], count, 1, "the bits of a sign payload")
     return tf.where(bits == 1, scale, -scale)
