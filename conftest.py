@@ -51,6 +51,7 @@ OPTIONAL = (
     "mlflow",
     "tensorboard",
     "psycopg",
+    "fedplug_cuda",
 )
 MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
 left_out = pytest.StashKey[collections.Counter[str]]()

@@ -98,7 +98,10 @@ def two(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["runs/typo", "runs/c", "runs", "a"])
-@pytest.mark.parametrize("command", [["watch", "--once"], ["watch"], ["report"]])
+@pytest.mark.parametrize(
+    "command",
+    [["watch", "--once"], ["watch"], pytest.param(["report"], marks=pytest.mark.needs("matplotlib"))],
+)
 def test_the_existing_experiments_are_listed(two, name, command, capsys, monkeypatch):
     def interrupt(seconds):
         raise KeyboardInterrupt

@@ -207,8 +207,7 @@ def test_no_exception_of_the_package_around_an_op_library_ends_the_program(insta
     monkeypatch.setattr(op_libraries, "installed_tensorflow", lambda: "2.14.1")
     library = "OpLibrarySpec(name='acme', target='acme_raises.ops:lib.so', summary='')"
     install("acme-codec", WITH_A_LIBRARY.format(library=library))
-    (problem,) = resolve.catalog().problems()
-    assert raising in problem.reason
+    assert raising in the_entry_of(resolve.catalog(), "acme-codec").reason
     assert_the_rest_works()
 
 

@@ -68,19 +68,27 @@ class Server:
         options = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
         command = [self._programs / "postgres", "-D", self._data]
         command += [f"--{name}={value}" for name, value in options.items()]
-        log = (self._folder / "log").open("ab")
-        with log:
-            self._process = subprocess.Popen(
-                _as_another(command), stdout=log, stderr=log, start_new_session=True, cwd=self._folder
-            )
         deadline = time.monotonic() + 60
+        self._begin(command)
         while True:
             with contextlib.suppress(psycopg.OperationalError):
                 self.sql("SELECT 1")
                 return
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError((self._folder / "log").read_text())
+            said = (self._folder / "log").read_text()
+            if time.monotonic() > deadline:
+                raise RuntimeError(said)
+            if self._process.poll() is not None:
+                # The system may take a while to end processes that were killed.
+                if "pre-existing shared memory block" not in said[-500:]:
+                    raise RuntimeError(said)
+                self._begin(command)
             time.sleep(0.02)
+
+    def _begin(self, command: list[object]) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                _as_another(command), stdout=log, stderr=log, start_new_session=True, cwd=self._folder
+            )
 
     def kill(self) -> None:
         """`kill -9` of all of its processes at once."""
