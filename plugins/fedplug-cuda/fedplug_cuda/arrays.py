@@ -172,7 +172,7 @@ def _from_interface(array: Any) -> DeviceArray:
     """Reads https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html."""
     described = array.__cuda_array_interface__
     dtype, shape = np.dtype(described["typestr"]), tuple(described["shape"])
-    strides = described.get("strides")
+    strides, device = described.get("strides"), getattr(array, "device", 0)
     if strides is not None:
         strides = tuple(step // dtype.itemsize for step in strides)
     _require_contiguous(array, shape, strides)
@@ -181,7 +181,7 @@ def _from_interface(array: Any) -> DeviceArray:
         pointer=int(described["data"][0]),
         shape=shape,
         dtype=_dtype(array, dtype.name),
-        device=int(getattr(array, "device", 0) if isinstance(getattr(array, "device", 0), int) else 0),
+        device=device if isinstance(device, int) else 0,
     )
 
 

@@ -140,7 +140,7 @@ class _Pool:
         self._idle_bytes = 0
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        capacity = max(4096, 1 << (size - 1).bit_length()) if size else 4096
+        capacity = max(4096, 1 << max(size - 1, 0).bit_length())
         with self._lock:
             blocks = self._idle.get(capacity)
             address = blocks.pop() if blocks else None

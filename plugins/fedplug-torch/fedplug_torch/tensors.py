@@ -19,7 +19,6 @@ __all__ = [
     "as_array",
     "as_arrays",
     "as_tensor",
-    "as_tensors",
     "real_view",
     "require_dense",
     "require_whole",
@@ -136,8 +135,3 @@ def as_arrays(
         except ArgumentError as error:
             raise ArgumentError(f"tensor {name!r}: {error}") from error
     return arrays
-
-
-def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
-    """`as_tensor` of each."""
-    return {name: as_tensor(array) for name, array in arrays.items()}

@@ -199,7 +199,7 @@ def _refused(model):
 
 
 def local_parts():
-    """What the message of `sharded_by_fully_shard` says to pass: each rank alone has its part."""
+    """Passes what the error of `sharded_by_fully_shard` names: each rank alone has its part."""
     model = digits.network()
     fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]

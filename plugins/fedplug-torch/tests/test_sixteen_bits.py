@@ -63,7 +63,7 @@ def test_an_outer_step_keeps_what_it_does_not_send(dtype):
 
 
 def hook_for_many_steps(dtype):
-    """What arrived of a gradient that is the same in every step and on every rank, and what waits."""
+    """Sends one gradient in every step and on every rank; returns what arrived of it and what waits."""
     model = torch.nn.Linear(SIZE, 1, bias=False, dtype=dtype)
     state = fedplug_torch.FedplugState(fedplug_torch.Codec("topk(count=1)", min_size=0), model)
     ddp = torch.nn.parallel.DistributedDataParallel(model)
