@@ -2,10 +2,10 @@
 
     python -m benchmarks.broadcast        # writes benchmarks/results/broadcast.md, in ten minutes
 
-Bytes are those of the computations that a process sends its model with (`fedplug.process.distribution`); the
-training around them is federated averaging in NumPy, which is faster for a network this small. Beside them
-stand those of the rule that releases before had, "the messages since, or the whole model uncompressed", for
-the same clients in the same rounds.
+Bytes are those of the computations that a process sends its model with (`fedplug.tff.process.distribution`);
+the training around them is federated averaging in NumPy, which is faster for a network this small. Beside
+them stand those of the rule that releases before had, "the messages since, or the whole model uncompressed",
+for the same clients in the same rounds.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from fedplug.diagnostics.environment import environment
 from fedplug.encoders.probe import normal_numbers
 from fedplug.experiment.config import DataConfig
 from fedplug.experiment.data import load_data
-from fedplug.process.aggregation.encoded_aggregation import model_encoder
-from fedplug.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
+from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
+from fedplug.tff.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
 
 RESULTS = Path(__file__).parent / "results" / "broadcast.md"
 CLIENTS, SAMPLED, LAST = 40, 8, 10

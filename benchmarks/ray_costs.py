@@ -75,7 +75,7 @@ def build_process() -> Any:
         return tff.learning.models.from_keras_model(tf.keras.Sequential(layers), loss=loss, input_spec=spec)
 
     sgd = tff.learning.optimizers.build_sgdm(0.1)
-    return fedplug.process.build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.01)")
+    return fedplug.tff.process.build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.01)")
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
     """Counts the bytes that the driver hands to Ray and gets from it, and times slices and merges."""
     import ray
 
-    from fedplug.runtime.ray import dispatch, slices
+    from fedplug.tff.runtime.ray import dispatch, slices
 
     sizes: collections.Counter[str] = collections.Counter()
     put, get, part, wait = ray.put, ray.get, slices.Slice, dispatch.Workers.wait
@@ -135,7 +135,7 @@ class Training:
     """Rounds of the process on the current runtime; data is made by the workers, states stay with them."""
 
     def __init__(self, clients: int) -> None:
-        from fedplug.runtime.ray import on_worker
+        from fedplug.tff.runtime.ray import on_worker
 
         self._process = build_process()
         self._state = self._process.initialize()
@@ -167,7 +167,7 @@ class Bookkeeping:
     """Rounds with next to no work for the clients, but as much for the driver to hand out."""
 
     def __init__(self, clients: int) -> None:
-        from fedplug.runtime.ray import on_worker
+        from fedplug.tff.runtime.ray import on_worker
 
         @tff.tensorflow.computation(np.int32, np.float32)
         def work(number: Any, state: Any) -> Any:
@@ -205,7 +205,7 @@ class ProcessorTimes(NamedTuple):
 @contextmanager
 def _marks_of_handing_out(marks: list[float]) -> Iterator[None]:
     """Notes the driver's processor time at the beginning and the end of handing out."""
-    from fedplug.runtime.ray import dispatch
+    from fedplug.tff.runtime.ray import dispatch
 
     run = dispatch.Workers.run
 

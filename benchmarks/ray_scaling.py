@@ -25,7 +25,7 @@ from fedplug.diagnostics.environment import processor
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 CLIENTS = (10_000, 100_000, 1_000_000)
 WORKERS = (10, 30, 100, 300, 1_000)
-FAN_IN, SHARE, ALONE, MANY = 8, 32, 64, 4096  # as in fedplug/runtime/ray
+FAN_IN, SHARE, ALONE, MANY = 8, 32, 64, 4096  # as in fedplug/tff/runtime/ray
 LONGER = 17e-3  # seconds of a client, as of one with more data or a larger model
 
 

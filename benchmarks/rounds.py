@@ -83,7 +83,7 @@ def build(way: str, width: int) -> tuple[Callable[[], None], Callable[[], list[A
         return next_round, lambda: list(process.get_model_weights(state).trainable)
     encoder = {"dense": "identity", "topk": "topk(0.01)"}[way]
     trainer = fedplug.Trainer(
-        fedplug.process.build_weighted_fed_avg(model_fn, sgd, encoder=encoder),
+        fedplug.tff.process.build_weighted_fed_avg(model_fn, sgd, encoder=encoder),
         {f"client {client}": one for client, one in enumerate(data)},
         initial_weights=weights,
     )

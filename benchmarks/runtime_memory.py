@@ -31,7 +31,7 @@ def resident_mib(pid: int) -> float:
 def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
     """Resident memory after every round, by process."""
     from benchmarks.test_bench_runtime import ITERATOR, digits_like, fed_avg
-    from fedplug.runtime import use_runtime
+    from fedplug.tff.runtime import use_runtime
 
     with use_runtime(runtime) as handle:
         process = fed_avg([64], 64, ITERATOR)
@@ -53,7 +53,7 @@ def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
 def peak_of_a_round(clients: int) -> float:
     """The most resident memory a process held in which one round of 10 MB updates ran."""
     from benchmarks.test_bench_runtime import ITERATOR, digits_like, fed_avg
-    from fedplug.runtime import use_runtime
+    from fedplug.tff.runtime import use_runtime
 
     with use_runtime("inprocess"):
         process = fed_avg([2048, 1024], 128, ITERATOR, 0.01)

@@ -73,7 +73,7 @@ def of_round(expression: str, size: int) -> tuple[float, float]:
 
     calls = []
     for tensor_metrics in (False, True):
-        process = fedplug.process.build_weighted_fed_avg(
+        process = fedplug.tff.process.build_weighted_fed_avg(
             model_fn,
             tff.learning.optimizers.build_sgdm(0.1),
             encoder=expression,

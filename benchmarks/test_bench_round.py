@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.process import build_weighted_fed_avg
-from fedplug.runtime import use_runtime
+from fedplug.tff.process import build_weighted_fed_avg
+from fedplug.tff.runtime import use_runtime
 
 FEATURES, HIDDEN, CLASSES, CLIENTS = 256, 1024, 10, 10
 

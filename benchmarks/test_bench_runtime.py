@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.runtime import use_runtime
+from fedplug.tff.runtime import use_runtime
 
 RUNTIMES = ("native", "inprocess")
 CLIENTS = 10

@@ -245,8 +245,8 @@ def fine_tune(
     clients_per_round = min(clients_per_round, len(federation.clients))
     accuracies, up, down = [accuracy(model, federation.test)], [], []
     with fedplug.use_runtime("inprocess"):
-        process = fedplug.process.build_weighted_fed_avg(
-            fedplug.process.from_keras(model, LOSS, INPUT_SPEC),
+        process = fedplug.tff.process.build_weighted_fed_avg(
+            fedplug.tff.process.from_keras(model, LOSS, INPUT_SPEC),
             client_optimizer=tff.learning.optimizers.build_sgdm(1.0),
             encoder="topk(0.05) | float16 | rice",
             broadcast_encoder="topk(0.1) | float16 | rice",
@@ -255,7 +255,7 @@ def fine_tune(
         with tqdm(total=rounds, desc="fine-tuning", unit="round") as progress:
 
             def on_round(round_num: int, state: object, metrics: dict) -> None:
-                trained = fedplug.process.to_keras(model, state.global_model_weights)
+                trained = fedplug.tff.process.to_keras(model, state.global_model_weights)
                 accuracies.append(accuracy(trained, federation.test))
                 up.append(metrics["aggregator"]["uplink_bytes"] / clients_per_round)
                 down.append(metrics["distributor"]["downlink_bytes"] / clients_per_round)
@@ -263,7 +263,7 @@ def fine_tune(
                 progress.update()
 
             state = trainer.run(rounds, on_round)
-    trained = fedplug.process.to_keras(model, state.global_model_weights)
+    trained = fedplug.tff.process.to_keras(model, state.global_model_weights)
     return Result(trained, accuracies, float(np.mean(up)), float(np.mean(down)), process.dense_bytes)
 
 

@@ -104,7 +104,7 @@ def model_fn() -> tff.learning.models.VariableModel:
 def train(task: Task, way: str, rounds: int, clients_per_round: int) -> Result:
     """Trains in one way."""
     sgd = tff.learning.optimizers.build_sgdm(0.1)
-    process = fedplug.process.build_weighted_fed_avg(model_fn, sgd, **WAYS[way])
+    process = fedplug.tff.process.build_weighted_fed_avg(model_fn, sgd, **WAYS[way])
     trainer = fedplug.Trainer(process, task.clients, clients_per_round=clients_per_round)
     evaluated = keras_model()
     accuracy, up, down = [], [], []

@@ -72,10 +72,10 @@ def model_fn() -> tff.learning.models.VariableModel:
 
 def train(name: str, clients: dict[str, tf.data.Dataset], rounds: int) -> Result:
     """Trains with one of `CONSTRAINTS`."""
-    free = fedplug.process.build_weighted_fed_avg(
+    free = fedplug.tff.process.build_weighted_fed_avg(
         model_fn, tff.learning.optimizers.build_sgdm(0.3), encoder="topk(0.5)"
     )
-    process = fedplug.process.constrain_weights(free, [CONSTRAINTS[name]])
+    process = fedplug.tff.process.constrain_weights(free, [CONSTRAINTS[name]])
     trainer = fedplug.Trainer(process, clients, clients_per_round=5)
     seconds = []
     with tqdm(total=rounds, desc=name, unit="round") as progress:

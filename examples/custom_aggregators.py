@@ -3,7 +3,7 @@
 The aggregator written here scales values on the clients to whole numbers of 8 bits, lets any sum add them up,
 and scales back on the server, which learns from each sum how wide the numbers of the next round have to be.
 It is three functions; state, measurements, structured values and whatever is inside come with
-`fedplug.process.TransformFactory`. Next to it compositions of TFF's and fedplug's aggregators.
+`fedplug.tff.process.TransformFactory`. Next to it compositions of TFF's and fedplug's aggregators.
 
 Clients estimate the mean of a kernel and a bias that drift from round to round, first all honest, then with
 one of them sending numbers a thousand times too large.
@@ -24,8 +24,8 @@ from tensorflow_privacy import GaussianSumQuery
 from tqdm import tqdm
 
 import fedplug
-from fedplug.compat.tff_legacy import size_info
-from fedplug.process import (
+from fedplug.tff.compat.tff_legacy import size_info
+from fedplug.tff.process import (
     Transform,
     TransformFactory,
     build_aggregation_factory,

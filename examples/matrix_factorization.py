@@ -111,7 +111,7 @@ class UserEmbedding(tf.keras.layers.Layer):
         return tf.linalg.matvec(item[:, :-1], self.vector[:-1]) + item[:, -1] + self.vector[-1]
 
 
-def build_process(items: int, rank: int, encoder: str) -> fedplug.process.StatefulClientsProcess:
+def build_process(items: int, rank: int, encoder: str) -> fedplug.tff.process.StatefulClientsProcess:
     """Items are global, the user is local; each has an optimizer of its own."""
 
     def model_fn() -> tff.learning.models.ReconstructionModel:
@@ -125,7 +125,7 @@ def build_process(items: int, rank: int, encoder: str) -> fedplug.process.Statef
             input_spec=(tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32)),
         )
 
-    return fedplug.process.build_local_variables_fed_avg(
+    return fedplug.tff.process.build_local_variables_fed_avg(
         model_fn,
         tf.keras.losses.MeanSquaredError,
         client_optimizer=tff.learning.optimizers.build_sgdm(1.0),

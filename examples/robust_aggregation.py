@@ -109,7 +109,7 @@ def model_fn() -> tff.learning.models.VariableModel:
 
 
 def train(
-    process: fedplug.process.StatefulClientsProcess, digits: Digits, factor: float, rounds: int, name: str
+    process: fedplug.tff.process.StatefulClientsProcess, digits: Digits, factor: float, rounds: int, name: str
 ) -> Result:
     """One aggregator under one attack."""
     trainer = fedplug.Trainer(process, digits.clients(factor))
@@ -137,7 +137,7 @@ def compare(
     results: Results = {}
     with fedplug.use_runtime("inprocess"):
         for name in aggregators:
-            process = fedplug.process.build_weighted_fed_avg(
+            process = fedplug.tff.process.build_weighted_fed_avg(
                 model_fn,
                 client_optimizer=tff.learning.optimizers.build_sgdm(0.5),
                 encoder=encoder,

@@ -25,7 +25,7 @@ from tensorflow_model_optimization.python.core.internal import tensor_encoding
 from tqdm import tqdm
 
 import fedplug
-from fedplug.compat.tfmot import StageEncoder
+from fedplug.tff.compat.tfmot import StageEncoder
 
 FEATURES, OUTPUTS, DISPUTED = 100, 8, 50  # 100 * 8 = 800 weights; those of the first 50 features are disputed
 
@@ -128,7 +128,7 @@ def model_fn() -> tff.learning.models.VariableModel:
 
 def train(task: Task, name: str, rounds: int, clients_per_round: int) -> Result:
     """Trains with one encoder; a client that skips rounds finds its residual again in the store."""
-    process = fedplug.process.build_weighted_fed_avg(
+    process = fedplug.tff.process.build_weighted_fed_avg(
         model_fn,
         client_optimizer=tff.learning.optimizers.build_sgdm(0.8),
         encoder=ENCODERS[name],

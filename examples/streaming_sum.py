@@ -68,7 +68,7 @@ def add_in_a_process(factory: tff.aggregators.UnweightedAggregationFactory, clie
 def fedplug_process(clients: int, size: int) -> None:
     """A sum of fedplug's in fedplug's runtime."""
     fedplug.use_runtime("inprocess")
-    add_in_a_process(fedplug.process.build_sum_factory(ENCODER), clients, size)
+    add_in_a_process(fedplug.tff.process.build_sum_factory(ENCODER), clients, size)
 
 
 def stock_process(clients: int, size: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
-    from fedplug import kernels, ops, process, runtime
+    from fedplug import kernels, ops, tff
     from fedplug.api import (
         aggregator,
         encoder,
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     )
     from fedplug.codecs import ClientCodec, Codec, ModelSum, Sum, TensorMetrics, codec, decode, decode_model
     from fedplug.registry.hookspecs import hookimpl
-    from fedplug.runtime import use_runtime
     from fedplug.stores import open_store
-    from fedplug.training.trainer import Trainer
+    from fedplug.tff.runtime import use_runtime
+    from fedplug.tff.training.trainer import Trainer
 
     __version__: str
 
@@ -36,7 +36,7 @@ _HOMES = {
     "ModelSum": "fedplug.codecs",
     "Sum": "fedplug.codecs",
     "TensorMetrics": "fedplug.codecs",
-    "Trainer": "fedplug.training.trainer",
+    "Trainer": "fedplug.tff.training.trainer",
     "aggregator": "fedplug.api",
     "codec": "fedplug.codecs",
     "decode": "fedplug.codecs",
@@ -50,11 +50,10 @@ _HOMES = {
     "kernels": "fedplug.kernels",
     "open_store": "fedplug.stores",
     "ops": "fedplug.ops",
-    "process": "fedplug.process",
-    "runtime": "fedplug.runtime",
     "schedule": "fedplug.api",
+    "tff": "fedplug.tff",
     "to_config": "fedplug.api",
-    "use_runtime": "fedplug.runtime",
+    "use_runtime": "fedplug.tff.runtime",
 }
 
 __all__ = [
@@ -78,9 +77,8 @@ __all__ = [
     "kernels",
     "open_store",
     "ops",
-    "process",
-    "runtime",
     "schedule",
+    "tff",
     "to_config",
     "use_runtime",
 ]

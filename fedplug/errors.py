@@ -114,7 +114,7 @@ class MissingDependencyError(FedplugError, ModuleNotFoundError):
     """A package that fedplug can do without is needed here, and is not installed.
 
     Args:
-        needed_by: What needs it, for instance "fedplug.process".
+        needed_by: What needs it, for instance "fedplug.tff.process".
         module: Its module, which `ImportError` calls ``name``.
     """
 

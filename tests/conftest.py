@@ -56,11 +56,11 @@ def fresh_pages() -> Callable[[Callable[[], object]], int]:
 LONGEST = (
     "tests/runtime_ray/",
     "tests/examples/",
-    "tests/process/",
+    "tests/tff/process/",
     "tests/encoders/",
     "tests/testing/",
-    "tests/training/",
-    "tests/runtime/",
+    "tests/tff/training/",
+    "tests/tff/runtime/",
     "tests/experiment/",
     "tests/ops/",
 )

@@ -84,7 +84,7 @@ class Codec:
         if "numpy" not in encoder.capabilities.executes_on:
             raise CapabilityError(
                 f"{encoder!r} executes in TensorFlow only, so it cannot encode NumPy arrays; use it in a "
-                "TFF process (fedplug.process), or another encoder, see `fedplug plugins list`"
+                "TFF process (fedplug.tff.process), or another encoder, see `fedplug plugins list`"
             )
         min_size = plain(min_size)
         check_whole("min_size", min_size, 0)

@@ -19,8 +19,8 @@ class TensorMetrics:
     """What became of each array of a model: bytes by use, entropy bound, error, residual.
 
     Hand it to `Codec.encode_model`, once or often: what is measured is added up. The same numbers as the
-    ``tensors`` of a TFF process (`fedplug.process.build_weighted_fed_avg`), up to rounding. For one thread at
-    a time; threads have one each, and `merge`.
+    ``tensors`` of a TFF process (`fedplug.tff.process.build_weighted_fed_avg`), up to rounding. It is
+    not thread-safe: give each thread one of its own and `merge` them.
     """
 
     def __init__(self) -> None:

@@ -235,7 +235,8 @@ def _check_runtime(runtime_name: str, lowering: str) -> Finding:
     import tensorflow as tf
     import tensorflow_federated as tff
 
-    from fedplug import kernels, ops, runtime
+    from fedplug import kernels, ops
+    from fedplug.tff import runtime
 
     clients, size, k = 3, 1000, 10
     deltas = np.random.default_rng(0).standard_normal((clients, size)).astype(np.float32)

@@ -1,6 +1,6 @@
 """An encoder for a given model: an encoder per tensor where it is worth it, wire buffers in and out.
 
-`fedplug.process` lifts these functions into federated computations.
+`fedplug.tff.process` lifts these functions into federated computations.
 """
 
 from __future__ import annotations

@@ -185,10 +185,10 @@ class RunConfig:
             "topk(0.01)"}``.
         broadcast_encoder: The same for the downlink; empty: the model is sent uncompressed.
         snapshot_encoder: Of the model as a whole, where `broadcast_encoder` is of differences; empty: the
-            default, see `fedplug.process.build_weighted_fed_avg`.
+            default, see `fedplug.tff.process.build_weighted_fed_avg`.
         aggregator: An expression such as ``"mean"``.
         min_size: Tensors with fewer elements are sent uncompressed.
-        proximal_strength: Above 0 it is FedProx, see `fedplug.process.ProximalOptimizer`.
+        proximal_strength: Above 0 it is FedProx, see `fedplug.tff.process.ProximalOptimizer`.
     """
 
     name: str

@@ -31,13 +31,13 @@ from fedplug.experiment.model.client_datasets import client_datasets
 from fedplug.experiment.model.evaluator import Evaluator
 from fedplug.experiment.provenance import Provenance
 from fedplug.experiment.tensors import of_round, write_model
-from fedplug.process import ProximalOptimizer, StatefulClientsProcess
-from fedplug.process.arguments import as_encoder
-from fedplug.process.learning.components import Shared, sharing
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore
-from fedplug.training import legacy
-from fedplug.training.trainer import Trainer
+from fedplug.tff.process import ProximalOptimizer, StatefulClientsProcess
+from fedplug.tff.process.arguments import as_encoder
+from fedplug.tff.process.learning.components import Shared, sharing
+from fedplug.tff.training import legacy
+from fedplug.tff.training.trainer import Trainer
 
 __all__ = ["Built", "Experiment", "Folder", "Plan", "TrainingId", "write_results"]
 
@@ -349,7 +349,7 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
 
 def _process(config: ExperimentConfig, run: RunConfig, model: ModelBuilder) -> StatefulClientsProcess:
     with _naming(run):
-        return fedplug.process.build_weighted_fed_avg(
+        return fedplug.tff.process.build_weighted_fed_avg(
             model.model_fn(config.seed),
             _client_optimizer(config.client_optimizer, run.proximal_strength),
             _optimizer(config.server_optimizer),

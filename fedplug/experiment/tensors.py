@@ -9,7 +9,7 @@ from typing import Any
 
 from fedplug.encoders import tensor_metrics
 from fedplug.experiment.files import write_whole
-from fedplug.process import StatefulClientsProcess
+from fedplug.tff.process import StatefulClientsProcess
 
 __all__ = ["of_round", "write_model"]
 

@@ -274,12 +274,12 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
     return [
         AggregatorSpec(
             name="mean",
-            target="fedplug.aggregators.mean:Mean",
+            target="fedplug.tff.aggregators.mean:Mean",
             summary="the weighted mean of the clients' updates",
         ),
         AggregatorSpec(
             name="memory_mean",
-            target="fedplug.aggregators.memory_mean:MemoryMean",
+            target="fedplug.tff.aggregators.memory_mean:MemoryMean",
             summary="the mean of what all clients said last, for encoders of differences",
             examples=("memory_mean(5)", "memory_mean(5, rate=0.5, estimate='sampled')"),
         ),

@@ -39,7 +39,7 @@ def fedplug_encoders() -> list[EncoderSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def fedplug_aggregators() -> list[AggregatorSpec]:  # type: ignore[empty-body]
-    """The aggregators this plugin brings; a class follows `fedplug.aggregators.base.Aggregator`."""
+    """The aggregators this plugin brings; a class follows `fedplug.tff.aggregators.base.Aggregator`."""
 
 
 @hookspec
@@ -62,7 +62,7 @@ def fedplug_process_built(process: Any) -> None:
     """Called after a process was built from components. What this raises is logged and changes nothing.
 
     Args:
-        process: The `fedplug.process.StatefulClientsProcess`; its ``signature`` says of what it was built.
+        process: The `fedplug.tff.process.StatefulClientsProcess`; its ``signature`` says how it was built.
     """
 
 

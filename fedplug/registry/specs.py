@@ -207,7 +207,7 @@ class EncoderSpec(ComponentSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class AggregatorSpec(ComponentSpec):
-    """An aggregator (see `fedplug.aggregators.base.Aggregator`)."""
+    """An aggregator (see `fedplug.tff.aggregators.base.Aggregator`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from fedplug.aggregators.base import Aggregator, Update
 from fedplug.encoders.identity import Identity
 from fedplug.encoders.model import ModelEncoder
 from fedplug.testing import expect, tensors
 from fedplug.testing.suite import NotApplicable, Suite, after
+from fedplug.tff.aggregators.base import Aggregator, Update
 
 __all__ = ["AggregatorSuite"]
 
@@ -33,7 +33,7 @@ _STRUCTURE = "test_accumulators_and_states_keep_their_structure"
 
 
 class AggregatorSuite(Suite, abc.ABC):
-    """What `fedplug.aggregators.base.Aggregator` promises; clients send through the identity encoder.
+    """What `fedplug.tff.aggregators.base.Aggregator` promises; clients send through the identity encoder.
 
     An author writes, in a test module::
 

@@ -27,7 +27,7 @@ _BASES = {
         "fedplug.encoders.stages:IndexCoder",
         "fedplug.encoders.assignment.base:EncoderAssignment",
     ),
-    "aggregator": ("fedplug.aggregators.base:Aggregator",),
+    "aggregator": ("fedplug.tff.aggregators.base:Aggregator",),
     "schedule": ("fedplug.schedules.base:Schedule",),
     "store": ("fedplug.stores.base:StateStore",),
 }

@@ -124,9 +124,9 @@ def _in_tff(model: ModelEncoder, update: list[Array]) -> Any:
     import numpy as np
     import tensorflow_federated as tff
 
-    from fedplug import runtime
-    from fedplug.aggregators.mean import Mean
-    from fedplug.process.aggregation.encoded_aggregation import build_encoded_aggregation
+    from fedplug.tff import runtime
+    from fedplug.tff.aggregators.mean import Mean
+    from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation
 
     lowering = ops.resolve_lowering()
     value_type = tff.to_type([(spec.dtype.as_numpy_dtype, tuple(spec.shape)) for spec in model.specs])

@@ -114,14 +114,14 @@ def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
 @pytest.mark.needs("tensorflow_federated")
 @pytest.mark.needs("ray")
 def test_a_coordinator_of_a_cluster_and_what_it_starts_workers_with_do_not_load_tensorflow():
-    statement = "from fedplug.runtime.ray.coordinator import Coordinator; import fedplug.runtime.ray.worker"
+    statement = "import fedplug.tff.runtime.ray.coordinator, fedplug.tff.runtime.ray.worker"
     assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
 
 
 @pytest.mark.needs("tensorflow")
 def test_ops_encoders_and_aggregators_load_no_tff_and_no_op_library_before_the_first_op_that_needs_it():
     statement = """
-import fedplug.ops, fedplug.encoders, fedplug.aggregators
+import fedplug.ops, fedplug.encoders, fedplug.tff.aggregators
 import tensorflow as tf
 loaded = lambda: "_fedplug_ops.so" in open("/proc/self/maps").read()
 stages = [loaded()]

@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from fedplug.aggregators import Mean, MemoryMean
 from fedplug.registry.specs import Capabilities
+from fedplug.tff.aggregators import Mean, MemoryMean
 
 
 class Quiet(Mean):

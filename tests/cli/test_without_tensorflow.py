@@ -57,12 +57,12 @@ def test_with_debug_the_traceback_is_shown():
 @pytest.mark.parametrize(
     ("use", "what"),
     [
-        ("import fedplug\nfedplug.process", "fedplug.process"),
-        ("import fedplug.process", "fedplug.process"),
-        ("from fedplug.process import build_weighted_fed_avg", "fedplug.process"),
-        ("import fedplug\nfedplug.runtime", "fedplug.runtime"),
-        ("import fedplug\nfedplug.use_runtime('inprocess')", "fedplug.runtime"),
-        ("import fedplug\nfedplug.Trainer", "fedplug.training"),
+        ("import fedplug\nfedplug.process", "fedplug.tff.process"),
+        ("import fedplug.tff.process", "fedplug.tff.process"),
+        ("from fedplug.tff.process import build_weighted_fed_avg", "fedplug.tff.process"),
+        ("import fedplug\nfedplug.runtime", "fedplug.tff.runtime"),
+        ("import fedplug\nfedplug.use_runtime('inprocess')", "fedplug.tff.runtime"),
+        ("import fedplug\nfedplug.Trainer", "fedplug.tff.training"),
     ],
 )
 def test_what_needs_tff_names_itself_and_the_extra(use, what):

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
-from fedplug.process import build_weighted_fed_avg
+from fedplug.tff.process import build_weighted_fed_avg
 
 FEATURES, CLASSES = 40, 5
 

@@ -172,7 +172,7 @@ def test_every_environment_that_rounds_were_made_in_is_written_down_once(tmp_pat
 
 
 def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
-    monkeypatch.setattr(fedplug.process, "build_weighted_fed_avg", lambda *parts, **keys: (parts, keys))
+    monkeypatch.setattr(fedplug.tff.process, "build_weighted_fed_avg", lambda *parts, **keys: (parts, keys))
     run = RunConfig(
         name="all",
         encoder="topk(0.1)",

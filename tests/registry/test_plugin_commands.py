@@ -84,7 +84,7 @@ def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
     assert ["topk(0.3, error_feedback=False)", "sparse/1", "-", "bounded_sensitivity", "all floats"] in table
 
 
-@pytest.mark.needs("fedplug.aggregators")
+@pytest.mark.needs("fedplug.tff.aggregators")
 def test_show_tells_what_an_aggregator_promises(capsys):
     assert main(["plugins", "show", "mean"]) == 0
     assert re.search(r"^mean +- +- +unbiased, commutes_with_sum, ", capsys.readouterr().out, re.MULTILINE)
@@ -147,7 +147,7 @@ def test_check_of_an_unknown_name_names_the_nearest(name, message, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.needs("fedplug.aggregators")
+@pytest.mark.needs("fedplug.tff.aggregators")
 @pytest.mark.parametrize(
     ("name", "message"),
     [

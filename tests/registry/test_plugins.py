@@ -34,7 +34,7 @@ def test_the_built_in_parts_are_there():
     assert {"memory", "sqlite"} <= set(catalog.names("store"))
 
 
-@pytest.mark.needs("fedplug.aggregators")
+@pytest.mark.needs("fedplug.tff.aggregators")
 @pytest.mark.parametrize(
     ("kind", "name"), [(entry.kind, entry.name) for entry in resolve.catalog().entries if entry.builtin]
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import assert_type
 
 import fedplug
-from fedplug.aggregators import Aggregator
 from fedplug.encoders import Encoder, EncoderAssignment
-from fedplug.process.arguments import AnyEncoder
 from fedplug.registry.component import Component
 from fedplug.schedules import Schedule
+from fedplug.tff.aggregators import Aggregator
+from fedplug.tff.process.arguments import AnyEncoder
 
 
 def test_an_encoder_by_name_is_for_a_tensor_or_for_a_whole_model() -> None:

@@ -96,7 +96,7 @@ def _connect(ray: Any, address: str) -> None:
 
 @pytest.fixture(scope="session")
 def shared_workers(cluster: Any) -> Iterator[list[Any]]:
-    from fedplug.runtime.ray.worker import start_worker
+    from fedplug.tff.runtime.ray.worker import start_worker
 
     workers = [start_worker() for _ in range(3)]
     yield workers
@@ -111,7 +111,7 @@ class _First:
         self._worker = worker
 
     def __call__(self) -> Any:
-        from fedplug.runtime.ray.worker import start_worker
+        from fedplug.tff.runtime.ray.worker import start_worker
 
         worker, self._worker = self._worker, None
         return worker or start_worker()
@@ -120,10 +120,10 @@ class _First:
 @pytest.fixture
 def on_ray(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..., Any]]:
     """Returns a function that makes a context on some of the shared workers the current one."""
-    from fedplug.runtime.ray.context import RayContext, start_coordinators
-    from fedplug.runtime.ray.dispatch import Limits, Workers
-    from fedplug.runtime.ray.rounds import Cluster
-    from fedplug.runtime.ray.worker import start_worker
+    from fedplug.tff.runtime.ray.context import RayContext, start_coordinators
+    from fedplug.tff.runtime.ray.dispatch import Limits, Workers
+    from fedplug.tff.runtime.ray.rounds import Cluster
+    from fedplug.tff.runtime.ray.worker import start_worker
 
     def lives(worker: Any) -> bool:
         try:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-columns = pytest.importorskip("fedplug.runtime.ray.columns", reason="Ray is not installed")
-messages = pytest.importorskip("fedplug.runtime.ray.messages", reason="Ray is not installed")
-shelves = pytest.importorskip("fedplug.runtime.ray.shelves", reason="Ray is not installed")
+columns = pytest.importorskip("fedplug.tff.runtime.ray.columns", reason="Ray is not installed")
+messages = pytest.importorskip("fedplug.tff.runtime.ray.messages", reason="Ray is not installed")
+shelves = pytest.importorskip("fedplug.tff.runtime.ray.shelves", reason="Ray is not installed")
 
 SHELVES = [shelves.Shelf(None, number) for number in range(3)]
 VALUES = st.one_of(

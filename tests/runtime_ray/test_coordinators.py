@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.errors import ComputationError, ConfigError, WorkerError
 
-rounds = pytest.importorskip("fedplug.runtime.ray.rounds", reason="Ray is not installed")
+rounds = pytest.importorskip("fedplug.tff.runtime.ray.rounds", reason="Ray is not installed")
 
 I32, F32 = np.int32, np.float32
 STATE = tff.TensorType(F32, [50])
@@ -131,7 +131,7 @@ def test_states_stay_with_the_workers_and_are_found_by_any_coordinator(in_blocks
 def test_a_worker_of_a_coordinator_that_is_killed_changes_nothing(
     in_blocks, on_ray, assert_same_bits, tmp_path
 ):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray(2, coordinators=1)
     undisturbed = round_of([*range(CLIENTS)], states_of(CLIENTS))
@@ -150,7 +150,7 @@ def test_a_worker_of_a_coordinator_that_is_killed_changes_nothing(
 def test_coordinators_that_are_killed_in_a_round_change_nothing(
     computation, in_blocks, on_ray, assert_same_bits, tmp_path
 ):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray()
     undisturbed = computation([*range(CLIENTS)], states_of(CLIENTS))
@@ -179,7 +179,7 @@ def test_states_that_a_killed_coordinator_held_are_named(in_blocks, on_ray, clus
 
 @pytest.mark.slow
 def test_a_round_may_go_on_without_slices_that_a_coordinator_lost(in_blocks, on_ray, assert_same_bits):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     values, totals = [*range(CLIENTS)], []
     values[4] = on_worker(die)

@@ -10,7 +10,7 @@ import pytest
 
 from fedplug.errors import WorkerError
 
-dispatch = pytest.importorskip("fedplug.runtime.ray.dispatch", reason="Ray is not installed")
+dispatch = pytest.importorskip("fedplug.tff.runtime.ray.dispatch", reason="Ray is not installed")
 Limits, Task, Workers = dispatch.Limits, dispatch.Task, dispatch.Workers
 
 

@@ -17,7 +17,7 @@ import time
 
 import ray
 
-from fedplug.runtime.ray.dispatch import Limits, Task, Workers
+from fedplug.tff.runtime.ray.dispatch import Limits, Task, Workers
 
 
 class Sleeper:

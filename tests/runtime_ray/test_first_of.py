@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedplug.errors import WorkerError
-from fedplug.runtime import Candidates
+from fedplug.tff.runtime import Candidates
 
-first_of = pytest.importorskip("fedplug.runtime.ray.first_of", reason="Ray is not installed")
+first_of = pytest.importorskip("fedplug.tff.runtime.ray.first_of", reason="Ray is not installed")
 
 I32, F32 = np.int32, np.float32
 
@@ -64,7 +64,7 @@ def die():
 def test_the_first_of_more_candidates_have_the_bits_of_a_round_without_the_others(
     coordinators, on_ray, assert_same_bits
 ):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray(coordinators=coordinators, retries=0)
     zeros = [0.0] * 13
@@ -81,7 +81,7 @@ def test_the_first_of_more_candidates_have_the_bits_of_a_round_without_the_other
 
 
 def test_a_round_with_too_few_clients_fails(on_ray):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray(retries=0)
     with pytest.raises(WorkerError, match="'round_of' needs 4 clients, and only 3 of 6 are done"):

@@ -160,7 +160,7 @@ def data_of(client):
 def process():
     with fedplug.use_runtime("inprocess"):
         sgd = tff.learning.optimizers.build_sgdm(0.1)
-        built = fedplug.process.build_weighted_fed_avg(
+        built = fedplug.tff.process.build_weighted_fed_avg(
             model_fn, sgd, encoder="topk(0.2) | qsgd(4)", min_size=8
         )
     assert built.lowering == "fused"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-ready_tasks = pytest.importorskip("fedplug.runtime.ray.ready_tasks", reason="Ray is not installed")
+ready_tasks = pytest.importorskip("fedplug.tff.runtime.ray.ready_tasks", reason="Ray is not installed")
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def late(seconds, value):
 
 
 def test_a_worker_that_is_killed_in_a_round_changes_nothing(on_ray, assert_same_bits, tmp_path):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray()
     undisturbed = round_of([*range(10)], states_of(10))
@@ -76,7 +76,7 @@ def test_a_worker_that_is_killed_in_a_round_changes_nothing(on_ray, assert_same_
 
 
 def test_a_round_fails_when_all_tries_failed(on_ray):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray(retries=0)
     values = [*range(4), on_worker(die), *range(5, 10)]
@@ -86,7 +86,7 @@ def test_a_round_fails_when_all_tries_failed(on_ray):
 
 
 def test_a_round_may_go_on_without_the_clients_that_were_lost(on_ray, assert_same_bits):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray(on_lost="skip", retries=0, client_results="handles")
     values = [*range(4), on_worker(die), *range(5, 10)]
@@ -103,7 +103,7 @@ def test_a_round_may_go_on_without_the_clients_that_were_lost(on_ray, assert_sam
 
 
 def test_a_round_in_which_all_clients_are_lost_fails(on_ray):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray(on_lost="skip", retries=0)
     with pytest.raises(WorkerError, match="all clients of 'two_stages' were lost"):
@@ -139,7 +139,7 @@ def test_states_stay_in_the_cluster_until_they_are_read(on_ray, assert_same_bits
 
 
 def test_programs_leave_the_cluster_with_their_computation(on_ray):
-    from fedplug.runtime.ray.messages import Shared
+    from fedplug.tff.runtime.ray.messages import Shared
 
     def shared():
         gc.collect()
@@ -155,7 +155,9 @@ def test_programs_leave_the_cluster_with_their_computation(on_ray):
 
 
 def test_a_value_that_is_lost_with_its_machine_says_whose_it_was(monkeypatch):
-    client_values = pytest.importorskip("fedplug.runtime.ray.client_values", reason="Ray is not installed")
+    client_values = pytest.importorskip(
+        "fedplug.tff.runtime.ray.client_values", reason="Ray is not installed"
+    )
 
     def lost(references):
         raise client_values.ray.exceptions.ObjectLostError("00", None, "")
@@ -189,7 +191,7 @@ def test_tensor_metrics_are_those_of_one_process(on_ray):
     values = [[rng.normal(size=size).astype(F32) for size in (300, 40)] for _ in range(7)]
 
     def measured():
-        factory = fedplug.process.build_aggregation_factory(
+        factory = fedplug.tff.process.build_aggregation_factory(
             "qsgd(4) | rans", min_size=50, tensor_metrics=True
         )
         process = factory.create(value_type, tff.TensorType(F32))
@@ -205,7 +207,7 @@ def test_tensor_metrics_are_those_of_one_process(on_ray):
 
 
 def test_data_is_made_where_it_is_used(on_ray):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     @tff.tensorflow.computation(tff.SequenceType(I32))
     def total(numbers):
@@ -222,7 +224,7 @@ def test_data_is_made_where_it_is_used(on_ray):
 
 
 def test_ctrl_c_ends_a_round_and_the_next_one_runs(on_ray):
-    from fedplug.runtime.ray import on_worker
+    from fedplug.tff.runtime.ray import on_worker
 
     on_ray()
     before = time.monotonic()
@@ -266,11 +268,11 @@ def test_an_option_without_sense_is_refused(options, message, cluster):
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("fedplug.runtime.ray")]:
+    for name in [name for name in sys.modules if name.startswith("fedplug.tff.runtime.ray")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'fedplug\[ray\]'"):
-        importlib.import_module("fedplug.runtime.ray")
+        importlib.import_module("fedplug.tff.runtime.ray")
 
 
 def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
@@ -307,8 +309,10 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
 
 
 def test_clients_values_elsewhere_are_passed_by_and_others_become_arrays():
-    client_values = pytest.importorskip("fedplug.runtime.ray.client_values", reason="Ray is not installed")
-    from fedplug.runtime.ray import on_worker
+    client_values = pytest.importorskip(
+        "fedplug.tff.runtime.ray.client_values", reason="Ray is not installed"
+    )
+    from fedplug.tff.runtime.ray import on_worker
 
     data = [on_worker(abs, number) for number in range(3)]
     parts = {"data": data, "model": tf.constant([1.0])}, data, [tf.constant(2)] * 2

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-serialization = pytest.importorskip("fedplug.runtime.ray.serialization", reason="Ray is not installed")
+serialization = pytest.importorskip("fedplug.tff.runtime.ray.serialization", reason="Ray is not installed")
 
 KINDS = [np.float32, np.float64, np.int8, np.int64, ml_dtypes.bfloat16, np.bool_]
 

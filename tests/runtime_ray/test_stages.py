@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-stages = pytest.importorskip("fedplug.runtime.ray.stages", reason="Ray is not installed")
+stages = pytest.importorskip("fedplug.tff.runtime.ray.stages", reason="Ray is not installed")
 
 I32 = np.int32
 at_clients = tff.FederatedType(I32, tff.CLIENTS)

@@ -92,7 +92,7 @@ def process():
 
     with fedplug.use_runtime("inprocess"):
         sgd = tff.learning.optimizers.build_sgdm(0.1)
-        return fedplug.process.build_weighted_fed_avg(
+        return fedplug.tff.process.build_weighted_fed_avg(
             model_fn, sgd, encoder="topk(0.2) | qsgd(4)", min_size=8
         )
 

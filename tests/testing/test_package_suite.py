@@ -27,7 +27,7 @@ OP_LIBRARY = """
         return [OpLibrarySpec(name="acme_ops", target="acme_ops:_ops.so", summary="for a test")]
 """
 PART = """
-    from fedplug.aggregators import Mean
+    from fedplug.tff.aggregators import Mean
     from fedplug.encoders import Identity
 
     class Acme(Mean):
@@ -98,12 +98,12 @@ def suite_of(tmp_path, monkeypatch):
     resolve.catalog.cache_clear()
 
 
-@pytest.mark.needs("fedplug.aggregators")
+@pytest.mark.needs("fedplug.tff.aggregators")
 def test_a_good_package_passes_every_check(suite_of, failures):
     assert not failures(suite_of())
 
 
-@pytest.mark.needs("fedplug.aggregators")
+@pytest.mark.needs("fedplug.tff.aggregators")
 @pytest.mark.parametrize("check", BAD)
 def test_a_bad_package_fails_exactly_the_check_it_was_made_for(check, suite_of, failures):
     failed = failures(suite_of(**BAD[check]))

@@ -120,7 +120,7 @@ def test_pytest_runs_the_checks_and_takes_what_does_not_apply_for_a_skip(tmp_pat
     assert "1 passed, 1 skipped" in result.stdout
 
 
-@pytest.mark.needs("fedplug.aggregators")
+@pytest.mark.needs("fedplug.tff.aggregators")
 def test_the_kit_needs_no_pytest_and_loads_only_what_is_asked_for():
     program = (
         "import sys; sys.modules['pytest'] = None\n"

@@ -29,7 +29,7 @@ class EncoderAssignment(Component):
         Tensors that have the same object are encoded together, see `Encoder.grouped_encode`.
 
         Args:
-            specs: Of the model's tensors, in order; their names are those of `fedplug.process`.
+            specs: Of the model's tensors, in order; their names are those of `fedplug.tff.process`.
 
         Raises:
             ConfigError: It does not fit this model.

@@ -21,7 +21,7 @@ class Differences(Around):
     """Encodes ``x - memory``; then ``memory' = memory + rate * decode(payload)``, as on the server.
 
     What is decoded is a difference and no update: the server adds it to the mean of all clients' memories,
-    which the aggregator `fedplug.aggregators.MemoryMean` keeps. A mean of what is decoded is wrong, and
+    which the aggregator `fedplug.tff.aggregators.MemoryMean` keeps. A mean of what is decoded is wrong, and
     refused. The state is ``{"memory": like the tensor}``, zeros at first, as the server knows them; float32
     for a 16-bit tensor.
     """
@@ -167,7 +167,7 @@ class Artemis(Differences):
     DIANA's memory, for unbiased C. The aggregator is ``memory_mean(clients, rate=..., estimate="sampled")``:
     unbiased, and with ``rate <= 1 / (1 + w)`` (``E ||C(x) - x||^2 <= w ||x||^2``) its variance goes to zero
     with the differences, where without a memory it stays as large as the clients differ. Of a broadcast it is
-    MCM, see `fedplug.process.distribution.reference`.
+    MCM, see `fedplug.tff.process.distribution.reference`.
 
     Sources: Mishchenko, Gorbunov, Takáč, Richtárik, "Distributed Learning with Compressed Gradient
     Differences", 2019 (arXiv 1901.09269), algorithm 1; Philippenko and Dieuleveut, "Bidirectional

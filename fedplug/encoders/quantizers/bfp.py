@@ -31,7 +31,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
     is at most ``(L + 1/2) step``. So what is decoded is encoded as it is, without any error, and as long as
     the largest magnitude stays between the same two powers of two, an entry that changes by less than its
     distance to the middle between two levels does not change at all: of a model that is sent again and again,
-    few entries are new. See `fedplug.process.distribution.broadcast`.
+    few entries are new. See `fedplug.tff.process.distribution.broadcast`.
 
     Not random: the error is at most half a step, which is below ``scale / L`` where ``scale`` is the block's
     largest magnitude.

@@ -12,8 +12,8 @@ import tensorflow as tf
 from fedplug.errors import ConfigError
 from fedplug.experiment.config import DataConfig
 from fedplug.experiment.data.federated import Examples, as_examples
-from fedplug.runtime.graphs.inline_calls import inlined
-from fedplug.runtime.inprocess.sequences import quick_to_begin
+from fedplug.tff.runtime.graphs.inline_calls import inlined
+from fedplug.tff.runtime.inprocess.sequences import quick_to_begin
 
 __all__ = ["client_datasets"]
 

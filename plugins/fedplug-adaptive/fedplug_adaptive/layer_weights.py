@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.aggregators import Aggregator, Update
 from fedplug.errors import ConfigError
+from fedplug.tff.aggregators import Aggregator, Update
 
 __all__ = ["DivergenceSoftmax", "LayerWeights", "ReportedWeights", "check_layers", "check_temperature"]
 

@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 
 from fedplug.encoders.model import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
-from fedplug.process import (
+from fedplug.tff.process import (
     StatefulClientsProcess,
     assemble_process,
     build_distributor,
@@ -25,15 +25,15 @@ from fedplug.process import (
     compatibility,
     variable_names,
 )
-from fedplug.process.aggregation.encoded_aggregation import (
+from fedplug.tff.process.aggregation.encoded_aggregation import (
     EncodedAggregation,
     build_encoded_aggregation,
     model_encoder,
 )
-from fedplug.process.arguments import AnyEncoder, as_encoder
-from fedplug.process.learning.components import LearningComponents, build_learning_components
-from fedplug.process.learning.nonfinite_updates import weight_to_encode
-from fedplug.process.learning.round_output import build_initialize, round_output
+from fedplug.tff.process.arguments import AnyEncoder, as_encoder
+from fedplug.tff.process.learning.components import LearningComponents, build_learning_components
+from fedplug.tff.process.learning.nonfinite_updates import weight_to_encode
+from fedplug.tff.process.learning.round_output import build_initialize, round_output
 from fedplug_adaptive.divergence import layer_divergences
 from fedplug_adaptive.layer_weights import (
     DivergenceSoftmax,
@@ -76,7 +76,7 @@ def build_adaptive_fed_avg(
     while the updates arrive. Both are one pass, and equal but for rounding, as long as no weight is too small
     for float32.
 
-    The metrics are those of `fedplug.process.build_weighted_fed_avg`, with two more for the aggregator:
+    The metrics are those of `fedplug.tff.process.build_weighted_fed_avg`, with two more for the aggregator:
     ``adaptive=bool`` and ``report=float32[layers]``, the mean over clients of the divergences, or of the
     weights where clients weigh. What happens to updates that are not finite and to clients without examples
     is the same as there.
@@ -94,14 +94,14 @@ def build_adaptive_fed_avg(
         temperature: In the unit of the divergences, which are small: begin with what ``report`` shows.
         weighed_on: ``"server"`` or ``"clients"``.
         weighting: ``"auto"``: chosen in each round as above; or ``"adaptive"`` or ``"plain"`` in all.
-        encoder: As for `fedplug.process.build_weighted_fed_avg`.
+        encoder: As for `fedplug.tff.process.build_weighted_fed_avg`.
         lowering: The same.
         min_size: The same; more than the number of layers, so that reports are sent uncompressed.
         tensor_metrics: The same; the reports are the last tensor.
         metrics_aggregator: The same.
 
     Raises:
-        CapabilityError: The encoder does not go with the model, see `fedplug.process.compatibility`.
+        CapabilityError: The encoder does not go with the model, see `fedplug.tff.process.compatibility`.
         ConfigError: An argument is not valid, or the model has no metric ``loss``.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """

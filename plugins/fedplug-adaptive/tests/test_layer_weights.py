@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedplug.aggregators import Update
 from fedplug.encoders import Identity, ModelEncoder
 from fedplug.errors import ConfigError
+from fedplug.tff.aggregators import Update
 
 LAYERS = [0, 0, 1]
 SPECS = (tf.TensorSpec([2, 2]), tf.TensorSpec([3]), tf.TensorSpec([2]), tf.TensorSpec([2]))

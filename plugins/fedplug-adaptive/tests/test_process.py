@@ -38,7 +38,7 @@ def flat(state):
 @pytest.mark.slow
 def test_plain_rounds_are_federated_averaging(build, model_fn, client):
     datasets = [client(seed, examples) for seed, examples in ((1, 4), (2, 8), (3, 12))]
-    reference = fedplug.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
+    reference = fedplug.tff.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
     ends = [
         flat(next_round(process, process.initialize(), datasets)["state"])
         for process in (build(weighting="plain"), reference)
@@ -63,7 +63,7 @@ def test_weights_made_on_clients_and_on_the_server_end_in_the_same_model(build, 
 
 
 def test_the_metrics_are_those_of_federated_averaging_and_two_more(process, model_fn, client):
-    plain = fedplug.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
+    plain = fedplug.tff.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
     ours, theirs = (
         next_round(each, each.initialize(), [client(1), client(2)])["metrics"] for each in (process, plain)
     )

@@ -15,7 +15,7 @@ from mlflow.entities import Metric, Param, RunStatus
 
 __all__ = ["Tracking", "Training"]
 
-_TAG = "fedplug.training"
+_TAG = "fedplug.tff.training"
 """Of a run: the same for trainings of one process under one id, which a store tells apart in the same way."""
 
 _COMPONENTS = ("process", "encoder", "broadcast_encoder", "aggregator", "distributions")
@@ -76,7 +76,7 @@ class Tracking:
 
         Args:
             experiment: In MLflow; made if it is not there.
-            process: The `fedplug.process.StatefulClientsProcess`.
+            process: The `fedplug.tff.process.StatefulClientsProcess`.
             process_id: Under which a store keeps the training.
             round_num: To be logged.
             begins: Whether a training begins with it, unless it has begun already.

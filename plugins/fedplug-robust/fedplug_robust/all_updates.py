@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.aggregators import Aggregator, Update
 from fedplug.errors import ConfigError
 from fedplug.ops import require
+from fedplug.tff.aggregators import Aggregator, Update
 
 __all__ = ["DEFAULT_MAX_CLIENTS", "AllUpdates", "check_whole_number"]
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedplug.aggregators import Update
 from fedplug.encoders import Identity, ModelEncoder
+from fedplug.tff.aggregators import Update
 
 SPECS = (tf.TensorSpec([2, 2]), tf.TensorSpec([3]))
 MODEL = ModelEncoder(Identity(), SPECS)

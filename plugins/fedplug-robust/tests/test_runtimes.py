@@ -17,7 +17,7 @@ def results(runtime):
     found = {}
     with fedplug.use_runtime(runtime):
         for text in ROBUST:
-            factory = fedplug.process.build_aggregation_factory(
+            factory = fedplug.tff.process.build_aggregation_factory(
                 fedplug.encoder("topk(0.5, error_feedback=False)"), fedplug.aggregator(text)
             )
             process = factory.create(value_type, weight_type)
@@ -43,7 +43,7 @@ def test_both_runtimes_give_the_same_bits(in_process, stock, text):
 
 def test_too_many_clients_end_the_round_with_the_reason():
     with fedplug.use_runtime("inprocess"):
-        factory = fedplug.process.build_aggregation_factory(
+        factory = fedplug.tff.process.build_aggregation_factory(
             fedplug.encoder("identity"), fedplug.aggregator("median(max_clients=2)")
         )
         process = factory.create(tff.TensorType(np.float32, [100]), tff.TensorType(np.float32))

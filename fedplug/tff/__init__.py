@@ -1,0 +1,22 @@
+"""Everything that only users of TensorFlow Federated need: processes, runtimes, training, aggregators.
+
+The submodules are imported on first use, so that ``fedplug.tff`` can be named without loading TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedplug.registry.first_use import imported_on_first_use
+
+if TYPE_CHECKING:
+    from fedplug.tff import aggregators, compat, process, runtime, structures, training
+
+__all__ = ["aggregators", "compat", "process", "runtime", "structures", "training"]
+
+if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+    __getattr__ = imported_on_first_use(__name__, {name: f"{__name__}.{name}" for name in __all__})
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,118 @@
+"""The mean of what clients last said, kept on the server and moved by the differences that they send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.encoders.arguments import check_share
+from fedplug.errors import ConfigError
+from fedplug.registry.specs import Capabilities
+from fedplug.tff.aggregators.base import Aggregator, Update, zero_sums
+
+__all__ = ["MemoryMean"]
+
+_ESTIMATES = ("all", "sampled")
+
+
+class MemoryMean(Aggregator):
+    """``memory + sum of differences / clients``; then ``memory' = memory + rate * sum / clients``.
+
+    For encoders of differences, `ef21` and `artemis`: the memory is the mean of those of all clients, whether
+    they take part or not, and zero at first. Every client weighs the same, in all rounds: of a sum whose
+    weights change nobody knows what a client contributed before. A client that sends nothing keeps its
+    memory, and the server what it has of it.
+
+    With ``estimate="sampled"`` the update is ``memory + sum of differences / number of those who sent one``,
+    an unbiased estimate where the compression is unbiased and clients are sampled evenly; the memory is moved
+    as above.
+
+    Sources: Fatkhullin et al., "EF21 with Bells & Whistles", 2021 (arXiv 2110.03294), algorithm 4, for
+    ``estimate="all"`` with rate 1; Philippenko and Dieuleveut, "Bidirectional compression in heterogeneous
+    settings for distributed or federated learning with partial participation", 2020 (arXiv 2006.14591), PP2,
+    for ``"sampled"``.
+    """
+
+    name: ClassVar[str] = "memory_mean"
+
+    def __init__(self, clients: int, *, rate: float = 1.0, estimate: str = "all") -> None:
+        """Makes the aggregator.
+
+        Args:
+            clients: How many there are in all, not in a round.
+            rate: By which clients move their memories: 1 for `ef21`, that of `artemis`.
+            estimate: ``"all"``: of the mean over all clients, where those who do not take part say what they
+                last said; ``"sampled"``: see the class.
+
+        Raises:
+            ConfigError: One of them is out of range.
+        """
+        if not isinstance(clients, int) or isinstance(clients, bool) or clients < 1:
+            raise ConfigError(
+                f"memory_mean clients is {clients!r}; it must be how many clients there are, at least 1"
+            )
+        check_share("memory_mean rate", rate)
+        if estimate not in _ESTIMATES:
+            raise ConfigError(
+                f"memory_mean estimate is {estimate!r}; it must be one of {', '.join(_ESTIMATES)}"
+            )
+        self._clients = clients
+        self._rate = float(rate)
+        self._estimate = estimate
+
+    @property
+    def weights_by_examples(self) -> bool:
+        """No: every client counts as one."""
+        return False
+
+    @property
+    def clients(self) -> int:
+        """All, not those of a round."""
+        return self._clients
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """A sum, and what was summed before."""
+        return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True, memory_rate=self._rate)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments."""
+        return {"clients": self._clients, "rate": self._rate, "estimate": self._estimate}
+
+    def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
+        """``{"memory": zeros, a tuple of one tensor per spec}``."""
+        return {"memory": zero_sums(specs)}
+
+    def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
+        """Zero sums, of no clients."""
+        return {"sums": zero_sums(specs), "count": tf.constant(0)}
+
+    def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
+        """Adds the differences; the weight is not looked at."""
+        del weight
+        sums = update.add_to(accumulator["sums"], tf.constant(1.0))
+        return {"sums": sums, "count": accumulator["count"] + 1}
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Sums and counts, added."""
+        sums = tuple(a + b for a, b in zip(left["sums"], right["sums"], strict=True))
+        return {"sums": sums, "count": left["count"] + right["count"]}
+
+    def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
+        """The estimate; without any client, and without differences, that is the memory."""
+        one = tf.constant(1.0, tf.float64)
+        share = one / self._clients
+        if self._estimate == "sampled":
+            share = one / tf.cast(tf.maximum(accumulator["count"], 1), tf.float64)
+        update = _add(state["memory"], accumulator["sums"], share)
+        memory = _add(state["memory"], accumulator["sums"], one * (self._rate / self._clients))
+        return update, {"memory": memory}
+
+
+def _add(memory: Sequence[tf.Tensor], sums: Sequence[tf.Tensor], share: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Times a share, not divided by a number: TensorFlow's optimizer would make the former of the latter."""
+    return tuple(
+        known + total * tf.cast(share, total.dtype) for known, total in zip(memory, sums, strict=True)
+    )

@@ -1,0 +1,252 @@
+"""Adapts encoding stages of TensorFlow Model Optimization (tfmot): each is an encoder, unchanged.
+
+A stage is known by its methods (`EncodingStageInterface`, `AdaptiveEncodingStageInterface`), so that tfmot
+itself need not be imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.errors import ConfigError
+from fedplug.ops import require
+from fedplug.registry.specs import Capabilities
+from fedplug.tff.compat import serialization
+
+__all__ = ["StageEncoder"]
+
+_STAGE = ("name", "commutes_with_sum", "decode_needs_input_shape", "get_params", "encode", "decode")
+_ADAPTIVE = ("initial_state", "update_state", "state_update_aggregation_modes")
+_LONGEST_NAME = 24
+_ENCODED, _PARAM, _SUMMANDS = "encoded ", "param ", "num_summands"
+
+
+class StageEncoder(Encoder):
+    """One tfmot encoding stage as a fedplug encoder.
+
+    It goes wherever an encoder goes::
+
+        encoder = StageEncoder(MyTopKStage, fraction=0.4)
+        process = fedplug.tff.process.build_weighted_fed_avg(model_fn, sgd, encoder=encoder)
+
+    The state of an adaptive stage is kept on each client: after every ``encode`` the client's own
+    ``state_update_tensors`` go through ``update_state`` as if they had been aggregated over this client alone
+    (a sum, minimum or maximum over one is itself; a stack gets a first axis of length 1).
+
+    Tensors among a stage's decode parameters are sent along, as the server has neither the client's state nor
+    its random numbers; Python constants are asked for again where they are needed.
+
+    ``commutes_with_sum`` becomes the capability of that name, unless decode parameters are sent: those are
+    not the same on all clients, so that such payloads cannot be summed. It is the stage's claim;
+    `fedplug.testing.EncoderSuite` checks it, as everything else. A stage that draws random numbers from
+    TensorFlow's generators does not give equal bits for equal seeds, which the suite finds too.
+
+    Wire form "tfmot+<name of the stage>/1": see `fedplug.tff.compat.serialization`; in it the encoded
+    tensors, then the decode parameters that are tensors, each sorted by key.
+
+    The interfaces: tensorflow_model_optimization 0.7, ``core/internal/tensor_encoding/core``.
+    """
+
+    name: ClassVar[str] = "tfmot"
+
+    def __init__(self, stage: str | Callable[..., Any], **arguments: Any) -> None:
+        """Makes the encoder.
+
+        Args:
+            stage: A stage's class or a function that makes one, at the top level of a module, or its name as
+                ``"module:Class"``. If it takes an argument ``spec``, it is given the `tf.TensorSpec` of the
+                tensor to encode, for a stage whose initial state depends on the shape.
+            **arguments: Passed to ``stage``; JSON values.
+
+        Raises:
+            ConfigError: It cannot be named or imported, refuses the arguments, or makes something else than a
+                stage.
+        """
+        self._target = stage if isinstance(stage, str) else _target_of(stage)
+        self._make = _resolve(self._target)
+        self._arguments = arguments
+        self._takes_spec = _takes_spec(self._make)
+        self._layouts: dict[tf.TensorSpec, Mapping[str, tf.TensorSpec]] = {}
+        probe = self._stage(tf.TensorSpec([1], tf.float32))
+        missing = [attribute for attribute in _STAGE if not hasattr(probe, attribute)]
+        if missing:
+            raise ConfigError(
+                f"{self._target} makes a {type(probe).__name__}, which is no encoding stage: it has no "
+                + ", ".join(missing)
+            )
+        if not isinstance(probe.name, str) or not 1 <= len(probe.name) <= _LONGEST_NAME:
+            raise ConfigError(
+                f"the name of a stage becomes part of a wire id, so it has 1 to {_LONGEST_NAME} characters; "
+                f"{self._target} has {probe.name!r}"
+            )
+        self.wire_id = f"tfmot+{probe.name}/1"  # type: ignore[misc]
+        self._capabilities = self._find_capabilities(probe)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """``commutes_with_sum`` as the stage says; client state if the stage has an initial state."""
+        return self._capabilities
+
+    def get_config(self) -> dict[str, Any]:
+        """The stage by name, and its arguments."""
+        return {"stage": self._target, **self._arguments}
+
+    def init_state(self, spec: tf.TensorSpec) -> State:
+        """The stage's initial state, as tensors."""
+        return _initial_state(self._stage(spec))
+
+    def encode(self, x: tf.Tensor, state: State, round_num: tf.Tensor) -> tuple[Payload, State]:
+        """The stage's encoded tensors as ``"encoded KEY"`` and its decode parameters as ``"param KEY"``."""
+        del round_num
+        stage = self._stage(tf.TensorSpec(x.shape, x.dtype))
+        encode_params, decode_params = _params(stage, state)
+        if _is_adaptive(stage):
+            encoded, update = stage.encode(x, encode_params)
+            modes = stage.state_update_aggregation_modes
+            own = {key: _over_one_client(value, modes[key]) for key, value in update.items()}
+            next_state = {k: tf.convert_to_tensor(v) for k, v in stage.update_state(dict(state), own).items()}
+        else:
+            encoded, next_state = stage.encode(x, encode_params), dict(state)
+        payload = {f"{_ENCODED}{key}": tf.convert_to_tensor(encoded[key]) for key in sorted(encoded)}
+        payload |= {
+            f"{_PARAM}{key}": tf.convert_to_tensor(decode_params[key])
+            for key in sorted(decode_params)
+            if tf.is_tensor(decode_params[key])
+        }
+        return self._with_summands(payload), next_state
+
+    def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """What the stage decodes; refused where it is not finite."""
+        stage = self._stage(spec)
+        encoded = {key[len(_ENCODED) :]: x for key, x in payload.items() if key.startswith(_ENCODED)}
+        sent = {key[len(_PARAM) :]: x for key, x in payload.items() if key.startswith(_PARAM)}
+        _, decode_params = _params(stage, _initial_state(stage))
+        decoded = stage.decode(
+            encoded,
+            {**decode_params, **sent},
+            num_summands=tf.cast(payload[_SUMMANDS], tf.int32) if _SUMMANDS in payload else None,
+            shape=spec.shape if stage.decode_needs_input_shape else None,
+        )
+        if decoded.dtype != spec.dtype:
+            raise ConfigError(
+                f"stage {stage.name!r} decodes {decoded.dtype.name} from a {spec.dtype.name} tensor"
+            )
+        with require(tf.reduce_all(tf.math.is_finite(decoded)), f"{self.wire_id} decodes to NaN or infinity"):
+            return tf.ensure_shape(tf.identity(decoded), spec.shape)
+
+    def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
+        """See the class."""
+        return serialization.to_bytes(payload, self._layout(spec))
+
+    def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
+        """Refuses what `serialization.from_bytes` refuses; what values mean is for the stage to check."""
+        payload = serialization.from_bytes(body, self._layout(spec), self.wire_id)
+        return self._with_summands(payload)
+
+    def _with_summands(self, payload: dict[str, tf.Tensor]) -> Payload:
+        """A payload that may be summed counts of how many it is the sum; it is not sent, as it then is 1."""
+        return {**payload, _SUMMANDS: tf.constant(1.0)} if self._capabilities.commutes_with_sum else payload
+
+    def _stage(self, spec: tf.TensorSpec) -> Any:
+        arguments = {**self._arguments, "spec": spec} if self._takes_spec else self._arguments
+        try:
+            return self._make(**arguments)
+        except TypeError as error:
+            raise ConfigError(f"{self._target} refuses its arguments: {error}") from error
+
+    def _find_capabilities(self, stage: Any) -> Capabilities:
+        with tf.Graph().as_default():
+            state = _initial_state(stage)
+            _, decode_params = _params(stage, state)
+            sends_params = any(tf.is_tensor(value) for value in decode_params.values())
+            return Capabilities(
+                commutes_with_sum=bool(stage.commutes_with_sum) and not sends_params,
+                needs_client_state=bool(state),
+            )
+
+    def _layout(self, spec: tf.TensorSpec) -> Mapping[str, tf.TensorSpec]:
+        """The payload's tensors for this spec, found by tracing `encode` once."""
+        if spec not in self._layouts:
+
+            def payload(x: tf.Tensor) -> Payload:
+                return self.encode(x, self.init_state(spec), tf.constant(0))[0]
+
+            with tf.init_scope():
+                traced = self._traced(payload, tf.TensorSpec(spec.shape, spec.dtype))
+            found = {
+                key: tf.TensorSpec(value.shape, value.dtype)
+                for key, value in traced.structured_outputs.items()
+                if key != _SUMMANDS
+            }
+            serialization.check_layout(found, self.wire_id)
+            self._layouts[spec] = found
+        return self._layouts[spec]
+
+    def _traced(self, function: Callable[[tf.Tensor], Payload], spec: tf.TensorSpec) -> Any:
+        advice = "an encoder has no place for variables; keep what changes in the state of an adaptive stage"
+        try:
+            traced = tf.function(function, autograph=False).get_concrete_function(spec)
+        except ValueError as error:  # TensorFlow's error for a variable made while tracing, among others
+            raise ConfigError(f"{self._target} cannot be traced: {error}; {advice}") from error
+        if traced.graph.variables:
+            raise ConfigError(f"{self._target} uses a variable; {advice}")
+        return traced
+
+
+def _is_adaptive(stage: Any) -> bool:
+    return all(hasattr(stage, attribute) for attribute in _ADAPTIVE)
+
+
+def _initial_state(stage: Any) -> dict[str, tf.Tensor]:
+    if not _is_adaptive(stage):
+        return {}
+    return {key: tf.convert_to_tensor(value) for key, value in stage.initial_state().items()}
+
+
+def _params(stage: Any, state: State) -> tuple[dict[str, Any], dict[str, Any]]:
+    encode_params, decode_params = (
+        stage.get_params(dict(state)) if _is_adaptive(stage) else stage.get_params()
+    )
+    return dict(encode_params), dict(decode_params)
+
+
+def _over_one_client(value: Any, mode: Any) -> tf.Tensor:
+    value = tf.convert_to_tensor(value)
+    return value[tf.newaxis] if mode.name == "STACK" else value
+
+
+def _takes_spec(make: Callable[..., Any]) -> bool:
+    """Whether there is an argument ``spec``; tfmot's decorators hide the arguments of the class inside."""
+    makers = [vars(cls).get("__init__", cls) for cls in make.__mro__] if isinstance(make, type) else [make]
+    return any("spec" in inspect.signature(maker).parameters for maker in makers if inspect.isfunction(maker))
+
+
+def _target_of(make: Any) -> str:
+    """``"module:name"``; a class decorated by tfmot is found under the name of the class inside."""
+    for found in make.__mro__ if isinstance(make, type) else (make,):
+        target = f"{found.__module__}:{found.__qualname__}"
+        try:
+            if _resolve(target) is make:
+                return target
+        except ConfigError:
+            continue
+    raise ConfigError(f"{make!r} cannot be found by name; define it at the top level of a module")
+
+
+def _resolve(target: str) -> Callable[..., Any]:
+    module, _, name = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"stage {target!r} cannot be imported ({error}); write 'module:Class'") from error
+    if not callable(found):
+        raise ConfigError(f"stage {target!r} is a {type(found).__name__}, which makes no stages")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,101 @@
+"""A compressed sum: TFF adds the payloads up before anything is decoded.
+
+The floats of a payload are summed, not its bytes, so that the inner sum may be a secure one: the server need
+not see a single client's. All else in a payload is the same for every client of a round, and the server
+recomputes it.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.encoders.base import Encoder, Payload
+from fedplug.errors import ConfigError
+from fedplug.tff import structures
+from fedplug.tff.aggregators.sum import Sum
+from fedplug.tff.process import compatibility
+from fedplug.tff.process.aggregation.transform import Transform, TransformFactory
+from fedplug.tff.process.arguments import as_encoder
+
+__all__ = ["build_compressed_sum_factory"]
+
+
+class _Encoded(Transform):
+    """The payloads of a value's tensors; the state is the round, from which random choices follow."""
+
+    def __init__(self, encoder: Encoder, value_type: Any) -> None:
+        self._encoder = encoder
+        self._type = value_type
+        types = structures.tensor_types(value_type)
+        self._specs = [tf.TensorSpec(t.shape, t.dtype) for t in types]
+
+    def init_state(self) -> Any:
+        return tf.constant(0, tf.int32)
+
+    def forward(self, value: Any, state: Any) -> Any:
+        payloads = self._payloads(structures.flatten(value, self._type), state)
+        return tuple(_floats(payload) for payload in payloads)
+
+    def backward(self, total: Any, state: Any) -> Any:
+        zeros = [tf.zeros(spec.shape, spec.dtype) for spec in self._specs]
+        payloads = [
+            {**of_zeros, **sums} for of_zeros, sums in zip(self._payloads(zeros, state), total, strict=True)
+        ]
+        decoded = [self._encoder.decode(p, spec) for p, spec in zip(payloads, self._specs, strict=True)]
+        return structures.unflatten(decoded, self._type)
+
+    def next_state(self, total: Any, state: Any) -> Any:
+        del total
+        return state + 1
+
+    def _payloads(self, xs: Sequence[tf.Tensor], round_num: tf.Tensor) -> list[Payload]:
+        encoder = self._encoder
+        return [
+            encoder.encode(x, encoder.init_state(spec), round_num)[0]
+            for x, spec in zip(xs, self._specs, strict=True)
+        ]
+
+
+def _floats(payload: Payload) -> Any:
+    return collections.OrderedDict((key, x) for key, x in sorted(payload.items()) if x.dtype.is_floating)
+
+
+class _CompressedSumFactory(tff.aggregators.UnweightedAggregationFactory):
+    def __init__(self, encoder: Encoder, inner: Any) -> None:
+        self._encoder = encoder
+        self._inner = inner
+
+    def create(self, value_type: Any) -> Any:
+        return TransformFactory(_Encoded(self._encoder, value_type), self._inner).create(value_type)
+
+
+def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> Any:
+    """A `tff.aggregators.UnweightedAggregationFactory` that sums payloads by another one, then decodes once.
+
+    Args:
+        encoder: One whose decoding commutes with sums and that is secure_aggregation_safe, or an expression:
+            ``"randomk(0.1)"`` sends the same random entries of every client.
+        inner: Adds the payloads up, for instance a `tff.aggregators.SecureSumFactory`; default
+            `tff.aggregators.SumFactory`.
+
+    Raises:
+        CapabilityError: The encoder is not secure_aggregation_safe.
+        ConfigError: The expression is not valid, or is one for a whole model, as rules are.
+    """
+    chosen = as_encoder(encoder)
+    if not isinstance(chosen, Encoder):
+        raise ConfigError(
+            f"{chosen!r} is for a whole model; a sum of payloads takes one encoder for all tensors"
+        )
+    compatibility.check(
+        compatibility.Configuration(
+            encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, secure_sum=True
+        ),
+        warn=False,
+    )
+    return _CompressedSumFactory(chosen, inner)

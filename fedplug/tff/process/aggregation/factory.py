@@ -1,0 +1,137 @@
+"""A stateless encoder as a plain TFF aggregation factory: the drop-in for processes fedplug did not build."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+
+from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.tff.aggregators.base import Aggregator
+from fedplug.tff.process import compatibility
+from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder
+from fedplug.tff.process.lowering import choose_lowering
+
+__all__ = ["EncodedAggregationFactory", "build_aggregation_factory"]
+
+
+class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
+    """Encodes on the clients, sums the payloads on the server.
+
+    The process it creates has ``next`` of type
+    ``(<S@SERVER, {V}@CLIENTS, {float32}@CLIENTS> -> <state=S@SERVER, result=V@SERVER,
+    measurements=M@SERVER>)``.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder | EncoderAssignment,
+        aggregator: Aggregator,
+        *,
+        lowering: str,
+        min_size: int,
+        names: Sequence[str] | None,
+        tensor_metrics: bool = False,
+        private: bool = False,
+    ) -> None:
+        self._encoder = encoder
+        self._aggregator = aggregator
+        self._lowering = lowering
+        self._min_size = min_size
+        self._names = names
+        self._tensor_metrics = tensor_metrics
+        self._private = private
+
+    def create(self, value_type: Any, weight_type: Any) -> Any:
+        """Builds the aggregation process for values of ``value_type``.
+
+        Raises:
+            ConfigError: The type holds something else than tensors of known shapes, or tensors whose
+                type the aggregator cannot keep: a mean of integers is no integer.
+            CapabilityError: The components are not compatible with each other or with this type.
+            TypeError: The weight is not a float32 scalar.
+        """
+        if weight_type != tff.TensorType(np.float32):
+            raise TypeError(
+                f"the weight must be a float32 scalar, as TFF's client weights are; got {weight_type}"
+            )
+        encoder = model_encoder(self._encoder, value_type, self._min_size, self._names)
+        compatibility.check(
+            compatibility.Configuration.of(
+                encoder, self._aggregator, keeps_client_state=False, private=self._private
+            )
+        )
+        aggregation = build_encoded_aggregation(
+            value_type, encoder, self._aggregator, self._lowering, tensor_metrics=self._tensor_metrics
+        )
+
+        @tff.tensorflow.computation(value_type, np.float32, aggregation.server_message.type_signature.result)
+        def encode(value: Any, weight: Any, server_message: Any) -> Any:
+            return aggregation.encode(value, weight, aggregation.init_client(), server_message)["message"]
+
+        @tff.federated_computation
+        def init() -> Any:
+            return tff.federated_eval(aggregation.init_server, tff.SERVER)
+
+        @tff.federated_computation(
+            init.type_signature.result,
+            tff.FederatedType(value_type, tff.CLIENTS),
+            tff.FederatedType(weight_type, tff.CLIENTS),
+        )
+        def next_fn(state: Any, value: Any, weight: Any) -> Any:
+            server_message = tff.federated_broadcast(tff.federated_map(aggregation.server_message, state))
+            messages = tff.federated_map(encode, (value, weight, server_message))
+            total = aggregation.aggregate(messages)
+            output = tff.federated_map(aggregation.finish, (total, state))
+            return tff.templates.MeasuredProcessOutput(output.state, output.value, output.measurements)
+
+        return tff.templates.AggregationProcess(init, next_fn)
+
+
+def build_aggregation_factory(
+    encoder: AnyEncoder,
+    aggregator: Aggregator | str | None = None,
+    *,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+    names: Sequence[str] | None = None,
+    tensor_metrics: bool = False,
+) -> EncodedAggregationFactory:
+    """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own weighted federated averaging.
+
+    For other places there is `build_sum_factory`, a sum: as ``model_aggregator=`` of TFF's unweighted
+    averaging it needs a mean around it, ``tff.aggregators.UnweightedMeanFactory(build_sum_factory(...))``.
+
+    Args:
+        encoder: One that needs no client state, for instance ``fedplug.get_encoder("topk", fraction=0.01,
+            error_feedback=False)``; or an expression, or rules.
+        aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
+        lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.tff.process.lowering`.
+        min_size: Tensors with fewer elements are sent uncompressed.
+        names: Of the tensors, for rules to match, such as ``variable_names(model_fn).trainable``; default:
+            their paths in the type of the values, which for a model are positions.
+        tensor_metrics: As in `fedplug.tff.process.build_weighted_fed_avg`, in the aggregator's measurements.
+
+    Raises:
+        CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
+        ConfigError: An expression is not valid.
+        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+    """
+    chosen, chosen_aggregator = as_encoder(encoder), as_aggregator(aggregator)
+    configuration = compatibility.Configuration(
+        encoders=((chosen, frozenset()),), aggregator=chosen_aggregator, keeps_client_state=False
+    )
+    compatibility.check(configuration, warn=False)  # the factory itself warns, when it knows the tensors
+    return EncodedAggregationFactory(
+        chosen,
+        chosen_aggregator,
+        lowering=choose_lowering(lowering),
+        min_size=min_size,
+        names=names,
+        tensor_metrics=tensor_metrics,
+    )

@@ -1,0 +1,111 @@
+"""What a caller hands to a process builder: components or expressions that name them, models, optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug import api
+from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.identity import Identity
+from fedplug.errors import ConfigError
+from fedplug.tff.aggregators.base import Aggregator
+from fedplug.tff.aggregators.mean import Mean
+
+__all__ = [
+    "AnyEncoder",
+    "as_aggregator",
+    "as_broadcast_encoder",
+    "as_encoder",
+    "check_model",
+    "check_optimizers",
+]
+
+
+AnyEncoder = Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any]
+"""An encoder, an expression, or rules: encoders by patterns of names, or a list; see `Rules`."""
+
+
+def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
+    """The encoder that is meant; None is the one that sends everything.
+
+    Raises:
+        ConfigError: It is neither an encoder nor a valid expression nor valid rules.
+    """
+    return Identity() if encoder is None else api.encoder(encoder)
+
+
+def as_broadcast_encoder(encoder: AnyEncoder) -> Encoder | EncoderAssignment:
+    """The same of what models are sent through; see `EncoderAssignment.for_models`.
+
+    Raises:
+        ConfigError: As `as_encoder`.
+    """
+    chosen = as_encoder(encoder)
+    return chosen.for_models() if isinstance(chosen, EncoderAssignment) else chosen
+
+
+def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
+    """The aggregator that is meant; None is the weighted mean.
+
+    Raises:
+        ConfigError: It is neither an aggregator nor a valid expression.
+    """
+    if aggregator is None:
+        return Mean()
+    if isinstance(
+        aggregator, tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
+    ):
+        raise ConfigError(
+            f"aggregator is a {type(aggregator).__name__}, a factory of TFF, which cannot read what encoders "
+            "send; put a stateless encoder into it, as in tff.aggregators.MeanFactory(value_sum_factory="
+            "fedplug.tff.process.build_sum_factory('qsgd(8)')), for TFF's own processes"
+        )
+    chosen = api.aggregator(aggregator) if isinstance(aggregator, str | Mapping) else aggregator
+    if not isinstance(chosen, Aggregator):
+        raise ConfigError(
+            f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}"
+        )
+    return chosen
+
+
+def check_model(model_fn: Callable[[], Any] | Any) -> None:
+    """Raises unless this is what TFF makes models from; it would fail on a Keras model in other words.
+
+    Raises:
+        TypeError: It is neither a function without arguments nor a `tff.learning.models.FunctionalModel`.
+    """
+    if isinstance(model_fn, tff.learning.models.FunctionalModel):
+        return
+    if isinstance(model_fn, tf.keras.Model):
+        raise TypeError(
+            "model_fn is a Keras model; use fedplug.tff.process.from_keras(model, loss, input_spec), or a "
+            "function that makes the model anew and returns tff.learning.models.from_keras_model(...) of it"
+        )
+    if not callable(model_fn):
+        raise TypeError(
+            "model_fn must be a function that makes a model, or a FunctionalModel, found a "
+            f"{type(model_fn).__name__}; TFF makes the model in graphs of its own, so give a function"
+        )
+
+
+def check_optimizers(**optimizers: Any) -> None:
+    """Raises unless all are optimizers of TFF, or None.
+
+    Args:
+        optimizers: By the names of the arguments they came in.
+
+    Raises:
+        TypeError: One is something else, for instance a function that makes a Keras optimizer, as TFF
+            took them earlier.
+    """
+    for argument, optimizer in optimizers.items():
+        if optimizer is not None and not isinstance(optimizer, tff.learning.optimizers.Optimizer):
+            raise TypeError(
+                f"{argument} must be an optimizer of TFF, found {optimizer!r}; write for instance "
+                "tff.learning.optimizers.build_sgdm(learning_rate=0.1) in place of a Keras optimizer"
+            )

@@ -1,0 +1,224 @@
+"""Which parts do not go together, as rules that are checked when a process is assembled: a function each.
+
+A rule looks at what parts declare (`fedplug.registry.specs.Capabilities`) and at nothing they do. Must not
+know any process.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.reading import without_error_feedback
+from fedplug.errors import CapabilityError, CapabilityWarning
+from fedplug.tff.aggregators.base import Aggregator
+
+__all__ = ["RULES", "Configuration", "Conflict", "Rule", "check"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What a process is to be made of, as far as the rules are concerned.
+
+    Attributes:
+        encoders: Each with the dtypes of the tensors it gets, if they are known yet.
+        aggregator: Of the clients' updates.
+        keeps_client_state: Whether the process has a place for what an encoder keeps on each client.
+        secure_sum: Whether the server is to see nothing but sums over clients.
+        private: Whether noise is added that hides one client whose update was clipped.
+    """
+
+    encoders: tuple[tuple[Encoder | EncoderAssignment, frozenset[str]], ...]
+    aggregator: Aggregator
+    keeps_client_state: bool
+    secure_sum: bool = False
+    private: bool = False
+
+    @classmethod
+    def of(
+        cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool, private: bool = False
+    ) -> Configuration:
+        """Returns the stack in which every tensor of a model has its encoder."""
+        dtypes: dict[Encoder, set[str]] = {}
+        for encoder, spec in zip(model.encoders, model.specs, strict=True):
+            if spec.dtype.is_floating:
+                dtypes.setdefault(encoder, set()).add(spec.dtype.name)
+        encoders = tuple((encoder, frozenset(names)) for encoder, names in dtypes.items())
+        return cls(
+            encoders=encoders, aggregator=aggregator, keeps_client_state=keeps_client_state, private=private
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """Two parts that break a rule.
+
+    Attributes:
+        parts: The two.
+        reason: Why they do not go together.
+        instead: An expression for the first part with which the stack works.
+    """
+
+    parts: tuple[str, str]
+    reason: str
+    instead: str
+
+    def message(self, rule: str) -> str:
+        """One line for the user."""
+        first, second = self.parts
+        return f"rule {rule!r}: {first} does not go with {second}: {self.reason}; use {self.instead} instead"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        name: As it stands in messages.
+        conflicts: Finds what breaks it.
+        warns: Whether breaking it is only worth a warning.
+    """
+
+    name: str
+    conflicts: Callable[[Configuration], Iterator[Conflict]]
+    warns: bool = False
+
+
+def check(configuration: Configuration, *, warn: bool = True) -> None:
+    """Holds a configuration against all `RULES`.
+
+    Args:
+        configuration: What a process is to be made of.
+        warn: Whether rules that only warn are looked at.
+
+    Raises:
+        CapabilityError: A rule is broken; the message names it, the two parts, and one that would work.
+    """
+    for rule in RULES:
+        for conflict in rule.conflicts(configuration) if warn or not rule.warns else ():
+            message = conflict.message(rule.name)
+            if not rule.warns:
+                raise CapabilityError(message)
+            warnings.warn(message, CapabilityWarning, stacklevel=4)
+
+
+def _client_state(configuration: Configuration) -> Iterator[Conflict]:
+    """What an encoder keeps on the client must have a place to be kept."""
+    for encoder, _ in configuration.encoders:
+        if encoder.capabilities.needs_client_state and not configuration.keeps_client_state:
+            yield Conflict(
+                parts=(repr(encoder), "a TFF aggregation process"),
+                reason="it keeps state on each client, and there is no place for it; build the whole process "
+                "with fedplug.tff.process.build_weighted_fed_avg(encoder=...), or leave the state out",
+                instead=_without_error_feedback(encoder),
+            )
+
+
+def _secure_sum(configuration: Configuration) -> Iterator[Conflict]:
+    """Where only sums are seen, parts must need no more than sums."""
+    if not configuration.secure_sum:
+        return
+    for encoder, _ in configuration.encoders:
+        if not encoder.capabilities.secure_aggregation_safe:
+            yield Conflict(
+                parts=(repr(encoder), "a secure sum"),
+                reason="what it sends is not made to be added up unseen",
+                instead="randomk(0.01)",
+            )
+    if not configuration.aggregator.capabilities.secure_aggregation_safe:
+        yield Conflict(
+            parts=(repr(configuration.aggregator), "a secure sum"),
+            reason="it has to look at every client's update",
+            instead="mean",
+        )
+
+
+def _sensitivity(configuration: Configuration) -> Iterator[Conflict]:
+    """Noise that hides a clipped update does not hide one that grew after it was clipped."""
+    for encoder, _ in configuration.encoders:
+        if configuration.private and not encoder.capabilities.bounded_sensitivity:
+            yield Conflict(
+                parts=(repr(encoder), "differential privacy"),
+                reason="what is decoded may be larger than the clipped update it was made of",
+                instead="topk(0.01, error_feedback=False)",
+            )
+
+
+def _dtype(configuration: Configuration) -> Iterator[Conflict]:
+    """A tensor's encoder and the aggregator take its dtype."""
+    for encoder, dtypes in configuration.encoders:
+        taken = encoder.capabilities.dtypes
+        for name in sorted(dtypes.difference(taken)):
+            yield Conflict(
+                parts=(repr(encoder), f"a {name} tensor"),
+                reason=f"it takes {', '.join(taken)}",
+                instead="identity",
+            )
+        taken = configuration.aggregator.capabilities.dtypes
+        for name in sorted(dtypes.difference(taken)):
+            yield Conflict(
+                parts=(repr(configuration.aggregator), f"a {name} tensor"),
+                reason=f"it takes {', '.join(taken)}",
+                instead="mean",
+            )
+
+
+def _bias(configuration: Configuration) -> Iterator[Conflict]:
+    """A mean keeps what every client leaves out of its update, round after round.
+
+    An encoder that sends every entry, if coarsely, is not meant: what it loses is small. Differential privacy
+    leaves no choice: no encoder is unbiased and never lengthens an update but the lossless ones.
+    """
+    if configuration.private:
+        return
+    for encoder, _ in configuration.encoders:
+        promises = encoder.capabilities
+        harmless = promises.unbiased or promises.needs_client_state or promises.sends_every_entry
+        if configuration.aggregator.capabilities.commutes_with_sum and not harmless:
+            yield Conflict(
+                parts=(repr(encoder), repr(configuration.aggregator)),
+                reason="it is biased, and what it leaves out is lost to the mean in every round",
+                instead="topk(0.01)" if configuration.keeps_client_state else "qsgd(8)",
+            )
+
+
+def _memory(configuration: Configuration) -> Iterator[Conflict]:
+    """Differences are added to the memory they differ from, by the rate with which clients move it."""
+    kept = configuration.aggregator.capabilities.memory_rate
+    for encoder, _ in configuration.encoders:
+        rate = encoder.capabilities.memory_rate
+        if rate == kept:
+            continue
+        if kept is None:
+            reason = (
+                "it sends differences from a memory, and a server that does not keep it would take them for "
+                "updates; build the process with aggregator='memory_mean(CLIENTS)', or leave the memory out"
+            )
+            instead = "topk(0.01)"
+        else:
+            reason = f"that adds differences to a memory which moves at rate {kept}, and this one sends " + (
+                "updates; every tensor needs the memory" if rate is None else f"those for rate {rate}"
+            )
+            instead = "ef21('topk(0.01)')" if kept == 1 else f"artemis('qsgd(8)', rate={kept})"
+        yield Conflict(parts=(repr(encoder), repr(configuration.aggregator)), reason=reason, instead=instead)
+
+
+def _without_error_feedback(encoder: Encoder | EncoderAssignment) -> str:
+    """The same encoder if it can do without state, else one that can."""
+    stateless = without_error_feedback(encoder)
+    return "qsgd(8)" if stateless.capabilities.needs_client_state else repr(stateless)
+
+
+RULES = (
+    Rule("client state", _client_state),
+    Rule("secure sum", _secure_sum),
+    Rule("sensitivity", _sensitivity),
+    Rule("dtype", _dtype),
+    Rule("memory", _memory),
+    Rule("bias", _bias, warns=True),
+)
+"""All rules. That stages of a pipeline stand in their order is checked by `fedplug.encoders.Pipeline`."""

@@ -1,0 +1,143 @@
+"""Distributors: how the server's model gets to the clients of a round, and how many bytes that takes."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.tff import structures
+from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
+from fedplug.tff.process.arguments import AnyEncoder, as_broadcast_encoder
+from fedplug.tff.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
+from fedplug.tff.process.lowering import choose_lowering
+
+__all__ = ["build_catch_up_distributor", "build_distributor", "build_encoded_distributor"]
+
+
+def build_distributor(value_type: Any) -> Any:
+    """A `tff.learning.templates.DistributionProcess` that sends values uncompressed and counts their bytes.
+
+    Its measurement is ``<downlink_bytes=int64>``, of all clients of the round.
+
+    Raises:
+        ConfigError: The type has something else than tensors.
+    """
+    dense = np.int64(sum(_bytes(t) for t in structures.tensor_types(value_type)))
+
+    @tff.tensorflow.computation
+    def size() -> Any:
+        return tf.constant(dense)
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        return tff.federated_value((), tff.SERVER)
+
+    @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
+    def next_fn(state: Any, value: Any) -> Any:
+        measurements = tff.federated_zip(
+            collections.OrderedDict(downlink_bytes=_of_all_clients(tff.federated_eval(size, tff.SERVER)))
+        )
+        return tff.templates.MeasuredProcessOutput(state, tff.federated_broadcast(value), measurements)
+
+    return tff.learning.templates.DistributionProcess(initialize, next_fn)
+
+
+def build_encoded_distributor(
+    value_type: Any,
+    encoder: AnyEncoder,
+    *,
+    snapshot_encoder: AnyEncoder | None = None,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+) -> Any:
+    """A `tff.learning.templates.DistributionProcess` that sends an encoded model, for TFF's own processes.
+
+    For ``model_distributor=`` of `tff.learning.algorithms.build_weighted_fed_avg` and the like. There,
+    clients do not remember which rounds they missed: all are taken to receive every broadcast, and the
+    measurement ``<downlink_bytes=int64>`` is that of the clients of the round. For clients that catch up, see
+    ``broadcast_encoder`` of `fedplug.tff.process.build_weighted_fed_avg`.
+
+    Args:
+        value_type: Of what is distributed, for instance the type of the model's weights.
+        encoder: An encoder, an expression or rules; see `fedplug.tff.process.distribution.reference`.
+        snapshot_encoder: As in `build_weighted_fed_avg`.
+        lowering: As in `build_weighted_fed_avg`.
+        min_size: Tensors with fewer elements are sent uncompressed.
+
+    Raises:
+        CapabilityError: See `build_encoded_broadcast`.
+        ConfigError: The expression is not valid, or the type has something else than tensors of known shapes.
+        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+    """
+    model = model_encoder(as_broadcast_encoder(encoder), value_type, min_size)
+    snapshot = None if snapshot_encoder is None else as_broadcast_encoder(snapshot_encoder)
+    broadcast = build_encoded_broadcast(value_type, model, choose_lowering(lowering), snapshot)
+    state_type = broadcast.init.type_signature.result
+
+    @tff.tensorflow.computation(state_type)
+    def who_heard_all(state: Any) -> Any:
+        return collections.OrderedDict(round_num=state["round_num"] - 1, position=state["position"])
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        return tff.federated_eval(broadcast.init, tff.SERVER)
+
+    @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
+    def next_fn(state: Any, value: Any) -> Any:
+        published = tff.federated_map(broadcast.publish, (value, state))
+        received = tff.federated_broadcast(published.state.sent)
+        client = tff.federated_map(who_heard_all, state)
+        caught_up = tff.federated_map(broadcast.catch_up, (client, published.message))
+        downlink_bytes = _of_all_clients(caught_up.downlink_bytes)
+        measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
+        return tff.templates.MeasuredProcessOutput(published.state, received, measurements)
+
+    return tff.learning.templates.DistributionProcess(initialize, next_fn)
+
+
+def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
+    """An encoded broadcast to clients that remember which one they heard last.
+
+    A `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of type
+    ``(<S@SERVER,V@SERVER,{C}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
+    measurements=<downlink_bytes=int64>@SERVER,clients={C}@CLIENTS>)``.
+    """
+
+    @tff.federated_computation
+    def initialize() -> Any:
+        return tff.federated_eval(broadcast.init, tff.SERVER)
+
+    @tff.federated_computation(
+        initialize.type_signature.result,
+        tff.FederatedType(broadcast.init.type_signature.result.sent, tff.SERVER),
+        tff.FederatedType(broadcast.init_client.type_signature.result, tff.CLIENTS),
+    )
+    def next_fn(state: Any, value: Any, clients: Any) -> Any:
+        published = tff.federated_map(broadcast.publish, (value, state))
+        message = tff.federated_broadcast(published.message)
+        caught_up = tff.federated_map(broadcast.catch_up, (clients, message))
+        # Whatever a client is sent stands for these bits, which the server itself decoded from its snapshots.
+        received = tff.federated_broadcast(published.state.sent)
+        measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(caught_up.downlink_bytes))
+        return collections.OrderedDict(
+            state=published.state,
+            result=received,
+            measurements=tff.federated_zip(measurements),
+            clients=caught_up.client,
+        )
+
+    return tff.templates.IterativeProcess(initialize, next_fn, next_is_multi_arg=True)
+
+
+def _of_all_clients(size: Any) -> Any:
+    """What every client is sent, times the clients of the round; counted on the server, once."""
+    return tff.federated_sum(tff.federated_broadcast(size))
+
+
+def _bytes(tensor_type: Any) -> int:
+    return int(np.prod(tensor_type.shape, dtype=np.int64)) * np.dtype(tensor_type.dtype).itemsize

@@ -1,0 +1,237 @@
+"""Federated averaging of models some of whose variables stay on the client and are kept from round to round.
+
+Client training is in `local_training`, the encoding that of `encoded_aggregation`. `fedplug.Trainer` keeps
+the clients' variables as it keeps encoder state.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.errors import ConfigError
+from fedplug.tff.aggregators.base import Aggregator
+from fedplug.tff.process import compatibility
+from fedplug.tff.process.aggregation.encoded_aggregation import (
+    EncodedAggregation,
+    build_encoded_aggregation,
+    model_encoder,
+)
+from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder, check_optimizers
+from fedplug.tff.process.distribution.downlink import Downlink, build_downlink
+from fedplug.tff.process.learning.components import build_finalizer
+from fedplug.tff.process.learning.local_training import ModelWithLocals, build_train
+from fedplug.tff.process.learning.round_output import build_initialize, round_output
+from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
+from fedplug.tff.process.lowering import choose_lowering
+
+__all__ = ["build_local_variables_fed_avg"]
+
+
+def build_local_variables_fed_avg(
+    model_fn: Callable[[], Any],
+    loss_fn: Callable[[], Any],
+    client_optimizer: Any,
+    local_optimizer: Any,
+    server_optimizer: Any = None,
+    *,
+    local_epochs: int = 1,
+    encoder: AnyEncoder | None = None,
+    broadcast_encoder: AnyEncoder | None = None,
+    snapshot_encoder: AnyEncoder | None = None,
+    aggregator: Aggregator | str | None = None,
+    lowering: str = "auto",
+    min_size: int = DEFAULT_MIN_SIZE,
+    tensor_metrics: bool = False,
+) -> StatefulClientsProcess:
+    """Builds federated averaging in which some variables stay on each client and the others are averaged.
+
+    A round: the server's global variables go to the clients; each first trains its local variables for some
+    passes over its data with the global ones frozen, then the global ones for one pass with the local ones
+    frozen; the change of the global variables is encoded, averaged and applied as in
+    `build_weighted_fed_avg`. A client's state is ``<local=ModelWeights,encoder=...>``: its local variables
+    persist, whereas `tff.learning.algorithms.build_fed_recon_eval` and the like reinitialize them each round.
+
+    The metrics are those of `build_weighted_fed_avg`, with ``client_work=<train=<loss=float32,
+    num_examples=float32>>``: the mean loss over all examples, as seen before each step of the global pass.
+
+    A client whose global or local variables become NaN or infinite sends nothing, keeps its state and is
+    counted in ``nonfinite_updates``. A client without examples does the same, uncounted.
+
+    Source: Pillutla et al., "Federated Learning with Partial Model Personalization", ICML 2022 (arXiv
+    2204.03809), algorithm 2, FedAlt; the models are those of Singhal et al., "Federated Reconstruction",
+    NeurIPS 2021 (arXiv 2102.03448).
+
+    Args:
+        model_fn: Makes a `tff.learning.models.ReconstructionModel`, which says which variables are global and
+            which are local. The initial values it gives the local ones are those of a client that takes part
+            for the first time.
+        loss_fn: Makes a `tf.keras.losses.Loss`, the mean over a batch.
+        client_optimizer: A `tff.learning.optimizers.Optimizer` for the global variables on the clients.
+        local_optimizer: Another, for the local variables.
+        server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
+        local_epochs: Passes over the data for the local variables.
+        encoder: As in `build_weighted_fed_avg`.
+        broadcast_encoder: As in `build_weighted_fed_avg`; of the global variables. A client's state then has
+            ``broadcast`` as well.
+        snapshot_encoder: As in `build_weighted_fed_avg`.
+        aggregator: As in `build_weighted_fed_avg`.
+        lowering: As in `build_weighted_fed_avg`.
+        min_size: As in `build_weighted_fed_avg`.
+        tensor_metrics: As in `build_weighted_fed_avg`; of the global variables.
+
+    Raises:
+        CapabilityError: The components are not compatible, see `build_weighted_fed_avg`.
+        ConfigError: The model has no local or no global trainable variables, ``local_epochs`` is not a whole
+            number of at least 1, or an expression is not valid.
+        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        TypeError: An optimizer is not one of TFF's.
+    """
+    if not isinstance(local_epochs, int) or isinstance(local_epochs, bool) or local_epochs < 1:
+        raise ConfigError(f"local_epochs is {local_epochs!r}; it must be a whole number of at least 1")
+    check_optimizers(
+        client_optimizer=client_optimizer, local_optimizer=local_optimizer, server_optimizer=server_optimizer
+    )
+    chosen_encoder = as_encoder(encoder)
+    chosen_aggregator = as_aggregator(aggregator)
+    chosen_lowering = choose_lowering(lowering)
+    model = ModelWithLocals(model_fn, loss_fn)
+    trainable_type = model.global_type.trainable
+    encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names.trainable)
+    compatibility.check(compatibility.Configuration.of(encoding, chosen_aggregator, keeps_client_state=True))
+    aggregation = build_encoded_aggregation(
+        trainable_type, encoding, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
+    )
+    train = build_train(
+        model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples
+    )
+    finalizer = build_finalizer(server_optimizer, model.global_type)
+    downlink = build_downlink(
+        model.global_type, broadcast_encoder, snapshot_encoder, model.global_names, min_size, chosen_lowering
+    )
+    initialize = build_initialize(
+        initial_weights=model.initial_global,
+        distributor=downlink.distributor,
+        init_aggregator=aggregation.init_server,
+        finalizer=finalizer,
+    )
+    initialize_client = _build_initialize_client(model, aggregation, downlink)
+    next_fn = _build_next(
+        model,
+        aggregation,
+        downlink,
+        train,
+        finalizer,
+        initialize.type_signature.result,
+        initialize_client.type_signature.result,
+    )
+    return assemble_process(
+        "fedplug.tff.process.build_local_variables_fed_avg",
+        initialize,
+        next_fn,
+        initialize_client=initialize_client,
+        encoder=encoding,
+        broadcast=downlink.reference,
+        aggregator=chosen_aggregator,
+        update_type=trainable_type,
+        lowering=chosen_lowering,
+    )
+
+
+def _build_initialize_client(
+    model: ModelWithLocals, aggregation: EncodedAggregation, downlink: Downlink
+) -> Any:
+    @tff.tensorflow.computation
+    def initialize_client() -> Any:
+        return collections.OrderedDict(
+            local=model.initial_local(), encoder=aggregation.init_client(), **downlink.init_client()
+        )
+
+    return initialize_client
+
+
+def _build_next(
+    model: ModelWithLocals,
+    aggregation: EncodedAggregation,
+    downlink: Downlink,
+    train: Any,
+    finalizer: Any,
+    state_type: Any,
+    client_state_type: Any,
+) -> Any:
+    server_message_type = aggregation.server_message.type_signature.result
+
+    @tff.tensorflow.computation(model.global_type, model.data_type, client_state_type, server_message_type)
+    def work(weights: Any, dataset: Any, client_state: Any, server_message: Any) -> Any:
+        trained = train(weights, client_state["local"], dataset)
+        finite = _all_finite([*trained["update"], *trained["local"].trainable])
+        # A NaN in place of the weight lets the encoding drop the update and count it.
+        weight = tf.where(finite, trained["weight"], np.float32(np.nan))
+        encoded = aggregation.encode(trained["update"], weight, client_state["encoder"], server_message)
+        local = tf.nest.map_structure(
+            lambda new, old: tf.where(finite, new, old), trained["local"], client_state["local"]
+        )
+        return collections.OrderedDict(
+            message=encoded["message"],
+            state=collections.OrderedDict(local=local, encoder=encoded["state"]),
+            loss=tf.where(finite, trained["loss"], 0.0),
+            num_examples=tf.where(finite, trained["num_examples"], 0.0),
+        )
+
+    @tff.tensorflow.computation(np.float32, np.float32)
+    def train_metrics(loss: Any, num_examples: Any) -> Any:
+        loss = tf.math.divide_no_nan(loss, num_examples)
+        return collections.OrderedDict(train=collections.OrderedDict(loss=loss, num_examples=num_examples))
+
+    @tff.federated_computation(
+        state_type,
+        tff.FederatedType(model.data_type, tff.CLIENTS),
+        tff.FederatedType(client_state_type, tff.CLIENTS),
+    )
+    def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
+        distributed = downlink.send(state, client_states)
+        server_message = tff.federated_map(aggregation.server_message, state.aggregator)
+        done = tff.federated_map(
+            work,
+            (
+                distributed.result,
+                client_data,
+                client_states,
+                tff.federated_broadcast(server_message),
+            ),
+        )
+        total = aggregation.aggregate(done.message)
+        aggregated = tff.federated_map(aggregation.finish, (total, state.aggregator))
+        finalized = finalizer.next(state.finalizer, state.global_model_weights, aggregated.value)
+        loss, num_examples = tff.federated_sum(done.loss), tff.federated_sum(done.num_examples)
+        next_client_states = done.state
+        if downlink.broadcast:
+            next_client_states = tff.federated_zip(
+                collections.OrderedDict(
+                    local=done.state.local,
+                    encoder=done.state.encoder,
+                    **downlink.client_state(distributed),
+                )
+            )
+        return round_output(
+            distributor=distributed,
+            client_work=tff.templates.MeasuredProcessOutput(
+                state.client_work, done.message, tff.federated_map(train_metrics, (loss, num_examples))
+            ),
+            aggregator=aggregated,
+            finalizer=finalized,
+            client_states=next_client_states,
+        )
+
+    return next_fn
+
+
+def _all_finite(tensors: list[Any]) -> Any:
+    floats = [x for x in tensors if x.dtype.is_floating]
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in floats])

@@ -1,0 +1,197 @@
+"""The executor behind our execution context: TFF asks it to take values in, to call, and to hand results out.
+
+Plans do the work, off TFF's event loop, so that several computations can run at a time and
+one that is cancelled stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import Executor as ThreadExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ComputationError
+from fedplug.tff.runtime.computation_errors import computation_error
+from fedplug.tff.runtime.graphs.tensorflow_graphs import naming_missing_ops
+from fedplug.tff.runtime.inprocess.clients import ClientPool
+from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.planner import computation_name, plan
+from fedplug.tff.runtime.inprocess.values import ingest, materialize
+from fedplug.tff.runtime.tff_internals import Executor, ExecutorValue, computation_pb2
+
+__all__ = ["Compile", "InProcessExecutorFactory", "Program", "compile_program"]
+
+
+Compile = Callable[[tff.framework.ConcreteComputation], "Program"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled computation.
+
+    Attributes:
+        type_signature: The type of the computation as it was written, Python containers included.
+        name: What errors call it.
+        make: Returns what to call, for one round.
+    """
+
+    type_signature: tff.FunctionType
+    name: str
+    make: Callable[[dict[str, Any], Invocation], Any]
+
+
+def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
+    """Compiles a computation with TFF's own compiler and plans how to run it.
+
+    The compiler hands a computation that it cannot bring into its usual form back as it was (it says so in a
+    debug log only). That is no harm here: plans run any form.
+
+    Raises:
+        LoweringError: It holds something that cannot run in this process.
+        OpLibraryError: It holds an op that no library loaded in this process provides.
+    """
+    with naming_missing_ops():
+        compiled = tff.backends.native.desugar_and_transform_to_native(computation)
+    return Program(
+        type_signature=computation.type_signature,
+        name=computation_name(computation),
+        make=plan(compiled.to_building_block()).run,
+    )
+
+
+class InProcessExecutorFactory(tff.framework.ExecutorFactory):
+    """Makes executors, which hold nothing that would have to be cleaned up.
+
+    Args:
+        pool: Runs the clients of a round.
+        rounds: Threads to run rounds in.
+        default_num_clients: The number of clients where arguments do not tell.
+        take_in: How a caller's value is taken in: as `values.ingest`.
+        hand_out: How a value is handed out: as `values.materialize`.
+    """
+
+    def __init__(
+        self,
+        pool: ClientPool,
+        rounds: ThreadExecutor,
+        default_num_clients: int,
+        *,
+        take_in: Callable[[Any, tff.Type], Any] = ingest,
+        hand_out: Callable[[Any, tff.Type, int], Any] = materialize,
+    ) -> None:
+        self._pool = pool
+        self._rounds = rounds
+        self._default_num_clients = default_num_clients
+        self._take_in = take_in
+        self._hand_out = hand_out
+
+    def create_executor(self, cardinalities: tff.framework.CardinalitiesType) -> Executor:
+        """Returns an executor for this many clients."""
+        num_clients = cardinalities.get(tff.CLIENTS, self._default_num_clients)
+        return _InProcessExecutor(num_clients, self._pool, self._rounds, self._take_in, self._hand_out)
+
+    def clean_up_executor(self, cardinalities: tff.framework.CardinalitiesType) -> None:
+        """Does nothing: a failed call leaves nothing behind."""
+
+
+class _Value(ExecutorValue):
+    def __init__(
+        self, value: Any, type_signature: tff.Type, hand_out: Callable[[Any, tff.Type], Any]
+    ) -> None:
+        self._value = value
+        self._type_signature = type_signature
+        self._hand_out = hand_out
+
+    @property
+    def type_signature(self) -> tff.Type:
+        return self._type_signature
+
+    @property
+    def reference(self) -> Any:
+        return self._value
+
+    async def compute(self) -> Any:
+        return self._hand_out(self._value, self._type_signature)
+
+
+class _InProcessExecutor(Executor):
+    def __init__(
+        self,
+        num_clients: int,
+        pool: ClientPool,
+        rounds: ThreadExecutor,
+        take_in: Callable[[Any, tff.Type], Any],
+        hand_out: Callable[[Any, tff.Type, int], Any],
+    ) -> None:
+        self._num_clients = num_clients
+        self._pool = pool
+        self._rounds = rounds
+        self._take_in = take_in
+        self._hand_out = hand_out
+
+    def close(self) -> None:
+        pass
+
+    async def create_value(self, value: Any, type_spec: Any = None) -> _Value:
+        if isinstance(value, computation_pb2.Computation):
+            value = tff.framework.deserialize_computation(value)
+        if isinstance(value, tff.framework.ConcreteComputation):
+            value = compile_program(value)
+        if isinstance(value, Program):
+            return self._embed(value, value.type_signature)
+        return self._embed(self._take_in(value, type_spec), type_spec)
+
+    async def create_call(self, comp: ExecutorValue, arg: ExecutorValue | None = None) -> _Value:
+        program = comp.reference
+        argument = None if arg is None else arg.reference
+        invocation = Invocation(program.name, self._num_clients, self._pool)
+        work = asyncio.get_running_loop().run_in_executor(
+            self._rounds, functools.partial(_run, program, argument, invocation)
+        )
+        try:
+            value = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            invocation.cancellation.cancel()
+            await asyncio.wait([work])
+            raise
+        return self._embed(value, program.type_signature.result)
+
+    async def create_struct(self, elements: Any) -> _Value:
+        named = tff.structure.to_elements(tff.structure.from_container(elements))
+        types = [(name, v.type_signature) if name else v.type_signature for name, v in named]
+        return self._embed(tuple(v.reference for _, v in named), tff.StructType(types))
+
+    async def create_selection(self, source: ExecutorValue, index: int) -> _Value:
+        return self._embed(source.reference[index], source.type_signature[index])
+
+    def _embed(self, value: Any, type_signature: tff.Type) -> _Value:
+        return _Value(value, type_signature, lambda v, kind: self._hand_out(v, kind, self._num_clients))
+
+
+def _run(program: Program, argument: Any, invocation: Invocation) -> Any:
+    """Runs one call in the current thread."""
+    try:
+        function = program.make({}, invocation)
+        if program.type_signature.parameter is not None:
+            return function(_as_called(argument), invocation)
+        return function(None, invocation) if callable(function) else function
+    except ComputationError:
+        raise
+    except tf.errors.OpError as error:
+        message = f"{program.name} failed: {type(error).__name__}: {error.message}"
+        raise computation_error(message, error) from error
+
+
+def _as_called(argument: Any) -> Any:
+    """Lets a program that is an argument be called like every other function."""
+    if isinstance(argument, Program):
+        return lambda value, invocation: argument.make({}, invocation)(value, invocation)
+    if type(argument) is tuple:
+        return tuple(_as_called(part) for part in argument)
+    return argument

@@ -1,0 +1,115 @@
+"""What each intrinsic of TFF does with values in this process: one function per intrinsic.
+
+Every function takes the value of the intrinsic's argument (a tuple where there are several), the intrinsic's
+type and the round; functional arguments are called as `function(argument, round)`. What belongs to clients is
+called once for each of them, with that client's values, so that it looks the same as what belongs to the
+server. What makes one value of all clients' is in `reductions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.tff.runtime.graphs.joined_calls import needs_values
+from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.values import (
+    add,
+    dataset_from_variant,
+    dataset_of_elements,
+    flatten,
+    unflatten,
+    zeros,
+)
+
+__all__ = ["INTRINSICS", "Intrinsic", "federated_value"]
+
+Intrinsic = Callable[[Any, tff.FunctionType, Invocation], Any]
+
+
+def federated_map(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
+    """`<(T -> U), {T}@CLIENTS> -> {U}@CLIENTS`, and the same of what the server or all clients have."""
+    function, value = argument
+    return function(value, invocation)
+
+
+def federated_eval(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
+    """`(-> T) -> {T}@CLIENTS`, `(-> T) -> T@SERVER`: by every client for itself, as it may draw numbers."""
+    return argument(None, invocation)
+
+
+def federated_value(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
+    """`T -> T@CLIENTS`, `T -> T@SERVER`, `T@SERVER -> T@CLIENTS`, structs of values: by reference."""
+    return argument
+
+
+def federated_select(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
+    """`<{int32[n]}@CLIENTS, int32@SERVER, T@SERVER, (<T,int32> -> U)> -> {U*}@CLIENTS`."""
+    needs_values()
+    keys, _, state, select = argument
+    slices = [select((state, key), invocation) for key in tf.unstack(keys)]
+    return dataset_of_elements(slices, signature.result.member.element)
+
+
+def sequence_map(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
+    """`<(T -> U), T*> -> U*`."""
+    function, sequence = argument
+    mapped = [
+        function(element, invocation) for element in _elements(sequence, signature.parameter[1].element)
+    ]
+    return dataset_of_elements(mapped, signature.result.element)
+
+
+def sequence_reduce(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
+    """`<T*, U, (<U,T> -> U)> -> U`."""
+    sequence, accumulator, operator = argument
+    for element in _elements(sequence, signature.parameter[0].element):
+        accumulator = operator((accumulator, element), invocation)
+    return accumulator
+
+
+def sequence_sum(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
+    """`T* -> T`."""
+    total = None
+    for element in _elements(argument, signature.parameter.element):
+        total = add(total, flatten(element))
+    return unflatten(signature.result, iter(zeros(signature.result) if total is None else total))
+
+
+def _elements(sequence: tf.Tensor, element: tff.Type) -> Any:
+    """Yields the elements of a sequence as values."""
+    needs_values()
+    for value in dataset_from_variant(sequence, element):
+        # TensorFlow flattens dictionaries in the order of their sorted keys, a TFF type has an order of its
+        # own.
+        yield _in_type_order(value)
+
+
+def _in_type_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(_in_type_order(part) for part in value.values())
+    if isinstance(value, tuple):
+        return tuple(_in_type_order(part) for part in value)
+    return value
+
+
+INTRINSICS: dict[str, Intrinsic] = {
+    "federated_apply": federated_map,
+    "federated_broadcast": federated_value,
+    "federated_eval_at_clients": federated_eval,
+    "federated_eval_at_server": federated_eval,
+    "federated_map": federated_map,
+    "federated_map_all_equal": federated_map,
+    "federated_secure_select": federated_select,
+    "federated_select": federated_select,
+    "federated_value_at_clients": federated_value,
+    "federated_value_at_server": federated_value,
+    "federated_zip_at_clients": federated_value,
+    "federated_zip_at_server": federated_value,
+    "sequence_map": sequence_map,
+    "sequence_reduce": sequence_reduce,
+    "sequence_sum": sequence_sum,
+}

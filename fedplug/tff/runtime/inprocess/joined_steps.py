@@ -1,0 +1,69 @@
+"""Calls TensorFlow once for all that is done in a row, not once for each function in it.
+
+Rounds repeat: what was called one after the other in the first one is a function from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable
+from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.values import flatten
+
+__all__ = ["JoinedSteps"]
+
+Steps = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+class JoinedSteps:
+    """Steps that are run again and again, with values of the same types."""
+
+    def __init__(self) -> None:
+        self._tracing = threading.Lock()
+        self._traced = False
+        self._function: JoinedFunction | None = None
+        self._result: tuple[Any, ...] = ()  # as the steps return it, with None for the leaves
+
+    def run(self, steps: Steps, values: tuple[Any, ...], invocation: Invocation) -> tuple[Any, ...]:
+        """Returns `steps(values)`; raises what they raise.
+
+        Args:
+            steps: Call functions of what they are given, and look at nothing; or else they are run as they
+                are. They are traced the first time, and those of later calls must do the same.
+            values: Values, in a tuple.
+            invocation: The part of a call that the steps belong to.
+        """
+        leaves = flatten(values)
+        with self._tracing:
+            if not self._traced:
+                self._trace(steps, values, leaves)
+                self._traced = True
+        if self._function is None:
+            return steps(values)
+        results = self._function(leaves, invocation.cancellation, one_thread=invocation.one_thread)
+        result: tuple[Any, ...] = _arranged(self._result, iter(results))
+        return result
+
+    def _trace(self, steps: Steps, values: tuple[Any, ...], leaves: list[Any]) -> None:
+        if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
+            return
+
+        def make(symbols: list[tf.Tensor]) -> list[tf.Tensor]:
+            self._result = steps(_arranged(values, iter(symbols)))
+            return flatten(self._result)
+
+        with contextlib.suppress(NotJoinable):
+            self._function = JoinedFunction(make, [leaf.dtype for leaf in leaves])
+        self._result = _arranged(self._result, itertools.repeat(None))
+
+
+def _arranged(like: Any, leaves: Iterator[Any]) -> Any:
+    """Returns the value with these leaves whose tuples are as those of another."""
+    return tuple([_arranged(part, leaves) for part in like]) if type(like) is tuple else next(leaves)

@@ -1,0 +1,178 @@
+"""Goes over the clients of a round once: runs each client's steps in turn, and reduces what comes out.
+
+The steps of a block that belong to clients are not run one after the other for all clients, but all of them
+for one client after the other: a client's results are reduced and released while others still run, so memory
+does not grow with the number of clients. Independent reductions are made in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.joined_steps import JoinedSteps
+from fedplug.tff.runtime.inprocess.reductions import Reduction
+from fedplug.tff.runtime.inprocess.values import Clients, holds_clients, of_client
+
+__all__ = ["ClientStep", "Names", "ReductionStep", "Step", "Steps", "in_passes"]
+
+Names = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Gives values names: `run(names, round)` returns one for each; `uses` are the names it looks up."""
+
+    names: tuple[str, ...]
+    uses: frozenset[str]
+    run: Callable[[Names, Invocation], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class ClientStep(Step):
+    """A step that belongs to clients: it is given one client's values and returns that client's.
+
+    `intrinsic` is what an error calls it; None where it calls nothing that could fail.
+    """
+
+    intrinsic: str | None
+
+
+@dataclass(frozen=True)
+class ReductionStep:
+    """A name for a value made of all clients': `make` returns how, `value` what one client contributes."""
+
+    names: tuple[str]
+    uses: frozenset[str]
+    make: Callable[[Names, Invocation], Reduction]
+    value: Callable[[Names, Invocation], Any]
+    intrinsic: str
+
+
+AnyStep = Step | ReductionStep
+
+
+class Steps:
+    """Steps in order; a value is released after the last step that looks it up.
+
+    Args:
+        steps: The steps.
+        wanted: The names of the values that outlive them.
+    """
+
+    def __init__(self, steps: Sequence[Step], wanted: Collection[str]) -> None:
+        self._steps = steps
+        self._used_up: list[list[str]] = []  # per step, the names that nothing looks up after it
+        needed = set(wanted)
+        for step in reversed(steps):
+            self._used_up.insert(0, [name for name in {*step.uses, *step.names} if name not in needed])
+            needed |= step.uses
+
+    def run(self, names: Names, invocation: Invocation) -> None:
+        """Adds the values to `names`, and removes from it those that are used up."""
+        for step, used_up in zip(self._steps, self._used_up, strict=True):
+            names.update(zip(step.names, step.run(names, invocation), strict=True))
+            for name in used_up:
+                names.pop(name, None)
+
+
+def in_passes(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Steps:
+    """Brings steps into an order that takes few passes over the clients.
+
+    Stage 0 is what needs no reduction, stage 1 needs one of stage 0, and so on. A stage ends with its pass.
+
+    Args:
+        steps: The steps; each uses names given by those before it, or from outside. No name is given twice,
+            or after it was looked up outside.
+        wanted: The names of the values that outlive the steps.
+    """
+    makers: dict[str, AnyStep] = {}
+    stage_of: dict[str, int] = {}
+    stages: list[list[AnyStep]] = []
+    for step in steps:
+        stage = max(
+            (stage_of[n] + _is_after_pass(step, makers[n]) for n in step.uses & makers.keys()), default=0
+        )
+        makers |= dict.fromkeys(step.names, step)
+        stage_of |= dict.fromkeys(step.names, stage)
+        stages += [[]] if stage == len(stages) else []
+        stages[stage].append(step)
+    ordered: list[Step] = []
+    for members in stages:
+        ordered += [step for step in members if isinstance(step, Step) and not _belongs_to_clients(step)]
+        if together := [step for step in members if _belongs_to_clients(step)]:
+            elsewhere = [step.uses for step in steps if step not in together]
+            ordered.append(_pass(together, wanted.union(*elsewhere)))
+    return Steps(ordered, wanted)
+
+
+def _belongs_to_clients(step: AnyStep) -> bool:
+    return isinstance(step, ClientStep | ReductionStep)
+
+
+def _is_after_pass(step: AnyStep, maker: AnyStep) -> bool:
+    """Whether `step`, which uses what `maker` gives, comes after the pass that `maker` is part of."""
+    return isinstance(maker, ReductionStep) or (_belongs_to_clients(maker) and not _belongs_to_clients(step))
+
+
+def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
+    """Returns the one step that runs `steps`, which belong to clients, in one pass."""
+    clients = [step for step in steps if isinstance(step, ClientStep)]
+    reductions = [step for step in steps if isinstance(step, ReductionStep)]
+    kept = [name for step in clients for name in step.names if name in wanted]
+    of_one = Steps(clients, {*kept, *(name for step in reductions for name in step.uses)})
+    uses = frozenset[str]().union(*(step.uses for step in steps))
+    working, adding = JoinedSteps(), JoinedSteps()
+
+    def run(names: Names, invocation: Invocation) -> Sequence[Any]:
+        given = sorted(uses & names.keys())
+        theirs = {name for name in given if holds_clients(names[name])}
+        made = [step.make(names, invocation) for step in reductions]
+        totals = tuple([reduction.zero for reduction in made])
+        columns = [Clients() for _ in kept]
+
+        def work(client: int) -> tuple[Any, ...]:
+            mine = invocation.of(client)
+
+            def its_steps(values: tuple[Any, ...]) -> tuple[Any, ...]:
+                scope = dict(zip(given, values, strict=True))
+                of_one.run(scope, mine)
+                contributed = [step.value(scope, mine) for step in reductions]
+                return tuple(contributed), tuple([scope[name] for name in kept])
+
+            values = [of_client(names[n], client) if n in theirs else names[n] for n in given]
+            with mine.naming_failures(_named(clients)):
+                return working.run(its_steps, tuple(values), mine)
+
+        def take(client: int, result: tuple[Any, ...]) -> None:
+            nonlocal totals
+            contributed, keep = result
+            mine = invocation.of(client)
+
+            def add(values: tuple[Any, ...]) -> tuple[Any, ...]:
+                added = []
+                for step, reduction, total, value in zip(reductions, made, *values, strict=True):
+                    with mine.naming_failures(step.intrinsic):
+                        added.append(reduction.add(total, value))
+                return tuple(added)
+
+            if client == 0:  # a sum begins with nothing, which is not a tensor
+                totals = add((totals, contributed))
+            else:
+                with mine.naming_failures(_named(reductions)):
+                    totals = adding.run(add, (totals, contributed), invocation.of(None))
+            for column, value in zip(columns, keep, strict=True):
+                column.append(value)
+
+        invocation.each(invocation.num_clients, work, take)
+        return [*columns, *(r.report(total) for r, total in zip(made, totals, strict=True))]
+
+    names = (*kept, *(name for step in reductions for name in step.names))
+    return Step(names, uses - {name for step in clients for name in step.names}, run)
+
+
+def _named(steps: Sequence[ClientStep | ReductionStep]) -> str:
+    """What an error says of steps that are one call."""
+    return " or ".join(sorted({step.intrinsic for step in steps if step.intrinsic is not None}))

@@ -1,0 +1,262 @@
+"""Turns a compiled computation into a plan: nested Python closures that are built once and run every round.
+
+A plan knows nothing of one particular call; what it needs of it comes in the `Invocation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import LoweringError
+from fedplug.tff.runtime.graphs.tensorflow_graphs import Shape, load
+from fedplug.tff.runtime.inprocess.intrinsics import INTRINSICS, federated_value
+from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.normal_form import elements_of, with_named_arguments
+from fedplug.tff.runtime.inprocess.passes import ClientStep, Names, ReductionStep, Step, in_passes
+from fedplug.tff.runtime.inprocess.reductions import REDUCTIONS
+from fedplug.tff.runtime.inprocess.values import builder, flatten
+
+__all__ = ["Plan", "computation_name", "plan"]
+
+Function = Callable[[Any, Invocation], Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a building block does: `run(names, round)` returns its value; `uses` are the names it looks up."""
+
+    run: Callable[[Names, Invocation], Any]
+    uses: frozenset[str] = frozenset()
+
+
+def plan(block: tff.framework.ComputationBuildingBlock) -> Plan:
+    """Returns the plan of a building block that TFF's native compiler made.
+
+    Raises:
+        LoweringError: It holds something that cannot run in this process.
+        OpLibraryError: It holds an op that no library loaded in this process provides.
+    """
+    for kind, make in _MAKERS.items():
+        if isinstance(block, kind):
+            return make(block)
+    raise LoweringError(
+        f"the in-process runtime cannot run a {type(block).__name__}: {block.compact_representation()}"
+    )
+
+
+def computation_name(computation: tff.Computation) -> str:
+    """Returns the name of the Python function behind a computation as far as TFF keeps it, else its type."""
+    block = computation.to_building_block()
+    text = block.parameter_name if isinstance(block, tff.framework.Lambda) else ""
+    if match := re.fullmatch(r"(.+)_arg", text or ""):
+        return repr(match.group(1))
+    body = block.result if isinstance(block, tff.framework.Lambda) else block
+    for name, _ in body.locals if isinstance(body, tff.framework.Block) else ():
+        if match := re.fullmatch(r"fc_(.+)_symbol_\d+", name):
+            return repr(match.group(1))
+    return f"a computation of type {computation.type_signature.compact_representation()}"
+
+
+def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
+    proto = block.proto
+    kind = proto.WhichOneof("computation")
+    if kind != "tensorflow":
+        raise LoweringError(
+            f"the in-process runtime runs TensorFlow computations; one of kind {kind!r} is not supported. "
+            "Write it as tff.tensorflow.computation."
+        )
+    result = block.type_signature.result
+    function = load(proto, list(_shapes(result)))
+    build = builder(result)
+
+    def call(argument: Any, invocation: Invocation) -> Any:
+        leaves = [] if argument is None else flatten(argument)
+        return build(iter(function(leaves, invocation.cancellation, one_thread=invocation.one_thread)))
+
+    return Plan(lambda names, invocation: call)
+
+
+def _shapes(type_spec: tff.Type) -> Iterator[Shape]:
+    """Yields the shape every leaf declares; a sequence is a scalar."""
+    if isinstance(type_spec, tff.StructType):
+        for _, element in tff.structure.iter_elements(type_spec):
+            yield from _shapes(element)
+    elif isinstance(type_spec, tff.TensorType):
+        yield None if type_spec.shape is None else tuple(type_spec.shape)
+    else:
+        yield ()
+
+
+def _intrinsic(block: tff.framework.Intrinsic) -> Plan:
+    if block.uri not in INTRINSICS | REDUCTIONS:
+        raise LoweringError(f"the in-process runtime does not know the intrinsic {block.uri!r}")
+    if _belongs_to_clients(block):
+        return _as_block(block)
+    intrinsic, signature = INTRINSICS[block.uri], block.type_signature
+
+    def call(argument: Any, invocation: Invocation) -> Any:
+        return intrinsic(argument, signature, invocation)
+
+    return Plan(lambda names, invocation: call)
+
+
+def _belongs_to_clients(intrinsic: tff.framework.Intrinsic) -> bool:
+    """Whether it takes a pass over the clients: it reduces, or its result differs from client to client."""
+    result = intrinsic.type_signature.result
+    varies = isinstance(result, tff.FederatedType) and not result.all_equal
+    return intrinsic.uri in REDUCTIONS or (intrinsic.uri in INTRINSICS and varies)
+
+
+def _as_block(intrinsic: tff.framework.Intrinsic) -> Plan:
+    """Returns the plan of an intrinsic as the one step of a function's body."""
+    signature = intrinsic.type_signature
+    argument = tff.framework.Reference("argument", signature.parameter)
+    step = ("result", tff.framework.Call(intrinsic, argument))
+    result = tff.framework.Reference("result", signature.result)
+    return plan(tff.framework.Lambda("argument", signature.parameter, tff.framework.Block([step], result)))
+
+
+def _lambda(block: tff.framework.Lambda) -> Plan:
+    body, parameter = plan(block.result), block.parameter_name
+    uses = body.uses - {parameter}
+
+    def make(names: Names, invocation: Invocation) -> Function:
+        # Only what the body looks up: a closure must not keep the rest of a round's values alive.
+        kept = {name: names[name] for name in uses}
+
+        def call(argument: Any, invocation: Invocation) -> Any:
+            return body.run({**kept, parameter: argument} if parameter else kept, invocation)
+
+        return call
+
+    return Plan(make, uses)
+
+
+def _block(block: tff.framework.Block) -> Plan:
+    looked_up: set[str] = set()  # or given a name
+    steps: list[Step | ReductionStep] = []
+    for position, (name, value) in enumerate(block.locals):
+        added = [_step(*local) for local in with_named_arguments(name, value)]
+        looked_up = looked_up.union(*(step.uses for step in added))
+        if name in looked_up:  # means something else from here on, but steps will change places
+            rest = tff.framework.Block(block.locals[position + 1 :], block.result)
+            rest = tff.framework.Call(tff.framework.Lambda(name, value.type_signature, rest), value)
+            return plan(tff.framework.Block(block.locals[:position], rest))
+        steps += added
+        looked_up = looked_up.union(*(step.names for step in added))
+    result = plan(block.result)
+    ordered = in_passes(steps, result.uses)
+    uses = looked_up.union(result.uses).difference(*(step.names for step in steps))
+
+    def run(names: Names, invocation: Invocation) -> Any:
+        scope = {name: names[name] for name in uses}
+        ordered.run(scope, invocation)
+        return result.run(scope, invocation)
+
+    return Plan(run, frozenset(uses))
+
+
+def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | ReductionStep:
+    """Returns the step that gives `value` a name."""
+    function = value.function if isinstance(value, tff.framework.Call) else None
+    if not isinstance(function, tff.framework.Intrinsic) or not _belongs_to_clients(function):
+        planned = plan(value)
+        return Step((name,), planned.uses, lambda names, invocation: [planned.run(names, invocation)])
+    if function.uri in REDUCTIONS:
+        return _reduction(name, function, value.argument)
+    argument, intrinsic, signature = plan(value.argument), INTRINSICS[function.uri], function.type_signature
+
+    def of_client(names: Names, invocation: Invocation) -> Sequence[Any]:
+        with invocation.naming_failures(function.uri):
+            return [intrinsic(argument.run(names, invocation), signature, invocation)]
+
+    named = None if intrinsic is federated_value else function.uri
+    return ClientStep((name,), argument.uses, of_client, named)
+
+
+def _reduction(
+    name: str, intrinsic: tff.framework.Intrinsic, argument: tff.framework.ComputationBuildingBlock
+) -> ReductionStep:
+    """Returns the step that gives the result of a reduction a name; its first argument is the clients'."""
+    if isinstance(intrinsic.type_signature.parameter, tff.FederatedType):
+        value, *others = [plan(argument)]
+    else:
+        value, *others = [plan(part) for part in elements_of(argument)]
+    make, signature = REDUCTIONS[intrinsic.uri], intrinsic.type_signature
+    return ReductionStep(
+        names=(name,),
+        uses=value.uses.union(*(other.uses for other in others)),
+        make=lambda names, invocation: make(
+            [other.run(names, invocation) for other in others], signature, invocation
+        ),
+        value=value.run,
+        intrinsic=intrinsic.uri,
+    )
+
+
+def _call(block: tff.framework.Call) -> Plan:
+    function = plan(block.function)
+    if block.argument is None:
+        return Plan(
+            lambda names, invocation: function.run(names, invocation)(None, invocation), function.uses
+        )
+    argument = plan(block.argument)
+    return Plan(
+        lambda names, invocation: function.run(names, invocation)(
+            argument.run(names, invocation), invocation
+        ),
+        function.uses | argument.uses,
+    )
+
+
+def _struct(block: tff.framework.Struct) -> Plan:
+    parts = [plan(part) for _, part in tff.structure.iter_elements(block)]
+    uses = frozenset[str]().union(*(part.uses for part in parts))
+    return Plan(lambda names, invocation: tuple([part.run(names, invocation) for part in parts]), uses)
+
+
+def _selection(block: tff.framework.Selection) -> Plan:
+    source, index = plan(block.source), block.as_index()
+    return Plan(lambda names, invocation: source.run(names, invocation)[index], source.uses)
+
+
+def _reference(block: tff.framework.Reference) -> Plan:
+    name = block.name
+    return Plan(lambda names, invocation: names[name], frozenset([name]))
+
+
+def _literal(block: tff.framework.Literal) -> Plan:
+    value = tf.constant(block.value, block.type_signature.dtype)
+    return Plan(lambda names, invocation: value)
+
+
+def _placement(block: tff.framework.Placement) -> Plan:
+    return Plan(lambda names, invocation: block.uri)
+
+
+def _data(block: tff.framework.Data) -> Plan:
+    raise LoweringError(
+        "the in-process runtime has no data backend to resolve a data reference "
+        f"of type {block.type_signature.compact_representation()}; pass the data as an argument"
+    )
+
+
+_MAKERS: dict[type, Callable[[Any], Plan]] = {
+    tff.framework.CompiledComputation: _tensorflow,
+    tff.framework.Intrinsic: _intrinsic,
+    tff.framework.Lambda: _lambda,
+    tff.framework.Block: _block,
+    tff.framework.Call: _call,
+    tff.framework.Struct: _struct,
+    tff.framework.Selection: _selection,
+    tff.framework.Reference: _reference,
+    tff.framework.Literal: _literal,
+    tff.framework.Placement: _placement,
+    tff.framework.Data: _data,
+}

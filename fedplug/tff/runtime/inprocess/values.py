@@ -1,0 +1,295 @@
+"""How values of TFF types are held while a computation runs, and how they come in and go out.
+
+========================  ==============================================================
+type                      held as
+========================  ==============================================================
+tensor                    an eager tensor
+sequence                  the variant tensor of a `tf.data.Dataset`
+struct                    a tuple, in the order of the type (names live in the type only)
+function                  a Python callable `(argument, round) -> value`
+placed, all equal         the value itself
+placed, one per client    `Clients`, a list in client order
+========================  ==============================================================
+
+Values are held by reference and never changed, so nothing is copied between two steps. Arrays that a caller
+could still write to are copied on the way in, others are used where they lie; arrays on the way out are
+read-only, as they are in TFF's stock runtime. Where a value does not fit its type, TFF's own serialization is
+asked, so that the rules and the error texts are TFF's.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.tff import structures
+from fedplug.tff.runtime.graphs.shared_memory import tensor_of
+from fedplug.tff.runtime.graphs.tensorflow_graphs import fits
+from fedplug.tff.runtime.inprocess.sequences import ingest_sequence, quick_to_begin
+from fedplug.tff.runtime.tff_internals import transform_args
+
+__all__ = [
+    "Clients",
+    "add",
+    "builder",
+    "dataset_from_variant",
+    "dataset_of_elements",
+    "flatten",
+    "holds_clients",
+    "ingest",
+    "materialize",
+    "of_client",
+    "to_arrays",
+    "unflatten",
+    "zeros",
+]
+
+
+_KEPT = 4096
+"""Types whose ways in and out are kept."""
+
+
+class Clients(list[Any]):
+    """One value per client, in client order."""
+
+
+def flatten(value: Any) -> list[tf.Tensor]:
+    """Returns the leaves of a value of tensors, sequences and structs."""
+    if type(value) is not tuple:
+        return [value]
+    leaves = []
+    for element in value:
+        leaves.extend(flatten(element))
+    return leaves
+
+
+def unflatten(type_spec: tff.Type, leaves: Iterator[tf.Tensor]) -> Any:
+    """Builds the value of `type_spec` from its leaves."""
+    return builder(type_spec)(leaves)
+
+
+def builder(type_spec: tff.Type) -> Callable[[Iterator[tf.Tensor]], Any]:
+    """Returns what builds values of `type_spec` from their leaves."""
+    if isinstance(type_spec, tff.StructType):
+        parts = [builder(element) for element in structures.member_types(type_spec)]
+        return lambda leaves: tuple([part(leaves) for part in parts])
+    return next
+
+
+def holds_clients(value: Any) -> bool:
+    """Whether a value, or a part of it, is different from client to client."""
+    return isinstance(value, Clients) or (type(value) is tuple and any(map(holds_clients, value)))
+
+
+def of_client(value: Any, client: int) -> Any:
+    """Returns a value as one client has it."""
+    if isinstance(value, Clients):
+        return value[client]
+    return tuple([of_client(part, client) for part in value]) if type(value) is tuple else value
+
+
+def zeros(type_spec: tff.Type) -> list[tf.Tensor]:
+    """Returns the leaves of the value of `type_spec` that is zero; dimensions that are not known are 0."""
+    if isinstance(type_spec, tff.StructType):
+        return [zero for _, element in tff.structure.iter_elements(type_spec) for zero in zeros(element)]
+    return [tf.zeros([size or 0 for size in type_spec.shape], type_spec.dtype)]
+
+
+def add(total: Sequence[tf.Tensor] | None, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the sum of two values, given as their leaves; None is the sum of nothing."""
+    return leaves if total is None else [a + b for a, b in zip(total, leaves, strict=True)]
+
+
+def ingest(value: Any, type_spec: tff.Type) -> Any:
+    """Takes a caller's value in.
+
+    Args:
+        value: What TFF accepts for the type: arrays and Python scalars, containers, data sets or lists of
+            elements, and lists with one value per client.
+        type_spec: The type; not a function.
+
+    Raises:
+        TypeError: Or whatever TFF raises for a value of another type.
+    """
+    return _ingester(type_spec)(value)
+
+
+@functools.lru_cache(_KEPT)
+def _ingester(type_spec: tff.Type) -> Callable[[Any], Any]:
+    """What takes values of a type in: a type is looked at once."""
+    if isinstance(type_spec, tff.TensorType):
+        return functools.partial(_ingest_tensor, type_spec=type_spec)
+    if isinstance(type_spec, tff.SequenceType):
+        return functools.partial(ingest_sequence, type_spec=type_spec)
+    if isinstance(type_spec, tff.StructType):
+        return _struct_ingester(type_spec)
+    if isinstance(type_spec, tff.FederatedType):
+        of_one = _ingester(type_spec.member)
+        return of_one if type_spec.all_equal else _clients_ingester(type_spec, of_one)
+
+    def refuse(value: Any) -> Any:
+        raise TypeError(f"a value of type {type_spec} cannot be passed to a computation, found {type(value)}")
+
+    return refuse
+
+
+def _struct_ingester(type_spec: tff.StructType) -> Callable[[Any], Any]:
+    parts = [_ingester(element) for element in structures.member_types(type_spec)]
+
+    def ingest_struct(value: Any) -> Any:
+        elements = structures.members(value)
+        if len(elements) != len(parts):
+            tff.framework.serialize_value(value, type_spec)  # raises
+        return tuple([part(element) for part, element in zip(parts, elements, strict=True)])
+
+    return ingest_struct
+
+
+def _clients_ingester(type_spec: tff.FederatedType, of_one: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def ingest_clients(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            tff.framework.serialize_value(value, type_spec)  # raises
+        return Clients(map(of_one, value))
+
+    return ingest_clients
+
+
+# Kinds of NumPy's types that TFF takes Python's scalars for.
+_KINDS = {bool: "b", int: "iu", float: "f"}
+
+
+def _is_scalar_of(value: Any, type_spec: tff.TensorType) -> bool:
+    """Whether TFF takes a Python scalar for a value of the type; it looks at what it is worth, too."""
+    of_kind = type_spec.dtype.kind in _KINDS.get(type(value), "") and type_spec.shape == ()
+    return of_kind and bool(np.can_cast(value, type_spec.dtype))
+
+
+def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
+    if _is_scalar_of(value, type_spec):
+        value = type_spec.dtype.type(value)
+    elif not (
+        isinstance(value, np.ndarray | np.generic)
+        and value.dtype.type is type_spec.dtype.type
+        and fits(value.shape, type_spec.shape)
+    ):
+        proto, _ = tff.framework.serialize_value(value, type_spec)  # converts or raises, by TFF's rules
+        value, _ = tff.framework.deserialize_value(proto, type_spec)
+    return tensor_of(value) if isinstance(value, np.ndarray) else tf.convert_to_tensor(value)
+
+
+def to_arrays(value: Any) -> Any:
+    """TFF's `transform_args`, which goes through all of a value, where there is something for it to do."""
+    return value if _is_plain(value) else transform_args(value)
+
+
+_PLAIN: tuple[type, ...] = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, tf.data.Dataset)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether there is no tensor in a value, as far as its containers are common ones."""
+    return isinstance(value, _PLAIN) or (
+        structures.is_common(value) and all(map(_is_plain, structures.members(value)))
+    )
+
+
+def materialize(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
+    """Hands a value out as TFF's stock runtime does: arrays, structs, data sets, lists per client."""
+    return _materializer(type_spec)(value, num_clients)
+
+
+@functools.lru_cache(_KEPT)
+def _materializer(type_spec: tff.Type) -> Callable[[Any, int], Any]:
+    """What hands values of a type out."""
+    if isinstance(type_spec, tff.TensorType):
+        return lambda value, num_clients: _materialize_tensor(value)
+    if isinstance(type_spec, tff.SequenceType):
+        return lambda value, num_clients: dataset_from_variant(value, type_spec.element)
+    if isinstance(type_spec, tff.StructType):
+        parts = [_materializer(element) for element in structures.member_types(type_spec)]
+        return lambda value, num_clients: structures.contain(
+            [part(element, num_clients) for part, element in zip(parts, value, strict=True)], type_spec
+        )
+    if isinstance(type_spec, tff.FederatedType):
+        of_one = _materializer(type_spec.member)
+        if type_spec.all_equal:
+            return lambda value, num_clients: of_one(
+                value[0] if isinstance(value, Clients) else value, num_clients
+            )
+        return lambda value, num_clients: [
+            of_one(member, num_clients)
+            for member in (value if isinstance(value, Clients) else [value] * num_clients)
+        ]
+    raise TypeError(f"a value of type {type_spec} cannot be handed out of a computation")
+
+
+def _materialize_tensor(tensor: tf.Tensor) -> Any:
+    if tensor.dtype == tf.string:
+        return tensor.numpy()  # bytes, or an array of them
+    array = np.asarray(tensor)
+    if array.ndim == 0:
+        return array[()]
+    array.flags.writeable = False  # it may share its memory with a constant of the graph
+    return array
+
+
+def dataset_from_variant(variant: tf.Tensor, element: tff.Type) -> tf.data.Dataset:
+    """Returns the data set behind a sequence; its elements are tensors, tuples and ordered dictionaries."""
+    return tf.data.experimental.from_variant(variant, structure=_element_spec(element))
+
+
+def _element_spec(type_spec: tff.Type) -> Any:
+    if isinstance(type_spec, tff.TensorType):
+        return tf.TensorSpec(type_spec.shape, type_spec.dtype)
+    container = getattr(type_spec, "python_container", None)
+    if container in (tf.RaggedTensor, tf.sparse.SparseTensor):
+        return tff.types.type_to_tf_tensor_specs(type_spec)
+    elements = list(tff.structure.iter_elements(type_spec))
+    if elements and all(name is not None for name, _ in elements):
+        return collections.OrderedDict((name, _element_spec(t)) for name, t in elements)
+    return tuple(_element_spec(t) for _, t in elements)
+
+
+def dataset_of_elements(elements: list[Any], element: tff.Type) -> tf.Tensor:
+    """Returns the sequence of `elements`, values of type `element` whose shapes may differ."""
+    spec = _element_spec(element)
+
+    def shapes(value: Any) -> list[tuple[int, ...]]:
+        return [tuple(leaf.shape) for leaf in flatten(value)]
+
+    def slices(values: list[Any]) -> tf.data.Dataset:
+        columns = zip(*map(flatten, values), strict=True)
+        return tf.data.Dataset.from_tensor_slices(_pack(spec, iter([tf.stack(column) for column in columns])))
+
+    if elements:
+        parts = [slices(list(alike)) for _, alike in itertools.groupby(elements, key=shapes)]
+    else:
+        empty = [
+            tf.zeros([0, *(size or 0 for size in leaf.shape)], leaf.dtype) for leaf in _spec_leaves(spec)
+        ]
+        parts = [tf.data.Dataset.from_tensor_slices(_pack(spec, iter(empty)))]
+    whole = functools.reduce(tf.data.Dataset.concatenate, parts)
+    return tf.data.experimental.to_variant(whole.with_options(quick_to_begin()))
+
+
+def _pack(spec: Any, leaves: Iterator[tf.Tensor]) -> Any:
+    """Arranges leaves in the order of the type as `spec` is."""
+    if isinstance(spec, dict):
+        return collections.OrderedDict((name, _pack(part, leaves)) for name, part in spec.items())
+    if isinstance(spec, tuple):
+        return tuple(_pack(part, leaves) for part in spec)
+    return next(leaves)
+
+
+def _spec_leaves(spec: Any) -> list[tf.TensorSpec]:
+    """Returns the leaves of `spec` in the order of the type."""
+    if isinstance(spec, dict | tuple):
+        parts = spec.values() if isinstance(spec, dict) else spec
+        return [leaf for part in parts for leaf in _spec_leaves(part)]
+    return [spec]

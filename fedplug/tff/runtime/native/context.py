@@ -1,0 +1,217 @@
+"""TFF's stock worker as a runtime: refuses what it cannot run, and supervises the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import re
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow_federated as tff
+
+from fedplug.errors import LoweringError, WorkerError
+from fedplug.tff.runtime.inprocess.event_loop import LoopThread
+from fedplug.tff.runtime.native.compiler import compiled_for_worker
+from fedplug.tff.runtime.native.worker import Worker
+from fedplug.tff.runtime.tff_internals import transform_args, transform_result
+
+__all__ = ["NativeContext", "create_native_execution_context", "custom_ops_of"]
+
+_MAX_DEATHS = 3  # in a row, in one computation
+
+_interrupted: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
+    "interrupted", default=None
+)
+"""Of the computation under way: set once its caller has pressed Ctrl-C."""
+
+_NOT_IN_WORKER = (
+    "federated_secure_modular_sum",
+    "federated_secure_select",
+    "federated_secure_sum",
+    "federated_secure_sum_bitwidth",
+    "sequence_sum",
+)
+
+
+def custom_ops_of(computation: tff.framework.ConcreteComputation) -> list[str]:
+    """Returns the names of fedplug's custom ops that a computation's graphs hold, sorted."""
+    # Graphs lie in the proto as plain bytes, however deep. An op's name has letters and digits only; the
+    # names of nodes, which begin with it, go on with an underscore and a number.
+    return sorted({name.decode() for name in re.findall(rb"Fedplug>[A-Za-z0-9]+", _bytes_of(computation))})
+
+
+def create_native_execution_context(
+    *,
+    max_concurrent_clients: int | None = None,
+    default_num_clients: int = 0,
+    start_timeout: float = 60.0,
+    max_worker_mib: int | None = None,
+) -> NativeContext:
+    """Returns a context on TFF's stock worker, which starts at the first computation.
+
+    Args:
+        max_concurrent_clients: How many calls of one computation run at a time; no limit, if None.
+        default_num_clients: The number of clients of a computation whose arguments do not tell.
+        start_timeout: Seconds until the worker must answer.
+        max_worker_mib: The worker grows from round to round; one that holds more resident memory than this
+            (MiB) when no computation runs is replaced before the next. It is never replaced, if None.
+    """
+    workers = _Workers(
+        lambda: Worker(max_concurrent_clients, start_timeout),
+        float("inf") if max_worker_mib is None else max_worker_mib,
+    )
+    return NativeContext(workers, default_num_clients)
+
+
+class NativeContext(tff.framework.SyncContext):
+    """TFF's context on a worker of its own; custom ops do not run there.
+
+    TFF repeats a computation when the connection to the worker is lost; computations are functions, so the
+    result is that of an undisturbed run.
+    """
+
+    runs_custom_ops = False
+
+    def __init__(self, workers: _Workers, default_num_clients: int) -> None:
+        self._workers = workers
+        self._loop = LoopThread()
+
+        def executor(cardinalities: tff.framework.CardinalitiesType) -> Any:
+            cardinalities.setdefault(tff.CLIENTS, default_num_clients)
+            remote = tff.framework.RemoteExecutor(workers.running().stub)
+            remote.set_cardinalities(cardinalities)
+            return remote
+
+        self._context = tff.framework.AsyncExecutionContext(
+            tff.framework.ResourceManagingExecutorFactory(executor),
+            _compile,
+            transform_args=transform_args,
+            transform_result=transform_result,
+        )
+
+    @property
+    def executor_factory(self) -> tff.framework.ExecutorFactory:
+        """The executor factory, as TFF's contexts show it."""
+        return self._context.executor_factory
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker, if one was started."""
+        return self._workers.current
+
+    def invoke(self, comp: Any, arg: Any) -> Any:
+        """Runs a computation.
+
+        Raises:
+            LoweringError: It holds custom ops, or intrinsics that the worker does not have.
+            WorkerError: The worker does not start, or dies again and again.
+            TypeError: The argument does not fit; the text is TFF's.
+        """
+        interrupted = threading.Event()
+        with self._workers.in_use():
+            before = _interrupted.set(interrupted)
+            try:
+                return self._loop.run(self._context.invoke(comp, arg))
+            except KeyboardInterrupt:
+                interrupted.set()  # before TFF sees a dead worker, and repeats the computation on another
+                self._workers.stop()  # the loop waits for the worker, whatever becomes of the call
+                raise
+            finally:
+                _interrupted.reset(before)
+
+    def close(self) -> None:
+        """Ends the worker."""
+        self._workers.stop()
+        self._loop.close()
+
+
+class _Workers:
+    """The worker of a context: started when needed, replaced when it died or has grown too large.
+
+    Args:
+        start: Starts a worker.
+        max_mib: Resident memory above which it is replaced between two computations.
+    """
+
+    def __init__(self, start: Callable[[], Worker], max_mib: float) -> None:
+        self._start = start
+        self._max_mib = max_mib
+        self._changing = threading.Lock()
+        self._calls = 0  # under way
+        self._deaths = 0  # since a computation ended well, or began alone
+        self.current: Worker | None = None
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keeps the worker from being replaced for its size during a computation."""
+        with self._changing:
+            if not self._calls:
+                self._deaths = 0
+                if self.current is not None and self.current.resident_mib > self._max_mib:
+                    self.current.stop()
+                    self.current = None
+            self._calls += 1
+        try:
+            yield
+            self._deaths = 0
+        finally:
+            with self._changing:
+                self._calls -= 1
+
+    def running(self) -> Worker:
+        """Returns a worker that is alive as far as one can tell.
+
+        Raises:
+            asyncio.CancelledError: The caller of the computation under way has gone.
+        """
+        interrupted = _interrupted.get()
+        if interrupted is not None and interrupted.is_set():
+            raise asyncio.CancelledError
+        with self._changing:
+            if self.current is not None and not self.current.alive:
+                self.current = None
+                self._deaths += 1
+            if self._deaths > _MAX_DEATHS:
+                raise WorkerError(
+                    f"TFF's worker died {self._deaths} times in a row and is not started again; "
+                    "perhaps the computation needs more memory than there is"
+                )
+            if self.current is None:
+                self.current = self._start()
+            return self.current
+
+    def stop(self) -> None:
+        """Ends the worker; the next computation gets a new one."""
+        with self._changing:
+            if self.current is not None:
+                self.current.stop()
+                self.current = None
+
+
+def _compile(computation: Any) -> Any:
+    if ops := custom_ops_of(computation):
+        raise LoweringError(
+            f"the computation holds {', '.join(ops)}, and TFF's stock worker cannot load custom ops; "
+            'build it with lowering="reference", or run it with fedplug.use_runtime("inprocess")'
+        )
+    compiled = compiled_for_worker(computation)
+    if intrinsics := _missing_intrinsics_of(compiled):
+        raise LoweringError(
+            f"the computation holds {', '.join(intrinsics)}, which TFF's stock worker does not have; run it "
+            'with fedplug.use_runtime("inprocess")'
+        )
+    return compiled
+
+
+def _missing_intrinsics_of(compiled: tff.framework.ConcreteComputation) -> list[str]:
+    # In the proto, the length of a text goes before it: what only begins like an intrinsic is another name.
+    proto = _bytes_of(compiled)
+    return [uri for uri in _NOT_IN_WORKER if b"\n%c%b" % (len(uri), uri.encode()) in proto]
+
+
+def _bytes_of(computation: tff.framework.ConcreteComputation) -> bytes:
+    serialized: bytes = tff.framework.ConcreteComputation.get_proto(computation).SerializeToString()
+    return serialized

@@ -1,0 +1,345 @@
+"""Trains a process with stateful clients: samples them, hands in their states, commits every round."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ConfigError
+from fedplug.registry import resolve
+from fedplug.stores.base import PlacedState, StateStore, Tensors
+from fedplug.stores.memory import MemoryStore
+from fedplug.stores.sharded.staging import Staged
+from fedplug.tff import structures
+from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
+from fedplug.tff.runtime import Candidates
+from fedplug.tff.training import legacy
+from fedplug.tff.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
+from fedplug.tff.training.over_sampling import OverSampling, asked, with_participation
+from fedplug.tff.training.program_state import CommittedRounds
+from fedplug.tff.training.round_checks import (
+    check_context,
+    check_elements,
+    check_round,
+    check_weights,
+    round_of,
+)
+
+__all__ = ["ClientData", "ClientDataset", "OverSampling", "Trainer"]
+
+
+class Trainer:
+    """Trains round by round; every finished round is committed to the store before the next begins.
+
+    Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the
+    last finished round and ends with the same bits as one that was never interrupted, provided that the
+    datasets are functions of client and round.
+
+    Usable in `tff.simulation.run_training_process`, with `select` as the selection function and
+    `program_state_manager` as the state manager. Another state manager keeps the server's state once more;
+    where that is not of the store's last round, `next` refuses it.
+    """
+
+    def __init__(
+        self,
+        process: StatefulClientsProcess,
+        client_data: ClientData | Mapping[str, tf.data.Dataset | Callable[[int], tf.data.Dataset]],
+        *,
+        store: StateStore | None = None,
+        process_id: str = "default",
+        clients_per_round: int | None = None,
+        seed: int = 0,
+        initial_weights: Any = None,
+        over_sampling: OverSampling | None = None,
+    ) -> None:
+        """Opens the store for the process.
+
+        Args:
+            process: From `fedplug.tff.process.build_weighted_fed_avg`.
+            client_data: Datasets by client id, or functions that make one from the round number, or a
+                `tff.simulation.datasets.ClientData`.
+            store: Default: one in memory. See `fedplug.open_store`.
+            process_id: Under which the store keeps this training; a store can hold several.
+            clients_per_round: How many are sampled, without replacement; default: all.
+            seed: Of the sampling; the clients of a round depend on it and the round number only.
+            initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance those of a trained
+                Keras model; default: those the process makes. Not looked at when the store has a round.
+            over_sampling: Lets rounds ask more clients than `clients_per_round`, and go on without those
+                whose workers die or take long. Runtimes with no such workers ask no others.
+
+        Raises:
+            ConfigError: There are no clients, or more are to be sampled than there are; or an argument is
+                something else than is described here.
+            StoreMismatchError: The store holds another model or encoder under this process id.
+        """
+        if not isinstance(process, StatefulClientsProcess):
+            raise ConfigError(
+                f"the process is a {type(process).__name__}; a trainer takes those of fedplug.tff.process, "
+                "such as build_weighted_fed_avg(...), whose clients have states; TFF's own need no trainer"
+            )
+        if store is not None and not isinstance(store, StateStore):
+            raise ConfigError(f"store is {store!r}; it must be an open one, as of fedplug.open_store(...)")
+        self.process = process
+        self._datasets = by_client(client_data)
+        self._client_ids = sorted(self._datasets)
+        self._clients_per_round = len(self._datasets) if clients_per_round is None else clients_per_round
+        if not self._datasets:
+            raise ConfigError("there are no clients to train with: client_data is empty")
+        if process.clients not in (None, len(self._datasets)):
+            raise ConfigError(
+                f"the process was built for {process.clients} clients, whose memories its aggregator adds "
+                f"up, and client_data has {len(self._datasets)}; build it with "
+                f"memory_mean({len(self._datasets)})"
+            )
+        if not (_is_whole(self._clients_per_round) and 1 <= self._clients_per_round <= len(self._datasets)):
+            raise ConfigError(
+                f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of "
+                f"clients, {len(self._datasets)}"
+            )
+        if not (_is_whole(seed) and seed >= 0):
+            raise ConfigError(f"seed is {seed!r}; it must be a whole number of at least 0")
+        self._seed = seed
+        if not isinstance(over_sampling, OverSampling | None):
+            raise ConfigError(f"over_sampling is {over_sampling!r}; it must be an OverSampling(...)")
+        self._over_sampling = over_sampling
+        self._process_id = process_id
+        self._initial_weights = initial_weights
+        store = MemoryStore() if store is None else store
+        self._states = legacy.open_process(store, process_id, process.signature)
+        self._state_type = process.initialize.type_signature.result.member
+        self._client_state_type = process.initialize_client.type_signature.result
+        self._element_type = process.next.type_signature.parameter[1].member.element
+
+    @property
+    def client_ids(self) -> list[str]:
+        """All clients, sorted."""
+        return list(self._client_ids)
+
+    @property
+    def last_round(self) -> int | None:
+        """The last finished round in the store; None before `initialize`."""
+        return self._states.last_round
+
+    @property
+    def last_metrics(self) -> Any:
+        """The metrics of the last finished round, as JSON values; None before round 1."""
+        return None if self.last_round is None else self._states.metadata.get("metrics")
+
+    @property
+    def program_state_manager(self) -> CommittedRounds:
+        """The store, for loops that keep the server's state with a `tff.program.ProgramStateManager`."""
+        return CommittedRounds(self)
+
+    def initialize(self) -> Any:
+        """The server state of the last finished round, or a new one, committed as round 0.
+
+        Raises:
+            ConfigError: It is called in a `tff.program.FederatedContext`.
+        """
+        check_context()
+        arrays = self._states.read_server()
+        if arrays is not None:
+            return structures.unflatten(
+                [arrays[path] for path in structures.paths(self._state_type)], self._state_type
+            )
+        state = self.process.initialize()
+        if self._initial_weights is not None:
+            check_weights(self._initial_weights, self._state_type.global_model_weights)
+            state = self.process.set_model_weights(state, self._initial_weights)
+        self._states.commit(
+            0,
+            client_states={},
+            server_state=_to_arrays(state, self._state_type),
+            metadata={"provenance": self.process.provenance},
+        )
+        return state
+
+    def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
+        """The states of these clients as of the last finished round; of new clients, the initial state."""
+        return self._as_states(client_ids, self._states.read_clients(client_ids))
+
+    def sample(self, round_num: int) -> list[str]:
+        """The clients of a round, sorted; a function of seed and round only.
+
+        Raises:
+            ConfigError: ``round_num`` is not a whole number of at least 0.
+        """
+        return self._sample(round_num)[: self._clients_per_round]
+
+    def _sample(self, round_num: int) -> list[str]:
+        """The clients of a round, the same with a reserve and without, and those in reserve."""
+        if not (_is_whole(round_num) and round_num >= 0):
+            raise ConfigError(f"round_num is {round_num!r}; it must be a whole number of at least 0")
+        generator = np.random.default_rng([self._seed, round_num])
+        chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
+        if self._over_sampling is None:
+            reserve = chosen[:0]
+        else:
+            others = np.setdiff1d(np.arange(len(self._datasets)), chosen)
+            extra = min(self._over_sampling.reserve(len(chosen)), len(others))
+            reserve = generator.choice(others, extra, replace=False)
+        return [self._client_ids[i] for i in [*sorted(chosen), *reserve]]
+
+    def select(self, round_num: int) -> Selection:
+        """The sampled clients of a round with their data, as `sample`, and behind them those in reserve."""
+        clients = [ClientDataset(name, self._datasets[name](round_num)) for name in self._sample(round_num)]
+        return Selection(clients, round_num, self._clients_per_round)
+
+    def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
+        """Runs one round and commits it: the server's state and the clients' states, together or not at all.
+
+        Args:
+            state: From `initialize` or the previous `next`.
+            client_data: From `select`, or any clients with their data; each client at most once.
+
+        Returns:
+            A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics; with
+            over-sampling these have ``participation=<asked=int32,took_part=int32>``.
+
+        Raises:
+            ConfigError: No client, a client twice, something else than a dataset of the process's element
+                type, or what `select` returned for another round; or as `initialize`.
+            StoreError: The state is not that of the last finished round, or the round could not be committed;
+                the store then still holds the previous round.
+        """
+        check_context()
+        check_clients(client_data)
+        check_elements(client_data, self._element_type)
+        round_num = round_of(state) + 1
+        check_round(round_num, self.last_round, client_data)
+        ids, data = self._asked(client_data)
+        output = self.process.next(state, data, self._states_of(ids, data))
+        round_metrics = output["metrics"]
+        metadata: dict[str, list[str]] = {}
+        if isinstance(data, Candidates):
+            round_metrics, metadata = with_participation(round_metrics, data, ids)
+            ids = metadata["took_part"]
+        metrics = _to_json(round_metrics)
+        self._states.commit(
+            round_num,
+            client_states=self._next_states(ids, output["client_states"]),
+            server_state=_to_arrays(output["state"], self._state_type),
+            metadata={"metrics": metrics, "provenance": self.process.provenance, **metadata},
+        )
+        resolve.notify(
+            "fedplug_round_finished",
+            process=self.process,
+            process_id=self._process_id,
+            round_num=round_num,
+            metrics=metrics,
+        )
+        return tff.learning.templates.LearningProcessOutput(output["state"], round_metrics)
+
+    def run(self, rounds: int, on_round: Callable[[int, Any, Any], None] | None = None) -> Any:
+        """Trains up to round ``rounds``, from the last finished one.
+
+        Args:
+            rounds: The number of the last round; nothing is done where the store is already there.
+            on_round: Called after each commit with the round number, the state and the metrics.
+
+        Returns:
+            The server state of the last round.
+
+        Raises:
+            ConfigError: ``rounds`` is not a whole number of at least 0.
+        """
+        if not (_is_whole(rounds) and rounds >= 0):
+            raise ConfigError(f"rounds is {rounds!r}; it must be a whole number of at least 0")
+        state = self.initialize()
+        assert self.last_round is not None
+        for round_num in range(self.last_round + 1, rounds + 1):
+            output = self.next(state, self.select(round_num))
+            state = output.state
+            if on_round is not None:
+                on_round(round_num, state, output.metrics)
+        return state
+
+    def log_metrics(self, round_num: int, metrics: Mapping[str, float]) -> None:
+        """Tells observers what was measured of a round's model: its accuracy on test data, say.
+
+        Nothing else is done with it. For instance in ``on_round`` of `run`.
+
+        Args:
+            round_num: The round; 0 is the initial model.
+            metrics: By name.
+        """
+        resolve.notify(
+            "fedplug_round_evaluated",
+            process=self.process,
+            process_id=self._process_id,
+            round_num=round_num,
+            metrics=metrics,
+        )
+
+    def _as_states(self, client_ids: Sequence[str], known: Mapping[str, Tensors]) -> dict[str, Any]:
+        """What a store knows of these clients, as the process takes it."""
+        return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
+
+    def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
+        if arrays is None:
+            return self._first_client_state
+        paths = structures.paths(self._client_state_type)
+        return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
+
+    def _asked(self, client_data: Sequence[ClientDataset]) -> tuple[list[str], list[Any]]:
+        """The clients that are asked, in the order in which the runtime is given them, and their data."""
+        ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
+        if isinstance(client_data, Selection) and self._over_sampling is not None:
+            data = asked(data, client_data.needed, self._over_sampling)
+            ids = ids[: len(data)]
+        if isinstance(self._states, PlacedState) and not isinstance(data, Candidates):
+            datasets = dict(zip(ids, data, strict=True))
+            ids = self._states.arranged(ids)
+            data = [datasets[client_id] for client_id in ids]
+        return ids, data
+
+    def _states_of(self, client_ids: Sequence[str], data: Sequence[Any]) -> list[Any]:
+        """The clients' states; references to them where they are beside those who do the work."""
+        by_reference = _takes_references() and not isinstance(data, Candidates)
+        if isinstance(self._states, PlacedState) and by_reference:
+            return self._states.references(client_ids, self._first_arrays)
+        known = self._states.view_clients(client_ids)  # which the runtime need not copy
+        return list(self._as_states(client_ids, known).values())
+
+    def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:
+        """What is to be committed of the clients of a round; those that were lost keep what they have."""
+        return {
+            client_id: state if isinstance(state, Staged) else _to_arrays(state, self._client_state_type)
+            for client_id, state in zip(client_ids, states, strict=True)
+            if not getattr(state, "lost", False)
+        }
+
+    @functools.cached_property
+    def _first_client_state(self) -> Any:
+        return self.process.initialize_client()
+
+    @functools.cached_property
+    def _first_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        return _to_arrays(self._first_client_state, self._client_state_type)
+
+
+def _takes_references() -> bool:
+    """Whether what runs computations here knows the references of `PlacedState`."""
+    return getattr(tff.framework.get_context_stack().current, "takes_references", False)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:
+    leaves = structures.flatten(value, type_spec)
+    return {path: np.asarray(leaf) for path, leaf in zip(structures.paths(type_spec), leaves, strict=True)}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json(member) for member in value]
+    return np.asarray(value).tolist()

@@ -1,0 +1,68 @@
+"""The weighted mean: equal to the obvious formula, whatever the encoder and however it is split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedplug.encoders import Identity, ModelEncoder, TopK
+from fedplug.errors import ConfigError
+from fedplug.tff.aggregators import Mean, Update
+
+SPECS = [tf.TensorSpec([100], tf.float32), tf.TensorSpec([3], tf.float32)]
+
+
+def updates(model: ModelEncoder, count: int) -> list[Update]:
+    rng = np.random.default_rng(0)
+    result = []
+    for _ in range(count):
+        xs = [tf.constant(rng.normal(size=spec.shape).astype(np.float32)) for spec in SPECS]
+        buffers, _ = model.encode(xs, model.init_state(), tf.constant(0))
+        result.append(Update(model, buffers))
+    return result
+
+
+@pytest.mark.parametrize("encoder", [Identity(), TopK(0.1)])
+def test_it_is_the_weighted_mean_of_what_the_payloads_stand_for(encoder: object) -> None:
+    model, weights = ModelEncoder(encoder, SPECS), [1.0, 5.0, 2.0]
+    accumulator = Mean().zero(SPECS)
+    clients = updates(model, 3)
+    for update, weight in zip(clients, weights, strict=True):
+        accumulator = Mean().accumulate(accumulator, update, tf.constant(weight))
+    means, state = Mean().finish(accumulator, ())
+    assert state == ()
+    for i, mean in enumerate(means):
+        expected = sum(w * u.decode()[i].numpy() for w, u in zip(weights, clients, strict=True)) / sum(
+            weights
+        )
+        np.testing.assert_allclose(mean, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_merging_adds_two_halves() -> None:
+    model = ModelEncoder(Identity(), SPECS)
+    first, second = updates(model, 2)
+    one, weight = Mean(), tf.constant(2.0)
+    left = one.accumulate(one.zero(SPECS), first, weight)
+    right = one.accumulate(one.zero(SPECS), second, weight)
+    merged, _ = one.finish(one.merge(left, right), ())
+    straight, _ = one.finish(one.accumulate(left, second, weight), ())
+    for a, b in zip(merged, straight, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_no_client_at_all_gives_a_zero_update() -> None:
+    means, _ = Mean().finish(Mean().zero(SPECS), ())
+    for mean, spec in zip(means, SPECS, strict=True):
+        np.testing.assert_array_equal(mean, np.zeros(spec.shape))
+
+
+def test_uniform_weights_are_declared() -> None:
+    assert Mean().weights_by_examples
+    assert not Mean(weights="uniform").weights_by_examples
+    assert Mean.from_config({"weights": "uniform"}) == Mean("uniform")
+
+
+def test_unknown_weights_are_refused() -> None:
+    with pytest.raises(ConfigError, match="must be one of examples, uniform"):
+        Mean(weights="size")

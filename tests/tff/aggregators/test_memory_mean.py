@@ -1,0 +1,61 @@
+"""The mean of memories: against the server's side of EF21-PP and of Artemis (PP2), written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedplug.encoders import ModelEncoder
+from fedplug.errors import ConfigError
+from fedplug.tff.aggregators import MemoryMean, Update
+
+SPECS = [tf.TensorSpec([100], tf.float32), tf.TensorSpec([3], tf.float64)]
+CLIENTS = 4
+
+
+def rounds(expression, number=6, seed=0):
+    """Updates of clients that are sampled, what they send, and what everybody's memory is afterwards."""
+    model, rng = ModelEncoder(expression, SPECS), np.random.default_rng(seed)
+    states = [model.init_state() for _ in range(CLIENTS)]
+    for round_num in range(number):
+        sent = []
+        for client in rng.choice(CLIENTS, rng.integers(0, CLIENTS + 1), replace=False):
+            xs = [tf.constant(rng.normal(size=spec.shape), spec.dtype) for spec in SPECS]
+            buffers, states[client] = model.encode(xs, states[client], tf.constant(round_num))
+            sent.append(Update(model, buffers))
+        yield sent, [np.mean([s[i]["memory"] for s in states], axis=0) for i in range(len(SPECS))]
+
+
+@pytest.mark.parametrize(
+    ("expression", "aggregator"),
+    [
+        ("ef21('topk(0.1)')", MemoryMean(CLIENTS)),
+        ("ef21('topk(0.1)')", MemoryMean(CLIENTS, estimate="sampled")),
+        ("artemis('qsgd(4)', rate=0.25)", MemoryMean(CLIENTS, rate=0.25)),
+        ("artemis('qsgd(4)', rate=0.25)", MemoryMean(CLIENTS, rate=0.25, estimate="sampled")),
+    ],
+)
+def test_it_is_the_mean_of_all_memories_before_and_the_differences_of_those_who_sent(expression, aggregator):
+    state = aggregator.init_state(SPECS)
+    before = [np.zeros(spec.shape) for spec in SPECS]
+    for sent, after in rounds(expression):
+        accumulator = aggregator.zero(SPECS)
+        for update in sent:
+            accumulator = aggregator.accumulate(accumulator, update, tf.constant(7.0))
+        got, state = aggregator.finish(accumulator, state)
+        divisor = CLIENTS if aggregator.get_config()["estimate"] == "all" else max(len(sent), 1)
+        for place, value in enumerate(got):
+            total = sum((update.decode()[place].numpy() for update in sent), np.zeros(SPECS[place].shape))
+            np.testing.assert_allclose(value, before[place] + total / divisor, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(state["memory"][place], after[place], rtol=1e-5, atol=1e-5)
+        before = after
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"clients": 0}, {"clients": 2.5}, {"clients": 2, "rate": 0}, {"clients": 2, "estimate": "half"}],
+)
+def test_arguments_out_of_range_are_refused(arguments):
+    with pytest.raises(ConfigError, match="it must be"):
+        MemoryMean(**arguments)

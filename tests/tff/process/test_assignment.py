@@ -1,0 +1,183 @@
+"""Rules and budgets in whole processes: names of variables, what is sent for which, bytes that are held."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.encoders import Rules
+from fedplug.errors import CapabilityError, ConfigError
+from fedplug.experiment.config import ExperimentConfig, RunConfig
+from fedplug.experiment.data import load_data
+from fedplug.experiment.model.builder import ModelBuilder
+from fedplug.experiment.model.client_datasets import client_datasets
+from fedplug.tff.process import build_aggregation_factory, build_weighted_fed_avg, variable_names
+from fedplug.tff.runtime import use_runtime
+
+RULES = {"*/bias": "identity", "dense/kernel": "topk(0.1)", "dense_1/*": "topk(0.5) | qsgd(4)"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _inprocess():
+    with use_runtime("inprocess"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """The classifier of handwritten digits that ``make run`` trains, and its clients' data."""
+    config = ExperimentConfig(name="digits", rounds=1, runs=(RunConfig(name="budget"),))
+    data = load_data(config.data, config.seed)
+    clients = client_datasets(config.data, data.clients, config.seed)
+    return ModelBuilder(config.model, data).model_fn(config.seed), clients
+
+
+def encoders_of(process):
+    """The wire id of every tensor."""
+    return process.signature["encoder"]["wire_ids"]
+
+
+def test_a_keras_models_variables_are_called_as_its_layers_however_often_it_was_made(model_fn):
+    model_fn()
+    for _ in range(2):
+        assert variable_names(model_fn).trainable == [
+            "dense/kernel",
+            "dense/bias",
+            "dense_1/kernel",
+            "dense_1/bias",
+        ]
+
+
+def test_the_weights_of_a_functional_model_are_called_by_their_place():
+    weights = ((np.zeros([2, 3], np.float32), np.zeros(3, np.float32)), ())
+    model = tff.learning.models.FunctionalModel(
+        initial_weights=weights,
+        predict_on_batch_fn=tf.function(lambda weights, x, training: x),
+        loss_fn=tf.function(lambda output, label, sample_weight=None: tf.reduce_sum(output)),
+        input_spec=(tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None], tf.int32)),
+    )
+    assert variable_names(model).trainable == ["0", "1"]
+
+
+def test_each_tensor_is_encoded_by_its_rule(model_fn, sgd, dataset):
+    process = build_weighted_fed_avg(model_fn, sgd, encoder=RULES, min_size=0)
+    assert encoders_of(process) == ["sparse/1", "identity/1", "sparse/1+qsgd/1", "identity/1"]
+    start = process.initialize()
+    output = process.next(start, [dataset(1)], [process.initialize_client()])
+    changed = [
+        int(np.count_nonzero(np.asarray(a) != np.asarray(b)))
+        for a, b in zip(
+            output["state"].global_model_weights.trainable, start.global_model_weights.trainable, strict=True
+        )
+    ]
+    assert changed[0] == 32
+    assert changed[2] <= 40
+    kept = [sorted(state) for state in output["client_states"][0]]
+    assert kept == [["residual"], [], ["residual"], []]
+
+
+@pytest.mark.slow
+def test_rules_can_be_written_as_a_list_an_object_or_an_expression(model_fn, sgd):
+    forms = [RULES, Rules(RULES), f"rules({RULES})", [{"match": m, "encoder": e} for m, e in RULES.items()]]
+    signatures = [build_weighted_fed_avg(model_fn, sgd, encoder=form).signature for form in forms]
+    assert all(signature == signatures[0] for signature in signatures)
+
+
+def test_a_rule_for_no_variable_names_the_nearest(model_fn, sgd):
+    with pytest.raises(ConfigError, match=r"'dens/kernel' matches no tensor.*did you mean 'dense/kernel'"):
+        build_weighted_fed_avg(model_fn, sgd, encoder={"dens/kernel": "topk(0.1)"})
+
+
+def test_in_a_factory_rules_go_by_the_paths_of_the_values_or_by_given_names(model_fn):
+    vector = tff.TensorType(np.float32, [100])
+    stateless = "randomk(0.1)"
+    build_aggregation_factory({"a/*": stateless}).create(
+        tff.to_type({"a": (vector, vector)}), tff.TensorType(np.float32)
+    )
+    named = build_aggregation_factory({"*/kernel": stateless}, names=["x/kernel", "x/bias"])
+    named.create(tff.to_type((vector, vector)), tff.TensorType(np.float32))
+    with pytest.raises(ConfigError, match="2 names for 1 tensors"):
+        named.create(vector, tff.TensorType(np.float32))
+
+
+def test_in_a_factory_a_rule_with_client_state_is_refused():
+    with pytest.raises(CapabilityError, match="state"):
+        build_aggregation_factory({"*": "topk(0.1)"})
+
+
+def rounds_of(digits, sgd, encoder, rounds=8):
+    """The metrics of each round, and with them the bytes of the mean payload."""
+    model_fn, clients = digits
+    process = build_weighted_fed_avg(model_fn, sgd, encoder=encoder)
+    trainer = fedplug.Trainer(process, clients, clients_per_round=5)
+    found = []
+
+    def record(round_num, state, metrics):
+        measured = {key: float(value) for key, value in metrics["aggregator"].items()}
+        found.append({**measured, "bytes": measured["uplink_bytes"] / measured["payloads"]})
+
+    trainer.run(rounds, record)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("encoder", "target"),
+    [
+        ("topk(0.01, scope='model') | qsgd(8)", 1500),
+        pytest.param("randomk(0.5, error_feedback=True)", 4000, marks=pytest.mark.slow),
+        pytest.param("qsgd(8)", 5000, marks=pytest.mark.slow),
+        ("rules({'dense/*': 'topk(0.05)', '*': 'qsgd(3)'})", 8000),
+    ],
+)
+def test_a_budget_of_bytes_is_held_within_two_percent(digits, sgd, encoder, target):
+    budget = fedplug.get_encoder("budget", encoder=encoder, bytes_per_client=target)
+    found = rounds_of(digits, sgd, budget)
+    assert abs(found[0]["bytes"] / target - 1) > 0.1
+    assert all(abs(metrics["bytes"] / target - 1) < 0.02 for metrics in found[4:])
+    assert found[0]["rate"] == 1 != found[-1]["rate"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("encoder", "nmse"), [("topk(0.3)", 0.5), ("qsgd(8)", 0.01)])
+def test_an_error_is_approached(digits, sgd, encoder, nmse):
+    found = rounds_of(digits, sgd, fedplug.get_encoder("budget", encoder=encoder, nmse=nmse), rounds=10)
+    errors = [metrics["nmse"] for metrics in found]
+    assert errors[0] < 0.6 * nmse
+    assert abs(np.mean(errors[-5:]) / nmse - 1) < 0.2
+    assert found[-1]["bytes"] < 0.7 * found[0]["bytes"]
+
+
+def test_a_restarted_run_goes_on_with_the_same_bits(model_fn, sgd, dataset, tmp_path):
+    process = build_weighted_fed_avg(model_fn, sgd, encoder="budget('qsgd(8)', 700)")
+    clients = {f"client {seed}": dataset(seed) for seed in range(3)}
+
+    def run(rounds, store=None):
+        rates = []
+        trainer = fedplug.Trainer(process, clients, clients_per_round=2, store=store)
+        trainer.run(rounds, lambda number, state, metrics: rates.append(float(metrics["aggregator"]["rate"])))
+        return rates
+
+    with fedplug.open_store(f"sqlite:///{tmp_path}") as store:
+        first = run(2, store)
+    with fedplug.open_store(f"sqlite:///{tmp_path}") as store:
+        rates = [*first, *run(4, store)]
+    assert rates == run(4)
+    assert len(set(rates)) > 2
+
+
+def test_a_budget_below_what_is_fixed_is_refused(model_fn, sgd):
+    with pytest.raises(ConfigError, match="a budget of 200 bytes leaves nothing to adjust"):
+        build_weighted_fed_avg(model_fn, sgd, encoder="budget('topk(0.1)', 200)")
+
+
+def test_without_a_budget_the_metrics_are_those_there_always_were(model_fn, sgd):
+    metrics = build_weighted_fed_avg(model_fn, sgd).next.type_signature.result["metrics"].member
+    assert [name for name, _ in tff.structure.iter_elements(metrics["aggregator"])] == [
+        "uplink_bytes",
+        "clients",
+        "payloads",
+        "nonfinite_updates",
+    ]

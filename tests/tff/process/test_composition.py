@@ -1,0 +1,176 @@
+"""Aggregators composed with TFF's: ours inside theirs and theirs inside ours, with state and measurements."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import CapabilityError, ConfigError
+from fedplug.tff.process import (
+    Transform,
+    TransformFactory,
+    build_aggregation_factory,
+    build_compressed_sum_factory,
+    build_sum_factory,
+)
+from fedplug.tff.runtime import use_runtime
+
+pytestmark = pytest.mark.usefixtures("inprocess")
+
+VALUE = tff.to_type(
+    collections.OrderedDict(b=tff.TensorType(np.float32, [2, 50]), a=(tff.TensorType(np.float32),))
+)
+WEIGHT = tff.TensorType(np.float32)
+CLIENTS = 4
+
+
+def value(seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    b = (scale * rng.normal(size=(2, 50))).astype(np.float32)
+    return collections.OrderedDict(b=b, a=(np.float32(scale * seed),))
+
+
+VALUES = [value(seed) for seed in range(CLIENTS)]
+WEIGHTS = [1.0, 2.0, 0.5, 4.0]
+
+
+def expected(weights):
+    mean = lambda leaves: np.average(np.stack(leaves), axis=0, weights=weights)  # noqa: E731
+    return mean([v["b"] for v in VALUES]), mean([v["a"][0] for v in VALUES])
+
+
+def check(result, weights=None, factor=1.0, atol=1e-5):
+    for found, wanted in zip((result["b"], result["a"][0]), expected(weights), strict=True):
+        np.testing.assert_allclose(found, factor * wanted, atol=atol)
+
+
+class FixedPoint(Transform):
+    """Sums of floats as sums of whole numbers; doubles its scale every round, and reports it."""
+
+    def init_state(self):
+        return {"scale": tf.constant(1024.0)}
+
+    def forward(self, value, state):
+        return tf.nest.map_structure(lambda x: tf.cast(tf.round(x * state["scale"]), tf.int32), value)
+
+    def backward(self, total, state):
+        return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32) / state["scale"], total)
+
+    def next_state(self, total, state):
+        return {"scale": state["scale"] * 2}
+
+    def measure(self, total, state):
+        return {"scale": state["scale"]}
+
+
+def test_a_transform_keeps_its_state_and_measures_and_so_does_what_is_inside() -> None:
+    process = TransformFactory(FixedPoint(), build_sum_factory("identity")).create(VALUE)
+    first = process.next(process.initialize(), VALUES)
+    second = process.next(first.state, VALUES)
+    check(second.result, factor=CLIENTS, atol=CLIENTS / 2048)
+    assert [float(o.measurements["transform"]["scale"]) for o in (first, second)] == [1024, 2048]
+    assert second.measurements["inner"]["payloads"] == CLIENTS
+    assert second.state["inner"]["round_num"] == 2
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        None,
+        tff.aggregators.SecureSumFactory(upper_bound_threshold=2**20, lower_bound_threshold=-(2**20)),
+        TransformFactory(FixedPoint(), tff.aggregators.SumFactory()),
+    ],
+    ids=["sum", "secure sum", "another transform"],
+)
+def test_a_transform_nests_in_a_weighted_mean_of_tff_with_any_sum_inside(inner) -> None:
+    transform = FixedPoint() if not isinstance(inner, TransformFactory) else Halves()
+    factory = tff.aggregators.MeanFactory(value_sum_factory=TransformFactory(transform, inner))
+    process = factory.create(VALUE, WEIGHT)
+    check(process.next(process.initialize(), VALUES, WEIGHTS).result, WEIGHTS, atol=2e-3)
+
+
+class Halves(Transform):
+    def forward(self, value, state):
+        return tf.nest.map_structure(lambda x: x / 2, value)
+
+    def backward(self, total, state):
+        return tf.nest.map_structure(lambda x: x * 2, total)
+
+
+def test_encoded_sums_nest_in_the_mean_the_clipping_and_the_zeroing_of_tff() -> None:
+    factory = tff.aggregators.MeanFactory(value_sum_factory=build_sum_factory("qsgd(8)"))
+    factory = tff.aggregators.zeroing_factory(1e6, tff.aggregators.clipping_factory(1e6, factory))
+    process = factory.create(VALUE, WEIGHT)
+    output = process.next(process.initialize(), VALUES, WEIGHTS)
+    check(output.result, WEIGHTS, atol=0.1)
+    inner = output.measurements["zeroing"]["clipping"]["mean_value"]
+    assert inner["payloads"] == CLIENTS
+    assert 0 < inner["uplink_bytes"] < CLIENTS * 101 * 4
+
+
+def test_a_weighted_factory_of_fedplug_nests_in_the_clipping_of_tff() -> None:
+    factory = tff.aggregators.clipping_factory(1.0, build_aggregation_factory("identity"))
+    process = factory.create(VALUE, WEIGHT)
+    result = process.next(process.initialize(), VALUES, WEIGHTS).result
+    clipped = [v["b"] / max(1.0, np.sqrt(np.sum(v["b"] ** 2) + v["a"][0] ** 2)) for v in VALUES]
+    np.testing.assert_allclose(result["b"], np.average(clipped, axis=0, weights=WEIGHTS), atol=1e-6)
+
+
+def test_encoded_sums_go_under_the_differential_privacy_of_tff() -> None:
+    from tensorflow_privacy import GaussianSumQuery
+
+    query = GaussianSumQuery(l2_norm_clip=1e3, stddev=0.0)
+    factory = tff.aggregators.DifferentiallyPrivateFactory(query, build_sum_factory("float16"))
+    process = factory.create(VALUE)
+    output = process.next(process.initialize(), VALUES)
+    check(output.result, factor=CLIENTS, atol=1e-2)
+
+
+def test_a_linear_encoder_is_decoded_once_after_a_secure_sum_with_other_entries_each_round() -> None:
+    secure = tff.aggregators.SecureSumFactory(upper_bound_threshold=1e3, lower_bound_threshold=-1e3)
+    process = build_compressed_sum_factory("randomk(0.5)", secure).create(VALUE)
+    state, results = process.initialize(), []
+    for _ in range(2):
+        output = process.next(state, VALUES)
+        state = output.state
+        results.append(output.result["b"])
+    chosen = [result != 0 for result in results]
+    assert [np.count_nonzero(c) for c in chosen] == [50, 50]
+    assert np.any(chosen[0] != chosen[1])
+    total = CLIENTS * expected(None)[0]
+    for result, where in zip(results, chosen, strict=True):
+        np.testing.assert_allclose(result[where], 2 * total[where], atol=1e-3)  # n / k = 2
+
+
+def test_top_k_under_a_secure_sum_is_refused() -> None:
+    with pytest.raises(CapabilityError, match=r"secure sum.*use randomk"):
+        build_compressed_sum_factory("topk(0.1, error_feedback=False)")
+
+
+def test_a_weighted_inner_factory_is_refused_with_where_weights_belong() -> None:
+    with pytest.raises(ConfigError, match="weigh outside"):
+        TransformFactory(FixedPoint(), tff.aggregators.MeanFactory())
+
+
+def test_a_transform_that_does_not_give_back_what_it_got_is_refused() -> None:
+    class OneWay(FixedPoint):
+        def backward(self, total, state):
+            return total
+
+    with pytest.raises(ConfigError, match=r"OneWay.backward gives .*int32.*must give .*float32"):
+        TransformFactory(OneWay()).create(VALUE)
+
+
+def test_both_runtimes_give_the_same() -> None:
+    results = []
+    for runtime in ("inprocess", "native"):
+        with use_runtime(runtime):
+            sums = build_sum_factory("topk(0.2, error_feedback=False)")
+            factory = tff.aggregators.MeanFactory(value_sum_factory=TransformFactory(Halves(), sums))
+            process = factory.create(VALUE, WEIGHT)
+            results.append(process.next(process.initialize(), VALUES, WEIGHTS).result)
+    tf.nest.map_structure(np.testing.assert_array_equal, *results)

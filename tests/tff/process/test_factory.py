@@ -1,0 +1,128 @@
+"""A stateless encoder as an aggregation factory of TFF's own processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.encoders import Identity, TopK
+from fedplug.errors import CapabilityError, ConfigError
+from fedplug.tff.aggregators import Mean
+from fedplug.tff.process import build_aggregation_factory
+from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+
+pytestmark = pytest.mark.usefixtures("inprocess")
+WEIGHT = tff.TensorType(np.float32)
+
+
+def test_the_unmodified_averaging_of_tff_takes_it(model_fn, sgd, dataset) -> None:
+    factory = build_aggregation_factory(TopK(0.1, error_feedback=False))
+    process = tff.learning.algorithms.build_weighted_fed_avg(model_fn, sgd, model_aggregator=factory)
+    state = process.initialize()
+    output = process.next(state, [dataset(1)])
+    changed = [
+        np.count_nonzero(np.asarray(a) != np.asarray(b))
+        for a, b in zip(
+            output.state.global_model_weights.trainable, state.global_model_weights.trainable, strict=True
+        )
+    ]
+    assert changed[0] == 32
+    assert changed[2] == 8
+    assert output.metrics["aggregator"]["payloads"] == 1
+
+
+@pytest.mark.parametrize(
+    "value_type",
+    [
+        tff.TensorType(np.float32, [3]),
+        tff.to_type([tff.TensorType(np.float32, [3]), tff.TensorType(np.float32)]),
+        tff.to_type({"b": tff.TensorType(np.float32, [3]), "a": (tff.TensorType(np.float32),)}),
+    ],
+)
+def test_any_structure_of_tensors_keeps_its_structure(value_type) -> None:
+    process = build_aggregation_factory(Identity()).create(value_type, WEIGHT)
+    assert process.next.type_signature.result.result.member == value_type
+
+
+def test_the_result_is_the_weighted_mean() -> None:
+    process = build_aggregation_factory(Identity()).create(tff.TensorType(np.float32, [2]), WEIGHT)
+    values = [np.array([1, 2], np.float32), np.array([3, 8], np.float32)]
+    output = process.next(process.initialize(), values, [1.0, 3.0])
+    np.testing.assert_array_equal(output.result, [2.5, 6.5])
+    again = process.next(output.state, values, [0.0, 1.0])
+    np.testing.assert_array_equal(again.result, [3, 8])
+    assert again.measurements["payloads"] == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_client_with_a_value_or_a_weight_that_is_not_finite_sends_nothing_and_is_counted(bad) -> None:
+    process = build_aggregation_factory(Identity()).create(tff.TensorType(np.float32, [2]), WEIGHT)
+    values = [np.array([1, 2], np.float32), np.array([3, bad], np.float32), np.array([5, 6], np.float32)]
+    output = process.next(process.initialize(), values, [1.0, 1.0, bad])
+    np.testing.assert_array_equal(output.result, [1, 2])
+    assert output.measurements["payloads"] == 1
+    assert output.measurements["nonfinite_updates"] == 2
+    assert output.measurements["clients"] == 3
+
+
+def test_merged_accumulators_are_those_of_all_clients() -> None:
+    """Runtimes that cut a round into slices merge; the one of these tests does not."""
+    value_type = tff.TensorType(np.float32, [2])
+    budget = fedplug.get_encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports what its error is made of
+    encoder = model_encoder(budget, value_type, min_size=0)
+    parts = build_encoded_aggregation(value_type, encoder, Mean(), "reference")
+    instructions = parts.server_message(parts.init_server())
+
+    def accumulated(clients):
+        total = parts.zero()
+        for value, weight in clients:
+            sent = parts.encode(np.array(value, np.float32), weight, parts.init_client(), instructions)
+            total = parts.accumulate(total, sent["message"])
+        return total
+
+    left, right = [([127, 0], 1.0), ([0, 127], 2.0)], [([127, 127], 1.0), ([np.nan, 0], 1.0)]
+    merged, together = parts.merge(accumulated(left), accumulated(right)), accumulated([*left, *right])
+    tf.nest.map_structure(np.testing.assert_array_equal, merged, together)
+    assert together["report"]["squared_norm"] == 4 * 127**2
+    assert (together["clients"], together["payloads"], together["nonfinite_updates"]) == (4, 3, 1)
+
+
+def test_an_encoder_with_client_state_is_refused_with_the_way_out() -> None:
+    with pytest.raises(CapabilityError, match=r"build_weighted_fed_avg\(encoder=.*error_feedback=False"):
+        build_aggregation_factory(TopK(0.1))
+
+
+def test_a_weight_of_another_type_is_refused() -> None:
+    with pytest.raises(TypeError, match="float32 scalar"):
+        build_aggregation_factory(Identity()).create(
+            tff.TensorType(np.float32, [2]), tff.TensorType(np.int32)
+        )
+
+
+@pytest.mark.parametrize(
+    ("value_type", "message"),
+    [
+        (tff.TensorType(np.int32, [2]), r"mean\(weights='examples'\) makes .* of type int32\[2\]"),
+        (tff.TensorType(np.bool_, [2]), "bool"),
+        (tff.TensorType(np.complex64, [2]), "tensor 0 of the model has dtype complex64"),
+        (tff.TensorType(np.str_, [2]), "tensor 0 of the model has dtype string"),
+        (tff.TensorType(np.float32, [None]), r"tensor 0 of the model has shape \(None,\)"),
+        (tff.to_type(()), "no tensors"),
+        (tff.SequenceType(np.float32), r"found float32\* at the top"),
+    ],
+    ids=str,
+)
+def test_values_that_have_no_mean_are_refused(value_type, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_aggregation_factory(Identity()).create(value_type, WEIGHT)
+
+
+def test_rules_by_name_for_tensors_without_names_are_told_where_names_are_given() -> None:
+    value_type = tff.to_type([tff.TensorType(np.float32, [200]), tff.TensorType(np.float32, [3])])
+    rules = {"*/bias": "identity", "*": "qsgd(8)"}
+    with pytest.raises(ConfigError, match=r"no names but their places: .* names="):
+        build_aggregation_factory(rules).create(value_type, WEIGHT)
+    build_aggregation_factory(rules, names=["dense/kernel", "dense/bias"]).create(value_type, WEIGHT)

@@ -1,0 +1,278 @@
+"""Federated averaging with client-local encoder state: its type, its arithmetic, its guards."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import fedplug
+from fedplug.encoders import TopK
+from fedplug.errors import ConfigError, LoweringError
+from fedplug.tff.process import build_weighted_fed_avg, choose_lowering, constrain_weights
+from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.tff.process.arguments import as_aggregator, as_encoder
+from fedplug.tff.process.learning.components import build_finalizer
+from fedplug.tff.runtime import create_async_execution_context, use_runtime
+
+pytestmark = pytest.mark.usefixtures("inprocess")
+
+
+@pytest.fixture(scope="module")
+def dense(model_fn, sgd):
+    """The process without compression, built once."""
+    with use_runtime("inprocess"):
+        return build_weighted_fed_avg(model_fn, sgd)
+
+
+@pytest.fixture(scope="module")
+def sparse(model_fn, sgd):
+    """The process with a residual on every client, built once."""
+    with use_runtime("inprocess"):
+        return build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
+
+
+def weights_of(state: object) -> list[np.ndarray]:
+    return [np.asarray(w) for w in state.global_model_weights.trainable]
+
+
+def run(process: object, rounds: list[list[tf.data.Dataset]]) -> list[object]:
+    """The outputs of some rounds in which the same clients take part."""
+    state = process.initialize()
+    client_states = [process.initialize_client() for _ in rounds[0]]
+    outputs = []
+    for data in rounds:
+        outputs.append(process.next(state, data, client_states))
+        state, client_states = outputs[-1]["state"], outputs[-1]["client_states"]
+    return outputs
+
+
+def test_next_takes_and_returns_the_clients_states(sparse) -> None:
+    signature = sparse.next.type_signature
+    state, data, client_states = (member for _, member in tff.structure.iter_elements(signature.parameter))
+    assert state.placement is tff.SERVER
+    assert isinstance(data.member, tff.SequenceType)
+    assert client_states.placement is tff.CLIENTS
+    assert list(dict(tff.structure.iter_elements(signature.result))) == ["state", "metrics", "client_states"]
+    assert signature.result.state.is_equivalent_to(state)
+    assert signature.result.client_states.is_equivalent_to(client_states)
+
+
+def test_without_compression_it_is_the_averaging_of_tff(dense, model_fn, sgd, dataset) -> None:
+    data = [dataset(1), dataset(2, examples=31), dataset(3, examples=4)]
+    ours = run(dense, [data, data])[-1]["state"]
+    theirs = tff.learning.algorithms.build_weighted_fed_avg(model_fn, sgd)
+    state = theirs.initialize()
+    for _ in range(2):
+        state = theirs.next(state, data).state
+    for a, b in zip(weights_of(ours), weights_of(state), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_what_a_client_sends_and_what_it_keeps_is_what_it_learned(dense, sparse, dataset) -> None:
+    all_of_it, part = (run(process, [[dataset(1)]])[0] for process in (dense, sparse))
+    for w0, dense_w, sparse_w, client_state in zip(
+        weights_of(dense.initialize()),
+        weights_of(all_of_it["state"]),
+        weights_of(part["state"]),
+        part["client_states"][0],
+        strict=True,
+    ):
+        kept = client_state.get("residual", np.zeros_like(w0))
+        np.testing.assert_allclose((w0 - sparse_w) + kept, w0 - dense_w, atol=1e-7)
+
+
+def test_uplink_bytes_are_the_lengths_of_the_buffers_sent(dense, dataset) -> None:
+    metrics = run(dense, [[dataset(1), dataset(2)]])[0]["metrics"]
+    update = 4 * (20 * 16 + 16 + 16 * 5 + 5)
+    headers = sum(8 + len("identity/1") + 4 * rank + 8 + 4 for rank in (2, 1, 2, 1))
+    assert metrics["aggregator"]["uplink_bytes"] == 2 * (update + headers)
+    assert metrics["aggregator"]["payloads"] == metrics["aggregator"]["clients"] == 2
+
+
+def test_a_non_finite_update_is_dropped_counted_and_leaves_its_client_as_it_was(sparse, dataset) -> None:
+    good, bad = dataset(1), dataset(2, poisoned=True)
+    first, second = run(sparse, [[good, dataset(2)], [good, bad]])
+    alone = run(sparse, [[good, dataset(2)], [good, dataset(3, examples=0)]])[1]
+    assert second["metrics"]["aggregator"]["nonfinite_updates"] == 1
+    assert second["metrics"]["aggregator"]["payloads"] == 1
+    for before, after in zip(first["client_states"][1], second["client_states"][1], strict=True):
+        for key in before:
+            np.testing.assert_array_equal(before[key], after[key])
+    for a, b in zip(weights_of(second["state"]), weights_of(alone["state"]), strict=True):
+        assert np.all(np.isfinite(a))
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_client_without_examples_sends_nothing_and_is_not_counted_as_broken(dense, dataset) -> None:
+    output = run(dense, [[dataset(1, examples=0)]])[0]
+    assert output["metrics"]["aggregator"]["uplink_bytes"] == 0
+    assert output["metrics"]["aggregator"]["nonfinite_updates"] == 0
+    for a, b in zip(weights_of(output["state"]), weights_of(dense.initialize()), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_uniform_weights_look_only_at_whether_there_are_examples(dense, model_fn, sgd, dataset) -> None:
+    data = [dataset(1, examples=2), dataset(2, examples=40)]
+    uniform = build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')")
+    output = run(uniform, [data])[0]
+    alone = [run(dense, [[d]])[0] for d in data]
+    for mean, a, b in zip(*(weights_of(o["state"]) for o in (output, *alone)), strict=True):
+        np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-6)
+    with_an_empty_one = run(uniform, [[*data, dataset(3, examples=0)]])[0]
+    assert with_an_empty_one["metrics"]["aggregator"]["payloads"] == 2
+    for mean, same in zip(weights_of(output["state"]), weights_of(with_an_empty_one["state"]), strict=True):
+        np.testing.assert_array_equal(mean, same)
+
+
+def test_a_functional_model_trains_too(sgd, dataset) -> None:
+    @tf.function
+    def predict(weights, x, training):
+        return x @ weights[0][0] + weights[0][1]
+
+    @tf.function
+    def loss(output, label, sample_weight=None):
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(label, output))
+
+    model = tff.learning.models.FunctionalModel(
+        initial_weights=((np.zeros((20, 5), np.float32), np.zeros(5, np.float32)), ()),
+        predict_on_batch_fn=predict,
+        loss_fn=loss,
+        input_spec=(tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32)),
+    )
+    output = run(build_weighted_fed_avg(model, sgd, encoder="topk(0.2)"), [[dataset(1)]])[0]
+    assert np.count_nonzero(weights_of(output["state"])[0]) == 20
+
+
+def everything(model_fn, sgd, **options):
+    """Rules, top-k of a tensor and of a model, a budget, a compressed broadcast, constraints, all at once."""
+    encoders = {"*/bias": "identity", "dense/*": "topk(0.1)", "*": "topk(0.1, scope='model')"}
+    rules = fedplug.get_encoder("rules", rules=encoders)
+    budget = fedplug.get_encoder("budget", encoder=rules, bytes_per_client=500)
+    process = build_weighted_fed_avg(
+        model_fn, sgd, encoder=budget, broadcast_encoder="topk(0.3)", min_size=0, **options
+    )
+    return constrain_weights(process, [tf.keras.constraints.MaxNorm(1.0), None] * 2)
+
+
+@pytest.mark.slow
+def test_the_runtimes_and_lowerings_agree(model_fn, sgd, dataset) -> None:
+    rounds = [[dataset(1), dataset(2, examples=7, poisoned=True), dataset(3)]] * 3
+    fused = run(everything(model_fn, sgd, lowering="fused"), rounds)[-1]
+    reference = run(everything(model_fn, sgd, lowering="reference"), rounds)[-1]
+    with use_runtime("native"):
+        process = everything(model_fn, sgd)
+        assert process.lowering == "reference"
+        stock = run(process, rounds)[-1]
+    for a, b in zip(weights_of(fused["state"]), weights_of(reference["state"]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(weights_of(fused["state"]), weights_of(stock["state"]), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)  # the worker's exp differs from this process's by an ulp
+    for measured in ("aggregator", "distributor"):
+        assert fused["metrics"][measured] == reference["metrics"][measured]
+        assert dict(fused["metrics"][measured]) == pytest.approx(dict(stock["metrics"][measured]), rel=1e-6)
+    assert stock["metrics"]["aggregator"]["nonfinite_updates"] == 1
+
+
+def test_the_fused_ops_are_chosen_where_the_runtime_can_load_them(dense) -> None:
+    assert dense.lowering == "fused"
+
+
+def test_the_context_of_a_federated_program_is_looked_through() -> None:
+    for context, expected in (
+        (create_async_execution_context(), "fused"),
+        (tff.backends.native.create_async_local_cpp_execution_context(), "reference"),
+    ):
+        program_context = tff.program.NativeFederatedContext(context)
+        with tff.framework.get_context_stack().install(program_context):
+            assert choose_lowering("auto") == expected
+
+
+def test_asking_for_fused_ops_on_a_runtime_that_cannot_load_them_tells_the_fix(model_fn, sgd) -> None:
+    with use_runtime("native"), pytest.raises(LoweringError, match=r"use_runtime\('inprocess'\) before"):
+        build_weighted_fed_avg(model_fn, sgd, lowering="fused")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"encoder": "topk(2.0)"}, "fraction is 2.0"),
+        ({"encoder": "topkk(0.1)"}, "did you mean 'topk'"),
+        ({"encoder": 3}, "encoder must be an Encoder"),
+        ({"aggregator": "meen"}, "did you mean 'mean'"),
+        ({"aggregator": 3}, "aggregator must be an Aggregator"),
+        ({"aggregator": tff.aggregators.SumFactory()}, "a SumFactory, a factory of TFF, .*build_sum_factory"),
+        ({"min_size": -1}, "min_size"),
+        ({"lowering": "fast"}, "lowering"),
+    ],
+)
+def test_wrong_parts_are_refused_when_the_process_is_built(model_fn, sgd, arguments, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_weighted_fed_avg(model_fn, sgd, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model_fn": 3}, "model_fn must be a function that makes a model, .* found a int"),
+        (
+            {"model_fn": tf.keras.Sequential()},
+            r"model_fn is a Keras model; use fedplug.tff.process.from_keras\(",
+        ),
+        ({"client_optimizer": 0.1}, "client_optimizer must be an optimizer of TFF, found 0.1; .*build_sgdm"),
+        ({"server_optimizer": tf.keras.optimizers.SGD}, "server_optimizer must be an optimizer of TFF"),
+    ],
+)
+def test_what_is_no_model_or_optimizer_of_tff_is_refused_with_what_to_write(
+    model_fn, sgd, arguments, message
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        build_weighted_fed_avg(**{"model_fn": model_fn, "client_optimizer": sgd, **arguments})
+
+
+def test_the_signature_names_what_a_store_must_not_mix(sparse, model_fn, sgd) -> None:
+    other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.get_encoder("topk", fraction=0.2))
+    assert sparse.signature != other.signature
+    assert sparse.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature
+    assert sparse.dense_bytes == 4 * (20 * 16 + 16 + 16 * 5 + 5)
+
+
+def test_a_sum_that_is_not_finite_counts_as_a_round_without_clients() -> None:
+    value_type = tff.to_type(collections.OrderedDict(a=(np.float32, [100]), b=(np.float16, [3])))
+    aggregation = build_encoded_aggregation(
+        value_type,
+        model_encoder(as_encoder("identity"), value_type, 0),
+        as_aggregator("mean"),
+        choose_lowering("auto"),
+    )
+    state, accumulator = aggregation.init_server(), aggregation.zero()
+    for value in (1.0, 3e38):
+        update = collections.OrderedDict(a=np.full(100, value, np.float32), b=np.ones(3, np.float16))
+        sent = aggregation.encode(
+            update, np.float32(10), aggregation.init_client(), aggregation.server_message(state)
+        )
+        accumulator = aggregation.accumulate(accumulator, sent["message"])
+        result = aggregation.finish(accumulator, state)
+        np.testing.assert_array_equal(result["value"]["a"], np.full(100, 1.0 if value == 1 else 0.0))
+    assert not np.any(result["value"]["b"])
+    assert result["state"]["round_num"] == 1
+
+
+def test_a_step_of_the_server_optimizer_that_is_not_finite_is_not_taken() -> None:
+    """Adam squares 1e30; an infinity that was there before is no reason."""
+    shape = (np.float32, [3])
+    weights_type = tff.to_type(tff.learning.models.ModelWeights(trainable=(shape,), non_trainable=(shape,)))
+    finalizer = build_finalizer(tff.learning.optimizers.build_adam(0.1), weights_type)
+    constant = np.array([-np.inf, 0, 0], np.float32)
+    weights = tff.learning.models.ModelWeights((np.ones(3, np.float32),), (constant,))
+    state = finalizer.initialize()
+    refused = finalizer.next(state, weights, (np.full(3, 1e30, np.float32),))
+    taken = finalizer.next(refused.state, refused.result, (np.ones(3, np.float32),))
+    expected = finalizer.next(state, weights, (np.ones(3, np.float32),))
+    np.testing.assert_array_equal(refused.result.trainable[0], np.ones(3))
+    np.testing.assert_array_equal(taken.result.trainable[0], expected.result.trainable[0])
+    assert np.isfinite(taken.result.trainable[0]).all()
+    assert not np.array_equal(taken.result.trainable[0], np.ones(3))

@@ -1,0 +1,115 @@
+"""Encoders of differences and stale residuals in whole rounds, on both runtimes, also after a stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedplug.errors import CapabilityError, ConfigError
+from fedplug.stores import open_store
+from fedplug.tff.process import build_weighted_fed_avg
+from fedplug.tff.runtime import use_runtime
+from fedplug.tff.training.trainer import Trainer
+
+CLIENTS = 4
+SETTINGS = {
+    "ef21": {"encoder": "ef21('topk(0.1)')", "aggregator": "memory_mean(4)"},
+    "ef21-sgdm": {"encoder": "ef21('topk(0.1)', momentum=0.5)", "aggregator": "memory_mean(4)"},
+    "artemis": {
+        "encoder": "artemis('randomk(0.5)', rate=0.25)",
+        "aggregator": "memory_mean(4, rate=0.25, estimate='sampled')",
+    },
+    "stale": {"encoder": "stale('topk(0.1)', decay=0.5, drop_after=3)"},
+}
+
+
+def weights_of(state):
+    return [np.asarray(w) for w in state.global_model_weights.trainable]
+
+
+@pytest.fixture(scope="module")
+def client_data(dataset):
+    return {f"client {seed}": dataset(seed, examples=5 + 3 * seed) for seed in range(CLIENTS)}
+
+
+def trained(process, client_data, rounds, store=None):
+    trainer = Trainer(process, client_data, clients_per_round=2, seed=3, store=store)
+    return trainer, trainer.run(rounds)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ef21", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ef21-sgdm", "artemis", "stale"))],
+)
+def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(
+    name, model_fn, sgd, client_data, tmp_path
+):
+    url = f"sqlite:///{tmp_path / 'store'}"
+    with use_runtime("inprocess"):
+        process = build_weighted_fed_avg(model_fn, sgd, **SETTINGS[name])
+        straight, state = trained(process, client_data, 6)
+        with open_store(url) as store:
+            trained(process, client_data, 3, store)
+        with open_store(url) as store:
+            _, resumed = trained(process, client_data, 6, store)
+    with use_runtime("native"):
+        native, other = trained(build_weighted_fed_avg(model_fn, sgd, **SETTINGS[name]), client_data, 6)
+    for ours, theirs, after_a_stop in zip(*map(weights_of, (state, other, resumed)), strict=True):
+        np.testing.assert_array_equal(after_a_stop, ours)
+        np.testing.assert_allclose(theirs, ours, atol=1e-6)
+    assert straight.last_metrics["aggregator"]["payloads"] == 2
+    assert native.last_metrics["aggregator"]["payloads"] == 2
+
+
+def test_the_server_adds_the_mean_of_all_memories_to_its_model(model_fn, sgd, client_data):
+    """Algorithm 4 of EF21 with partial participation, by what the store says of every client."""
+    with use_runtime("inprocess"):
+        process = build_weighted_fed_avg(model_fn, sgd, **SETTINGS["ef21"])
+        trainer = Trainer(process, client_data, clients_per_round=2, seed=3)
+        state = trainer.initialize()
+        for round_num in range(1, 6):
+            before = weights_of(state)
+            state = trainer.next(state, trainer.select(round_num)).state
+            clients = trainer.client_states(trainer.client_ids).values()
+            for place, (old, new) in enumerate(zip(before, weights_of(state), strict=True)):
+                g = np.mean([client[place]["memory"] for client in clients], axis=0)
+                assert np.any(g)
+                # In TFF an update is what is subtracted, as a gradient.
+                np.testing.assert_allclose(new, old - g, atol=1e-6)
+
+
+def test_a_client_whose_update_is_not_finite_keeps_its_memory_and_the_server_what_it_has(
+    model_fn, sgd, dataset
+):
+    with use_runtime("inprocess"):
+        process = build_weighted_fed_avg(
+            model_fn, sgd, encoder="ef21('topk(0.1)')", aggregator="memory_mean(2)"
+        )
+        clients = [process.initialize_client() for _ in range(2)]
+        first = process.next(process.initialize(), [dataset(1), dataset(2)], clients)
+        bad = [dataset(1, poisoned=True), dataset(2, poisoned=True)]
+        second = process.next(first["state"], bad, first["client_states"])
+    assert second["metrics"]["aggregator"]["nonfinite_updates"] == 2
+    memories = [output["state"].aggregator["inner"]["memory"] for output in (first, second)]
+    for before, after in zip(*memories, strict=True):
+        np.testing.assert_array_equal(before, after)
+    for ours, theirs in zip(first["client_states"], second["client_states"], strict=True):
+        for before, after in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(before["memory"], after["memory"])
+
+
+def test_a_mean_of_differences_is_refused_and_so_is_a_memory_of_updates(model_fn, sgd):
+    with pytest.raises(CapabilityError, match=r"rule 'memory'.*would take them for updates"):
+        build_weighted_fed_avg(model_fn, sgd, encoder="ef21('topk(0.1)')")
+    rules = {"*/kernel": "ef21('topk(0.1)')"}
+    with pytest.raises(CapabilityError, match=r"rule 'memory': identity.*every tensor needs the memory"):
+        build_weighted_fed_avg(model_fn, sgd, encoder=rules, aggregator="memory_mean(4)")
+
+
+def test_another_number_of_clients_than_the_memory_is_a_mean_of_is_refused(model_fn, sgd, client_data):
+    with use_runtime("inprocess"):
+        process = build_weighted_fed_avg(
+            model_fn, sgd, encoder="ef21('topk(0.1)')", aggregator="memory_mean(5)"
+        )
+    with pytest.raises(ConfigError, match=r"for 5 clients.*has 4; build it with memory_mean\(4\)"):
+        Trainer(process, client_data)

@@ -1,0 +1,96 @@
+"""Rate control that a plugin package brings: up and down, on both runtimes, across a restart."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedplug
+from fedplug.registry import resolve
+from fedplug.tff.runtime import use_runtime
+
+PLUGIN = Path(__file__).parents[2] / "rate_control_plugin"
+STEP, LIMIT, LIMIT_DOWN = 0.125, 700, 400
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """The package is installed, as far as the registry can see."""
+    monkeypatch.syspath_prepend(str(PLUGIN))
+    resolve.catalog.cache_clear()
+    yield
+    resolve.catalog.cache_clear()
+    for module in [name for name in sys.modules if name.startswith("fedplug_halving")]:
+        del sys.modules[module]
+
+
+def expected_rate(rate, sent, limit):
+    return rate / 2 if sent > limit else rate + STEP
+
+
+def rounds(process, datasets, number):
+    state, clients = process.initialize(), [process.initialize_client()] * len(datasets)
+    metrics = []
+    for _ in range(number):
+        output = process.next(state, datasets, clients)
+        state, clients = output["state"], output["client_states"]
+        metrics.append(output["metrics"])
+    return metrics, state
+
+
+def built(**options):
+    return fedplug.tff.process.build_weighted_fed_avg(**options, min_size=8)
+
+
+def test_a_plugins_budget_steers_what_clients_send_on_both_runtimes(plugin, model_fn, sgd, dataset):
+    encoder, datasets = f"halving('topk(0.5)', {LIMIT})", [dataset(seed) for seed in range(2)]
+    found = []
+    for runtime in ("inprocess", "native"):
+        with use_runtime(runtime):
+            process = built(model_fn=model_fn, client_optimizer=sgd, encoder=encoder)
+            metrics, _ = rounds(process, datasets, 4)
+            found.append([each["aggregator"] for each in metrics])
+    rate = 1.0
+    for inprocess, native in zip(*found, strict=True):
+        assert dict(inprocess) == dict(native)
+        assert float(inprocess["rate"]) == rate
+        assert inprocess["entries"] > 0
+        rate = expected_rate(rate, int(inprocess["uplink_bytes"]), len(datasets) * LIMIT)
+    sent = [int(told["uplink_bytes"]) for told in found[0]]
+    assert sent[0] > len(datasets) * LIMIT > min(sent)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "name"),
+    [
+        ("inprocess", "halving"),
+        pytest.param("inprocess", "budget", marks=pytest.mark.slow),
+        pytest.param("native", "halving", marks=pytest.mark.slow),
+    ],
+)
+def test_the_same_works_down(plugin, runtime, name, model_fn, sgd, dataset):
+    encoder = f"{name}('topk(0.5)', {LIMIT_DOWN})"
+    with use_runtime(runtime):
+        process = built(model_fn=model_fn, client_optimizer=sgd, broadcast_encoder=encoder)
+        metrics, state = rounds(process, [dataset(seed) for seed in range(2)], 5)
+    sent = [int(each["distributor"]["downlink_bytes"]) for each in metrics]
+    assert sent[1] > 2 * LIMIT_DOWN >= 0.95 * min(sent[2:])
+    assert float(state.distributor["control"]["rate"]) != 1.0
+
+
+def test_it_goes_on_after_a_restart(plugin, model_fn, sgd, dataset, tmp_path):
+    with use_runtime("inprocess"):
+        process = built(model_fn=model_fn, client_optimizer=sgd, encoder=f"halving('topk(0.5)', {LIMIT})")
+        clients = {str(seed): dataset(seed) for seed in range(3)}
+
+        def rate_after(store, number):
+            with fedplug.open_store(f"sqlite:///{tmp_path / store}") as opened:
+                trainer = fedplug.Trainer(process, clients, clients_per_round=2, store=opened)
+                trainer.run(number)
+                return float(trainer.last_metrics["aggregator"]["rate"])
+
+        uninterrupted = rate_after("one", 4)
+        rate_after("two", 2)
+        assert rate_after("two", 4) == uninterrupted

@@ -1,0 +1,250 @@
+"""How the runtimes are chosen, what they refuse, and how they behave in threads, loops and on Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ComputationError, ConfigError, LoweringError, UnknownNameError
+from fedplug.tff.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
+from fedplug.tff.runtime.native.context import custom_ops_of
+from fedplug.tff.runtime.tff_internals import computation_pb2
+
+F32, I32 = np.float32, np.int32
+
+
+def run_async(coroutine):
+    """Like `asyncio.run`, which would take away the thread's event loop that TFF's simulations ask for."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+def current_context():
+    return tff.framework.get_context_stack().current
+
+
+def test_use_runtime_sets_the_default_and_brings_back_the_one_before(total):
+    before = current_context()
+    with use_runtime("inprocess", max_concurrent_clients=1) as handle:
+        assert current_context() is handle.context
+        assert total([1, 2]) == 5
+    assert current_context() is before
+
+
+def test_an_unknown_runtime_is_named_with_the_nearest_one():
+    before = current_context()
+    with pytest.raises(UnknownNameError, match=r"unknown runtime 'inproces'; did you mean 'inprocess'\?"):
+        use_runtime("inproces")
+    assert current_context() is before
+
+
+def test_contexts_say_whether_custom_ops_run_in_them(inprocess, native):
+    assert inprocess.runs_custom_ops is True
+    assert create_async_execution_context().runs_custom_ops is True
+    assert native.runs_custom_ops is False
+
+
+def holding_custom_op(add_one) -> tff.framework.ConcreteComputation:
+    """A federated computation whose graph holds an op of fedplug's, deep inside."""
+    graph = tf.compat.v1.GraphDef()
+    proto = computation_pb2.Computation()
+    proto.CopyFrom(tff.framework.ConcreteComputation.get_proto(add_one))
+    proto.tensorflow.graph_def.Unpack(graph)
+    graph.node.add(name="custom", op="Fedplug>GroupedTopKResidual")
+    proto.tensorflow.graph_def.Pack(graph)
+    inner = tff.framework.deserialize_computation(proto)
+    return tff.federated_computation(
+        lambda values: tff.federated_map(inner, values), tff.FederatedType(I32, tff.CLIENTS)
+    )
+
+
+def test_the_stock_worker_is_not_asked_to_run_custom_ops(add_one, total):
+    computation = holding_custom_op(add_one)
+    assert custom_ops_of(computation) == ["Fedplug>GroupedTopKResidual"]
+    assert custom_ops_of(total) == []
+    with use_runtime("native") as handle:
+        with pytest.raises(
+            LoweringError,
+            match=r'Fedplug>GroupedTopKResidual.*lowering="reference".*use_runtime\("inprocess"\)',
+        ):
+            computation([1])
+        assert handle.context.worker is None
+
+
+@pytest.mark.parametrize(
+    ("computation", "argument", "intrinsic"),
+    [
+        (
+            tff.federated_computation(
+                lambda x: tff.federated_secure_sum_bitwidth(x, 8), tff.FederatedType(I32, tff.CLIENTS)
+            ),
+            [1, 2],
+            "federated_secure_sum_bitwidth",
+        ),
+        (tff.federated_computation(tff.sequence_sum, tff.SequenceType(I32)), [1, 2], "sequence_sum"),
+    ],
+    ids=["secure sum", "sequence sum"],
+)
+def test_the_stock_worker_is_not_asked_for_what_it_does_not_have(computation, argument, intrinsic):
+    with use_runtime("native") as handle:
+        with pytest.raises(LoweringError, match=rf'holds {intrinsic}, .*use_runtime\("inprocess"\)'):
+            computation(argument)
+        assert handle.context.worker is None
+
+
+def test_jax_computations_are_refused_in_plain_words(on_inprocess):
+    proto = computation_pb2.Computation()
+    proto.type.CopyFrom(tff.types.serialize_type(tff.FunctionType(None, tff.TensorType(I32))))
+    proto.xla.SetInParent()
+    inner = tff.framework.deserialize_computation(proto)
+    with pytest.raises(LoweringError, match="'xla' is not supported"):
+        inner()
+
+
+def test_the_default_number_of_clients_applies_where_no_argument_tells():
+    one = tff.tensorflow.computation(lambda: tf.constant(1))
+    count = tff.federated_computation(lambda: tff.federated_sum(tff.federated_eval(one, tff.CLIENTS)))
+    with use_runtime("inprocess", default_num_clients=7):
+        assert count() == 7
+    with use_runtime("inprocess"):
+        assert count() == 0
+
+
+@pytest.mark.parametrize("width", [0, -1])
+def test_a_pool_without_clients_is_refused(width):
+    with pytest.raises(ConfigError, match=f"max_concurrent_clients is {width}; at least one client"):
+        create_sync_execution_context(max_concurrent_clients=width)
+
+
+class TestErrorsAreThoseOfTff:
+    @pytest.mark.parametrize(
+        "value", [3, [1, "one"], [1.5], [[1, 2]]], ids=["no list", "string", "float", "shape"]
+    )
+    def test_wrong_arguments(self, inprocess, native, total, value):
+        raised = []
+        for context in (inprocess, native):
+            with tff.framework.get_context_stack().install(context), pytest.raises(TypeError) as caught:
+                total(value)
+            raised.append((caught.type, str(caught.value)))
+        assert raised[0] == raised[1]
+
+    def test_conflicting_cardinalities(self, on_inprocess):
+        @tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS), tff.FederatedType(I32, tff.CLIENTS))
+        def both(a, b):
+            return tff.federated_sum(a), tff.federated_sum(b)
+
+        with pytest.raises(ValueError, match="Conflicting cardinalities"):
+            both([1, 2], [1])
+
+    def test_a_data_set_of_another_structure(self, on_inprocess):
+        reduce = tff.tensorflow.computation(lambda d: d.reduce(0, lambda a, x: a + x), tff.SequenceType(I32))
+        with pytest.raises(TypeError, match="Cannot serialize dataset with elements of type"):
+            reduce(tf.data.Dataset.from_tensors(1.5))
+        with pytest.raises(TypeError, match="Cannot serialize Python type"):
+            reduce(3)
+
+
+class TestFailures:
+    @pytest.fixture
+    def failing(self):
+        @tff.tensorflow.computation(I32)
+        def check(x):
+            with tf.control_dependencies([tf.debugging.assert_less(x, 5, message="too big")]):
+                return x + 1
+
+        @tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
+        def checked_total(values):
+            return tff.federated_sum(tff.federated_map(check, values))
+
+        return check, checked_total
+
+    def test_a_failing_client_is_named_with_its_position_and_the_computation(self, on_inprocess, failing):
+        with pytest.raises(
+            ComputationError, match=r"client 7 of 10 .*federated_map of 'checked_total'.*too big"
+        ) as caught:
+            failing[1]([1, 2, 3, 4, 1, 2, 3, 9, 1, 2])
+        assert caught.value.client == 7
+        assert isinstance(caught.value.__cause__, tf.errors.InvalidArgumentError)
+
+    def test_a_failure_outside_the_clients_names_the_computation(self, on_inprocess, failing):
+        with pytest.raises(
+            ComputationError, match=r"\(int32 -> int32\) failed: InvalidArgumentError: .*too big"
+        ) as caught:
+            failing[0](9)
+        assert caught.value.client is None
+
+    def test_the_context_stays_usable(self, on_inprocess, failing):
+        for _ in range(3):
+            with pytest.raises(ComputationError):
+                failing[1]([9])
+            assert failing[1]([1, 2]) == 5
+
+    def test_a_client_that_meets_nan_is_not_an_error(self, on_inprocess):
+        total = tff.federated_computation(lambda v: tff.federated_sum(v), tff.FederatedType(F32, tff.CLIENTS))
+        assert np.isnan(total([1.0, np.nan]))
+
+
+def test_computations_run_inside_a_running_event_loop(inprocess, total):
+    async def notebook_cell():
+        with tff.framework.get_context_stack().install(inprocess):
+            return total([1, 2, 3])
+
+    assert run_async(notebook_cell()) == 9
+
+
+def test_asynchronous_computations_run_concurrently_on_one_loop(total):
+    async def program():
+        with tff.framework.get_context_stack().install(create_async_execution_context()):
+            return await asyncio.gather(*(total([n, n]) for n in range(5)))
+
+    assert run_async(program()) == [2 * n + 2 for n in range(5)]
+
+
+def test_one_context_is_used_by_many_threads(inprocess, total):
+    def work(n):
+        with tff.framework.get_context_stack().install(inprocess):
+            return total(list(range(n)))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(20))) == [n * (n - 1) // 2 + n for n in range(20)]
+
+
+def test_contexts_nest(inprocess, total):
+    other = create_sync_execution_context(max_concurrent_clients=1)
+    stack = tff.framework.get_context_stack()
+    with stack.install(inprocess):
+        with stack.install(other):
+            assert total([1]) == 2
+        assert total([2]) == 3
+    other.close()
+
+
+def test_a_context_refuses_to_work_after_a_fork(inprocess, add_one):
+    with tff.framework.get_context_stack().install(inprocess):
+        assert add_one(1) == 2
+        child = os.fork()
+        if child == 0:
+            try:
+                add_one(1)
+            except RuntimeError as error:
+                os._exit(0 if "made before a fork()" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_federated_programs_run_on_the_asynchronous_context(total):
+    async def program():
+        context = tff.program.NativeFederatedContext(create_async_execution_context())
+        with tff.framework.get_context_stack().install(context):
+            return await tff.program.materialize_value(total([1, 2]))
+
+    assert run_async(program()) == 5

@@ -1,0 +1,265 @@
+"""What is done for a client in a row is one call of TensorFlow, with the bits of one call after the other."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow.python.eager import context as eager_context
+
+import fedplug
+from fedplug.errors import ComputationError
+from fedplug.tff.runtime.graphs.cancellation import Cancellation
+from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable, needs_values
+from fedplug.tff.runtime.graphs.tensorflow_graphs import GraphFunction, load
+from fedplug.tff.runtime.inprocess.joined_steps import JoinedSteps
+
+VECTOR = tff.TensorType(np.float32, [3])
+CLIENTS = tff.FederatedType(VECTOR, tff.CLIENTS)
+SERVER = tff.FederatedType(VECTOR, tff.SERVER)
+VALUES = [np.array([0.1, 0.7, -3], np.float32) * (i + 1) for i in range(5)]
+
+
+@pytest.fixture(autouse=True)
+def in_this_process() -> Iterator[None]:
+    with fedplug.use_runtime("inprocess"):
+        yield
+
+
+@tff.tensorflow.computation(VECTOR, VECTOR)
+def difference(x, y):
+    return x - tf.exp(y)
+
+
+@tff.tensorflow.computation(VECTOR)
+def sines(x):
+    return tf.sin(x), tf.reduce_sum(x)
+
+
+@tff.tensorflow.computation(VECTOR)
+def norm(x):
+    return tf.norm(x)
+
+
+def a_round() -> tff.Computation:
+    """Two maps in a row, of which all results are wanted, an aggregation and two sums."""
+
+    @tff.federated_computation(SERVER, CLIENTS)
+    def made(model, data):
+        both = tff.federated_zip((tff.federated_broadcast(model), data))
+        changed = tff.federated_map(difference, both)
+        of_each = tff.federated_map(sines, changed)
+        return (
+            tff.federated_mean(of_each[0]),
+            tff.federated_sum(of_each[1]),
+            tff.federated_sum(tff.federated_map(norm, changed)),
+            of_each[1],
+        )
+
+    return made
+
+
+def run_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JoinedSteps, "run", lambda self, steps, values, invocation: steps(values))
+
+
+def bits(value: Any) -> list[bytes]:
+    return [np.asarray(leaf).tobytes() for leaf in tf.nest.flatten(value)]
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch, kind: type) -> list[Any]:
+    made, counting, call = [], threading.Lock(), kind.__call__
+
+    def counted(self: Any, *args: Any, **options: Any) -> list[tf.Tensor]:
+        with counting:
+            made.append(self)
+        return call(self, *args, **options)
+
+    monkeypatch.setattr(kind, "__call__", counted)
+    return made
+
+
+def test_from_the_second_client_on_a_client_takes_one_call_and_its_addition_another(monkeypatch):
+    compute = a_round()
+    compute(VALUES[0], VALUES)
+    apart, joined = calls_of(monkeypatch, GraphFunction), calls_of(monkeypatch, JoinedFunction)
+    compute(VALUES[0], VALUES)
+    of_server_and_first_addition = len(apart)
+    assert len(joined) == len(VALUES) + len(VALUES) - 1
+    apart.clear()
+    compute(VALUES[0], VALUES * 3)
+    assert len(apart) == of_server_and_first_addition
+
+
+def test_the_bits_are_those_of_one_call_after_the_other(monkeypatch):
+    joined = [bits(a_round()(VALUES[1], VALUES)) for _ in range(2)]
+    run_apart(monkeypatch)
+    assert joined == [bits(a_round()(VALUES[1], VALUES))] * 2
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.1)", "qsgd(4)"])
+def test_training_has_the_bits_of_one_call_after_the_other(monkeypatch, encoder):
+    def model_fn():
+        return tff.learning.models.from_keras_model(
+            tf.keras.Sequential(
+                [
+                    tf.keras.layers.InputLayer((4,)),
+                    tf.keras.layers.Dense(5, activation="gelu", kernel_initializer="ones"),
+                    tf.keras.layers.Dense(1, kernel_initializer="ones"),
+                ]
+            ),
+            loss=tf.keras.losses.MeanSquaredError(),
+            input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])),
+        )
+
+    random = np.random.default_rng(5)
+    examples = [random.normal(size=(3, 2, 4)).astype(np.float32) for _ in range(4)]
+    data = {
+        f"client {i}": tf.data.Dataset.from_tensor_slices((x, np.sin(x[..., :1]) + x[..., 1:2]))
+        for i, x in enumerate(examples)
+    }
+
+    def trained() -> list[bytes]:
+        adam = tff.learning.optimizers.build_adam(0.1)
+        trainer = fedplug.Trainer(
+            fedplug.tff.process.build_weighted_fed_avg(model_fn, adam, encoder=encoder), data
+        )
+        state = trainer.initialize()
+        for round_num in range(1, 3):
+            state = trainer.run(round_num)
+        return bits(list(state.global_model_weights.trainable))
+
+    joined = trained()
+    run_apart(monkeypatch)
+    assert trained() == joined
+
+
+def test_what_looks_at_values_runs_as_it_is():
+    @tff.tensorflow.computation(np.int32)
+    def doubled(x):
+        return 2 * x
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def bounded(numbers):
+        return tff.federated_secure_sum(tff.federated_map(doubled, numbers), 10)
+
+    assert bounded([1, 2, 5]) == 16
+
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def both(numbers):
+        return tff.federated_sum(numbers), tff.federated_secure_sum(numbers, 10)
+
+    with pytest.raises(ComputationError, match=r"client 2 of 3 .* failed in federated_secure_sum of 'both'"):
+        both([1, 2, 11])
+    with pytest.raises(ComputationError, match=r"client 1 of 3 .* failed in federated_secure_sum .* larger"):
+        bounded([1, 6, 5])
+
+
+def test_a_function_with_a_seed_draws_the_same_numbers_for_every_client_and_round():
+    @tff.tensorflow.computation(VECTOR)
+    def noisy(x):
+        return x + tf.random.normal([3], seed=7)
+
+    @tff.federated_computation(CLIENTS)
+    def all_noisy(data):
+        return tff.federated_map(noisy, data)
+
+    first = all_noisy([VALUES[0]] * 3)
+    assert bits(first) == bits(all_noisy([VALUES[0]] * 3))
+    assert len(set(bits(first))) == 1
+
+
+def test_a_result_of_another_shape_than_declared_is_refused():
+    @tff.tensorflow.computation(VECTOR)
+    def shorter(x):
+        result = tf.numpy_function(lambda v: v[:2], [x], tf.float32)
+        result.set_shape([3])
+        return result
+
+    @tff.federated_computation(CLIENTS)
+    def norms(data):
+        return tff.federated_map(norm, tff.federated_map(shorter, data))
+
+    with pytest.raises(
+        ComputationError, match=r"client . of 2 .* failed in federated_map of 'norms': .*\[2\]"
+    ):
+        norms(VALUES[:2])
+
+
+def test_an_error_names_the_client_and_what_was_called():
+    @tff.tensorflow.computation(VECTOR)
+    def positive(x):
+        with tf.control_dependencies([tf.debugging.assert_positive(x, "not positive")]):
+            return tf.identity(x)
+
+    @tff.federated_computation(CLIENTS)
+    def total(data):
+        return tff.federated_sum(tff.federated_map(positive, tff.federated_map(positive, data)))
+
+    good = np.ones(3, np.float32)
+    assert total([good, good])[0] == 2
+    with pytest.raises(
+        ComputationError, match=r"client 1 of 2 .* failed in federated_map of 'total'.*not positive"
+    ):
+        total([good, -good])
+
+
+def test_a_computation_takes_its_joined_functions_with_it():
+    def names() -> set[str]:
+        return {name for name in eager_context.context().list_function_names() if "fedplug" in name}
+
+    before = names()
+    compute = a_round()
+    compute(VALUES[0], VALUES)
+    assert names() - before
+    del compute
+    gc.collect()
+    assert all(name.startswith("__wrapped__") for name in names() - before)  # kernels go with the next call
+
+
+def function_of(computation: Any) -> GraphFunction:
+    proto = tff.framework.serialize_computation(computation)
+    return load(
+        proto, [tuple(part.shape) for part in tff.structure.flatten(computation.type_signature.result)]
+    )
+
+
+def test_a_joined_function_takes_what_it_uses_and_gives_arguments_back():
+    of_x = function_of(norm)
+    cancel = Cancellation()
+    function = JoinedFunction(
+        lambda tensors: [of_x([tensors[0]], cancel)[0] + of_x([2 * tensors[0]], cancel)[0], tensors[1]],
+        [tf.float32, tf.int32, tf.string],
+    )
+    three, five = function([tf.constant([0.0, 0, 1]), tf.constant(5), tf.constant("unused")], cancel)
+    assert (three.numpy(), five.numpy()) == (3, 5)
+
+
+def never() -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tensors: [tensors[0] + tf.constant(1.0), needs_values() or never()],
+        lambda tensors: [tensors[0] + OUTSIDE],
+        lambda tensors: [OUTSIDE],
+        lambda tensors: function_of(norm)([tensors[0]], Cancellation()),
+    ],
+    ids=["looks at values", "adds what is no argument", "returns what is no argument", "calls once"],
+)
+def test_what_cannot_be_joined_or_would_save_nothing_is_not(
+    make: Callable[[list[tf.Tensor]], list[tf.Tensor]],
+):
+    with pytest.raises(NotJoinable):
+        JoinedFunction(make, [tf.float32])
+
+
+OUTSIDE = tf.constant([1.0, 2.0])
