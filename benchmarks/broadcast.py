@@ -26,7 +26,7 @@ import tensorflow_federated as tff
 
 import fedplug
 from fedplug.diagnostics.environment import environment
-from fedplug.encoders.probe import normal_numbers
+from fedplug.encoders.model.normal_numbers import normal_numbers
 from fedplug.experiment.config import DataConfig
 from fedplug.experiment.data import load_data
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder

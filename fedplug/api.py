@@ -10,7 +10,7 @@ from fedplug.registry.component import Component
 from fedplug.registry.config import as_component, compose, from_config, make, to_config
 
 if TYPE_CHECKING:
-    from fedplug.encoders.assignment.base import EncoderAssignment
+    from fedplug.encoders.assignment import EncoderAssignment
     from fedplug.encoders.base import Encoder
     from fedplug.schedules.base import Schedule
     from fedplug.tff.aggregators.base import Aggregator

@@ -114,7 +114,7 @@ def _print(
     from fedplug.diagnostics.environment import environment
     from fedplug.diagnostics.kernel_times import kernel_times
     from fedplug.diagnostics.updates import some_names
-    from fedplug.encoders.statistics import is_statistic
+    from fedplug.encoders.model.statistics import is_statistic
 
     here = environment()
     print(f"{here['processor']}, {here['simd']}, {here['kernel_threads']} kernel threads")

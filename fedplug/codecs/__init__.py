@@ -8,9 +8,9 @@ what became of each array. docs/codec.md says what is promised.
 from __future__ import annotations
 
 from fedplug.codecs.client import ClientCodec
+from fedplug.codecs.decoding import BUILT_IN, DEFAULT_MAX_BYTES, decode, decode_model
 from fedplug.codecs.encoding import Codec, codec
 from fedplug.codecs.metrics import TensorMetrics
-from fedplug.codecs.reading import BUILT_IN, DEFAULT_MAX_BYTES, decode, decode_model
 from fedplug.codecs.sums import ModelSum, Sum
 
 __all__ = [

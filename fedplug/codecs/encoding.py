@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fedplug import api, kernels, ops, wire
 from fedplug.codecs.arrays import DTYPE_NAMES, as_array, named_arrays
+from fedplug.codecs.decoding import decode
 from fedplug.codecs.metrics import TensorMetrics
-from fedplug.codecs.reading import decode
 from fedplug.codecs.state import (
     OWNER,
     ArrayState,
@@ -24,10 +24,10 @@ from fedplug.codecs.state import (
     unflattened,
 )
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.identity import Identity
-from fedplug.encoders.model import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
 from fedplug.ops import ArraySpec, donation
 from fedplug.registry.component import plain

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.encoders import tensor_metrics
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder, tensor_metrics
 from fedplug.errors import ArgumentError
 
 __all__ = ["TensorMetrics"]
@@ -68,7 +67,7 @@ class TensorMetrics:
         buffers: Sequence[NDArray[np.uint8]],
         next_states: Sequence[Mapping[str, NDArray[Any]]],
     ) -> None:
-        """Adds an encoded update; arguments as for `fedplug.encoders.tensor_metrics.measure`."""
+        """Adds an encoded update; arguments as for `fedplug.encoders.model.tensor_metrics.measure`."""
         with np.errstate(over="ignore", invalid="ignore"):
             sums = tensor_metrics.measure(encoder, arrays, buffers, next_states)
         self._add([str(spec.name) for spec in encoder.specs], sums)

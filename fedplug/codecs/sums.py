@@ -18,9 +18,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from fedplug import _kernels, kernels, ops, wire
 from fedplug.codecs.arrays import named_arrays, require_mapping
-from fedplug.codecs.reading import Received, WireIds, expected_of, receive
+from fedplug.codecs.decoding import Received, WireIds, expected_of, receive
 from fedplug.encoders.arguments import check_number
-from fedplug.encoders.statistics import is_statistic
+from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
 from fedplug.registry.component import plain
 

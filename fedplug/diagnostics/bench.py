@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedplug.diagnostics.executions import CodecExecution, Execution
 from fedplug.diagnostics.timing import median_seconds
 from fedplug.diagnostics.updates import Update
-from fedplug.encoders.statistics import is_statistic
+from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import CapabilityError, ConfigError
 
 __all__ = ["ENCODERS", "EncoderFigures", "check_rounds", "measure"]

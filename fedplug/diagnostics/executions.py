@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedplug.codecs import codec, decode_model
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.errors import CapabilityError, MissingDependencyError
 
 __all__ = ["CodecExecution", "Execution", "TensorFlowExecution"]

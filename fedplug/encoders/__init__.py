@@ -6,18 +6,17 @@ another encoder for other tensors, is an `EncoderAssignment`.
 
 from __future__ import annotations
 
-from fedplug.encoders.assignment.auto import Auto
-from fedplug.encoders.assignment.base import EncoderAssignment
-from fedplug.encoders.assignment.budget import Budget
-from fedplug.encoders.assignment.rate_control import Control, RateControl
-from fedplug.encoders.assignment.rules import Rule, Rules
+from fedplug.encoders.assignment import EncoderAssignment
+from fedplug.encoders.assignments.auto import Auto
+from fedplug.encoders.assignments.budget import Budget
+from fedplug.encoders.assignments.rules import Rule, Rules
 from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
-from fedplug.encoders.break_even import BreakEven, break_even
-from fedplug.encoders.identity import Identity
-from fedplug.encoders.model import ModelEncoder
-from fedplug.encoders.pipeline import Pipeline
-from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.model.break_even import BreakEven, break_even
+from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.pipeline.pipeline import Pipeline
+from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.sparsifiers.topk import TopK
+from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import (
     EntropyCoder,
     IndexCoder,
@@ -26,6 +25,7 @@ from fedplug.encoders.stages import (
     Selection,
     Sparsifier,
 )
+from fedplug.encoders.standalone.identity import Identity
 
 __all__ = [
     "Adjustable",

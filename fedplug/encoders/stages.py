@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, ops
 from fedplug.encoders.base import Adjustable, State, faded
-from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.sparsity import Sparsity
 from fedplug.kernels.index_code import IndexForm
 from fedplug.ops import Array, DType, Spec
 from fedplug.registry.component import Component

@@ -14,7 +14,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
     return [
         EncoderSpec(
             name="identity",
-            target="fedplug.encoders.identity:Identity",
+            target="fedplug.encoders.standalone.identity:Identity",
             summary="the uncompressed tensor, lossless",
             wire_id="identity/1",
             executes_on=EXECUTIONS,
@@ -66,7 +66,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="stc",
-            target="fedplug.encoders.stc:STC",
+            target="fedplug.encoders.pipeline.stc:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",
             examples=("stc(0.3)",),
             executes_on=EXECUTIONS,
@@ -115,7 +115,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="mixed_qsgd",
-            target="fedplug.encoders.quantizers.mixed_qsgd:MixedQSGD",
+            target="fedplug.encoders.standalone.mixed_qsgd:MixedQSGD",
             summary="qsgd with a mean number of bits, more for tensors that need them",
             examples=("mixed_qsgd(4.5)",),
             wire_id="qsgd/2",
@@ -175,7 +175,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="rans",
-            target="fedplug.encoders.coders.rans:Rans",
+            target="fedplug.encoders.entropy_coders.rans:Rans",
             summary="a quantizer's symbols in as many bits as their entropy, a stage after it",
             examples=("topk(0.3) | qsgd(8) | rans | rice", "qsgd(4) | rans"),
             wire_id="rans/1",
@@ -183,7 +183,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="adaptive",
-            target="fedplug.encoders.coders.adaptive:Adaptive",
+            target="fedplug.encoders.entropy_coders.adaptive:Adaptive",
             summary="the same by frequencies that are learnt: fewer bytes than rans, and slower",
             examples=("topk(0.3) | qsgd(8) | adaptive | rice", "qsgd(4) | adaptive"),
             wire_id="adaptive/1",
@@ -191,7 +191,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="rice",
-            target="fedplug.encoders.coders.index:Rice",
+            target="fedplug.encoders.index_coders.kernel_codes:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",
             examples=("topk(0.3) | rice",),
             wire_id="rice/1",
@@ -199,7 +199,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="bitmap",
-            target="fedplug.encoders.coders.index:Bitmap",
+            target="fedplug.encoders.index_coders.kernel_codes:Bitmap",
             summary="indices as one bit per element, the last stage of a pipeline",
             examples=("topk(0.3) | bitmap",),
             wire_id="bitmap/1",
@@ -207,7 +207,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="bitpack",
-            target="fedplug.encoders.coders.index:BitPack",
+            target="fedplug.encoders.index_coders.kernel_codes:BitPack",
             summary="indices in as few bits as they need, the last stage of a pipeline",
             examples=("topk(0.3) | bitpack",),
             wire_id="bitpack/1",
@@ -215,7 +215,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="shortest",
-            target="fedplug.encoders.coders.index:Shortest",
+            target="fedplug.encoders.index_coders.kernel_codes:Shortest",
             summary="the shortest of rice, bitpack and bitmap, the last stage of a pipeline",
             examples=("topk(0.3) | shortest",),
             wire_id="shortest/1",
@@ -223,7 +223,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="gaps",
-            target="fedplug.encoders.coders.index:Gaps",
+            target="fedplug.encoders.index_coders.kernel_codes:Gaps",
             summary="indices as gaps in an adaptive code, the last stage of a pipeline",
             examples=("topk(0.3) | gaps",),
             wire_id="gaps/1",
@@ -231,7 +231,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="seeded",
-            target="fedplug.encoders.sparsifiers.randomk:Seeded",
+            target="fedplug.encoders.index_coders.seeded:Seeded",
             summary="the seed of randomk's entries in place of indices, the last stage of its pipelines",
             examples=("randomk(0.3) | seeded",),
             wire_id="seeded/1",
@@ -239,28 +239,28 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="auto",
-            target="fedplug.encoders.assignment.auto:Auto",
+            target="fedplug.encoders.assignments.auto:Auto",
             summary="what to begin with, by the size of the model",
             examples=("auto", "auto(error_feedback=False)"),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="rules",
-            target="fedplug.encoders.assignment.rules:Rules",
+            target="fedplug.encoders.assignments.rules:Rules",
             summary="another encoder for other tensors of a model, by name, size and dtype",
             examples=("rules({'*': 'topk(0.3)'})",),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="budget",
-            target="fedplug.encoders.assignment.budget:Budget",
+            target="fedplug.encoders.assignments.budget:Budget",
             summary="as much as a number of bytes for each client and round allows",
             examples=("budget('topk(0.3)', 2000)",),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="pipeline",
-            target="fedplug.encoders.pipeline:Pipeline",
+            target="fedplug.encoders.pipeline.pipeline:Pipeline",
             summary="sparsifier | quantizer | entropy coder | index coder; written with bars",
             examples=("topk(0.3) | qsgd(8) | rice",),
             executes_on=EXECUTIONS,

@@ -13,9 +13,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, State
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.ops import Array, ArraySpec, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.executions import OnEachExecution, on_each_execution
@@ -39,7 +39,7 @@ class _Sent(NamedTuple):
 
 
 class AssignmentSuite(OnEachExecution, abc.ABC):
-    """What `fedplug.encoders.assignment.base.EncoderAssignment` promises.
+    """What `fedplug.encoders.assignment.EncoderAssignment` promises.
 
     An author writes, in a test module::
 

@@ -25,7 +25,7 @@ _BASES = {
         "fedplug.encoders.stages:Quantizer",
         "fedplug.encoders.stages:EntropyCoder",
         "fedplug.encoders.stages:IndexCoder",
-        "fedplug.encoders.assignment.base:EncoderAssignment",
+        "fedplug.encoders.assignment:EncoderAssignment",
     ),
     "aggregator": ("fedplug.tff.aggregators.base:Aggregator",),
     "schedule": ("fedplug.schedules.base:Schedule",),
@@ -65,7 +65,7 @@ def made(kind: str, example: str) -> Iterator[Any]:
 def suite(kind: str, example: str) -> type[Suite]:
     """The suite for a part, with every attribute as it is by default."""
     if kind == "encoder":
-        from fedplug.encoders.assignment.base import EncoderAssignment
+        from fedplug.encoders.assignment import EncoderAssignment
         from fedplug.testing.assignment import AssignmentSuite
         from fedplug.testing.encoder import EncoderSuite
 

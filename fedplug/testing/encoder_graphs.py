@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.assignment.rules import Rule, Rules
+from fedplug.encoders.assignments.rules import Rule, Rules
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.ops import Array, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip

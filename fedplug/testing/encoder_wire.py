@@ -14,7 +14,7 @@ import numpy as np
 from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.changes import change_coder
+from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops import Array, Spec
 from fedplug.testing import expect, golden, hostile, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
@@ -78,7 +78,7 @@ class WireChecks(EncoderSubject):
     @after(_ROUND_TRIP)
     @on_each_execution
     def test_entries_are_read_from_their_own_symbols(self) -> None:
-        """Where `fedplug.encoders.changes` takes a few of them out of a payload."""
+        """Where `fedplug.encoders.pipeline.changes` takes a few of them out of a payload."""
         encoder = self.make_encoder()
         for step in self.first_steps():
             spec = step.case.spec

@@ -61,7 +61,7 @@ ABOVE_TENSORFLOW = (
 )
 # What may import it in functions only, so that the module is there without it.
 TENSORFLOW_WHEN_CALLED = (
-    *["encoders/break_even.py", "testing/encoder_graphs.py"],
+    *["encoders/model/break_even.py", "testing/encoder_graphs.py"],
     *["testing/encoder_together.py", "testing/memory.py", "testing/schedule.py"],
 )
 ABOVE_TFF = ("diagnostics", "experiment", "testing", "tff")

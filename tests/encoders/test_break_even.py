@@ -7,7 +7,7 @@ import pytest
 
 import fedplug
 from fedplug.encoders import BreakEven, ModelEncoder, break_even
-from fedplug.encoders.probe import normal_numbers
+from fedplug.encoders.model.normal_numbers import normal_numbers
 from fedplug.errors import ConfigError, UnknownNameError
 from fedplug.ops import ArraySpec
 

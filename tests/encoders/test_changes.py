@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import fedplug
 from fedplug import ops
-from fedplug.encoders.changes import change_coder
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.errors import PayloadError
 
 SIZE = 300

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug.encoders.coders.index import Bitmap, BitPack, Rice, Shortest
-from fedplug.encoders.sparsifiers.randomk import RandomK, Seeded
+from fedplug.encoders.index_coders.kernel_codes import Bitmap, BitPack, Rice, Shortest
+from fedplug.encoders.index_coders.seeded import Seeded
+from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.errors import CapabilityError, ConfigError
 
 CODERS = [Rice(), Bitmap(), BitPack(), Shortest()]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from fedplug import ops
 from fedplug.encoders import ModelEncoder, Pipeline
-from fedplug.encoders.assignment.bit_allocation import share_out
-from fedplug.encoders.quantizers.mixed_qsgd import MixedQSGD
+from fedplug.encoders.assignments.bit_allocation import share_out
 from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.standalone.mixed_qsgd import MixedQSGD
 from fedplug.errors import ConfigError
 from fedplug.testing import EncoderSuite
 

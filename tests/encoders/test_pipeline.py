@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 import fedplug
 from fedplug import wire
 from fedplug.encoders import framing
-from fedplug.encoders.coders.index import Rice
-from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.sign import Sign
 from fedplug.encoders.sparsifiers.randomk import RandomK

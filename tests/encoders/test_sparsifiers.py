@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hnp
 
 import fedplug
 from fedplug.encoders import Pipeline
+from fedplug.encoders.pipeline.stc import STC
 from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.encoders.sparsifiers.threshold import Threshold
-from fedplug.encoders.stc import STC
 from fedplug.errors import ConfigError
 
 ROUND = tf.constant(3)

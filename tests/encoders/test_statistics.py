@@ -9,7 +9,7 @@ import pytest
 
 import fedplug
 from fedplug.encoders import ModelEncoder, Rules
-from fedplug.encoders.statistics import is_statistic
+from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError
 from fedplug.ops import ArraySpec
 

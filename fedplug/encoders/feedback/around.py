@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
-from fedplug.encoders.reading import as_tensor_encoder
+from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
 from fedplug.ops import Array, Spec
 from fedplug.registry.config import component_config
 

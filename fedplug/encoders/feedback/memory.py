@@ -9,7 +9,7 @@ from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_share
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.feedback.around import Around
-from fedplug.encoders.reading import without_error_feedback
+from fedplug.encoders.pipeline.as_encoder import without_error_feedback
 from fedplug.errors import CapabilityError
 from fedplug.ops import Array, Spec
 from fedplug.registry.specs import Capabilities

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed, check_share
 from fedplug.encoders.base import State
-from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.ops import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities

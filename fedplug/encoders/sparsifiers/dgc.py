@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.base import State, faded
-from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.ops import Array, Spec

@@ -7,15 +7,14 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed
 from fedplug.encoders.base import State
-from fedplug.encoders.sparsifiers.sparsity import Sparsity
-from fedplug.encoders.stages import IndexCoder, Selection, Sparsifier
+from fedplug.encoders.index_coders.seeded import Seeded
+from fedplug.encoders.sparsity import Sparsity
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.ops import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
-__all__ = ["RandomK", "Seeded"]
-
-_CODE_BYTES = 8
+__all__ = ["RandomK"]
 
 
 class RandomK(Sparsifier):
@@ -95,42 +94,6 @@ class RandomK(Sparsifier):
             return Selection(ops.saturate_cast(values, x.dtype), indices, {})
         taken = ops.take_from_sum(x, state["residual"], indices)
         return Selection(taken.values, indices, {"residual": ops.ensure_shape(taken.residual, x.shape)})
-
-
-class Seeded(IndexCoder):
-    """The seed and round from which `RandomK` draws its indices, in place of them: 8 bytes.
-
-    Layout: uint32 seed, uint32 round. Writes nothing but indices that were drawn so.
-    """
-
-    name: ClassVar[str] = "seeded"
-    wire_id: ClassVar[str] = "seeded/1"
-
-    def __init__(self, seed: int = 0) -> None:
-        """Makes the coder; raises ConfigError where ``seed`` is not 0 to 2^31 - 1."""
-        check_seed("seeded", seed)
-        self._seed = seed
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(lossless=True, needs_seed=True, executes_on=EXECUTIONS)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"seed": self._seed}
-
-    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
-        """Refuses indices that were not drawn from this seed and round."""
-        seed = ops.round_seed(self._seed, round_num)
-        expected = ops.draw_indices(seed, ops.size(indices), size)
-        with ops.require(ops.all(indices == expected), f"indices were not drawn by {self!r}"):
-            return ops.to_bytes(ops.astype(ops.stack([self._seed, round_num]), "int32"))
-
-    def decode(self, code: Array, count: Array, size: int) -> Array:
-        """Draws the indices again; refuses another length and negative numbers."""
-        code = ops.of_length(code, _CODE_BYTES, "the seed and round of indices")
-        words = ops.from_bytes(code, "int32")
-        with ops.require(ops.all(words >= 0), "the seed or round of indices is not valid"):
-            return ops.draw_indices(ops.round_seed(words[0], ops.identity(words[1])), count, size)
 
 
 def _run_begins(count: Array | int, size: int) -> Array:

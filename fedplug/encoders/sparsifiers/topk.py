@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedplug import ops, wire
 from fedplug.encoders.arguments import check_error_feedback, check_number, check_whole
 from fedplug.encoders.base import State
-from fedplug.encoders.sparsifiers.sparsity import Sparsity
+from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.kernels.index_code import IndexForm

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
 from fedplug.tff.process import build_aggregation_factory, build_encoded_distributor, build_sum_factory
 

@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import ModelEncoder
-from fedplug.encoders.reading import without_error_feedback
+from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.pipeline.as_encoder import without_error_feedback
 from fedplug.errors import CapabilityError, CapabilityWarning
 from fedplug.tff.aggregators.base import Aggregator
 

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
 from fedplug.tff.process import (
     StatefulClientsProcess,

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
-from fedplug.encoders import tensor_metrics
+from fedplug.encoders.model import tensor_metrics
 from fedplug.tff.runtime import use_runtime
 
 RULES = [

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from fedplug import Trainer, encoder, from_config, open_store
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.errors import StoreMismatchError
 from fedplug.stores.memory import MemoryStore
 from fedplug.tff.training import legacy

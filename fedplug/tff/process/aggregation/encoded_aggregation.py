@@ -15,10 +15,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug import ops
-from fedplug.encoders import tensor_metrics as per_tensor
-from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model import tensor_metrics as per_tensor
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.errors import ConfigError
 from fedplug.tff import structures
 from fedplug.tff.aggregators.base import Aggregator, Update
@@ -43,8 +43,8 @@ class EncodedAggregation(NamedTuple):
     infinity; what `RateControl.metrics` says, nothing without one; and with tensor metrics ``tensors=<
     uplink_bytes=int64[T],header_bytes=int64[T],index_bytes=int64[T],value_bytes=int64[T],
     entropy_bytes=float64[T],nmse=float64[T],residual_ratio=float64[T]>``, a number for each of the T tensors,
-    see `fedplug.encoders.tensor_metrics`. A message then has what these are made of, ``tensors=...``, which
-    counts in no number of bytes.
+    see `fedplug.encoders.model.tensor_metrics`. A message then has what these are made of, ``tensors=...``,
+    which counts in no number of bytes.
 
     Attributes:
         init_client: ``( -> C)``

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
 from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.tff.aggregators.sum import Sum
 from fedplug.tff.process import compatibility
 from fedplug.tff.process.aggregation.factory import EncodedAggregationFactory

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.tff import structures
 from fedplug.tff.process import tracing
 from fedplug.tff.process.distribution.reference import Advance, Held, ReferenceModel
@@ -33,8 +33,8 @@ class EncodedBroadcast(NamedTuple):
     ``<messages=<uint8[?],...>,snapshots=<uint8[?],...>,changed=...,round_num=int32,position=int64[T]>``.
 
     **What a client is sent** is for each tensor the shortest of: all messages since the broadcast that it
-    heard; the entries that changed since, see `fedplug.encoders.changes`; a snapshot, which is all a new
-    client can use. Either way it ends with ``sent``, bit for bit. So no client is ever sent more than a
+    heard; the entries that changed since, see `fedplug.encoders.pipeline.changes`; a snapshot, which is all a
+    new client can use. Either way it ends with ``sent``, bit for bit. So no client is ever sent more than a
     snapshot, and the server keeps no more than one number for each entry, whatever clients missed. Where
     tensors have a memory that is true of the memory, and the last message is sent beside it.
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import ModelEncoder
-from fedplug.encoders.probe import normal_numbers
+from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.model.normal_numbers import normal_numbers
 from fedplug.errors import CapabilityError, ConfigError
 
 __all__ = ["check_contraction", "check_snapshot", "common_memory_rate", "relative_errors", "sends_models"]

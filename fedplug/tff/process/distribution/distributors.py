@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.tff import structures
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.tff.process.arguments import AnyEncoder, as_broadcast_encoder

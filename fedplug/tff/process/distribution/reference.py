@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.changes import change_coder
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.tff.process.distribution.closeness import (
     check_contraction,
     check_snapshot,

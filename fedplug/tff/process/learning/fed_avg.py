@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
 from fedplug.tff.process.aggregation.encoded_aggregation import (

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.encoders.model import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility

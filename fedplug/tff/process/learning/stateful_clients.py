@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.registry import provenance, resolve
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process.distribution.reference import ReferenceModel

@@ -11,12 +11,12 @@ from typing import Any
 from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.assignment.base import EncoderAssignment
-from fedplug.encoders.assignment.rate_control import Control, RateControl
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.identity import Identity
-from fedplug.encoders.reading import as_encoder
-from fedplug.encoders.statistics import is_statistic
+from fedplug.encoders.model.statistics import is_statistic
+from fedplug.encoders.pipeline.as_encoder import as_encoder
+from fedplug.encoders.rate_control import Control, RateControl
+from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ConfigError, nearest
 from fedplug.ops import Array, Spec
 from fedplug.registry.component import plain

@@ -10,14 +10,14 @@ import numpy as np
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
-from fedplug.encoders.assignment.base import EncoderAssignment
-from fedplug.encoders.assignment.rate_control import Control, RateControl
-from fedplug.encoders.assignment.rules import Rules
+from fedplug.encoders.assignment import EncoderAssignment
+from fedplug.encoders.assignments.rules import Rules
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.framing import container_bytes
-from fedplug.encoders.identity import Identity
-from fedplug.encoders.reading import as_encoder
-from fedplug.encoders.statistics import is_statistic
+from fedplug.encoders.model.statistics import is_statistic
+from fedplug.encoders.pipeline.as_encoder import as_encoder
+from fedplug.encoders.rate_control import Control, RateControl
+from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops import Array, Spec
 from fedplug.registry.config import component_config

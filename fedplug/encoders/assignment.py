@@ -5,8 +5,8 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Sequence
 
-from fedplug.encoders.assignment.rate_control import RateControl
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.rate_control import RateControl
 from fedplug.ops import Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import EXECUTIONS, FLOATS, Capabilities
@@ -43,7 +43,7 @@ class EncoderAssignment(Component):
         """Whether this statistic gets the encoder of `assign`. Default: no, it is sent uncompressed.
 
         Args:
-            spec: A tensor for which `fedplug.encoders.statistics.is_statistic` is true.
+            spec: A tensor for which `fedplug.encoders.model.statistics.is_statistic` is true.
         """
         del spec
         return False

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fedplug.encoders.coders.index import Rice
+from fedplug.encoders.index_coders.kernel_codes import Rice
 from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError

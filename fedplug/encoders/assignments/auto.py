@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_share
-from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.coders.rans import Rans
-from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.entropy_coders.rans import Rans
+from fedplug.encoders.pipeline.pipeline import Pipeline
+from fedplug.encoders.pipeline.stc import STC
 from fedplug.encoders.quantizers.bfp import BlockFloatingPoint
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.stc import STC
 from fedplug.ops import Spec
 from fedplug.registry.specs import Capabilities
 

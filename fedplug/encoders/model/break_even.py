@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_number
-from fedplug.encoders.identity import Identity
-from fedplug.encoders.model import ModelEncoder
-from fedplug.encoders.probe import normal_numbers
+from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.model.normal_numbers import normal_numbers
+from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import MissingDependencyError
 from fedplug.ops import Array, ArraySpec
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.coders.index import Shortest
-from fedplug.encoders.pipeline import Pipeline
-from fedplug.encoders.values import ValueCoder
+from fedplug.encoders.index_coders.kernel_codes import Shortest
+from fedplug.encoders.pipeline.pipeline import Pipeline
+from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.ops import Array, Spec
 
 __all__ = ["ChangeCoder", "change_coder"]

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.assignment.base import EncoderAssignment, promised_by_all
+from fedplug.encoders.assignment import EncoderAssignment, promised_by_all
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.identity import Identity
-from fedplug.encoders.reading import as_tensor_encoder
-from fedplug.encoders.statistics import layer_mates
+from fedplug.encoders.model.statistics import layer_mates
+from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
+from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.ops import Spec
 from fedplug.registry.component import plain

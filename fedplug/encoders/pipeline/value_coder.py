@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, ops
 from fedplug.encoders.base import Payload
+from fedplug.encoders.entropy_coders.trits import TRIT_BITS, joined_trits, split_trits
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
-from fedplug.encoders.trits import TRIT_BITS, joined_trits, split_trits
 from fedplug.ops import Array, DType
 from fedplug.registry.specs import Capabilities
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.stages import Quantizer, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.registry.config import as_component

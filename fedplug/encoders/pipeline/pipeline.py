@@ -15,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops, wire
-from fedplug.encoders.assignment.base import EncoderAssignment
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
-from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER, Stage, Stages, arrange
+from fedplug.encoders.pipeline.stage_order import (
+    DEFAULT_INDEX_CODER,
+    DEFAULT_QUANTIZER,
+    Stage,
+    Stages,
+    arrange,
+)
+from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import Selection
-from fedplug.encoders.values import ValueCoder
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops import Array, ArraySpec, DType, Spec
 from fedplug.registry.config import as_component, component_config

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.codecs.arrays import DTYPES, require_mapping, require_output
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.identity import Identity
-from fedplug.encoders.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
+from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
+from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
-from fedplug.encoders.values import ValueCoder
+from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import ArraySpec, donation
 from fedplug.registry.component import plain

@@ -16,7 +16,7 @@ import numpy as np
 from fedplug import ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, State
-from fedplug.encoders.model import ModelEncoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.ops import Array, Spec
 
 __all__ = ["SUMS", "by_name", "measure", "summarize"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.coders.index import Rice
-from fedplug.encoders.pipeline import Pipeline
+from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.quantizers.sign import Sign
 from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.errors import ConfigError

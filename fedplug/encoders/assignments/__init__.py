@@ -1,0 +1,1 @@
+"""Assignments: which encoder each tensor of a model gets."""

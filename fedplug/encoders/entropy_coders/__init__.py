@@ -1,0 +1,1 @@
+"""Entropy coders: the lossless stages that write a quantizer's symbols in fewer bytes."""

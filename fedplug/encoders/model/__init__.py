@@ -1,0 +1,1 @@
+"""Encoders for all tensors of a model: encoding, statistics and metrics."""

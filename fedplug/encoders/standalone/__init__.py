@@ -1,0 +1,1 @@
+"""Encoders of one tensor that are not pipelines."""
