@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedplug.encoders.model.model_encoder import tensor_metrics
+from fedplug.encoders.model import tensor_metrics
 from fedplug.experiment.files import write_whole
 from fedplug.tff.process import StatefulClientsProcess
 
