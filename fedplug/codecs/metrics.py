@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.encoders.model.model_encoder import ModelEncoder, tensor_metrics
+from fedplug.encoders.model import tensor_metrics
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.errors import ArgumentError
 
 __all__ = ["TensorMetrics"]
