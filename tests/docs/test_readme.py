@@ -6,10 +6,17 @@ import pytest
 from pages import ROOT, blocks, printed
 
 
-def test_the_readme_shows_one_program_that_needs_no_tensorflow(tmp_path) -> None:
-    [program] = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
+def test_the_readme_shows_a_program_that_needs_no_tensorflow(tmp_path) -> None:
+    _, program = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
     check = "import sys\nprint(mean['kernel'].shape, 'tensorflow' in sys.modules)"
     assert printed([program, check], tmp_path) == "(300, 40) False\n"
+
+
+def test_the_two_lines_for_flower_are_those_of_the_package() -> None:
+    flower, _ = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
+    package = (ROOT / "plugins/fedplug-flower/README.md").read_text(encoding="utf-8")
+    assert len(flower.splitlines()) == 2
+    assert [line for line in flower.splitlines() if line not in package] == []
 
 
 @pytest.mark.slow

@@ -31,9 +31,11 @@ def test_the_smallest_file_gets_the_defaults(tmp_path) -> None:
     assert config.runs[0].encoder == "identity"
 
 
-def test_the_digits_example_is_valid_and_compares_three_runs() -> None:
+def test_the_digits_example_is_valid_and_leads_with_auto_both_ways() -> None:
     config = load_config(EXAMPLES / "digits.toml")
+    assert config.runs[0].broadcast_encoder == "auto"
     assert [run.encoder for run in config.runs] == [
+        "auto",
         "identity",
         "topk(0.01)",
         "topk(0.01, error_feedback=False)",

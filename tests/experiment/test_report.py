@@ -38,6 +38,7 @@ def test_a_summary_averages_the_last_rounds_and_the_payloads_that_were_sent() ->
         uplink=100.0,
         ratio=10.0,
         downlink=2000.0,
+        both_ways=2000 / 2100,
         seconds=0.5,
         nonfinite=30,
     )
@@ -47,7 +48,7 @@ def test_the_table_has_a_line_per_run_and_aligned_columns() -> None:
     summaries = [report.summarize(name, [ROWS], 1000) for name in ("a", "a longer name")]
     lines = report.table(summaries).splitlines()
     assert len(lines) == 5
-    assert lines[3].split() == ["a", "0.7500", "100", "10.0x", "2,000", "0.500", "15"]
+    assert lines[3].split() == ["a", "0.7500", "100", "10.0x", "2,000", "1.0x", "0.500", "15"]
     assert lines[3].index("0.7500") == lines[4].index("0.7500")
 
 

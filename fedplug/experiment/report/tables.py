@@ -34,6 +34,7 @@ class Summary(NamedTuple):
         uplink: Bytes sent per client and round, mean over the payloads of all rounds.
         ratio: Size of the uncompressed update, divided by ``uplink``.
         downlink: Bytes received per client and round, mean over the clients of all rounds.
+        both_ways: Uncompressed bytes in both directions, divided by ``uplink + downlink``.
         seconds: Per round, median; NaN when no round was timed.
         nonfinite: Updates that were dropped.
     """
@@ -44,6 +45,7 @@ class Summary(NamedTuple):
     uplink: float
     ratio: float
     downlink: float
+    both_ways: float
     seconds: float
     nonfinite: int
 
@@ -60,6 +62,7 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
     rows = [row for each in repeats for row in each]
     payloads = sum(row["payloads"] for row in rows)
     uplink = sum(row["uplink_bytes"] for row in rows) / payloads if payloads else float("nan")
+    downlink = sum(row["downlink_bytes"] for row in rows) / sum(row["clients"] for row in rows)
     timed = [row["seconds"] for row in rows if row["seconds"] is not None]
     return Summary(
         name=name,
@@ -67,7 +70,8 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
         deviation=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else float("nan"),
         uplink=uplink,
         ratio=dense_bytes / uplink if uplink else math.inf,
-        downlink=sum(row["downlink_bytes"] for row in rows) / sum(row["clients"] for row in rows),
+        downlink=downlink,
+        both_ways=2 * dense_bytes / (uplink + downlink) if uplink + downlink else math.inf,
         seconds=float(np.median(timed)) if timed else float("nan"),
         nonfinite=sum(row["nonfinite_updates"] for row in rows),
     )
@@ -80,13 +84,14 @@ def table(summaries: Sequence[Summary]) -> str:
 
 def summary_cells(summaries: Sequence[Summary]) -> Cells:
     """The summaries, not aligned yet."""
-    heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "seconds", "dropped")
+    heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "ratio", "seconds", "dropped")
     units = (
         "",
         f"last {FINAL_ROUNDS} rounds",
         "/client/round",
         "dense",
         "/client/round",
+        "both ways",
         "/round",
         "updates",
     )
@@ -97,6 +102,7 @@ def summary_cells(summaries: Sequence[Summary]) -> Cells:
             f"{s.uplink:,.0f}",
             f"{s.ratio:.1f}x",
             f"{s.downlink:,.0f}",
+            f"{s.both_ways:.1f}x",
             f"{s.seconds:.3f}",
             f"{s.nonfinite}",
         )
