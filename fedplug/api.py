@@ -19,9 +19,6 @@ __all__ = [
     "aggregator",
     "encoder",
     "from_config",
-    "get_aggregator",
-    "get_encoder",
-    "get_schedule",
     "schedule",
     "to_config",
 ]
@@ -67,11 +64,6 @@ def aggregator(value: Aggregator | str | Mapping[str, Any], /, **config: Any) ->
 def schedule(value: Schedule | str | Mapping[str, Any], /, **config: Any) -> Schedule:
     """Makes a schedule: ``schedule("linear(0.1, 0.01, 20)")``. Arguments and errors as for `aggregator`."""
     return cast("Schedule", _component("schedule", value, config))
-
-
-get_encoder = encoder
-get_aggregator = aggregator
-get_schedule = schedule
 
 
 def _component(kind: str, value: Any, config: Mapping[str, Any]) -> Any:

@@ -45,9 +45,8 @@ class Provenance:
             raise PluginError(f"{error}; {hint} ({self._path})") from error
 
     def _read(self) -> dict[str, Any]:
-        paths = (self._path, self._path.with_name("made_of.json"))  # the latter is its name in 0.1
         try:
-            found = json.loads(next(filter(Path.exists, paths)).read_text(encoding="utf-8"))
-        except (OSError, StopIteration, ValueError):
-            return {}  # a new folder, or one from before there was such a file
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
         return found if isinstance(found, dict) else {}

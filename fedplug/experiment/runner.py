@@ -36,7 +36,6 @@ from fedplug.stores.base import StateStore
 from fedplug.tff.process import ProximalOptimizer, StatefulClientsProcess
 from fedplug.tff.process.arguments import as_encoder
 from fedplug.tff.process.learning.components import Shared, sharing
-from fedplug.tff.training import legacy
 from fedplug.tff.training.trainer import Trainer
 
 __all__ = ["Built", "Experiment", "Folder", "Plan", "TrainingId", "write_results"]
@@ -236,8 +235,7 @@ class Folder:
             record_environment(plan.folder / "environment.json", environment())
             self.log = MetricsLog(plan.folder / "metrics.jsonl")
             self.done = {
-                each: legacy.open_process(self.store, each.process_id, built[each.run].signature).last_round
-                or 0
+                each: self.store.open_process(each.process_id, built[each.run].signature).last_round or 0
                 for each in plan.trainings
             }
             self.log.keep_up_to({(run, seed): rounds for (run, seed), rounds in self.done.items()})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 
 from fedplug.errors import ConfigError, UnknownNameError
-from fedplug.registry import expression, renamed, resolve
+from fedplug.registry import expression, resolve
 from fedplug.registry.component import Component
 
 __all__ = ["as_component", "component_config", "compose", "from_config", "make", "parse", "to_config"]
@@ -152,8 +152,6 @@ def make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         raise ConfigError(
             f"the name of a component is {name!r}; it must be text, as in `fedplug plugins list`"
         )
-    if (kind, name) == ("encoder", "entropy_coded") and name not in resolve.catalog().names(kind):
-        name, args, kwargs = "pipeline", (), renamed.as_pipeline(args, kwargs)
     _require_of_kind(kind, name)
     component_class = resolve.resolve(kind, name)
     _check_arguments(f"{kind} {name!r}", component_class, args, kwargs)
@@ -195,8 +193,7 @@ def _check_arguments(
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for key in kwargs:
             if key not in named:
-                note = renamed.ARGUMENTS.get(key, "")
-                raise UnknownNameError("argument", key, named, where=what, note=note)
+                raise UnknownNameError("argument", key, named, where=what)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

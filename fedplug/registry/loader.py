@@ -17,7 +17,7 @@ from typing import Any
 import pluggy
 
 from fedplug.errors import OpLibraryError, nearest, text_of
-from fedplug.registry import hookspecs, op_libraries, renamed
+from fedplug.registry import hookspecs, op_libraries
 from fedplug.registry.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, settle_clashes
 from fedplug.registry.entry_points import API, Source, builtin, installed, normalized, place_of
 from fedplug.registry.specs import (
@@ -252,6 +252,6 @@ def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
 
 def _short(error: BaseException) -> str:
     """One line, with the type and the place outside of fedplug, for reasons in a list."""
-    text = f"{type(error).__name__}: {text_of(error)}{renamed.hint(error)}"
+    text = f"{type(error).__name__}: {text_of(error)}"
     place = place_of(error)
     return f"{text} ({place})" if place else text

@@ -10,10 +10,9 @@ import importlib
 import keyword
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedplug.errors import PluginError, text_of
-from fedplug.registry import renamed
 
 __all__ = [
     "EXECUTIONS",
@@ -88,14 +87,6 @@ class Capabilities:
     memory_rate: float | None = None
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)
-
-    if not TYPE_CHECKING:  # a type checker would take any promise
-
-        def __new__(cls, **promises: Any) -> Capabilities:
-            """Refuses a promise of release 0.1 by its present name."""
-            for old in renamed.CAPABILITIES.keys() & promises:
-                raise PluginError(f"capabilities: {old!r} is called {renamed.CAPABILITIES[old]!r} now")
-            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if self.secure_aggregation_safe and not self.commutes_with_sum:
@@ -180,7 +171,7 @@ class ComponentSpec(Spec):
             raise
         except BaseException as error:
             kind = "" if isinstance(error, Exception) else f"{type(error).__name__}: "
-            reason = f"{kind}{text_of(error)}{renamed.hint(error)}"
+            reason = f"{kind}{text_of(error)}"
             raise PluginError(f"{what}, which cannot be imported: {reason}") from error
         if not isinstance(found, type):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class")

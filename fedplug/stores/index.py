@@ -57,7 +57,6 @@ class Index:
     Attributes:
         path: The file that errors name.
         remedy: The end of errors about damage.
-        version: The format version that the file has, or had when it was opened to write.
     """
 
     def __init__(
@@ -91,9 +90,8 @@ class Index:
                 self._files.callback(self._db.close)
         try:
             with self._translated():
-                self.version = self._identify(create, read_only)
-                if self.version == schema.VERSION or not read_only:
-                    self._check_small_tables()
+                self._identify(create, read_only)
+                self._check_small_tables()
         except BaseException:
             self._files.close()
             raise
@@ -270,8 +268,8 @@ class Index:
             else:
                 self._db.execute("DELETE FROM segments WHERE segment = ?", (segment,))
 
-    def _identify(self, create: bool, read_only: bool) -> int:
-        """Takes the lock, makes or upgrades the tables, and returns the version that they had."""
+    def _identify(self, create: bool, read_only: bool) -> None:
+        """Takes the lock, checks the format, and makes the tables of a new index."""
         if not read_only:
             # Exclusive mode keeps the lock from the first access to the end, and needs no shared memory file.
             self._pragma("locking_mode = EXCLUSIVE")
@@ -280,35 +278,27 @@ class Index:
         fresh = application == 0 and self._pragma("schema_version") == 0
         if fresh and not create:
             raise CorruptStoreError(f"{self.path} is empty, but the store is not; {self.remedy}")
-        if (application, self._pragma("user_version")) != (_APPLICATION, schema.VERSION):
+        version = self._pragma("user_version")
+        if (application, version) != (_APPLICATION, schema.VERSION):
             self._check_header()
         if not fresh and application != _APPLICATION:
             raise StoreError(
                 f"{self.path} is not the index of a fedplug store; name a new folder for the store"
             )
-        version = 0 if fresh else int(self._pragma("user_version"))
-        if not fresh and version not in range(1, schema.VERSION + 1):
+        if not fresh and version != schema.VERSION:
             raise StoreError(
-                f"{self.path} has format version {version}, and this release of fedplug reads versions 1 to "
+                f"{self.path} has format version {version}, and this release of fedplug reads version "
                 f"{schema.VERSION}; use the release that wrote it, or a newer one"
             )
         if read_only:
-            return version
+            return
         self._pragma("journal_mode = WAL")
         self._db.execute("BEGIN EXCLUSIVE")
         if fresh:
             schema.create(self._db)
             self._pragma(f"application_id = {_APPLICATION}")
-        elif version != schema.VERSION:
-            self._check_structure("integrity_check(1)")
-            for query in (_PROCESS, _ENTRY):
-                for row in self._db.execute(query):
-                    self._unsealed(row)
-            schema.upgrade(self._db, version)
-        if version != schema.VERSION:
             self._pragma(f"user_version = {schema.VERSION}")
         self._db.execute("COMMIT")
-        return version
 
     def _check_header(self) -> None:
         """Raises if the tables are those of this version, so that what the header says is damage."""

@@ -4,7 +4,6 @@ A store reads the notes of segments that its index does not know (`fedplug.store
 `verify`; `fedplug.stores.repair` makes an index of them. A note is a JSON object, compressed
 by zlib and padded to 64 bytes, and after it the last 64 bytes of the file say where it lies and what its
 checksum is.
-Segments of release 0.1 have none.
 """
 
 from __future__ import annotations
@@ -119,4 +118,4 @@ def _read(path: Path) -> Note | None:
         for process, owner, number, *place in value["blobs"]
     ]
     finished = {(process, number): Finished(*rest) for process, number, *rest in value["finished"]}
-    return Note(value["commit"], entries, finished, value.get("generation", 0))
+    return Note(value["commit"], entries, finished, value["generation"])

@@ -22,7 +22,6 @@ from fedplug.errors import CorruptStoreError
 from fedplug.stores import note
 from fedplug.stores.index import LOG, Index
 from fedplug.stores.rows import ProcessRow, RoundRow, SegmentRow
-from fedplug.stores.schema import VERSION
 from fedplug.stores.segment import SegmentFolder, occupied
 
 __all__ = ["Leftovers", "enter", "let_go", "note_size", "recover", "require_current"]
@@ -98,9 +97,8 @@ def require_current(path: Path, segments: SegmentFolder) -> None:
     if not path.with_name(path.name + LOG).exists():
         return
     with closing(Index(path, create=False, read_only=True)) as index:
-        if index.version == VERSION:
-            known = {row.segment for row in index.segments()}
-            _check_generation(path, index.generation, _notes(segments, known), segments)
+        known = {row.segment for row in index.segments()}
+        _check_generation(path, index.generation, _notes(segments, known), segments)
 
 
 def recover(index: Index, segments: SegmentFolder) -> Leftovers:

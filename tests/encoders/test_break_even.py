@@ -8,7 +8,7 @@ import pytest
 import fedplug
 from fedplug.encoders import BreakEven, ModelEncoder, break_even
 from fedplug.encoders.model.normal_numbers import normal_numbers
-from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.errors import ConfigError
 from fedplug.ops import ArraySpec
 
 SPECS = [ArraySpec((1000,), np.dtype("float32")), ArraySpec((7,), np.dtype("int32"))]
@@ -54,11 +54,6 @@ def test_what_is_measured_of_a_budget_is_its_first_round():
         for text in ("topk(0.01)", "budget('topk(0.01)', 500)")
     )
     assert kept.sent_bytes == alone.sent_bytes
-
-
-def test_a_budget_knows_no_link():
-    with pytest.raises(UnknownNameError, match="megabits_per_second"):
-        fedplug.get_encoder("budget", encoder="topk(0.1)", bytes_per_client=9, megabits_per_second=8)
 
 
 @pytest.mark.parametrize("speed", [0, -1, "fast", float("inf")])

@@ -12,7 +12,7 @@ import fedplug
 from fedplug import wire
 from fedplug.encoders import Budget, ModelEncoder, TopK
 from fedplug.encoders.framing import container_bytes
-from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
+from fedplug.errors import CapabilityError, ConfigError
 
 SPECS = [tf.TensorSpec([1000], tf.float32, name="kernel"), tf.TensorSpec([10], tf.float32, name="bias")]
 WIRE_IDS = ["sparse/1", "identity/1"]
@@ -188,7 +188,7 @@ def test_what_has_nothing_to_adjust_cannot_keep_a_budget(text):
 
 def test_rules_are_written_as_for_a_process():
     rules = {"*/bias": "identity", "*": "topk(0.01)"}
-    assert Budget(rules, 1000) == Budget(fedplug.get_encoder("rules", rules=rules), 1000)
+    assert Budget(rules, 1000) == Budget(fedplug.encoder("rules", rules=rules), 1000)
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,3 @@ def test_arguments_out_of_range_are_refused(arguments, message):
 def test_a_budget_of_a_budget_is_refused():
     with pytest.raises(ConfigError, match="a budget is for an encoder or rules"):
         Budget("budget('topk(0.1)', 100)", 1000)
-
-
-def test_an_argument_of_yesterday_says_what_measures_links_now():
-    with pytest.raises(UnknownNameError, match=r"megabits_per_second.*fedplug\.encoders\.break_even"):
-        fedplug.encoder("budget('topk(0.1)', 400, megabits_per_second=10)")

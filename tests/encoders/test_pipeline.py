@@ -135,7 +135,7 @@ def test_a_pipeline_goes_through_json_and_comes_back_equal(text):
     encoder = fedplug.encoder(text)
     config = json.loads(json.dumps(fedplug.to_config(encoder)))
     assert fedplug.from_config(config) == encoder
-    assert fedplug.get_encoder("pipeline", **config["config"]) == encoder
+    assert fedplug.encoder("pipeline", **config["config"]) == encoder
     assert fedplug.encoder(repr(encoder)) == encoder
 
 

@@ -23,16 +23,6 @@ def test_a_part_that_is_gone_is_named_with_what_to_install(tmp_path):
         look_up(provenance, "sparse")
 
 
-def test_the_file_of_a_folder_that_release_0_1_made_is_read(tmp_path):
-    Provenance(tmp_path / "made_of.json").write({"sparse": [HERE, GONE]})
-    provenance = Provenance(tmp_path / "provenance.json")
-    with pytest.raises(PluginError, match=r"pip install gone-codec==1\.2"):
-        look_up(provenance, "sparse")
-    provenance.write({"sparse": [HERE]})
-    with pytest.raises(UnknownNameError):
-        look_up(provenance, "sparse")
-
-
 @pytest.mark.parametrize("run", ["dense", "another"])
 def test_a_name_that_never_was_there_is_the_error_it_is(tmp_path, run):
     provenance = Provenance(tmp_path / "provenance.json")

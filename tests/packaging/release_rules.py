@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["artifact", "changelog", "frozen_payloads", "metadata", "tree", "version", "versions"]
 
-GOLDEN = ":(glob)**/tests/golden/**"
+GOLDEN = ":(glob)**/tests/**/golden/**"
 _OWN = re.compile(r"(fedplug[\w-]*)(?:\[[\w,]+\])?==([^\s;]+)")
 
 

@@ -14,7 +14,7 @@ from fedplug.errors import ConfigError, UnknownNameError
 
 def test_an_expression_and_keywords_make_equal_encoders():
     assert fedplug.encoder("topk(0.01)") == Pipeline([TopK(0.01)])
-    assert fedplug.get_encoder("topk", fraction=0.01) == Pipeline([TopK(0.01)])
+    assert fedplug.encoder("topk", fraction=0.01) == Pipeline([TopK(0.01)])
     few = fedplug.encoder("topk(count=5, error_feedback=False)")
     assert few == Pipeline([TopK(count=5, error_feedback=False)])
     assert fedplug.encoder("identity") == Identity()
@@ -27,7 +27,7 @@ def test_one_maker_takes_an_expression_a_name_with_arguments_a_configuration_rul
     assert fedplug.encoder(fedplug.to_config(topk)) == fedplug.encoder(topk) == topk
     assert fedplug.encoder(TopK(0.01)) == topk
     assert fedplug.encoder({"name": "topk", "config": {"fraction": 0.01}}) == topk
-    assert fedplug.encoder({"*": "topk(0.01)"}) == fedplug.get_encoder("rules", rules={"*": "topk(0.01)"})
+    assert fedplug.encoder({"*": "topk(0.01)"}) == fedplug.encoder("rules", rules={"*": "topk(0.01)"})
     assert fedplug.encoder([{"encoder": "topk(0.01)"}]) == fedplug.encoder({"*": "topk(0.01)"})
     assert fedplug.schedule("constant", value=0.5) == fedplug.schedule("constant(0.5)")
     mean = fedplug.aggregator("mean")
@@ -79,7 +79,7 @@ def test_a_wrong_argument_names_the_nearest_right_one():
     ):
         fedplug.encoder("topk(fractoin=0.01)")
     with pytest.raises(UnknownNameError, match="unknown argument 'fractoin' in encoder 'topk'"):
-        fedplug.get_encoder("topk", fractoin=0.01)
+        fedplug.encoder("topk", fractoin=0.01)
 
 
 def test_too_many_arguments_are_an_error_that_says_what_is_taken():

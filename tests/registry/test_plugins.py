@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import importlib.util
 import re
 import sys
 import textwrap
@@ -11,7 +10,7 @@ import textwrap
 import pytest
 
 from fedplug.errors import PluginError, UnknownNameError
-from fedplug.registry import op_libraries, renamed, resolve
+from fedplug.registry import op_libraries, resolve
 
 
 def entries_of(catalog, distribution):
@@ -65,44 +64,6 @@ def test_an_unknown_name_names_the_nearest():
 def test_an_unknown_kind_names_the_known_ones():
     with pytest.raises(UnknownNameError, match="unknown kind of component 'encodr'; did you mean 'encoder'"):
         resolve.resolve("encodr", "topk")
-
-
-@pytest.mark.parametrize(
-    ("line", "new"),
-    [
-        ("from fedplug.spec import EncoderSpec", "fedplug.spec is called fedplug.registry.specs now"),
-        ("import fedplug.hookspecs", "fedplug.hookspecs is called fedplug.registry.hookspecs now"),
-        ("from fedplug import manager", "fedplug.manager is called fedplug.registry.resolve now"),
-        (
-            "from fedplug.registry.specs import PartSpec",
-            "PartSpec is called fedplug.registry.specs.ComponentSpec now",
-        ),
-        (
-            "from fedplug.registry.specs import Capabilities; Capabilities(linear=True)",
-            "capabilities: 'linear' is called 'commutes_with_sum' now",
-        ),
-    ],
-)
-def test_a_plugin_for_the_names_of_release_0_1_is_reported_with_those_of_today(install, line, new):
-    install("acme-codec", line)
-    assert new in the_entry_of(resolve.catalog(), "acme-codec").reason
-
-
-def test_a_class_in_a_module_that_imports_a_name_of_release_0_1_is_reported_with_that_of_today(
-    install_encoder, tmp_path
-):
-    (tmp_path / "acme_old.py").write_text("from fedplug.part import Part\n")
-    install_encoder("acme-codec", "acme", "acme_old:Encoder")
-    with pytest.raises(PluginError, match=r"fedplug\.part is called fedplug\.registry\.component now"):
-        resolve.resolve("encoder", "acme")
-
-
-@pytest.mark.needs("tensorflow_federated")
-def test_the_names_of_today_are_there():
-    assert all(map(importlib.util.find_spec, renamed.MODULES.values()))
-    for name in renamed.NAMES.values():
-        module, _, attribute = name.rpartition(".")
-        assert hasattr(importlib.import_module(module), attribute)
 
 
 def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):

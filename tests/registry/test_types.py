@@ -13,13 +13,13 @@ from fedplug.tff.process.arguments import AnyEncoder
 
 
 def test_an_encoder_by_name_is_for_a_tensor_or_for_a_whole_model() -> None:
-    for made in (fedplug.encoder("topk(0.5)"), fedplug.get_encoder("topk", fraction=0.5)):
+    for made in (fedplug.encoder("topk(0.5)"), fedplug.encoder("topk", fraction=0.5)):
         assert_type(made, Encoder | EncoderAssignment)
         assert isinstance(made, Encoder)
         assert_type(made.wire_id, str)
     for made in (
         fedplug.encoder("budget('topk(0.5)', 900)"),
-        fedplug.get_encoder("rules", rules={"*": "sign"}),
+        fedplug.encoder("rules", rules={"*": "sign"}),
     ):
         assert isinstance(made, EncoderAssignment)
 

@@ -95,7 +95,7 @@ def test_wrong_arguments_are_refused_with_the_right_ones(text, message):
 
 def test_an_unknown_schedule_names_the_nearest():
     with pytest.raises(UnknownNameError, match="unknown schedule 'cosin'; did you mean 'cosine'"):
-        fedplug.get_schedule("cosin", start=1.0)
+        fedplug.schedule("cosin", start=1.0)
     with pytest.raises(ConfigError, match="has 2 stages, but a schedule has one"):
         fedplug.schedule("constant(1) | constant(2)")
 

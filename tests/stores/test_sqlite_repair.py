@@ -1,7 +1,6 @@
 """Repair brings a store back as it was wherever the files still say how, and names all that they do not."""
 
 import itertools
-import pathlib
 import random
 import shutil
 import sqlite3
@@ -12,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
+from fedplug.stores import note
 from fedplug.stores.repair import repair_store
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
-
-VERSION_1 = pathlib.Path(__file__).with_name("golden") / "version_1"
 
 
 def contents(folder):
@@ -198,32 +196,33 @@ def test_a_damaged_server_state_is_listed_and_never_dropped(tmp_path):
         assert "server state, round 3" in report.lost[0]
 
 
-def test_without_index_and_notes_every_segment_is_named_and_none_deleted(tmp_path):
-    shutil.copytree(VERSION_1, tmp_path / "s")
-    (tmp_path / "s" / "index.sqlite3").write_bytes(b"")
-    before = sorted(path.name for path in (tmp_path / "s" / "segments").iterdir())
-    report = repair_store(tmp_path / "s")
+def test_without_index_and_notes_every_segment_is_named_and_none_deleted(folder):
+    (folder / "index.sqlite3").write_bytes(b"")
+    before = sorted(path for path in (folder / "segments").iterdir())
+    for segment in before:
+        note.retract(segment)
+    report = repair_store(folder)
     assert report.done == []
-    assert len(report.lost) == 3
-    after = sorted(path.name for path in (tmp_path / "s" / "segments").iterdir())
-    assert after == [f"{name}.damaged" for name in before]
+    assert len(report.lost) == len(before)
+    after = sorted(path.name for path in (folder / "segments").iterdir())
+    assert after == [f"{path.name}.damaged" for path in before]
 
 
-def test_rows_that_are_left_of_a_store_of_release_0_1_are_used(tmp_path):
-    shutil.copytree(VERSION_1, tmp_path / "s")
-    before = VERSION_1 / "segments"
-    database = sqlite3.connect(tmp_path / "s" / "index.sqlite3")
+def test_without_notes_the_intact_rows_of_a_damaged_index_are_used(folder):
+    database = sqlite3.connect(folder / "index.sqlite3")
     database.execute("UPDATE blobs SET round = 9 WHERE owner = 'client:b'")
     database.commit()
     database.close()
-    report = repair_store(tmp_path / "s")
+    for segment in (folder / "segments").iterdir():
+        note.retract(segment)
+    report = repair_store(folder)
     assert report.done == [
-        "process 'new' is back at round None, with 0 clients",
-        "process 'p' is back at round 5, with 3 clients",
+        "process 'p' is back at round 3, with 7 clients",
+        "process 'q' is back at round 13, with 7 clients",
     ]
-    assert len(report.lost) == len(list(before.iterdir()))
-    with SqliteStore(tmp_path / "s") as store:
-        assert store.open_process("p").client_ids() == ["a", "c", "d"]
+    assert report.lost
+    with SqliteStore(folder) as store:
+        assert store.open_process("p").client_ids() == list("acdefgh")
 
 
 def test_a_server_state_that_is_nowhere_is_an_error_that_changes_nothing(tmp_path):

@@ -1,20 +1,21 @@
-"""Going back in an embedded store and dying, and stores of the release before, which could not."""
+"""Going back in a store on disk, also when the process dies meanwhile; and the frozen format of stores."""
 
 import os
 import pathlib
 import shutil
-import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from fedplug.errors import ConfigError, CorruptStoreError
+from fedplug.errors import ConfigError
 from fedplug.stores import open_store
+from fedplug.stores.repair import repair_store
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
 
-VERSION_1 = pathlib.Path(__file__).with_name("golden") / "version_1"
+FORMAT_1 = pathlib.Path(__file__).with_name("golden") / "format_1"
+"""A store that every later release must open: rounds 0 to 5 of "abcd", "ab", "", "c", "bd" and "a"."""
 
 
 def values(process):
@@ -76,8 +77,8 @@ def test_a_number_of_rounds_that_is_none_is_refused(tmp_path, count):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_of_release_0_1_opens_and_goes_on(tmp_path):
-    shutil.copytree(VERSION_1, tmp_path / "s")
+def test_a_store_of_format_1_opens_and_continues(tmp_path):
+    shutil.copytree(FORMAT_1, tmp_path / "s")
     with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
         assert store.processes() == ["new", "p"]
         process = store.open_process("p", {"fraction": 0.01})
@@ -85,23 +86,14 @@ def test_a_store_of_release_0_1_opens_and_goes_on(tmp_path):
         assert values(process) == {"a": 5, "b": 4, "c": 3, "d": 4}
         process.verify()
         process.commit(6, **round_of(6, ["a", "c"]))
-    with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
-        process = store.open_process("p")
-        assert values(process) == {"a": 6, "b": 4, "c": 6, "d": 4}
         process.rewind(5)
         assert values(process) == {"a": 5, "b": 4, "c": 3, "d": 4}
         process.verify()
 
 
-def test_a_damaged_store_of_release_0_1_is_not_changed(tmp_path):
-    shutil.copytree(VERSION_1, tmp_path / "s")
-    index = tmp_path / "s" / "index.sqlite3"
-    database = sqlite3.connect(index)
-    database.execute("UPDATE blobs SET round = 9 WHERE owner = 'client:b'")
-    database.commit()
-    database.close()
-    with pytest.raises(CorruptStoreError, match="fails its checksum"):
-        SqliteStore(tmp_path / "s")
-    database = sqlite3.connect(index)
-    assert database.execute("PRAGMA user_version").fetchone() == (1,)
-    database.close()
+def test_a_store_of_format_1_is_repaired(tmp_path):
+    shutil.copytree(FORMAT_1, tmp_path / "s")
+    (tmp_path / "s" / "index.sqlite3").unlink()
+    assert repair_store(tmp_path / "s").lost == []
+    with SqliteStore(tmp_path / "s") as store:
+        assert values(store.open_process("p", {"fraction": 0.01})) == {"a": 5, "b": 4, "c": 3, "d": 4}

@@ -164,7 +164,7 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
         dense_bytes=_whole(model.get("dense_bytes")),
         tensors=tuple(str(tensor.get("name")) for tensor in tensors),
         config=config,
-        components=_object(folder, "provenance.json") or _object(folder, "made_of.json"),
+        components=_object(folder, "provenance.json"),
         environments=[entry for entry in _array(folder, "environment.json") if isinstance(entry, dict)],
     )
 

@@ -18,7 +18,6 @@ from fedplug.stores.sharded.staging import Staged
 from fedplug.tff import structures
 from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.tff.runtime import Candidates
-from fedplug.tff.training import legacy
 from fedplug.tff.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
 from fedplug.tff.training.over_sampling import OverSampling, asked, with_participation
 from fedplug.tff.training.program_state import CommittedRounds
@@ -110,7 +109,7 @@ class Trainer:
         self._process_id = process_id
         self._initial_weights = initial_weights
         store = MemoryStore() if store is None else store
-        self._states = legacy.open_process(store, process_id, process.signature)
+        self._states = store.open_process(process_id, process.signature)
         self._state_type = process.initialize.type_signature.result.member
         self._client_state_type = process.initialize_client.type_signature.result
         self._element_type = process.next.type_signature.parameter[1].member.element

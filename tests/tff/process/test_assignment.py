@@ -133,7 +133,7 @@ def rounds_of(digits, sgd, encoder, rounds=8):
     ],
 )
 def test_a_budget_of_bytes_is_held_within_two_percent(digits, sgd, encoder, target):
-    budget = fedplug.get_encoder("budget", encoder=encoder, bytes_per_client=target)
+    budget = fedplug.encoder("budget", encoder=encoder, bytes_per_client=target)
     found = rounds_of(digits, sgd, budget)
     assert abs(found[0]["bytes"] / target - 1) > 0.1
     assert all(abs(metrics["bytes"] / target - 1) < 0.02 for metrics in found[4:])
@@ -143,7 +143,7 @@ def test_a_budget_of_bytes_is_held_within_two_percent(digits, sgd, encoder, targ
 @pytest.mark.slow
 @pytest.mark.parametrize(("encoder", "nmse"), [("topk(0.3)", 0.5), ("qsgd(8)", 0.01)])
 def test_an_error_is_approached(digits, sgd, encoder, nmse):
-    found = rounds_of(digits, sgd, fedplug.get_encoder("budget", encoder=encoder, nmse=nmse), rounds=10)
+    found = rounds_of(digits, sgd, fedplug.encoder("budget", encoder=encoder, nmse=nmse), rounds=10)
     errors = [metrics["nmse"] for metrics in found]
     assert errors[0] < 0.6 * nmse
     assert abs(np.mean(errors[-5:]) / nmse - 1) < 0.2

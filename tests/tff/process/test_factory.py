@@ -71,7 +71,7 @@ def test_a_client_with_a_value_or_a_weight_that_is_not_finite_sends_nothing_and_
 def test_merged_accumulators_are_those_of_all_clients() -> None:
     """Runtimes that cut a round into slices merge; the one of these tests does not."""
     value_type = tff.TensorType(np.float32, [2])
-    budget = fedplug.get_encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports what its error is made of
+    budget = fedplug.encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports what its error is made of
     encoder = model_encoder(budget, value_type, min_size=0)
     parts = build_encoded_aggregation(value_type, encoder, Mean(), "reference")
     instructions = parts.server_message(parts.init_server())

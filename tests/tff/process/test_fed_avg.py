@@ -150,8 +150,8 @@ def test_a_functional_model_trains_too(sgd, dataset) -> None:
 def everything(model_fn, sgd, **options):
     """Rules, top-k of a tensor and of a model, a budget, a compressed broadcast, constraints, all at once."""
     encoders = {"*/bias": "identity", "dense/*": "topk(0.1)", "*": "topk(0.1, scope='model')"}
-    rules = fedplug.get_encoder("rules", rules=encoders)
-    budget = fedplug.get_encoder("budget", encoder=rules, bytes_per_client=500)
+    rules = fedplug.encoder("rules", rules=encoders)
+    budget = fedplug.encoder("budget", encoder=rules, bytes_per_client=500)
     process = build_weighted_fed_avg(
         model_fn, sgd, encoder=budget, broadcast_encoder="topk(0.3)", min_size=0, **options
     )
@@ -234,7 +234,7 @@ def test_what_is_no_model_or_optimizer_of_tff_is_refused_with_what_to_write(
 
 
 def test_the_signature_names_what_a_store_must_not_mix(sparse, model_fn, sgd) -> None:
-    other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.get_encoder("topk", fraction=0.2))
+    other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.encoder("topk", fraction=0.2))
     assert sparse.signature != other.signature
     assert sparse.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature
     assert sparse.dense_bytes == 4 * (20 * 16 + 16 + 16 * 5 + 5)

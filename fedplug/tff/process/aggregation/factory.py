@@ -108,7 +108,7 @@ def build_aggregation_factory(
     averaging it needs a mean around it, ``tff.aggregators.UnweightedMeanFactory(build_sum_factory(...))``.
 
     Args:
-        encoder: One that needs no client state, for instance ``fedplug.get_encoder("topk", fraction=0.01,
+        encoder: One that needs no client state, for instance ``fedplug.encoder("topk", fraction=0.01,
             error_feedback=False)``; or an expression, or rules.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.tff.process.lowering`.
