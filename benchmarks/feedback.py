@@ -1,4 +1,4 @@
-"""What error feedback, its policies for missed rounds, memories and warm-ups are worth where few take part.
+"""Compares error feedback, memories and warm-ups where few clients take part in a round.
 
     python -m benchmarks.feedback    # writes benchmarks/results/feedback.md, in a quarter of an hour
 
@@ -57,11 +57,6 @@ WAYS = {
     "no compression": Way("identity"),
     "no error feedback": Way("topk(0.01, scope='model', error_feedback=False)"),
     "keep, the default": Way(TOPK),
-    "decay 0.95 a missed round": Way(f'stale("{TOPK}", decay=0.95)'),
-    "decay 0.8": Way(f'stale("{TOPK}", decay=0.8)'),
-    "drop after 5 missed": Way(f'stale("{TOPK}", drop_after=5)'),
-    "drop after 20": Way(f'stale("{TOPK}", drop_after=20)'),
-    "drop after any": Way(f'stale("{TOPK}", drop_after=0)'),
     "`ef21`": Way(f'ef21("{TOPK}")', "all"),
     "`ef21`, step = share": Way(f'ef21("{TOPK}")', "all", shrunk=True),
     "`ef21`, momentum 0.9": Way(f'ef21("{TOPK}", momentum=0.9)', "all"),

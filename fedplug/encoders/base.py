@@ -18,7 +18,7 @@ from fedplug.registry.specs import Capabilities
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Adjustable", "BodyParts", "Encoder", "Payload", "State", "faded"]
+__all__ = ["Adjustable", "BodyParts", "Encoder", "Payload", "State"]
 
 Payload = Mapping[str, Array]
 """What leaves a client for one tensor, as named arrays; `Encoder.to_wire` turns it into bytes."""
@@ -209,18 +209,6 @@ class Encoder(Component):
         """What of a state is still to be sent, for metrics. Default: its ``"residual"``; None without one."""
         return state.get("residual")
 
-    def fade(self, state: State, share: Array) -> State:
-        """A state whose residual is worth only a share, as what is in it has become old.
-
-        Default: ``share * residual``, each product rounded once; all else stays. An encoder that keeps what
-        it has not sent elsewhere overrides it.
-
-        Args:
-            state: Of this encoder.
-            share: float32 scalar, 0 to 1.
-        """
-        return faded(state, share, ("residual",))
-
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
         """What the bytes of `to_wire` are spent on, for metrics. Default: all on values, without a bound.
 
@@ -230,14 +218,6 @@ class Encoder(Component):
         """
         del spec
         return BodyParts(index_bytes=0, value_bytes=ops.size(body), entropy_bytes=math.nan)
-
-
-def faded(state: State, share: Array, keys: Sequence[str]) -> State:
-    """The state with a share of what is under these keys, those of them that it has."""
-    return {
-        key: ops.multiply(value, ops.astype(share, value.dtype)) if key in keys else value
-        for key, value in state.items()
-    }
 
 
 class Adjustable(Protocol):

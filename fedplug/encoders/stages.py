@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops
-from fedplug.encoders.base import Adjustable, State, faded
+from fedplug.encoders.base import Adjustable, State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.kernels.index_code import IndexForm
 from fedplug.ops import Array, DType, Spec
@@ -59,8 +59,8 @@ class Sparsifier(Component):
     """Chooses the entries of a tensor that are sent.
 
     A state that is kept between rounds under the key ``"residual"``, of the tensor's shape, also takes what a
-    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state`, `update_residual`,
-    `kept_residual` and `fade`.
+    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state`, `update_residual`
+    and `kept_residual`.
     """
 
     error_feedback: bool = False
@@ -145,10 +145,6 @@ class Sparsifier(Component):
     def kept_residual(self, state: State) -> Array | None:
         """As `Encoder.kept_residual`."""
         return state.get("residual")
-
-    def fade(self, state: State, share: Array) -> State:
-        """As `Encoder.fade`."""
-        return faded(state, share, ("residual",))
 
     def at_rate(self, rate: Array) -> Self:
         """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""

@@ -86,13 +86,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
-            name="stale",
-            target="fedplug.encoders.feedback.stale:Stale",
-            summary="error feedback that forgets with the rounds a client misses",
-            examples=("stale('topk(0.3)', decay=0.9)", "stale('topk(0.3)', drop_after=3)"),
-            executes_on=EXECUTIONS,
-        ),
-        EncoderSpec(
             name="qsgd",
             target="fedplug.encoders.quantizers.qsgd:QSGD",
             summary="2 to 8 bits an element, rounded at random",

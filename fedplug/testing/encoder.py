@@ -31,6 +31,6 @@ class EncoderSuite(
                 return SignSGD()
 
     and overrides the attributes that the encoder's documentation justifies: `shapes`, `dtypes`,
-    `conservation_tolerance`, `decay`, `after_missing`, `linear_tolerance`, `trials`, `golden`,
+    `conservation_tolerance`, `decay`, `linear_tolerance`, `trials`, `golden`,
     `hostile_allowance`, `check_tff`.
     """

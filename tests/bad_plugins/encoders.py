@@ -756,7 +756,7 @@ BAD = [
     ("test_its_state_is_written_and_read", StateNeverRead),
     ("test_what_is_sent_and_what_is_left_behind_add_up", LosesSome),
     ("test_nothing_gets_lost_in_later_rounds", LosesSomeLater),
-    ("test_a_residual_is_worth_after_missed_rounds_what_it_should_be", Forgets),
+    ("test_a_residual_outlasts_missed_rounds", Forgets),
     ("test_a_memory_is_what_was_sent_of_the_differences_from_it", RemembersWhatItDidNotSend),
     ("test_a_memory_comes_near_to_a_tensor_that_stays", AddsWholeTensors),
     ("test_lossless_means_bit_for_bit", NotLossless),

@@ -41,7 +41,6 @@ CASES = [
     ("artemis('qsgd(4)')", "float16"),
     ("ef21('topk(0.3)', momentum=0.5)", "bfloat16"),
     ("sign | rans", "bfloat16"),
-    ("stale('topk(0.3)', decay=0.5)", "bfloat16"),
     ("qsgd(step([4, 2], [1]), block_size=16)", "float32"),
     ("mixed_qsgd(4.5)", "float32"),
     ("topk(0.3) | raw", "float16"),

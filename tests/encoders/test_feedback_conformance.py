@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import fedplug
 from fedplug.testing import EncoderSuite
 
@@ -50,24 +48,3 @@ class TestArtemis(AroundSuite):
 
 class TestArtemisOfARandomSubset(AroundSuite):
     expression = "artemis('randomk(0.5)', rate=0.25)"
-
-
-class TestStale(AroundSuite):
-    expression = "stale('topk(0.3)', decay=0.5, drop_after=4)"
-    conservation_tolerance = 0.0
-    after_missing: ClassVar[dict[int, float]] = {1: 0.5, 4: 0.0625, 5: 0.0, 9: 0.0}
-    check_tff = True
-
-
-class TestStaleDGC(AroundSuite):
-    expression = "stale('dgc(0.3)', decay=0.9)"
-
-
-class TestStaleOfAModel(AroundSuite):
-    expression = "stale(\"topk(0.3, scope='model') | qsgd(8, block_size=16)\", drop_after=0)"
-    after_missing: ClassVar[dict[int, float]] = {1: 0.0}
-
-
-class TestStaleSigns(AroundSuite):
-    expression = "stale('sign', decay=0.5)"
-    after_missing: ClassVar[dict[int, float]] = {1: 0.5, 3: 0.125}

@@ -29,7 +29,6 @@ ENCODERS = [
     "randomk(0.05, error_feedback=True)",
     "sign",
     "bounded(0.25, error_feedback=True)",
-    "stale('topk(count=1)', drop_after=3)",
 ]
 
 

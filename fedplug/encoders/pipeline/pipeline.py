@@ -265,11 +265,6 @@ class Pipeline(Encoder):
         """What writes the values where all entries are sent and each has a symbol of its own; else None."""
         return self._values if self._stages.sparsifier is None and self._values.has_symbols else None
 
-    def fade(self, state: State, share: Array) -> State:
-        """The sparsifier's; without one that of the quantizer."""
-        sparsifier = self._stages.sparsifier
-        return super().fade(state, share) if sparsifier is None else sparsifier.fade(state, share)
-
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
         """Index code and values; the bound is of all sets of as many entries, and of the values' symbols.
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_whole
-from fedplug.encoders.base import State, faded
+from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
@@ -89,10 +89,6 @@ class DGC(Sparsifier):
         """What a later stage loses is unsent; it does not gather momentum."""
         with ops.donate_residuals():  # it was made by `select`, and nobody else has it
             return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
-
-    def fade(self, state: State, share: Array) -> State:
-        """What is unsent, and its momentum."""
-        return faded(state, share, ("momentum", "unsent"))
 
     def kept_residual(self, state: State) -> Array:
         """What is unsent."""

@@ -369,7 +369,6 @@ def test_restored_in_the_natural_order_ranks_go_on_in_the_middle_of_an_interval(
         "dgc(0.1, momentum=0.0)",
         "sign",
         "identity",
-        "stale('topk(0.1)', decay=0.9)",
     ],
 )
 def test_what_was_not_applied_is_sent_later(encoder):

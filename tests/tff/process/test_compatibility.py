@@ -108,7 +108,6 @@ def test_an_aggregator_can_be_what_does_not_fit(broken, rule):
         stack("identity", secure_sum=True, private=True),
         stack("ef21('topk(0.01)')", MemoryMean(5)),
         stack("artemis('randomk(0.5)', rate=0.25)", MemoryMean(5, rate=0.25), secure_sum=True),
-        stack("stale('topk(0.01)', decay=0.9)"),
     ],
     ids=lambda fine: repr(fine.encoders[0][0]),
 )

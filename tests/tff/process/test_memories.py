@@ -1,4 +1,4 @@
-"""Encoders of differences and stale residuals in whole rounds, on both runtimes, also after a stop."""
+"""Encoders of differences in whole rounds, on both runtimes, also after a stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ SETTINGS = {
         "encoder": "artemis('randomk(0.5)', rate=0.25)",
         "aggregator": "memory_mean(4, rate=0.25, estimate='sampled')",
     },
-    "stale": {"encoder": "stale('topk(0.1)', decay=0.5, drop_after=3)"},
 }
 
 
@@ -39,7 +38,7 @@ def trained(process, client_data, rounds, store=None):
 
 @pytest.mark.parametrize(
     "name",
-    ["ef21", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ef21-sgdm", "artemis", "stale"))],
+    ["ef21", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ef21-sgdm", "artemis"))],
 )
 def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(
     name, model_fn, sgd, client_data, tmp_path
