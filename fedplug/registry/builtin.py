@@ -111,7 +111,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug.encoders.standalone.mixed_qsgd:MixedQSGD",
             summary="qsgd with a mean number of bits, more for tensors that need them",
             examples=("mixed_qsgd(4.5)",),
-            wire_id="qsgd/2",
+            wire_id="mixed_qsgd/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(

@@ -61,7 +61,7 @@ def test_the_rate_multiplies_the_entries_of_what_has_some():
 
 def test_the_rate_multiplies_bits_from_two_to_eight():
     model = model_of(Budget("qsgd(4)", 1000))
-    assert model.encoders[0].wire_id == "qsgd/2"
+    assert model.encoders[0].wire_id == "mixed_qsgd/1"
     kernel_bytes = [lengths(model, rate)[0] for rate in (0.01, 0.5, 0.6, 1.0, 1.5, 2.0, 100.0)]
     extra_bits = [0, 0, 0.4, 2, 4, 6, 6]
     for length, extra in zip(kernel_bytes, extra_bits, strict=True):

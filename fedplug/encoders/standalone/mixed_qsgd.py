@@ -40,13 +40,13 @@ class MixedQSGD(Encoder):
     `share_out`. The last tensor served gets a bit more for its first elements than for the others, so that
     the bits are spent to the last one. Every element has 2 bits at least, and so remains unbiased.
 
-    Wire form "qsgd/2": uint8 b; uint32 m; the "qsgd/1" form of the first m elements with b + 1 bits, and that
-    of the others with b bits; m is 0 where b is 8. That is 7 bytes more than "qsgd/1" takes, and up to one
-    scale.
+    Wire form "mixed_qsgd/1": uint8 b; uint32 m; the "qsgd/1" form of the first m elements with b + 1 bits,
+    and that of the others with b bits; m is 0 where b is 8. That is 7 bytes more than "qsgd/1" takes, and up to
+    one scale.
     """
 
     name: ClassVar[str] = "mixed_qsgd"
-    wire_id: ClassVar[str] = "qsgd/2"
+    wire_id: ClassVar[str] = "mixed_qsgd/1"
     decode_copies: ClassVar[int] = 1
 
     def __init__(self, bits: float | Schedule = 8, *, block_size: int = 512, seed: int = 0) -> None:

@@ -41,7 +41,7 @@ class PowerSGD(Encoder):
     Source: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
     Optimization", NeurIPS 2019 (arXiv 1905.13727), algorithms 1 and 2.
 
-    Wire form "powersgd/2": where the tensor is sent as it is, uint32 0, then its elements. Else uint32 r; one
+    Wire form "powersgd/1": where the tensor is sent as it is, uint32 0, then its elements. Else uint32 r; one
     number s, float64 for a float64 tensor and float32 for others; the elements of P and of ``Q' / s``, in the
     tensor's dtype. All are little-endian, in row-major order. That is ``r (m + n) / (m n)`` elements per
     element.
@@ -51,7 +51,7 @@ class PowerSGD(Encoder):
     """
 
     name: ClassVar[str] = "powersgd"
-    wire_id: ClassVar[str] = "powersgd/2"
+    wire_id: ClassVar[str] = "powersgd/1"
     decode_copies: ClassVar[int] = 1
 
     def __init__(self, rank: int = 2, *, min_ratio: float = 2, seed: int = 0) -> None:

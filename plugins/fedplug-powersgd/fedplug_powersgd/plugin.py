@@ -18,7 +18,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug_powersgd.encoder:PowerSGD",
             summary="matrices as products of two thin ones, with error feedback",
             examples=("powersgd(1, min_ratio=1)",),
-            wire_id="powersgd/2",
+            wire_id="powersgd/1",
             executes_on=EXECUTIONS,
         )
     ]

@@ -41,7 +41,7 @@ class CountSketch(Encoder):
     learning Rothchild, Panda, Ullah, Ivkin, Stoica, Braverman, Gonzalez, Arora, "FetchSGD:
     Communication-Efficient Federated Learning with Sketching", ICML 2020 (arXiv 2007.07682).
 
-    Wire form "countsketch/2": float64 ``fraction``; int32 ``rows``; int32 ``seed``; int32 round; the table
+    Wire form "countsketch/1": float64 ``fraction``; int32 ``rows``; int32 ``seed``; int32 round; the table
     row by row, float64 for a float64 tensor and float32 for others; all little-endian. Of n elements a row
     has ``ceil(fraction n / rows)``, and at least one number. That is about ``fraction`` numbers per element.
 
@@ -49,7 +49,7 @@ class CountSketch(Encoder):
     """
 
     name: ClassVar[str] = "countsketch"
-    wire_id: ClassVar[str] = "countsketch/2"
+    wire_id: ClassVar[str] = "countsketch/1"
 
     def __init__(self, fraction: float = 0.1, *, rows: int = 1, seed: int = 0) -> None:
         """Makes the encoder.

@@ -18,7 +18,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug_sketch.encoder:CountSketch",
             summary="random sums of elements; sums of payloads are payloads of sums",
             examples=("countsketch(0.5)", "countsketch(0.5, rows=3)"),
-            wire_id="countsketch/2",
+            wire_id="countsketch/1",
             executes_on=EXECUTIONS,
         )
     ]
