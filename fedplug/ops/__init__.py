@@ -86,7 +86,7 @@ from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
-from fedplug.ops.rotated_code import decode_rotated, encode_rotated
+from fedplug.ops.rotated_code import decode_rotated, encode_rotated, rotation_block_size
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.serialization import from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
@@ -204,6 +204,7 @@ __all__ = [
     "require_finite",
     "reshape",
     "resolve_lowering",
+    "rotation_block_size",
     "round",
     "round_seed",
     "saturate_cast",

@@ -14,7 +14,25 @@ from fedplug.ops.checks import require_finite
 from fedplug.ops.donation import take_result
 from fedplug.ops.floats import wide_dtype
 
-__all__ = ["decode_rotated", "encode_rotated"]
+__all__ = ["decode_rotated", "encode_rotated", "rotation_block_size"]
+
+LARGEST_ROTATION = 2**20
+SMALLEST_ROTATION = 2**7
+PADDING = 32
+"""At most one in that many elements of the blocks is a zero that fills the last block."""
+
+
+@also_on_tensors
+def rotation_block_size(count: Any) -> Any:
+    """The block size for rotating ``count`` elements: a power of two, up to 2^20.
+
+    It is the largest that needs at most ``count / 32`` zeros to fill the last block, but at least 128, or as
+    few as hold all elements.
+    """
+    sizes = [2**i for i in range(LARGEST_ROTATION.bit_length())]
+    holding_all = next((size for size in sizes if size >= count), LARGEST_ROTATION)
+    cheap = max(size for size in sizes if -count % size <= count // PADDING)
+    return min(max(cheap, SMALLEST_ROTATION), holding_all)
 
 
 @also_on_tensors

@@ -115,6 +115,21 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="eden",
+            target="fedplug.encoders.quantizers.eden:Eden",
+            summary="1 to 8 bits an element after a random rotation",
+            wire_id="eden/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
+            name="powersgd",
+            target="fedplug.encoders.standalone.powersgd:PowerSGD",
+            summary="matrices as products of two thin ones, with error feedback",
+            examples=("powersgd(1, min_ratio=1)",),
+            wire_id="powersgd/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="terngrad",
             target="fedplug.encoders.quantizers.terngrad:TernGrad",
             summary="-1, 0 or 1 times a scale, rounded at random",

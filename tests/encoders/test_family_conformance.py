@@ -56,6 +56,19 @@ class TestBlockFloatingPointRans(FamilySuite):
     expression = "bfp(4) | rans"
 
 
+class TestEden(FamilySuite):
+    shapes = ((0,), (600,))
+    expression = "eden(3)"
+    check_tff = True
+
+
+class TestPowerSGD(FamilySuite):
+    shapes = ((), (0,), (7,), (3, 5), (2, 0, 3), (4, 5, 7), (61, 67))
+    dtypes = EncoderSuite.dtypes
+    expression = "powersgd(1, min_ratio=1)"
+    check_tff = True
+
+
 class TestTernGrad(FamilySuite):
     expression = "terngrad"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pythons
 
-SOURCES = (".", "plugins/fedplug-eden", "plugins/fedplug-powersgd", "plugins/fedplug-sketch")
+SOURCES = (".", "plugins/fedplug-sketch")
 NO_PYTHON = 3
 
 

@@ -41,8 +41,8 @@ class MixedQSGD(Encoder):
     the bits are spent to the last one. Every element has 2 bits at least, and so remains unbiased.
 
     Wire form "mixed_qsgd/1": uint8 b; uint32 m; the "qsgd/1" form of the first m elements with b + 1 bits,
-    and that of the others with b bits; m is 0 where b is 8. That is 7 bytes more than "qsgd/1" takes, and up to
-    one scale.
+    and that of the others with b bits; m is 0 where b is 8. That is 7 bytes more than "qsgd/1" takes, and
+    up to one scale.
     """
 
     name: ClassVar[str] = "mixed_qsgd"

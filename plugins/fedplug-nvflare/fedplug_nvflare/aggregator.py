@@ -52,7 +52,7 @@ class FedplugAggregator(ModelAggregator):
                 aggregation only.)
             receipts: The file that keeps from job to job what was accepted; to be given where clients have a
                 store of their own. None: in the folder of the job, for this job only.
-            wire_ids: The wire ids of the payloads to accept, for instance ``["eden/1"]`` where clients use an
+            wire_ids: The wire ids of the payloads to accept, for instance ``["acme/1"]`` where clients use an
                 encoder of a plugin; payloads of others are refused. None: those of fedplug's own encoders.
         """
         super().__init__()

@@ -1,36 +1,26 @@
-"""What the EDEN encoder promises: its levels, its rotation, its error, its bytes."""
+"""EDEN: its levels, its rotation, its error and its bytes."""
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from fedplug_eden import blocks, codebook
-from fedplug_eden.encoder import Eden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
+from fedplug import ops
 from fedplug.encoders import Pipeline
-from fedplug.errors import ConfigError
-from fedplug.testing import EncoderSuite
+from fedplug.encoders.quantizers.eden import Eden
+from fedplug.encoders.quantizers.normal_levels import POSITIVE_LEVELS
+from fedplug.errors import ConfigError, PayloadError
 
 ROUND = tf.constant(3)
 VNMSE = {1: math.pi / 2 - 1, 2: 0.13312, 3: 0.035784, 4: 0.0095921, 5: 0.0025110}
-
-
-class TestConformance(EncoderSuite):
-    golden = Path(__file__).with_name("golden")
-    shapes = ((0,), (600,))
-    dtypes = (tf.float32, tf.bfloat16)
-
-    def make_encoder(self):
-        return Pipeline([Eden(3)])
 
 
 def spec_of(x):
@@ -56,10 +46,6 @@ def nmse(x, decoded):
     return float(np.sum((x - decoded) ** 2) / np.sum(x**2))
 
 
-def test_installing_the_distribution_is_enough_to_use_it():
-    assert fedplug.encoder("eden(2)") == Pipeline([Eden(2)])
-
-
 def test_an_entropy_coder_finds_that_levels_are_not_all_as_likely():
     x = np.random.default_rng(0).standard_normal(2**16).astype(np.float32)
     body, decoded = round_trip(Pipeline([Eden(4)]), x)
@@ -72,7 +58,7 @@ def test_an_entropy_coder_finds_that_levels_are_not_all_as_likely():
 
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_every_level_is_the_mean_of_the_normal_numbers_nearest_to_it(bits):
-    normal, levels = NormalDist(), codebook.POSITIVE_LEVELS[bits]
+    normal, levels = NormalDist(), POSITIVE_LEVELS[bits]
     assert 2 * len(levels) == 2**bits
     borders = [0, *((left + right) / 2 for left, right in pairwise(levels)), math.inf]
     for low, high, level in zip(borders[:-1], borders[1:], levels, strict=True):
@@ -84,7 +70,7 @@ def test_every_level_is_the_mean_of_the_normal_numbers_nearest_to_it(bits):
 @settings(deadline=None)
 @given(st.integers(0, 2**31 - 2**20))
 def test_blocks_are_powers_of_two_and_add_few_elements(count):
-    size = int(blocks.block_size(count))
+    size = int(ops.rotation_block_size(count))
     padding = -count % size
     assert size & (size - 1) == 0
     assert size <= 2**20
@@ -135,24 +121,18 @@ def test_a_pipeline_can_quantize_the_values_it_keeps():
     np.testing.assert_allclose(decoded + state["residual"], x, atol=1e-6)
 
 
-@settings(deadline=None)
-@given(st.data())
-def test_any_bytes_are_refused_or_stand_for_finite_values(data):
-    encoder, dtype = Eden(3), tf.float32
-    written = bytes(encoder.encode(tf.range(6, dtype=dtype), ROUND).numpy())
-    position, byte = data.draw(st.integers(0, len(written) - 1)), data.draw(st.binary(max_size=2))
-    changed = written[:position] + byte + written[position + 1 :]
-    try:
-        values = encoder.decode(tf.constant(list(changed), tf.uint8), 6, dtype)
-    except tf.errors.InvalidArgumentError:
-        return
-    assert len(changed) == len(written)
-    assert changed[0] == 3, "the number of bits is part of the layout"
-    assert values.shape == [6]
-    assert np.isfinite(values.numpy()).all()
-
-
 @pytest.mark.parametrize("bits", [0, 9, 1.5, True])
 def test_a_number_of_bits_that_does_not_exist_is_refused(bits):
     with pytest.raises(ConfigError, match="it must be a whole number from 1 to 8"):
         Eden(bits)
+
+
+def test_the_configuration_is_read_from_the_payload():
+    code = Eden(5, seed=9).encode(np.ones(100, np.float32), 0)
+    assert Eden.from_payload(code) == Eden(5)
+
+
+@pytest.mark.parametrize("first", [[], [0], [9], [255]], ids=str)
+def test_a_payload_with_an_impossible_number_of_bits_is_refused(first):
+    with pytest.raises(PayloadError, match="bits; there are 1 to 8"):
+        Eden.from_payload(np.array(first, np.uint8))

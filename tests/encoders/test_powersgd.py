@@ -1,34 +1,21 @@
-"""What the PowerSGD encoder promises: a projection, warm start, error feedback, bytes."""
+"""PowerSGD: the projection, warm start, error feedback and the bytes."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from fedplug_powersgd import matrices
-from fedplug_powersgd.encoder import PowerSGD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug.errors import ConfigError
-from fedplug.testing import EncoderSuite, PluginPackageSuite
+from fedplug import wire
+from fedplug.encoders.standalone.orthonormal import orthonormal_columns
+from fedplug.encoders.standalone.powersgd import PowerSGD
+from fedplug.errors import ConfigError, PayloadError
+from fedplug.ops import ArraySpec
 
 ROUND = tf.constant(0)
-
-
-class TestPackage(PluginPackageSuite):
-    distribution = "fedplug-powersgd"
-
-
-class TestConformance(EncoderSuite):
-    golden = Path(__file__).with_name("golden")
-    shapes = ((), (0,), (7,), (3, 5), (2, 0, 3), (4, 5, 7), (61, 67))
-
-    def make_encoder(self):
-        return PowerSGD(1, min_ratio=1)
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float64], ids=lambda dtype: dtype.name)
@@ -69,10 +56,6 @@ def encode_rounds(encoder, updates):
         sent, state = one(tf.constant(x), state)
         decoded.append(sent.numpy())
     return decoded, state
-
-
-def test_installing_the_distribution_is_enough_to_use_it():
-    assert fedplug.encoder("powersgd(3)") == PowerSGD(3)
 
 
 def test_a_matrix_of_at_most_that_rank_arrives_whole():
@@ -124,7 +107,7 @@ def test_a_round_without_an_update_does_not_end_the_power_iteration():
 def test_columns_become_orthonormal_or_zero_and_span_the_same_space(m, r, rank, seed):
     rng = np.random.default_rng(seed)
     p = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, r))
-    q = matrices.orthonormal_columns(tf.constant(p)).numpy()
+    q = orthonormal_columns(tf.constant(p)).numpy()
     gram = q.T @ q
     np.testing.assert_allclose(gram, np.diag(np.round(np.diag(gram))), atol=1e-9)
     np.testing.assert_allclose(q @ (q.T @ p), p, atol=1e-9)
@@ -150,3 +133,33 @@ def test_the_bytes_are_those_of_the_factors_where_that_saves_half(shape, numbers
 def test_arguments_out_of_range_are_refused(arguments):
     with pytest.raises(ConfigError, match=f"powersgd {next(iter(arguments))} is"):
         PowerSGD(**arguments)
+
+
+SPEC = ArraySpec((10, 8), "float32")
+
+
+def body_of(encoder):
+    x = np.random.default_rng(0).standard_normal(SPEC.shape).astype(np.float32)
+    return encoder.to_wire(encoder.encode(x, encoder.init_state(SPEC), 0)[0], SPEC)
+
+
+@pytest.mark.parametrize(
+    "encoder", [PowerSGD(2, min_ratio=1), PowerSGD(1, min_ratio=50)], ids=["rank", "whole"]
+)
+def test_another_rank_is_refused(encoder):
+    body = body_of(PowerSGD(1, min_ratio=1))
+    body = np.resize(body, body_of(encoder).size)
+    with pytest.raises(PayloadError, match=r"a powersgd payload was not made by powersgd\("):
+        encoder.from_wire(body, SPEC)
+
+
+@pytest.mark.parametrize("rank", [5, 2**31, 2**32 - 1])
+def test_ranks_that_no_encoder_sends_are_refused(rank):
+    body = bytes(body_of(PowerSGD(4, min_ratio=1)))
+    with pytest.raises(PayloadError, match=f"a powersgd payload has rank {rank}"):
+        fedplug.decode(wire.pack(rank.to_bytes(4, "little") + body[4:], "powersgd/1", "float32", SPEC.shape))
+
+
+def test_a_payload_of_two_bytes_is_too_short():
+    with pytest.raises(PayloadError, match="too short to hold its rank"):
+        PowerSGD.from_payload(np.zeros(2, np.uint8), SPEC)

@@ -1,8 +1,8 @@
-"""The levels that represent a standard normal number with the least mean squared error. Knows nothing else.
+"""The levels that represent a standard normal number with the least mean squared error.
 
 Sources: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 1982; Max, "Quantizing for
 minimum distortion", IRE Trans. Inf. Theory 1960. Every level is the mean of the normal numbers nearer to it
-than to the others, which is what the tests check. They are part of the wire form, so they are written down.
+than to the others. The levels are part of the wire form, so they are constants.
 """
 
 from __future__ import annotations
@@ -67,4 +67,4 @@ POSITIVE_LEVELS: dict[int, tuple[float, ...]] = {
     ),
 }
 # fmt: on
-"""By the number of bits: ascending. The others are their negatives."""
+"""The positive levels by number of bits, ascending; the other levels are their negatives."""

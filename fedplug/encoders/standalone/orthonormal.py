@@ -1,4 +1,4 @@
-"""Gram-Schmidt, with the same bits on any number of threads. Must not know what the vectors mean."""
+"""Gram-Schmidt orthogonalization, with the same bits on any number of threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPSILONS = {4: 2.0**-23, 8: 2.0**-52}  # by the bytes of a number
 
 
 def orthonormal_columns(p: Array) -> Array:
-    """The columns made orthonormal in their order (Gram-Schmidt); zero where one depends on those before.
+    """Makes the columns orthonormal in their order; a column that depends on those before becomes zero.
 
     Each is projected twice, which is enough for orthogonality to rounding (Giraud et al., "The loss of
     orthogonality in the Gram-Schmidt orthogonalization process", 2005). What is left of a dependent column is

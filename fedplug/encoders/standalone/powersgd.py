@@ -1,4 +1,4 @@
-"""The encoder. Must not know TFF, or in which order sums are taken."""
+"""PowerSGD: a matrix sent as the product of two thin ones, with warm start and error feedback."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.standalone.orthonormal import orthonormal_columns
 from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType, Spec, of_length, require, wide_dtype, widened
 from fedplug.registry.specs import EXECUTIONS, Capabilities
-from fedplug_powersgd import matrices
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -58,9 +58,10 @@ class PowerSGD(Encoder):
         """Makes the encoder.
 
         Args:
-            rank: r, 1 to 2^31 - 1.
-            min_ratio: At least 1: how many times fewer elements the two matrices must have than the tensor.
-            seed: Of the first Q, 0 to 2^31 - 1. All clients begin with the same one.
+            rank: The rank r of the product, 1 to 2^31 - 1.
+            min_ratio: Smallest ratio of the tensor's elements to those of the two matrices, at least 1; a
+                tensor below it is sent uncompressed.
+            seed: Seed of the first Q, 0 to 2^31 - 1; all clients start with the same Q.
 
         Raises:
             ConfigError: One of them is out of range.
@@ -83,7 +84,7 @@ class PowerSGD(Encoder):
 
     @classmethod
     def from_payload(cls, body: Array, spec: Spec) -> Self:
-        """With the rank that the payload begins with; where that is 0, one that sends tensors as they are."""
+        """Reads the rank from the start of the payload; rank 0 stands for an uncompressed tensor."""
         if ops.size(body) < _RANK_BYTES:
             raise PayloadError("a powersgd payload is too short to hold its rank")
         rank = int.from_bytes(bytes(body[:_RANK_BYTES]), "little")
@@ -111,7 +112,7 @@ class PowerSGD(Encoder):
         # Divided by it, or the products of large numbers would overflow.
         scale = ops.require_finite(scale, "the update, or its sum with the residual,")
         a = ops.reshape(carried, _matrix_shape(spec))
-        p = matrices.orthonormal_columns(ops.matrix_times(a, state["q"], scale=scale))
+        p = orthonormal_columns(ops.matrix_times(a, state["q"], scale=scale))
         p = ops.astype(p, x.dtype)
         q = ops.astype(ops.matrix_times(a, widened(p), scale=scale, transposed=True), x.dtype)
         empty = ops.max(abs(widened(q)), axis=0) == 0
@@ -178,7 +179,7 @@ class PowerSGD(Encoder):
         return ops.asarray(list(rank.to_bytes(_RANK_BYTES, "little")), like=like)
 
     def _after_rank(self, body: Array, length: int, spec: Spec) -> Array:
-        """So many bytes after the rank, which must be that of this encoder."""
+        """The ``length`` bytes after the rank, which must be this encoder's."""
         body = of_length(body, _RANK_BYTES + length, "the bytes of a powersgd payload")
         same = ops.all(body[:_RANK_BYTES] == self._rank_bytes(spec, like=body))
         with require(same, f"a powersgd payload was not made by {self!r}"):

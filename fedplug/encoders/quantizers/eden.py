@@ -1,17 +1,16 @@
-"""The encoder. Must not know TFF, how a vector is rotated, or where the levels come from."""
+"""EDEN and DRIVE: quantization to the best levels for normal numbers, after a random rotation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders import PackedSymbols, Quantizer
 from fedplug.encoders.arguments import check_seed, check_whole
+from fedplug.encoders.quantizers.normal_levels import POSITIVE_LEVELS
+from fedplug.encoders.stages import PackedSymbols, Quantizer
 from fedplug.errors import PayloadError
 from fedplug.ops import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
-from fedplug_eden import codebook
-from fedplug_eden.blocks import block_size
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -26,9 +25,9 @@ _MOST_BITS = 8
 class Eden(Quantizer):
     """Rotates at random, takes every element to the nearest of ``2^bits`` levels, and rotates back.
 
-    In blocks of B elements (`blocks.block_size`): with random signs D and the Hadamard matrix H, the
-    elements of ``y = H D x`` are all but normal with variance ``||x||^2``, whatever ``x`` is. ``q`` holds the
-    level nearest to each element of ``y / ||x||``, and the block is decoded as ``s D H q`` with
+    In blocks of B elements (`fedplug.ops.rotation_block_size`): with random signs D and the Hadamard matrix
+    H, the elements of ``y = H D x`` are all but normal with variance ``||x||^2``, whatever ``x`` is. ``q``
+    holds the level nearest to each element of ``y / ||x||``, and the block is decoded as ``s D H q`` with
     ``s = ||x||^2 / <y, q>``. After a uniformly random rotation that factor would make the encoder unbiased;
     after this one it nearly does, where blocks are long, so it is not declared. The squared error relative
     to ``||x||^2`` is 0.571, 0.133, 0.0358, 0.00959 at 1, 2, 3, 4 bits.
@@ -56,8 +55,8 @@ class Eden(Quantizer):
         """Makes the encoder.
 
         Args:
-            bits: Of each element, 1 to 8.
-            seed: 0 to 2^31 - 1; other seeds, other rotations.
+            bits: Bits per element, 1 to 8.
+            seed: Seed of the rotations, 0 to 2^31 - 1.
 
         Raises:
             ConfigError: One of them is out of range.
@@ -78,7 +77,7 @@ class Eden(Quantizer):
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
-        """With the bits that the code begins with."""
+        """Reads the number of bits from the start of the code."""
         bits = int(code[0]) if ops.size(code) else 0
         if not 1 <= bits <= _MOST_BITS:
             raise PayloadError(f"an eden payload has {bits} bits; there are 1 to {_MOST_BITS}")
@@ -87,7 +86,7 @@ class Eden(Quantizer):
     def encode(self, values: Array, round_num: Array) -> Array:
         """See the class."""
         key = self._key(values, round_num)
-        code = ops.encode_rotated(values, key, self._levels(), block_size(ops.size(values)))
+        code = ops.encode_rotated(values, key, self._levels(), ops.rotation_block_size(ops.size(values)))
         return ops.concat([ops.asarray([self._bits], like=code), ops.to_bytes(key), code])
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
@@ -102,12 +101,12 @@ class Eden(Quantizer):
         ):
             key = ops.from_bytes(code[1:_HEADER_BYTES], "int32")
         return ops.decode_rotated(
-            code[_HEADER_BYTES:], count, key, self._levels(), block_size(count), dtype=dtype
+            code[_HEADER_BYTES:], count, key, self._levels(), ops.rotation_block_size(count), dtype=dtype
         )
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """The numbers of the levels, which are not all as likely."""
-        size = block_size(count)
+        size = ops.rotation_block_size(count)
         blocks = ops.block_count(count, size)
         start = _HEADER_BYTES + blocks * ops.itemsize(ops.wide_dtype(dtype))
         return PackedSymbols(start, blocks * size, self._bits)
@@ -118,4 +117,4 @@ class Eden(Quantizer):
         return words ^ ops.concat([content, ops.zeros_like(content)])
 
     def _levels(self) -> tuple[float, ...]:
-        return codebook.POSITIVE_LEVELS[self._bits]
+        return POSITIVE_LEVELS[self._bits]
