@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
     ("py:obj", r".*"),
     ("py:.*", r"(?!fedplug\.).*"),
     ("py:class", r".*\._\w+"),
-    ("py:class", r"fedplug\..*\.(CodedStage|InProcessAsyncContext|ReferenceModel|ValueCoder)"),
+    ("py:class", r"fedplug\..*\.(CodedStage|InProcessAsyncContext|ValueCoder)"),
 ]
 
 # What a package imports on first use, autodoc should find at once.

@@ -249,7 +249,7 @@ def fine_tune(
             fedplug.tff.process.from_keras(model, LOSS, INPUT_SPEC),
             client_optimizer=tff.learning.optimizers.build_sgdm(1.0),
             encoder="topk(0.05) | float16 | rice",
-            broadcast_encoder="topk(0.1) | float16 | rice",
+            broadcast_encoder="bfp(5) | rans",
         )
         trainer = fedplug.Trainer(process, federation.clients, clients_per_round=clients_per_round, seed=seed)
         with tqdm(total=rounds, desc="fine-tuning", unit="round") as progress:

@@ -11,15 +11,14 @@ from fedplug.ops import Array
 __all__ = ["Control", "RateControl"]
 
 Control = Mapping[str, Array]
-"""What the server keeps between rounds and tells whoever encodes; named tensors of fixed shapes."""
+"""The values that the server keeps between rounds and sends to clients; named tensors of fixed shapes."""
 
 
 class RateControl(abc.ABC):
     """Made by an `EncoderAssignment` for the tensors of one model; its methods are traced into graphs.
 
     The server keeps the control as part of its state, so that a restarted run goes on with it: ``init``, then
-    ``next`` after every round. Whoever encodes is told the control of the round and uses `adjust`. The
-    same runs in a broadcast, where the server is the only one that encodes.
+    ``next`` after every round. The server message of a round has the control, and clients use `adjust`.
     """
 
     reported: tuple[str, ...] = ()

@@ -184,8 +184,6 @@ class RunConfig:
         encoder: An expression such as ``"topk(0.01)"``, or rules such as ``{"*/bias" = "identity", "*" =
             "topk(0.01)"}``.
         broadcast_encoder: The same for the downlink; empty: the model is sent uncompressed.
-        snapshot_encoder: Of the model as a whole, where `broadcast_encoder` is of differences; empty: the
-            default, see `fedplug.tff.process.build_weighted_fed_avg`.
         aggregator: An expression such as ``"mean"``.
         min_size: Tensors with fewer elements are sent uncompressed.
         proximal_strength: Above 0 it is FedProx, see `fedplug.tff.process.ProximalOptimizer`.
@@ -194,7 +192,6 @@ class RunConfig:
     name: str
     encoder: EncoderChoice = "identity"
     broadcast_encoder: EncoderChoice = ""
-    snapshot_encoder: EncoderChoice = ""
     aggregator: str = "mean"
     min_size: int = 64
     proximal_strength: float = 0.0

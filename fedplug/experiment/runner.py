@@ -139,7 +139,6 @@ class Experiment:
             with _naming(run), provenance.naming_what_is_missing(run.name):
                 as_encoder(run.encoder)
                 as_encoder(run.broadcast_encoder or "identity")
-                as_encoder(run.snapshot_encoder or "identity")
                 fedplug.aggregator(run.aggregator)
         report.require_matplotlib()
         identity.check_settings(plan.folder, config)
@@ -353,7 +352,6 @@ def _process(config: ExperimentConfig, run: RunConfig, model: ModelBuilder) -> S
             _optimizer(config.server_optimizer),
             encoder=run.encoder,
             broadcast_encoder=run.broadcast_encoder or None,
-            snapshot_encoder=run.snapshot_encoder or None,
             aggregator=run.aggregator,
             min_size=run.min_size,
             tensor_metrics=config.tensor_metrics,

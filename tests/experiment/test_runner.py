@@ -45,7 +45,7 @@ SPARSE = """
 [[runs]]
 name = "sparse"
 encoder = {"*/bias" = "identity", "*" = "topk(0.05)"}
-broadcast_encoder = "topk(0.1)"
+broadcast_encoder = "bfp(5) | rans"
 """
 CONFIG = DENSE + SPARSE
 ONCE = DENSE.replace("rounds = 3", "rounds = 1").replace("repeats = 2", "repeats = 1")
@@ -176,8 +176,7 @@ def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
     run = RunConfig(
         name="all",
         encoder="topk(0.1)",
-        broadcast_encoder="topk(0.2)",
-        snapshot_encoder="bfp(6)",
+        broadcast_encoder="bfp(6)",
         aggregator="sum",
         min_size=3,
         proximal_strength=0.5,

@@ -153,7 +153,7 @@ def everything(model_fn, sgd, **options):
     rules = fedplug.encoder("rules", rules=encoders)
     budget = fedplug.encoder("budget", encoder=rules, bytes_per_client=500)
     process = build_weighted_fed_avg(
-        model_fn, sgd, encoder=budget, broadcast_encoder="topk(0.3)", min_size=0, **options
+        model_fn, sgd, encoder=budget, broadcast_encoder="bfp(5) | rans", min_size=0, **options
     )
     return constrain_weights(process, [tf.keras.constraints.MaxNorm(1.0), None] * 2)
 

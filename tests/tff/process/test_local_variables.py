@@ -153,7 +153,7 @@ def test_with_an_encoder_the_state_of_a_client_holds_variables_and_residual(inpr
 
 
 def test_a_broadcast_encoder_counts_what_clients_hear_and_keeps_how_far_they_heard(inprocess):
-    process = build(broadcast_encoder="topk(0.5)", min_size=1)
+    process = build(broadcast_encoder="bfp(4)", min_size=1)
     first = process.next(process.initialize(), [dataset(1)], [process.initialize_client()])
     states = [first["client_states"][0], process.initialize_client()]
     second = process.next(first["state"], [dataset(1), dataset(2)], states)
@@ -162,7 +162,7 @@ def test_a_broadcast_encoder_counts_what_clients_hear_and_keeps_how_far_they_hea
     assert sorted(second["client_states"][0]) == ["broadcast", "encoder", "local"]
     assert len({int(state["broadcast"]["round_num"]) for state in second["client_states"]}) == 1
     assert offset_of(second["client_states"][0]) != offset_of(first["client_states"][0]) != 0
-    assert process.signature["broadcast_encoder"]["wire_ids"] == ["sparse/1"]
+    assert process.signature["broadcast_encoder"]["wire_ids"] == ["bfp/1"]
 
 
 def test_it_runs_on_the_stock_worker_with_equal_results():

@@ -1,4 +1,4 @@
-"""Rate control that a plugin package brings: up and down, on both runtimes, across a restart."""
+"""Rate control from a plugin package: on both runtimes, and across a restart."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import fedplug
 from fedplug.registry import resolve
 from fedplug.tff.runtime import use_runtime
 
-PLUGIN = Path(__file__).parents[2] / "rate_control_plugin"
-STEP, LIMIT, LIMIT_DOWN = 0.125, 700, 400
+PLUGIN = Path(__file__).parents[1] / "rate_control_plugin"
+STEP, LIMIT = 0.125, 700
 
 
 @pytest.fixture
@@ -58,26 +58,8 @@ def test_a_plugins_budget_steers_what_clients_send_on_both_runtimes(plugin, mode
         assert float(inprocess["rate"]) == rate
         assert inprocess["entries"] > 0
         rate = expected_rate(rate, int(inprocess["uplink_bytes"]), len(datasets) * LIMIT)
-    sent = [int(told["uplink_bytes"]) for told in found[0]]
+    sent = [int(metrics["uplink_bytes"]) for metrics in found[0]]
     assert sent[0] > len(datasets) * LIMIT > min(sent)
-
-
-@pytest.mark.parametrize(
-    ("runtime", "name"),
-    [
-        ("inprocess", "halving"),
-        pytest.param("inprocess", "budget", marks=pytest.mark.slow),
-        pytest.param("native", "halving", marks=pytest.mark.slow),
-    ],
-)
-def test_the_same_works_down(plugin, runtime, name, model_fn, sgd, dataset):
-    encoder = f"{name}('topk(0.5)', {LIMIT_DOWN})"
-    with use_runtime(runtime):
-        process = built(model_fn=model_fn, client_optimizer=sgd, broadcast_encoder=encoder)
-        metrics, state = rounds(process, [dataset(seed) for seed in range(2)], 5)
-    sent = [int(each["distributor"]["downlink_bytes"]) for each in metrics]
-    assert sent[1] > 2 * LIMIT_DOWN >= 0.95 * min(sent[2:])
-    assert float(state.distributor["control"]["rate"]) != 1.0
 
 
 def test_it_goes_on_after_a_restart(plugin, model_fn, sgd, dataset, tmp_path):

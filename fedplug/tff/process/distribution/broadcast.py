@@ -1,171 +1,158 @@
-"""The server's model sent to clients in the cheapest form for each: the computations.
-
-What clients do with a model, and how a process keeps their states, is not known here.
-"""
+"""The TFF computations of an encoded broadcast. Independent of what clients do with the model."""
 
 from __future__ import annotations
 
 import collections
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.tff import structures
 from fedplug.tff.process import tracing
-from fedplug.tff.process.distribution.reference import Advance, Held, ReferenceModel
+from fedplug.tff.process.distribution.closeness import check_broadcast_encoder
 
-__all__ = ["EncodedBroadcast", "build_encoded_broadcast"]
+__all__ = ["EncodedBroadcast"]
 
 _NEVER = -1
+_BITS = {2: tf.int16, 4: tf.int32, 8: tf.int64}
 
 
-class EncodedBroadcast(NamedTuple):
-    """The computations of an encoded broadcast; V is the model's type, S the server's state, M a message.
+class EncodedBroadcast:
+    """Sends each client the shorter of a snapshot and the entries that changed since its last round.
 
-    S is ``<sent=V,changed=<int32[...],...>,round_num=int32,position=int64[T]>``: the reference model, which
-    all clients of the last broadcast have; in which broadcast each of its entries became what it is; how many
-    broadcasts there were; and how many bytes the messages between them took for each of the T tensors; with
-    rate control also ``control=K``, see `RateControl.init`, and with memories ``memory=<...>``. C is what is
-    known of a client, ``<round_num=int32,position=int64[T]>`` of the last broadcast that it heard. M is
-    ``<messages=<uint8[?],...>,snapshots=<uint8[?],...>,changed=...,round_num=int32,position=int64[T]>``.
+    A snapshot is the encoded model, one container per tensor. Decoding it gives the reference model, on which
+    the clients of the round train. Both forms end with the same bits of the reference model. So a client
+    never receives more than a snapshot, and the server keeps one round number per entry, whatever clients
+    missed.
 
-    **What a client is sent** is for each tensor the shortest of: all messages since the broadcast that it
-    heard; the entries that changed since, see `fedplug.encoders.pipeline.changes`; a snapshot, which is all a
-    new client can use. Either way it ends with ``sent``, bit for bit. So no client is ever sent more than a
-    snapshot, and the server keeps no more than one number for each entry, whatever clients missed. Where
-    tensors have a memory that is true of the memory, and the last message is sent beside it.
+    The server's own model is never compressed, and updates are added to it. So the error of a snapshot does
+    not accumulate: the next snapshot encodes the exact model again. This is the preserved central model of
+    Philippenko and Dieuleveut, "Preserved central model for faster bidirectional compression in distributed
+    settings", NeurIPS 2021 (arXiv 2102.12528).
 
-    What `fedplug.tff.process.distribution.reference` says of the reference model is what is promised: with an
-    encoder that is a contraction its distance to the server's model stays bounded, as of EF21-P (Gruntkowska,
-    Tyurin, Richtarik, "EF21-P and Friends: Improved Theoretical Communication Complexity for Distributed
-    Optimization with Bidirectional Compression", ICML 2023, arXiv 2209.15218), up to the error of a snapshot.
-    The server's own model is never compressed, and updates are added to it: with a memory and an unbiased
-    encoder that is MCM (Philippenko, Dieuleveut, "Preserved central model for faster bidirectional
-    compression in distributed settings", NeurIPS 2021, arXiv 2102.12528, algorithm 1), whose gradients are
-    taken at models that are the server's in expectation.
+    The types below: V is the model, S the server's state, C the client's state, M the broadcast.
+    S is ``<sent=V,changed=<int32[...],...>,round_num=int32>``: the reference model, the round in which each
+    of its entries last changed, and the number of broadcasts. C is ``<round_num=int32>``, the last broadcast
+    that the client received. M is ``<snapshots=<uint8[?],...>,changed=<int32[...],...>,round_num=int32>``.
 
     Attributes:
-        reference: How the reference model follows the server's.
+        encoder: The encoder of the model.
+        change_coders: For each tensor, the coder of changed entries, or None.
         init: ``( -> S)``
         publish: ``(<V,S> -> <message=M,state=S>)``; the clients of the round train on ``state.sent``.
-        init_client: ``( -> C)``, of a client that has heard nothing.
-        catch_up: ``(<C,M> -> <downlink_bytes=int64,client=C>)``: what the client has to be sent so that it
-            has ``sent``, this broadcast included, and what it has heard then.
+        init_client: ``( -> C)``, the state of a client that has received nothing.
+        catch_up: ``(<C,M> -> <downlink_bytes=int64,client=C>)``: the bytes sent to a client, and its next
+            state.
     """
 
-    reference: ReferenceModel
-    init: Any
-    publish: Any
-    init_client: Any
-    catch_up: Any
+    def __init__(self, value_type: Any, encoder: ModelEncoder, lowering: str) -> None:
+        """Traces the computations.
 
+        Args:
+            value_type: The TFF type of the model: a tensor or a structure of tensors.
+            encoder: The encoder for that type.
+            lowering: ``"fused"`` or ``"reference"``.
 
-def build_encoded_broadcast(
-    value_type: Any, encoder: ModelEncoder, lowering: str, snapshot: Any = None
-) -> EncodedBroadcast:
-    """Traces all computations of an encoded broadcast.
-
-    Args:
-        value_type: The TFF type of the model: a tensor or a structure of tensors.
-        encoder: For that type.
-        lowering: ``"fused"`` or ``"reference"``.
-        snapshot: See `ReferenceModel`.
-
-    Raises:
-        CapabilityError: See `ReferenceModel`.
-        ConfigError: The same.
-    """
-    trace = functools.partial(tracing.trace, lowering)
-    reference = ReferenceModel(encoder, snapshot, lowering=lowering)
-    control = encoder.rate_control
-
-    def flat(value: Any) -> list[tf.Tensor]:
-        return structures.flatten(value, value_type)
-
-    def kept(held: Held) -> dict[str, Any]:
-        memory = {"memory": held.memory} if held.memory else {}
-        return {"sent": structures.unflatten(held.reference, value_type), **memory}
-
-    def init() -> Any:
-        return collections.OrderedDict(
-            **kept(reference.init()),
-            changed=reference.init_changed(),
-            round_num=tf.constant(0, tf.int32),
-            position=tf.zeros([len(encoder.specs)], tf.int64),
-            **({} if control is None else {"control": control.init()}),
+        Raises:
+            CapabilityError: The encoder leaves entries out, or its error is too large for a model.
+            ConfigError: The encoder has rate control.
+        """
+        check_broadcast_encoder(encoder, lowering)
+        self.encoder = encoder
+        self.change_coders = tuple(map(change_coder, encoder.encoders, encoder.specs))
+        self._value_type = value_type
+        trace = functools.partial(tracing.trace, lowering)
+        self.init = trace(self._init)
+        self.publish = trace(self._publish, value_type, self.init.type_signature.result)
+        self.init_client = trace(self._init_client)
+        self.catch_up = trace(
+            self._catch_up,
+            self.init_client.type_signature.result,
+            self.publish.type_signature.result.message,
         )
 
-    def next_control(state: Any, step: Advance) -> dict[str, Any]:
-        """By what the encoder wrote in this round; the first one is not like the others."""
-        if control is None:
-            return {}
-        measured = state["round_num"] > 0
-        found = {
-            "tensor_bytes": tf.where(measured, _sizes(step.buffers), 0),
-            "payloads": tf.cast(measured, tf.int32),
-        }
-        if control.reported:
-            found |= control.report(step.inputs, step.received, step.next_states)
-        return {"control": control.next(state["control"], found)}
+    def changes(
+        self, snapshots: Sequence[tf.Tensor], changed: Sequence[tf.Tensor], heard: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        """Returns for each tensor the changed entries or the snapshot, whichever is shorter.
 
-    def publish(value: Any, state: Any) -> Any:
-        tensors, round_num = flat(value), state["round_num"]
-        held = Held(tuple(flat(state["sent"])), tuple(state.get("memory", ())))
+        Args:
+            snapshots: The snapshots of this round.
+            changed: The round in which each entry last changed, for the tensors with a change coder.
+            heard: The last round that the client received, an int32 scalar.
+        """
+        rounds = iter(changed)
+        return tuple(
+            buffer if coder is None else _shorter(buffer, coder.encode(buffer, next(rounds) > heard))
+            for buffer, coder in zip(snapshots, self.change_coders, strict=True)
+        )
+
+    def _init(self) -> Any:
+        specs = self.encoder.specs
+        return collections.OrderedDict(
+            sent=self._model([tf.zeros(spec.shape, spec.dtype) for spec in specs]),
+            changed=tuple(tf.fill(spec.shape, _NEVER) for spec in self._with_coder(specs)),
+            round_num=tf.constant(0, tf.int32),
+        )
+
+    def _publish(self, value: Any, state: Any) -> Any:
+        tensors, round_num = self._flat(value), state["round_num"]
         finite = [tf.reduce_all(tf.math.is_finite(x)) for x in tensors if x.dtype.is_floating]
         with ops.require(tf.reduce_all(finite), "the model to be broadcast holds a NaN or an infinity"):
             tensors = [tf.identity(x) for x in tensors]
-        step = reference.advance(tensors, held, round_num, state.get("control"))
-        changed = reference.next_changed(state["changed"], held, step.held, round_num)
-        position = state["position"] + _sizes(step.messages)
-        message = collections.OrderedDict(
-            messages=step.messages,
-            snapshots=step.snapshots,
-            changed=changed,
-            round_num=round_num,
-            position=position,
-        )
-        next_state = collections.OrderedDict(
-            **kept(step.held),
-            changed=changed,
-            round_num=round_num + 1,
-            position=position,
-            **next_control(state, step),
-        )
+        snapshots, _ = self.encoder.encode(tensors, self.encoder.init_state(), round_num)
+        sent = self.encoder.decode(snapshots)
+        changed = self._next_changed(state["changed"], self._flat(state["sent"]), sent, round_num)
+        message = collections.OrderedDict(snapshots=snapshots, changed=changed, round_num=round_num)
+        next_state = collections.OrderedDict(sent=self._model(sent), changed=changed, round_num=round_num + 1)
         return collections.OrderedDict(message=message, state=next_state)
 
-    def init_client() -> Any:
-        return collections.OrderedDict(
-            round_num=tf.constant(_NEVER, tf.int32), position=tf.zeros([len(encoder.specs)], tf.int64)
-        )
+    def _next_changed(
+        self,
+        changed: Sequence[tf.Tensor],
+        old: Sequence[tf.Tensor],
+        new: Sequence[tf.Tensor],
+        round_num: tf.Tensor,
+    ) -> tuple[tf.Tensor, ...]:
+        """Compares bits, so that a change of a zero's sign counts."""
+        compared = zip(changed, self._with_coder(old), self._with_coder(new), strict=True)
+        return tuple(tf.where(_bits(w) == _bits(u), rounds, round_num) for rounds, w, u in compared)
 
-    def catch_up(client: Any, message: Any) -> Any:
+    def _init_client(self) -> Any:
+        return collections.OrderedDict(round_num=tf.constant(_NEVER, tf.int32))
+
+    def _catch_up(self, client: Any, message: Any) -> Any:
         snapshots, heard = message["snapshots"], client["round_num"]
-        beside = _sizes(message["messages"]) if reference.memory_rate else tf.zeros_like(message["position"])
+        size = tf.cond(
+            heard == _NEVER,
+            lambda: _total_bytes(snapshots),
+            lambda: _total_bytes(self.changes(snapshots, message["changed"], heard)),
+        )
+        received = collections.OrderedDict(round_num=message["round_num"])
+        return collections.OrderedDict(downlink_bytes=size, client=received)
 
-        def since() -> tf.Tensor:
-            changes = _sizes(reference.changes(snapshots, message["changed"], heard)) + beside
-            missed = tf.where(by_differences, message["position"] - client["position"], changes)
-            return tf.reduce_sum(tf.minimum(changes, missed))
+    def _with_coder(self, each: Sequence[Any]) -> list[Any]:
+        return [one for one, coder in zip(each, self.change_coders, strict=True) if coder is not None]
 
-        size = tf.cond(heard == _NEVER, lambda: tf.reduce_sum(_sizes(snapshots) + beside), since)
-        heard_now = collections.OrderedDict((key, message[key]) for key in ("round_num", "position"))
-        return collections.OrderedDict(downlink_bytes=size, client=heard_now)
+    def _flat(self, value: Any) -> list[tf.Tensor]:
+        return structures.flatten(value, self._value_type)
 
-    by_differences = [place in reference.by_differences for place in range(len(encoder.specs))]
-    server_init, client_init = trace(init), trace(init_client)
-    server_publish = trace(publish, value_type, server_init.type_signature.result)
-    message_type = server_publish.type_signature.result.message
-    return EncodedBroadcast(
-        reference=reference,
-        init=server_init,
-        publish=server_publish,
-        init_client=client_init,
-        catch_up=trace(catch_up, client_init.type_signature.result, message_type),
-    )
+    def _model(self, tensors: Sequence[tf.Tensor]) -> Any:
+        return structures.unflatten(tensors, self._value_type)
 
 
-def _sizes(buffers: Any) -> tf.Tensor:
-    return tf.stack([tf.size(buffer, tf.int64) for buffer in buffers])
+def _total_bytes(buffers: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.add_n([tf.size(buffer, tf.int64) for buffer in buffers])
+
+
+def _shorter(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    return tf.cond(tf.size(other) < tf.size(one), lambda: other, lambda: one)
+
+
+def _bits(x: tf.Tensor) -> tf.Tensor:
+    return tf.bitcast(x, _BITS[x.dtype.size])

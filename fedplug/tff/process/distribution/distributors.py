@@ -13,7 +13,7 @@ from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.tff import structures
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.tff.process.arguments import AnyEncoder, as_broadcast_encoder
-from fedplug.tff.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
+from fedplug.tff.process.distribution.broadcast import EncodedBroadcast
 from fedplug.tff.process.lowering import choose_lowering
 
 __all__ = ["build_catch_up_distributor", "build_distributor", "build_encoded_distributor"]
@@ -51,7 +51,6 @@ def build_encoded_distributor(
     value_type: Any,
     encoder: AnyEncoder,
     *,
-    snapshot_encoder: AnyEncoder | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
 ) -> Any:
@@ -64,24 +63,23 @@ def build_encoded_distributor(
 
     Args:
         value_type: Of what is distributed, for instance the type of the model's weights.
-        encoder: An encoder, an expression or rules; see `fedplug.tff.process.distribution.reference`.
-        snapshot_encoder: As in `build_weighted_fed_avg`.
+        encoder: An encoder that sends every entry, an expression or rules; see `EncodedBroadcast`.
         lowering: As in `build_weighted_fed_avg`.
         min_size: Tensors with fewer elements are sent uncompressed.
 
     Raises:
-        CapabilityError: See `build_encoded_broadcast`.
-        ConfigError: The expression is not valid, or the type has something else than tensors of known shapes.
+        CapabilityError: The encoder leaves entries out, or its error is too large for a model.
+        ConfigError: The expression is not valid or has rate control, or the type has something else than
+            tensors of known shapes.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """
     model = model_encoder(as_broadcast_encoder(encoder), value_type, min_size)
-    snapshot = None if snapshot_encoder is None else as_broadcast_encoder(snapshot_encoder)
-    broadcast = build_encoded_broadcast(value_type, model, choose_lowering(lowering), snapshot)
+    broadcast = EncodedBroadcast(value_type, model, choose_lowering(lowering))
     state_type = broadcast.init.type_signature.result
 
     @tff.tensorflow.computation(state_type)
     def who_heard_all(state: Any) -> Any:
-        return collections.OrderedDict(round_num=state["round_num"] - 1, position=state["position"])
+        return collections.OrderedDict(round_num=state["round_num"] - 1)
 
     @tff.federated_computation
     def initialize() -> Any:
@@ -121,7 +119,7 @@ def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
         published = tff.federated_map(broadcast.publish, (value, state))
         message = tff.federated_broadcast(published.message)
         caught_up = tff.federated_map(broadcast.catch_up, (clients, message))
-        # Whatever a client is sent stands for these bits, which the server itself decoded from its snapshots.
+        # Snapshots and changed entries both end with these bits, so the server decodes only once.
         received = tff.federated_broadcast(published.state.sent)
         measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(caught_up.downlink_bytes))
         return collections.OrderedDict(

@@ -1,36 +1,35 @@
-"""How the model gets to clients that keep state: uncompressed, or encoded."""
+"""Sends the model to clients that keep state: uncompressed or encoded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from fedplug.errors import ConfigError
+from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.tff.process.arguments import AnyEncoder, as_broadcast_encoder
-from fedplug.tff.process.distribution.broadcast import EncodedBroadcast, build_encoded_broadcast
+from fedplug.tff.process.distribution.broadcast import EncodedBroadcast
 from fedplug.tff.process.distribution.distributors import build_catch_up_distributor, build_distributor
-from fedplug.tff.process.distribution.reference import ReferenceModel
 
 __all__ = ["Downlink", "build_downlink"]
 
 
 @dataclass(frozen=True)
 class Downlink:
-    """How clients get the model and, where it is encoded, which broadcast each client heard last.
+    """The distributor of a process and, for an encoded model, the broadcast that each client received last.
 
     Attributes:
-        distributor: See `fedplug.tff.process.distribution.distributors`.
-        broadcast: None: the model is sent uncompressed, and clients keep nothing of it.
+        distributor: A process of `fedplug.tff.process.distribution.distributors`.
+        broadcast: The encoded broadcast; None if the model is sent uncompressed and clients keep no state.
     """
 
     distributor: Any
     broadcast: EncodedBroadcast | None = None
 
     @property
-    def reference(self) -> ReferenceModel | None:
-        """How the model is encoded; None: it is sent uncompressed."""
-        return self.broadcast.reference if self.broadcast else None
+    def encoder(self) -> ModelEncoder | None:
+        """The encoder of the model; None if the model is sent uncompressed."""
+        return self.broadcast.encoder if self.broadcast else None
 
     def init_client(self) -> dict[str, Any]:
         """The initial fields of a client's state for the downlink: ``broadcast=C``, or none."""
@@ -50,41 +49,29 @@ class Downlink:
         return self.distributor.next(state.distributor, state.global_model_weights, *heard)
 
     def client_state(self, sent: Any) -> dict[str, Any]:
-        """The next values of the fields that `init_client` begins with, from what `send` returned."""
+        """The next values of the fields that `init_client` begins with, from the result of `send`."""
         return {"broadcast": sent.clients} if self.broadcast else {}
 
 
 def build_downlink(
-    weights_type: Any,
-    encoder: AnyEncoder | None,
-    snapshot_encoder: AnyEncoder | None,
-    names: Any,
-    min_size: int,
-    lowering: str,
+    weights_type: Any, encoder: AnyEncoder | None, names: Any, min_size: int, lowering: str
 ) -> Downlink:
     """Builds the downlink for an encoder, or for None.
 
     Args:
         weights_type: A `tff.learning.models.ModelWeights` as TFF's type.
         encoder: See ``broadcast_encoder`` of `fedplug.tff.process.build_weighted_fed_avg`.
-        snapshot_encoder: The same.
-        names: Of the weights, see `fedplug.tff.process.variable_names`.
+        names: The names of the weights, see `fedplug.tff.process.variable_names`.
         min_size: Tensors with fewer elements are sent uncompressed.
         lowering: ``"fused"`` or ``"reference"``.
 
     Raises:
-        CapabilityError: See `fedplug.tff.process.distribution.broadcast.build_encoded_broadcast`.
-        ConfigError: An expression is not valid, or there is a snapshot's encoder alone.
+        CapabilityError: See `fedplug.tff.process.distribution.broadcast.EncodedBroadcast`.
+        ConfigError: The expression is not valid, or has rate control.
     """
-    if encoder is None and snapshot_encoder is not None:
-        raise ConfigError(
-            f"snapshot_encoder is {snapshot_encoder!r}, and there is no broadcast_encoder; to send the model "
-            "quantized, give that as broadcast_encoder"
-        )
     if encoder is None:
         return Downlink(build_distributor(weights_type))
     all_names = [*names.trainable, *names.non_trainable]
     model = model_encoder(as_broadcast_encoder(encoder), weights_type, min_size, all_names)
-    snapshot = None if snapshot_encoder is None else as_broadcast_encoder(snapshot_encoder)
-    broadcast = build_encoded_broadcast(weights_type, model, lowering, snapshot)
+    broadcast = EncodedBroadcast(weights_type, model, lowering)
     return Downlink(build_catch_up_distributor(broadcast), broadcast)

@@ -39,7 +39,6 @@ def build_weighted_fed_avg(
     *,
     encoder: AnyEncoder | None = None,
     broadcast_encoder: AnyEncoder | None = None,
-    snapshot_encoder: AnyEncoder | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -54,12 +53,12 @@ def build_weighted_fed_avg(
     applies its optimizer. The metrics are
     ``<distributor=<downlink_bytes=int64>,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
     payloads=int32,nonfinite_updates=int32>,finalizer=...>``; bytes are those of all clients of the round,
-    uplink the lengths of the buffers sent, downlink those of the model or of the messages it came in.
+    uplink the lengths of the buffers sent, downlink those of the model, its snapshot or its changed entries.
 
     With ``broadcast_encoder`` the clients train on the model as sent, see
     `fedplug.tff.process.distribution.broadcast.EncodedBroadcast`; a client's state is then
-    ``<encoder=C,broadcast=<round_num=int32,position=int64[T]>>``, where the latter says which broadcast it
-    heard last: it is sent the cheapest of what takes it from there to the model of the round.
+    ``<encoder=C,broadcast=<round_num=int32>>``, where the latter is the broadcast that it received last. It
+    is sent the entries that changed since, or a snapshot if that is shorter.
 
     A client whose update has a NaN or an infinity sends nothing, keeps its state and is counted in
     ``nonfinite_updates``. A client without examples does the same, uncounted.
@@ -71,10 +70,8 @@ def build_weighted_fed_avg(
         server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
         encoder: An encoder; an expression such as ``"topk(0.01)"``; rules such as ``{"*/bias": "identity",
             "*": "topk(0.01)"}``, which go by `variable_names`; or None for none.
-        broadcast_encoder: The same for the way to the clients, for instance ``"bfp(5) | rans"``.
-        snapshot_encoder: Of the model as a whole, for clients that cannot use a difference, where
-            ``broadcast_encoder`` is one of differences; default: 8 bits an element, see
-            `fedplug.tff.process.distribution.reference.ReferenceModel`.
+        broadcast_encoder: The same for the way to the clients, for instance ``"bfp(5) | rans"``. It must send
+            every entry, with a small error.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``: the fused ops where the current runtime can load them, else their
             TensorFlow references, with equal results; or ``"fused"`` or ``"reference"``.
@@ -89,7 +86,8 @@ def build_weighted_fed_avg(
 
     Raises:
         CapabilityError: The components are not compatible with each other or with the model, see
-            `fedplug.tff.process.compatibility`, or ``broadcast_encoder`` leaves out more than it is given.
+            `fedplug.tff.process.compatibility`, or ``broadcast_encoder`` leaves entries out or has a large
+            error.
         ConfigError: An expression is not valid, or the model has tensors of unknown shape.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: The model or an optimizer is something else than TFF takes.
@@ -114,9 +112,7 @@ def build_weighted_fed_avg(
     aggregation = build_encoded_aggregation(
         update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
     )
-    downlink = build_downlink(
-        learning.weights_type, broadcast_encoder, snapshot_encoder, names, min_size, chosen_lowering
-    )
+    downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
         distributor=downlink.distributor,
@@ -139,7 +135,7 @@ def build_weighted_fed_avg(
         next_fn,
         initialize_client=initialize_client,
         encoder=model,
-        broadcast=downlink.reference,
+        broadcast_encoder=downlink.encoder,
         aggregator=chosen_aggregator,
         update_type=update_type,
         lowering=chosen_lowering,

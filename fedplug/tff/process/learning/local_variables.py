@@ -44,7 +44,6 @@ def build_local_variables_fed_avg(
     local_epochs: int = 1,
     encoder: AnyEncoder | None = None,
     broadcast_encoder: AnyEncoder | None = None,
-    snapshot_encoder: AnyEncoder | None = None,
     aggregator: Aggregator | str | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
@@ -80,7 +79,6 @@ def build_local_variables_fed_avg(
         encoder: As in `build_weighted_fed_avg`.
         broadcast_encoder: As in `build_weighted_fed_avg`; of the global variables. A client's state then has
             ``broadcast`` as well.
-        snapshot_encoder: As in `build_weighted_fed_avg`.
         aggregator: As in `build_weighted_fed_avg`.
         lowering: As in `build_weighted_fed_avg`.
         min_size: As in `build_weighted_fed_avg`.
@@ -113,7 +111,7 @@ def build_local_variables_fed_avg(
     )
     finalizer = build_finalizer(server_optimizer, model.global_type)
     downlink = build_downlink(
-        model.global_type, broadcast_encoder, snapshot_encoder, model.global_names, min_size, chosen_lowering
+        model.global_type, broadcast_encoder, model.global_names, min_size, chosen_lowering
     )
     initialize = build_initialize(
         initial_weights=model.initial_global,
@@ -137,7 +135,7 @@ def build_local_variables_fed_avg(
         next_fn,
         initialize_client=initialize_client,
         encoder=encoding,
-        broadcast=downlink.reference,
+        broadcast_encoder=downlink.encoder,
         aggregator=chosen_aggregator,
         update_type=trainable_type,
         lowering=chosen_lowering,

@@ -10,7 +10,6 @@ import tensorflow_federated as tff
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.registry import provenance, resolve
 from fedplug.tff.aggregators.base import Aggregator
-from fedplug.tff.process.distribution.reference import ReferenceModel
 from fedplug.tff.process.learning.round_output import with_model_weights
 
 __all__ = ["StatefulClientsProcess", "assemble_process"]
@@ -70,7 +69,7 @@ def assemble_process(
     *,
     initialize_client: Any,
     encoder: ModelEncoder,
-    broadcast: ReferenceModel | None = None,
+    broadcast_encoder: ModelEncoder | None = None,
     aggregator: Aggregator,
     update_type: Any,
     lowering: str,
@@ -83,7 +82,7 @@ def assemble_process(
         next_fn: As `StatefulClientsProcess.next`.
         initialize_client: ``( -> C)``.
         encoder: Of the model's update.
-        broadcast: How the server's model is encoded; None where it is sent uncompressed.
+        broadcast_encoder: The encoder of the server's model; None if it is sent uncompressed.
         aggregator: Of the updates.
         update_type: The TFF type of an update.
         lowering: ``"fused"`` or ``"reference"``.
@@ -98,8 +97,7 @@ def assemble_process(
     def set_model_weights(state: Any, weights: Any) -> Any:
         return with_model_weights(state, weights)
 
-    sent = [] if broadcast is None else [broadcast.encoder, broadcast.snapshot]
-    encoders = [encoder, *(each for each in sent if each is not None)]
+    encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
     records = [
         *(
             record
@@ -111,7 +109,7 @@ def assemble_process(
     signature = {
         "process": name,
         "encoder": encoder.get_config(),
-        "broadcast_encoder": broadcast and broadcast.get_config(),
+        "broadcast_encoder": broadcast_encoder and broadcast_encoder.get_config(),
         "aggregator": {"name": aggregator.name, "config": aggregator.get_config()},
         "update": str(update_type),
         "server_state": str(state_type),
