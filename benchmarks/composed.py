@@ -18,6 +18,7 @@ import tensorflow as tf
 import fedplug
 from fedplug import ops
 from fedplug.diagnostics.environment import environment
+from fedplug.ops.lowering import use_lowering
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 ROUNDS = {100_000: 60, 1_000_000: 40, 10_000_000: 12}
@@ -45,7 +46,7 @@ def sparsifier_on_stock_ops(text: str) -> Call:
 
     def encode(delta: Any, residual: Any, velocity: Any) -> tuple[tf.Tensor, ...]:
         del velocity
-        with ops.use_lowering("reference"):
+        with use_lowering("reference"):
             payload, state = encoder.encode(delta, {"residual": residual}, tf.constant(0))
         return payload["values"], state["residual"]
 

@@ -19,8 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 import fedplug
-from fedplug import kernels, ops
+from fedplug import kernels
 from fedplug.diagnostics.environment import processor
+from fedplug.ops.lowering import use_lowering
 
 RESULTS = Path(__file__).parent / "results" / "encoders.md"
 REPEATS = 5
@@ -110,7 +111,7 @@ class Direction:
         """Traces the function for these arguments."""
         self._graphs = {}
         for lowering in LOWERINGS:
-            with ops.use_lowering(lowering):
+            with use_lowering(lowering):
                 traced = tf.function(function, autograph=False).get_concrete_function(*arguments)
             self._graphs[lowering] = traced
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, ops, wire
 from fedplug.errors import ArgumentError
+from fedplug.ops.device_array import is_on_device
 
 __all__ = [
     "DTYPES",
@@ -38,14 +39,14 @@ def as_array(value: Any) -> NDArray[Any]:
 
     NumPy arrays and what has ``__dlpack__`` (PyTorch, JAX; on the CPU, bfloat16 too) or else ``__array__``
     are read in place; an array that is not C-contiguous or not aligned is copied. Gradients of PyTorch's
-    tensors are not recorded. A `fedplug.ops.DeviceArray` is returned as it is.
+    tensors are not recorded. A `fedplug.ops.device_array.DeviceArray` is returned as it is.
 
     Raises:
         ArgumentError: It is none of these, of another byte order, of a dtype that no payload has, or has
             2^31 elements or more.
     """
     _require_size(value)
-    if ops.is_on_device(value):
+    if is_on_device(value):
         on_device: NDArray[Any] = value
         return on_device
     if type(value) is not np.ndarray:

@@ -24,7 +24,8 @@ from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
-from fedplug.ops import ArraySpec, donation
+from fedplug.ops import donation
+from fedplug.ops.types import ArraySpec, IndexForm
 from fedplug.registry.component import plain
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
@@ -339,7 +340,7 @@ class _RawEntriesReader:
 
     dense = False
 
-    def __init__(self, form: ops.IndexForm) -> None:
+    def __init__(self, form: IndexForm) -> None:
         self._form = form
 
     def read(self, body: NDArray[np.uint8], plan: _Plan) -> Received:

@@ -29,7 +29,11 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
-from fedplug.ops import ArraySpec, donation
+from fedplug.ops import donation
+from fedplug.ops.checks import sums_may_overflow
+from fedplug.ops.device_array import is_on_device, on_host
+from fedplug.ops.donation import donate_residuals
+from fedplug.ops.types import ArraySpec
 from fedplug.registry.component import plain
 
 __all__ = ["Codec", "as_round", "codec"]
@@ -195,11 +199,11 @@ class Codec:
             given = model.form.require(states, donated=in_place)
         spare = model.form.spare(out, given)
         model.require_finite(xs, all_of_them=in_place and states is not None)
-        with ops.sums_may_overflow(), ops.donate_residuals(None if in_place else spare):
+        with sums_may_overflow(), donate_residuals(None if in_place else spare):
             try:
                 buffers, next_state = model.encode(xs, given, round_num)
             except NonFiniteError:
-                model.require_finite([ops.on_host(x) for x in xs], all_of_them=True)  # says which
+                model.require_finite([on_host(x) for x in xs], all_of_them=True)  # says which
                 raise
         if metrics is not None:
             model.measure(metrics, xs, buffers, next_state)
@@ -374,7 +378,7 @@ class _Model:
             measured: Whether metrics are measured, which happens on the host.
         """
         return [
-            x if on_device and not measured else ops.on_host(x)
+            x if on_device and not measured else on_host(x)
             for x, on_device in zip(xs, self._on_device, strict=True)
         ]
 
@@ -387,7 +391,7 @@ class _Model:
         self, payloads: Mapping[str, bytes], state: ArrayState
     ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
         """See `Codec.put_back`."""
-        host = {key: ops.on_host(array) for key, array in state.items()}
+        host = {key: on_host(array) for key, array in state.items()}
         given = self.form.require(host, donated=True)
         states = unflattened(self._names, given, self._keys)
         lost = {}
@@ -410,7 +414,7 @@ class _Model:
             all_of_them: Not only those that are sent as they are, and at which no encoder looks.
         """
         for name, x, lossless in zip(self._names, xs, self._lossless, strict=True):
-            looked_at = (all_of_them or lossless) and ops.is_floating(x.dtype) and not ops.is_on_device(x)
+            looked_at = (all_of_them or lossless) and ops.is_floating(x.dtype) and not is_on_device(x)
             if looked_at and not kernels.all_finite(x):
                 raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity")
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, StateError
-from fedplug.ops import is_on_device
+from fedplug.ops.device_array import is_on_device
 
 __all__ = ["OWNER", "ArrayState", "StateForm", "flattened", "key_of", "owner", "require_owner", "unflattened"]
 

@@ -219,9 +219,9 @@ def check_device_arrays() -> Finding:
 @_needs_tff
 def check_inprocess_runtime() -> Finding:
     """The op gives the NumPy kernel's bits inside a TFF computation on the in-process runtime."""
-    from fedplug import ops
+    from fedplug.ops.lowering import available
 
-    return _check_runtime("inprocess", "fused" if ops.available() else "reference")
+    return _check_runtime("inprocess", "fused" if available() else "reference")
 
 
 @_needs_tff

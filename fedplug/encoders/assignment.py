@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.rate_control import RateControl
-from fedplug.ops import Spec
+from fedplug.ops.types import Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import EXECUTIONS, FLOATS, Capabilities
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, ops
 from fedplug.errors import NonFiniteError
-from fedplug.ops import Array, ArraySpec, Spec
+from fedplug.ops.checks import sums_may_overflow
+from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
@@ -48,8 +49,8 @@ class Encoder(Component):
     methods are traced into graphs; written in plain TensorFlow only there. `Capabilities.executes_on` says
     which. Methods keep nothing on ``self``, and must not depend on anything but their arguments and the
     configuration. ``spec`` is of the tensor being compressed, its shape fully known: a
-    `fedplug.ops.ArraySpec`, or a `tf.TensorSpec`. Arrays of a state may be written over where they were
-    donated (`fedplug.ops.donate_residuals`), and by ops alone.
+    `fedplug.ops.types.ArraySpec`, or a `tf.TensorSpec`. Arrays of a state may be written over where they were
+    donated (`fedplug.ops.donation.donate_residuals`), and by ops alone.
 
     The round trip is ``init_state -> encode -> to_wire -> from_wire -> decode``. With error feedback the
     encoder's state holds the residual, and ``decode(payload) + residual' == x + residual`` must hold bit for
@@ -136,7 +137,7 @@ class Encoder(Component):
         Raises:
             NonFiniteError: A value that would be sent as it is is NaN or infinite.
         """
-        with ops.sums_may_overflow():
+        with sums_may_overflow():
             payload, next_state = self.encode(x, state, round_num)
         values = payload.get("values")
         if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):

@@ -10,14 +10,15 @@ import numpy as np
 
 from fedplug import kernels, ops, wire
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, Spec
+from fedplug.ops.dispatch import are_of_tensorflow
+from fedplug.ops.types import Array, Spec
 
 __all__ = ["container_bytes", "frame", "unframe"]
 
 
 def frame(body: Array, wire_id: str, spec: Spec) -> Array:
     """Wraps ``body`` as ``wire.pack(body, wire_id, dtype, shape)`` does; both are uint8 vectors."""
-    if ops.are_of_tensorflow([body]):
+    if are_of_tensorflow([body]):
         return ops.frame(body, _header(wire_id, spec))
     return np.frombuffer(wire.pack(body, wire_id, spec.dtype.name, spec.shape), np.uint8)
 
@@ -29,7 +30,7 @@ def unframe(buffer: Array, wire_id: str, spec: Spec) -> Array:
         PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: the buffer is
             truncated, for another encoder, dtype or shape, or its checksum is wrong.
     """
-    if ops.are_of_tensorflow([buffer]):
+    if are_of_tensorflow([buffer]):
         return ops.unframe(buffer, _header(wire_id, spec))
     found_id, dtype, shape, body = kernels.read_container(buffer)
     if (found_id, dtype, shape) != (wire_id, spec.dtype.name, spec.shape):

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Mapping, Sequence
 
 from fedplug.encoders.base import Encoder, State
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 
 __all__ = ["Control", "RateControl"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from fedplug import ops
 from fedplug.encoders.arguments import check_share, check_whole
 from fedplug.errors import ConfigError
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["Sparsity"]

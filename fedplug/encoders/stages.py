@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.encoders.base import Adjustable, State
 from fedplug.encoders.sparsity import Sparsity
-from fedplug.kernels.index_code import IndexForm
-from fedplug.ops import Array, DType, Spec
+from fedplug.ops.donation import donate_residuals
+from fedplug.ops.types import Array, DType, IndexForm, Spec, SymbolForm
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
@@ -139,7 +139,7 @@ class Sparsifier(Component):
         """
         if "residual" not in state:
             return state
-        with ops.donate_residuals():  # it was made by `select`, and nobody else has it
+        with donate_residuals():  # it was made by `select`, and nobody else has it
             return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
 
     def kept_residual(self, state: State) -> Array | None:
@@ -269,7 +269,7 @@ class EntropyCoder(_Coder):
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rans/1"``; part of a pipeline's wire id."""
 
-    kernel_form: ClassVar[ops.SymbolForm | None] = None
+    kernel_form: ClassVar[SymbolForm | None] = None
     """The form of `fedplug.ops.encode_symbols` that its codes are, where they are: kernels then write them
     together with what else is in a payload. Default: none."""
 
@@ -306,7 +306,7 @@ class IndexCoder(_Coder):
     wire_id: ClassVar[str]
     """Names the frozen layout of `encode`, for instance ``"rice/1"``; part of a pipeline's wire id."""
 
-    kernel_form: ClassVar[ops.IndexForm | None] = None
+    kernel_form: ClassVar[IndexForm | None] = None
     """The form of `fedplug.ops.encode_indices` that its codes are, where they are: kernels then write and
     read them together with what else is in a payload. Default: none."""
 

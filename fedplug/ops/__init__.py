@@ -15,9 +15,6 @@ arguments an `ArgumentError` or a `NonFiniteError`; in TensorFlow always a `tf.e
 
 from __future__ import annotations
 
-from typing import Any
-
-from fedplug.ops._dispatch import Array, DType, Spec, also_on_tensors, are_of_tensorflow
 from fedplug.ops.arrays import (
     add_n,
     add_residual,
@@ -64,24 +61,15 @@ from fedplug.ops.arrays import (
     zeros_like,
 )
 from fedplug.ops.block_scaling import block_count, block_scales, scales_from_bytes
-from fedplug.ops.checks import of_length, require, require_finite, sums_may_overflow
+from fedplug.ops.checks import of_length, require, require_finite
 from fedplug.ops.checksum import crc32
-from fedplug.ops.chunked_topk import ChunkedTopK, chunked_topk_residual
+from fedplug.ops.chunked_topk import chunked_topk_residual
 from fedplug.ops.container import frame, unframe
-from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
-from fedplug.ops.donation import donate_residuals
 from fedplug.ops.finite import all_finite, finite_from_bytes
 from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
-from fedplug.ops.gather_sum import TakenFromSum, gather_sum, take_from_sum
-from fedplug.ops.index_code import IndexForm, decode_indices, encode_indices
-from fedplug.ops.low_rank import (
-    SumAndLargest,
-    low_rank_matrix,
-    low_rank_residual,
-    matrix_times,
-    sum_and_largest,
-)
-from fedplug.ops.lowering import Lowering, available, resolve_lowering, use_lowering
+from fedplug.ops.gather_sum import gather_sum, take_from_sum
+from fedplug.ops.index_code import decode_indices, encode_indices
+from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times, sum_and_largest
 from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
@@ -90,59 +78,25 @@ from fedplug.ops.rotated_code import decode_rotated, encode_rotated, rotation_bl
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
 from fedplug.ops.serialization import from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
-from fedplug.ops.spec import (
-    ArraySpec,
-    dtype_for,
-    has_known_shape,
-    is_floating,
-    itemsize,
-    num_elements,
-    spec_of,
-)
+from fedplug.ops.spec import has_known_shape, is_floating, itemsize, num_elements, spec_of
 from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
-from fedplug.ops.symbol_code import SymbolForm, decode_symbols, encode_symbols
-from fedplug.ops.threshold import AboveThreshold, threshold_residual
-from fedplug.ops.topk import GroupedTopK, TopK, frame_topk, grouped_topk_residual, topk_residual
-from fedplug.ops.topk_momentum import TopKMomentum, topk_momentum
-from fedplug.ops.topk_update import (
-    GroupedTopKUpdate,
-    TopKUpdate,
-    grouped_topk_residual_update,
-    topk_residual_update,
-)
-from fedplug.ops.value_code import ValueForm, decode_values, encode_values
+from fedplug.ops.symbol_code import decode_symbols, encode_symbols
+from fedplug.ops.threshold import threshold_residual
+from fedplug.ops.topk import grouped_topk_residual, topk_residual
+from fedplug.ops.topk_momentum import topk_momentum
+from fedplug.ops.topk_update import grouped_topk_residual_update, topk_residual_update
+from fedplug.ops.value_code import decode_values, encode_values
 
 __all__ = [
-    "AboveThreshold",
-    "Array",
-    "ArraySpec",
-    "ChunkedTopK",
-    "DType",
-    "DeviceArray",
-    "GroupedTopK",
-    "GroupedTopKUpdate",
-    "IndexForm",
-    "Lowering",
-    "Spec",
-    "SumAndLargest",
-    "SymbolForm",
-    "TakenFromSum",
-    "TopK",
-    "TopKMomentum",
-    "TopKUpdate",
-    "ValueForm",
     "add_n",
     "add_residual",
     "all",
     "all_finite",
-    "also_on_tensors",
     "any",
     "arange",
-    "are_of_tensorflow",
     "argsort_descending",
     "asarray",
     "astype",
-    "available",
     "block_count",
     "block_scales",
     "chunked_topk_residual",
@@ -157,9 +111,7 @@ __all__ = [
     "decode_values",
     "dither",
     "divide_no_nan",
-    "donate_residuals",
     "draw_indices",
-    "dtype_for",
     "encode_indices",
     "encode_rotated",
     "encode_symbols",
@@ -168,7 +120,6 @@ __all__ = [
     "finite_from_bytes",
     "floor",
     "frame",
-    "frame_topk",
     "from_bytes",
     "full",
     "gather_sum",
@@ -177,7 +128,6 @@ __all__ = [
     "has_known_shape",
     "identity",
     "is_floating",
-    "is_on_device",
     "itemsize",
     "low_rank_matrix",
     "low_rank_residual",
@@ -193,8 +143,6 @@ __all__ = [
     "nonzero",
     "num_elements",
     "of_length",
-    "on_host",
-    "op_library",
     "pack",
     "packed_size",
     "put_zeros",
@@ -203,7 +151,6 @@ __all__ = [
     "require",
     "require_finite",
     "reshape",
-    "resolve_lowering",
     "rotation_block_size",
     "round",
     "round_seed",
@@ -227,7 +174,6 @@ __all__ = [
     "sum",
     "sum_and_largest",
     "sum_of_squares",
-    "sums_may_overflow",
     "symbol_bits",
     "table_lookup",
     "take",
@@ -240,7 +186,6 @@ __all__ = [
     "transpose",
     "unframe",
     "unpack",
-    "use_lowering",
     "where",
     "wide_dtype",
     "wide_spec",
@@ -248,19 +193,3 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
-
-def op_library(name: str) -> Any:
-    """The TensorFlow ops of a library that a plugin brings, one Python function each; loaded when asked for.
-
-    Args:
-        name: As in ``fedplug plugins list``.
-
-    Raises:
-        UnknownNameError: No plugin brings a library of that name; the message lists the nearest.
-        PluginError: It was built for another TensorFlow than is installed, or is missing.
-        OpLibraryError: It was built for another TensorFlow than is running, or is damaged.
-    """
-    from fedplug.ops._tensorflow import loader  # needs TensorFlow
-
-    return loader.op_library(name)

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from fedplug.errors import PayloadError
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.serialization import from_bytes
+from fedplug.ops.types import Array
 
 __all__ = ["block_count", "block_scales", "scales_from_bytes"]
 
@@ -18,7 +20,7 @@ def block_count(count: Array | int, size: int) -> Array | int:
     return (count + size - 1) // size
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.block_scaling.block_scales)
 def block_scales(values: Array, size: int) -> Array:
     """The scales of values ``[n]``: the largest magnitude of each block; ``[block_count(n)]``."""
     magnitudes = np.abs(values)
@@ -26,7 +28,7 @@ def block_scales(values: Array, size: int) -> Array:
     return filled.reshape(-1, size).max(axis=1)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.block_scaling.scales_from_bytes)
 def scales_from_bytes(data: Array, dtype: Any, what: str) -> Array:
     """Scales that were written by `to_bytes`; refuses those that are negative or not finite.
 

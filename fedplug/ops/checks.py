@@ -9,14 +9,16 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.errors import NonFiniteError, PayloadError
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
 
 _PASSED: AbstractContextManager[Any] = nullcontext()
 
 __all__ = ["of_length", "require", "require_finite", "sums_may_overflow"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.checks.require)
 def require(condition: Array, message: str) -> AbstractContextManager[Any]:
     """Makes a context whose tensors are computed only where the condition holds.
 
@@ -32,7 +34,7 @@ def require(condition: Array, message: str) -> AbstractContextManager[Any]:
     return _PASSED
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.checks.of_length)
 def of_length(data: Array, length: Array | int, what: str) -> Array:
     """``data``, a vector, where it has exactly ``length`` elements; ``what`` names it in the error.
 
@@ -43,7 +45,7 @@ def of_length(data: Array, length: Array | int, what: str) -> Array:
     return data
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.checks.require_finite)
 def require_finite(x: Array, what: str) -> Array:
     """``x``; for what no op on the way looks at. In a graph it is not checked: the process has done it.
 

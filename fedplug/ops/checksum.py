@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
 
 __all__ = ["crc32"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.checksum.crc32)
 def crc32(data: Any, *, lowering: str | None = None) -> Array:
     """The CRC-32 of zlib, PNG and Ethernet.
 
     Args:
         data: Shape ``[bytes]``, uint8.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The checksum; scalar, uint32.

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
+from fedplug.ops.types import ChunkedTopK
 
-__all__ = ["ChunkedTopK", "chunked_topk_residual"]
-
-
-class ChunkedTopK(NamedTuple):
-    """What `chunked_topk_residual` returns.
-
-    Attributes:
-        values: The entries taken, with their sign. Shape ``[c]``, the dtype of ``delta``.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[c]``, int32.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
-    """
-
-    values: Array
-    indices: Array
-    residual: Array
+__all__ = ["chunked_topk_residual"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.chunked_topk.chunked_topk_residual)
 def chunked_topk_residual(
     delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
 ) -> ChunkedTopK:
@@ -47,8 +35,8 @@ def chunked_topk_residual(
         k: How many entries to take of each chunk, an integer scalar, 0 or more.
         chunk: Of how many elements a chunk is, 1 or more.
         decay: The share of the residual that is added, 0 to 1; scalar of that dtype.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`. There is no kernel
-            for GPUs.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`. No GPU
+            kernel.
 
     Raises:
         TypeError: ``delta`` is not of one of these dtypes.

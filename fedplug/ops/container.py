@@ -8,19 +8,21 @@ import numpy as np
 
 from fedplug import kernels, wire
 from fedplug.errors import PayloadError
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
 
 __all__ = ["frame", "unframe"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.container.frame)
 def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
     """Header, length, body and checksum in one buffer.
 
     Args:
         body: uint8 vector.
         header: What comes before the body's length, from `fedplug.wire.header`.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         uint8 vector.
@@ -33,7 +35,7 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
     return np.frombuffer(kernels.frame(body, header), np.uint8)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.container.unframe)
 def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> Array:
     """The body of a container, for untrusted bytes.
 

@@ -5,12 +5,13 @@ The package fedplug_cuda makes such arrays, and has the ops for them.
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from fedplug.ops import _cuda
 
 __all__ = ["DeviceArray", "is_on_device", "on_host"]
 
@@ -51,4 +52,4 @@ def is_on_device(x: Any) -> bool:
 
 def on_host(x: Any) -> Any:
     """The array as a NumPy array: a copy of a `DeviceArray`, anything else as it is."""
-    return importlib.import_module("fedplug_cuda.memory").to_host(x) if is_on_device(x) else x
+    return _cuda.arrays.on_host(x) if is_on_device(x) else x

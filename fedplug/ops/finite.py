@@ -8,20 +8,22 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.errors import PayloadError
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
+from fedplug.ops.types import Array
 
 __all__ = ["all_finite", "finite_from_bytes"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.finite.all_finite)
 def all_finite(xs: Array | list[Array]) -> Array:
     """Whether no element is NaN or infinite: of an array, or of all arrays of a list of at least one."""
     xs = xs if isinstance(xs, list) else [xs]
     return all(kernels.all_finite(np.asarray(x)) for x in xs)  # of one element, NumPy has scalars
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.finite.finite_from_bytes)
 def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
     """What `from_bytes` gives, for untrusted bytes that must be so many floats.
 

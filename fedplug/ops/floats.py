@@ -13,10 +13,11 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.errors import PayloadError
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.serialization import from_bytes
-from fedplug.ops.spec import ArraySpec
-from fedplug.ops.value_code import ValueForm, encode_values
+from fedplug.ops.types import Array, ArraySpec, ValueForm
+from fedplug.ops.value_code import encode_values
 
 __all__ = ["narrowed", "wide_dtype", "wide_spec", "widened"]
 
@@ -26,19 +27,19 @@ _FORMS: dict[np.dtype[Any], ValueForm] = {
 }
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.floats.wide_dtype)
 def wide_dtype(dtype: Any) -> Any:
     """The dtype for arithmetic with numbers of ``dtype``: float64 for float64, float32 for all others."""
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.floats.wide_spec)
 def wide_spec(spec: Any) -> Any:
     """The spec with its `wide_dtype`: that of a residual of such tensors."""
     return ArraySpec(spec.shape, wide_dtype(spec.dtype), spec.name)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.floats.widened, devices=lambda: _cuda.floats.widened)
 def widened(x: Array) -> Array:
     """``x`` in its `wide_dtype`, exactly."""
     form = _FORMS.get(x.dtype)

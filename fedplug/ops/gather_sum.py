@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
+from fedplug.ops.types import Array, TakenFromSum
 
-__all__ = ["TakenFromSum", "gather_sum", "take_from_sum"]
-
-
-class TakenFromSum(NamedTuple):
-    """What `take_from_sum` returns.
-
-    Attributes:
-        values: The entries taken, with their sign. Shape ``[k]``, the dtype of ``delta``.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
-    """
-
-    values: Array
-    residual: Array
+__all__ = ["gather_sum", "take_from_sum"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.gather_sum.gather_sum)
 def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> Array:
     """``(delta + residual)[indices]``, where only these sums are computed. Not differentiable.
 
@@ -31,7 +21,7 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
         delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
         residual: Shape and dtype of ``delta``; None: nothing is added.
         indices: Places in the flattened update, in any order; int32 ``[k]``.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The sums, which need not be finite. Shape ``[k]``, the dtype of ``delta``.
@@ -46,7 +36,7 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
     return kernels.gather_sum(delta, residual, indices)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.gather_sum.take_from_sum)
 def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> TakenFromSum:
     """Takes the entries of ``a = delta + residual`` at ``indices``, and keeps the rest.
 
@@ -58,7 +48,7 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
             float16.
         residual: What earlier rounds left behind; shape and dtype of ``delta``.
         indices: Places in the flattened update, strictly ascending; int32 ``[k]``.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Raises:
         TypeError: ``delta`` is not of one of these dtypes.

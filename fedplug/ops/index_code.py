@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array, IndexForm
 
-__all__ = ["IndexForm", "decode_indices", "encode_indices"]
-
-IndexForm = Literal["rice", "bitpack", "bitmap", "shortest", "gaps"]
+__all__ = ["decode_indices", "encode_indices"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.index_code.encode_indices)
 def encode_indices(
     indices: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> Array:
@@ -28,7 +28,7 @@ def encode_indices(
         form: "rice", gaps in the shortest Rice code; "bitpack", each in the bits that the largest needs;
             "bitmap", a bit for every element; "shortest", whichever of these is, and a byte that says so;
             or "gaps", gaps in an adaptive code.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The code; shape ``[bytes]``, uint8.
@@ -42,7 +42,7 @@ def encode_indices(
     return kernels.encode_indices(np.asarray(indices, np.int32), int(size), form=form)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.index_code.decode_indices)
 def decode_indices(
     code: Any, count: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> Array:
@@ -53,7 +53,7 @@ def decode_indices(
         count: The number of indices in the code; integer scalar.
         size: The number of elements the indices point into, below 2^31; integer scalar.
         form: That of the code.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The indices, strictly ascending, in ``[0, size)``; shape ``[count]``, int32.

@@ -8,30 +8,20 @@ numbers for zero, and so do the references; the kernels do not.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for, take_result
+from fedplug.ops.types import Array, SumAndLargest
 
-__all__ = ["SumAndLargest", "low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
-
-
-class SumAndLargest(NamedTuple):
-    """What `sum_and_largest` returns.
-
-    Attributes:
-        sum: ``delta + residual``, shape and dtype of both. It need not be finite.
-        largest: The largest magnitude in it: 0 of no elements, NaN where one is NaN. Scalar, the same dtype.
-    """
-
-    sum: Array
-    largest: Array
+__all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.low_rank.sum_and_largest)
 def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = None) -> SumAndLargest:
     """``delta + residual``, in the place of the next residual, and the largest magnitude in it.
 
@@ -40,7 +30,7 @@ def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = Non
     Args:
         delta: The update of this round; any shape; float32, float64, bfloat16 or float16.
         residual: What earlier rounds left behind; shape and dtype of ``delta``.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Raises:
         TypeError: ``delta`` is not of one of these dtypes.
@@ -56,7 +46,7 @@ def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = Non
     return SumAndLargest(total, largest.reshape(()))
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.low_rank.matrix_times)
 def matrix_times(
     a: Array, b: Array, *, scale: Any = 1, transposed: bool = False, lowering: str | None = None
 ) -> Array:
@@ -85,7 +75,7 @@ def matrix_times(
     )
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.low_rank.low_rank_matrix)
 def low_rank_matrix(p: Array, q: Array, *, dtype: Any, scale: Any = 1, lowering: str | None = None) -> Array:
     """``scale p q'``, a column of each after the other, then rounded to ``dtype``.
 
@@ -112,7 +102,7 @@ def low_rank_matrix(p: Array, q: Array, *, dtype: Any, scale: Any = 1, lowering:
     return kernels.low_rank_matrix(*factors, scale=float(scale), dtype=dtype, out=out).reshape(shape)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.low_rank.low_rank_residual)
 def low_rank_residual(a: Array, p: Array, q: Array, *, scale: Any = 1, lowering: str | None = None) -> Array:
     """What `low_rank_matrix` misses of ``a``; over ``a``, which nobody else may have.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from fedplug.errors import OpLibraryError, StaleBuildError, UnknownNameError
 
-__all__ = ["Lowering", "available", "resolve_lowering", "use_lowering"]
+__all__ = ["Lowering", "available", "op_library", "resolve_lowering", "use_lowering"]
 
 Lowering = Literal["auto", "fused", "reference"]
 """``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused where the op library loads."""
@@ -66,6 +66,22 @@ def available() -> bool:
     except OpLibraryError:
         return False
     return True
+
+
+def op_library(name: str) -> Any:
+    """The TensorFlow ops of a library that a plugin brings, one Python function each; loaded when asked for.
+
+    Args:
+        name: As in ``fedplug plugins list``.
+
+    Raises:
+        UnknownNameError: No plugin brings a library of that name; the message lists the nearest.
+        PluginError: It was built for another TensorFlow than is installed, or is missing.
+        OpLibraryError: It was built for another TensorFlow than is running, or is damaged.
+    """
+    from fedplug.ops._tensorflow import loader  # needs TensorFlow
+
+    return loader.op_library(name)
 
 
 def _known(lowering: str) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.spec import largest_finite
+from fedplug.ops.types import Array
 
 __all__ = ["mean_magnitude"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.mean_magnitude.mean_magnitude)
 def mean_magnitude(values: Array) -> Array:
     """The mean of ``|values|``, a vector; 0 for no values; a scalar of the same dtype.
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from fedplug.errors import PayloadError
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
 from fedplug.ops.checks import of_length
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
 
 __all__ = ["pack", "packed_size", "unpack"]
 
@@ -21,7 +23,7 @@ def packed_size(count: Any, bits: Any) -> Any:
     return count // 8 * bits + (count % 8 * bits + 7) // 8  # never larger than the result: no overflow
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.packing.pack)
 def pack(codes: Array, bits: Any) -> Array:
     """Numbers below ``2^bits``, a uint8 vector ``[n]``, as a uint8 vector ``[packed_size(n, bits)]``.
 
@@ -31,7 +33,7 @@ def pack(codes: Array, bits: Any) -> Array:
     return np.packbits(np.asarray(codes, np.uint8)[:, np.newaxis] >> places & 1, bitorder="little")
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.packing.unpack)
 def unpack(data: Array, count: Any, bits: Any, what: str) -> Array:
     """The inverse of `pack`, for untrusted bytes.
 

@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
 
 __all__ = ["dither", "random_words", "round_seed", "shared_uniform"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.prng.round_seed)
 def round_seed(seed: Any, round_num: Any) -> Array:
     """Seed and round in one, ``2^32 seed + round``; int64 scalar."""
     return (int(seed) << 32) + int(round_num)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.prng.random_words)
 def random_words(count: Any, first: Any, second: Any) -> Array:
     """Words of 32 random bits that follow from the arguments alone.
 
@@ -36,7 +38,7 @@ def random_words(count: Any, first: Any, second: Any) -> Array:
     return kernels.random_words(int(count), int(first), int(second)).view(np.int32)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.prng.shared_uniform)
 def shared_uniform(count: Any, seed: Any) -> Array:
     """Uniform numbers in ``[0, 1)`` that all clients agree upon: they depend on the seed alone.
 
@@ -50,7 +52,7 @@ def shared_uniform(count: Any, seed: Any) -> Array:
     return kernels.random_uniform(int(count), seed, 0, dtype=np.float64)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.prng.dither)
 def dither(values: Any, seed: Any) -> Array:
     """Uniform numbers in ``[0, 1)`` for rounding ``values`` at random: other values, other numbers.
 

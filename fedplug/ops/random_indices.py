@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
 
 __all__ = ["draw_indices"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.random_indices.draw_indices)
 def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> Array:
     """One index of each of ``count`` runs of as nearly equal length as can be.
 
@@ -21,7 +23,7 @@ def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = Non
         seed: Other seeds, other indices; int64 scalar.
         count: How many; integer scalar.
         size: The number of elements the indices point into, below 2^31; integer scalar.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The indices, strictly ascending, in ``[0, size)``; shape ``[count]``, int32.

@@ -8,34 +8,33 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
 from fedplug.ops.block_scaling import block_count
 from fedplug.ops.checks import require_finite
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
 from fedplug.ops.floats import wide_dtype
+from fedplug.ops.types import Array
 
 __all__ = ["decode_rotated", "encode_rotated", "rotation_block_size"]
 
-LARGEST_ROTATION = 2**20
-SMALLEST_ROTATION = 2**7
-PADDING = 32
-"""At most one in that many elements of the blocks is a zero that fills the last block."""
+_SMALLEST, _LARGEST, _PADDING = 2**7, 2**20, 32
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.rotated_code.rotation_block_size)
 def rotation_block_size(count: Any) -> Any:
     """The block size for rotating ``count`` elements: a power of two, up to 2^20.
 
     It is the largest that needs at most ``count / 32`` zeros to fill the last block, but at least 128, or as
     few as hold all elements.
     """
-    sizes = [2**i for i in range(LARGEST_ROTATION.bit_length())]
-    holding_all = next((size for size in sizes if size >= count), LARGEST_ROTATION)
-    cheap = max(size for size in sizes if -count % size <= count // PADDING)
-    return min(max(cheap, SMALLEST_ROTATION), holding_all)
+    sizes = [2**i for i in range(_LARGEST.bit_length())]
+    holding_all = next((size for size in sizes if size >= count), _LARGEST)
+    cheap = max(size for size in sizes if -count % size <= count // _PADDING)
+    return min(max(cheap, _SMALLEST), holding_all)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.rotated_code.encode_rotated)
 def encode_rotated(
     values: Any, key: Any, levels: Sequence[float], block_size: Any, *, lowering: str | None = None
 ) -> Array:
@@ -52,7 +51,7 @@ def encode_rotated(
         levels: The positive ones, ascending; as many as a power of two up to 128. The others are their
             negatives.
         block_size: A power of two up to 2^20; at least 8, where there is more than one block. Integer scalar.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The bytes that travel: the scales of the blocks, then the number of the level of every element; uint8
@@ -72,7 +71,7 @@ def encode_rotated(
     return code
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.rotated_code.decode_rotated)
 def decode_rotated(
     code: Any,
     count: Any,

@@ -8,13 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import own, take_result
+from fedplug.ops.types import Array
 
 __all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
 
 
-@also_on_tensors
+@also_on(
+    tensors=lambda: _tensorflow.scatter.scatter_decode_add, devices=lambda: _cuda.scatter.scatter_decode_add
+)
 def scatter_decode_add(
     accumulator: Any,
     values: Any,
@@ -42,7 +46,7 @@ def scatter_decode_add(
         row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``; default: all
             entries are of one payload.
         weights: The factor of each payload; ``[p]``, the dtype of ``accumulator``; default: all 1.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The new accumulator, of the same shape and dtype.
@@ -60,7 +64,7 @@ def scatter_decode_add(
     return total
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_update)
 def scatter_decode_update(
     accumulator: Array,
     values: Any,
@@ -101,7 +105,7 @@ def scatter_decode_update(
     )
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.scatter.scatter_decode)
 def scatter_decode(
     size: Any,
     values: Any,

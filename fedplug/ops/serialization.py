@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 
 from fedplug.errors import PayloadError
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
+from fedplug.ops.types import Array
 
 __all__ = ["from_bytes", "to_bytes"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.serialization.to_bytes)
 def to_bytes(x: Array) -> Array:
     """The elements in row-major order, little-endian: a uint8 vector of ``size * itemsize`` bytes."""
     return np.asarray(x).ravel().view(np.uint8)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.serialization.from_bytes)
 def from_bytes(data: Array, dtype: Any) -> Array:
     """The inverse of `to_bytes`, as a vector.
 

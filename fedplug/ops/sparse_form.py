@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
 
 __all__ = ["sparse_body", "split_sparse_body"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.sparse_form.sparse_body)
 def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str | None = None) -> Array:
     """The number of entries of a sparse payload, their index code and their values in one buffer.
 
@@ -18,7 +20,7 @@ def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str |
         count: The number of entries, below 2^31; integer scalar.
         index_code: Where they are, uint8 vector.
         values: The bytes of their values, uint8 vector.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         uint8 vector.
@@ -33,7 +35,7 @@ def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str |
     return kernels.sparse_body(int(count), index_code, values)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.sparse_form.split_sparse_body)
 def split_sparse_body(body: Array, size: Any, *, lowering: str | None = None) -> tuple[Any, Array, Array]:
     """The inverse of `sparse_body`, for untrusted bytes.
 

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.floats import widened
+from fedplug.ops.types import Array
 
 __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 
 _RUN = 1024
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.statistics.sum_of_squares)
 def sum_of_squares(x: Array) -> Array:
     """Of all elements of an array of floats; float64 scalar.
 
@@ -34,7 +36,7 @@ def sum_of_squares(x: Array) -> Array:
         return np.float64(sums.sum(dtype=np.float64) + np.dot(rest, rest))
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.statistics.subset_bits)
 def subset_bits(count: Any, size: Any) -> Array:
     """``log2 C(size, count)``: bits that name ``count`` entries of ``size``, all sets being equally likely.
 
@@ -50,7 +52,7 @@ def subset_bits(count: Any, size: Any) -> Array:
     return np.float64(max(ways, 0.0) / math.log(2))
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.statistics.symbol_bits)
 def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
     """The empirical entropy of symbols, times their number: what a code of one symbol after the other takes.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array, SymbolForm
 
-__all__ = ["SymbolForm", "decode_symbols", "encode_symbols"]
-
-SymbolForm = Literal["rans", "adaptive"]
+__all__ = ["decode_symbols", "encode_symbols"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.symbol_code.encode_symbols)
 def encode_symbols(
     packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
 ) -> Array:
@@ -29,7 +29,7 @@ def encode_symbols(
         count: How many symbols there are, below 2^31; integer scalar.
         bits: Of each symbol, 1 to 8; integer scalar.
         form: "rans", with a table of their frequencies; or "adaptive", which learns them as it goes.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The code, at most a byte longer than ``packed``, "adaptive" never longer; shape ``[bytes]``, uint8.
@@ -43,7 +43,7 @@ def encode_symbols(
     return kernels.encode_symbols(np.asarray(packed, np.uint8), int(count), bits=int(bits), form=form)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.symbol_code.decode_symbols)
 def decode_symbols(
     code: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
 ) -> Array:
@@ -57,7 +57,7 @@ def decode_symbols(
         count: How many symbols the code holds, below 2^31; integer scalar.
         bits: Of each symbol, 1 to 8; integer scalar.
         form: That of the code.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The symbols, packed; shape ``[ceil(count * bits / 8)]``, uint8.

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
+from fedplug.ops.types import AboveThreshold
 
-__all__ = ["AboveThreshold", "threshold_residual"]
-
-
-class AboveThreshold(NamedTuple):
-    """What `threshold_residual` returns.
-
-    Attributes:
-        values: The entries taken, with their sign. Shape ``[c]``, the dtype of ``delta``.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[c]``, int32.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
-    """
-
-    values: Array
-    indices: Array
-    residual: Array
+__all__ = ["threshold_residual"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.threshold.threshold_residual)
 def threshold_residual(
     delta: Any, residual: Any, threshold: Any, *, lowering: str | None = None
 ) -> AboveThreshold:
@@ -42,7 +30,7 @@ def threshold_residual(
             float16.
         residual: What earlier rounds left behind; shape and dtype of ``delta``.
         threshold: The smallest magnitude that is taken, 0 or more; scalar of that dtype.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Raises:
         TypeError: ``delta`` is not of one of these dtypes.

@@ -6,58 +6,21 @@ The same where the residual is a variable: `fedplug.ops.topk_update`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
-from fedplug.kernels.index_code import IndexForm
-from fedplug.kernels.topk import OnNonFinite
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
+from fedplug.ops.types import GroupedTopK, IndexForm, OnNonFinite, TopK
 
-__all__ = ["GroupedTopK", "TopK", "frame_topk", "grouped_topk_residual", "topk_residual"]
-
-
-class TopK(NamedTuple):
-    """What `topk_residual` returns.
-
-    Attributes:
-        values: The entries taken, with their sign. Shape ``[min(k, n)]``, the dtype of ``delta``.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[min(k, n)]``, int32.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    residual: Array
-    nonfinite: Array
+__all__ = ["frame_topk", "grouped_topk_residual", "topk_residual"]
 
 
-class GroupedTopK(NamedTuple):
-    """What `grouped_topk_residual` returns.
-
-    Attributes:
-        values: The entries taken, tensor after tensor, with their sign. ``[min(k, n)]``, the dtype of the
-            deltas.
-        indices: Their places in their own flattened tensor, strictly ascending in each. ``[min(k, n)]``,
-            int32.
-        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t. ``[tensors +
-            1]``, int64.
-        residuals: What is left for the next round. Shapes and dtype of the deltas.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    row_splits: Array
-    residuals: list[Array]
-    nonfinite: Array
-
-
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.topk.topk_residual, devices=lambda: _cuda.topk.topk_residual)
 def topk_residual(
     delta: Any, residual: Any, k: Any, *, on_nonfinite: OnNonFinite = "error", lowering: str | None = None
 ) -> TopK:
@@ -80,7 +43,7 @@ def topk_residual(
         k: How many entries to take, an integer scalar, 0 or more.
         on_nonfinite: "error" refuses an update in which a sum is NaN or infinite; "drop" takes such a sum for
             zero.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Raises:
         TypeError: ``delta`` is not of one of these dtypes.
@@ -111,7 +74,9 @@ def frame_topk(
     return kernels.frame_topk(delta, residual, k, header, form=form, residual_out=out), rest
 
 
-@also_on_tensors
+@also_on(
+    tensors=lambda: _tensorflow.topk.grouped_topk_residual, devices=lambda: _cuda.topk.grouped_topk_residual
+)
 def grouped_topk_residual(
     deltas: Sequence[Any],
     residuals: Sequence[Any],

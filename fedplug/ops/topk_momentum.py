@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedplug import kernels
-from fedplug.kernels.topk import OnNonFinite
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
 from fedplug.ops.topk import topk_residual
+from fedplug.ops.types import OnNonFinite, TopKMomentum
 
-__all__ = ["TopKMomentum", "topk_momentum"]
-
-
-class TopKMomentum(NamedTuple):
-    """What `topk_momentum` returns.
-
-    Attributes:
-        values: The entries taken, with their sign. Shape ``[min(k, n)]``, the dtype of ``gradient``.
-        indices: Their places in the flattened gradient, strictly ascending. Shape ``[min(k, n)]``, int32.
-        velocity: For the next round. Shape and dtype of ``gradient``.
-        residual: For the next round. Shape and dtype of ``gradient``.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    velocity: Array
-    residual: Array
-    nonfinite: Array
+__all__ = ["topk_momentum"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.topk_momentum.topk_momentum)
 def topk_momentum(
     gradient: Any,
     velocity: Any,
@@ -61,7 +44,7 @@ def topk_momentum(
         momentum: The factor of the old velocity; scalar, rounded to the dtype.
         on_nonfinite: As for `topk_residual`; with "drop" the velocity, too, is zero where ``a`` is not
             finite.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Raises:
         TypeError: ``gradient`` is not of one of these dtypes.

@@ -7,52 +7,21 @@ payload is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedplug import kernels
-from fedplug.kernels.topk import OnNonFinite
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import donate_residuals
 from fedplug.ops.topk import topk_residual
+from fedplug.ops.types import Array, GroupedTopKUpdate, OnNonFinite, TopKUpdate
 
-__all__ = ["GroupedTopKUpdate", "TopKUpdate", "grouped_topk_residual_update", "topk_residual_update"]
-
-
-class TopKUpdate(NamedTuple):
-    """What `topk_residual_update` returns.
-
-    Attributes:
-        values: The entries taken, with their sign. Shape ``[min(k, n)]``, the dtype of the residual.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[min(k, n)]``, int32.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    nonfinite: Array
+__all__ = ["grouped_topk_residual_update", "topk_residual_update"]
 
 
-class GroupedTopKUpdate(NamedTuple):
-    """What `grouped_topk_residual_update` returns.
-
-    Attributes:
-        values: The m entries taken, tensor after tensor, with their sign. ``[m]``, the dtype of the
-            residuals.
-        indices: Their places in their own flattened tensor, strictly ascending in each. ``[m]``, int32.
-        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t. ``[tensors +
-            1]``, int64.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    row_splits: Array
-    nonfinite: Array
-
-
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.topk_update.topk_residual_update)
 def topk_residual_update(
     residual: Array, delta: Any, k: Any, *, on_nonfinite: OnNonFinite = "error", lowering: str | None = None
 ) -> TopKUpdate:
@@ -86,7 +55,7 @@ def topk_residual_update(
     return TopKUpdate(taken.values, taken.indices, taken.nonfinite)
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.topk_update.grouped_topk_residual_update)
 def grouped_topk_residual_update(
     residuals: Sequence[Array],
     deltas: Sequence[Any],

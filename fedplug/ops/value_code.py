@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops._dispatch import Array, also_on_tensors
+from fedplug.ops import _tensorflow
+from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
+from fedplug.ops.types import Array, ValueForm
 
-__all__ = ["ValueForm", "decode_values", "encode_values"]
-
-ValueForm = Literal[
-    "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"
-]
+__all__ = ["decode_values", "encode_values"]
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.value_code.encode_values)
 def encode_values(
     values: Any,
     form: ValueForm,
@@ -40,7 +38,7 @@ def encode_values(
         relative: The largest error of a value, as a share of the range of all of them, 2^-15 to 1/4;
             a number, rounded to float32. "bounded" only.
         seed: For the forms that round at random, "qsgd" and "terngrad": see `dither`; int64 scalar.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.use_lowering`.
+        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
         The bytes that travel; uint8 vector, whose length follows from n, dtype and the other arguments.
@@ -56,7 +54,7 @@ def encode_values(
     )
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.value_code.decode_values)
 def decode_values(
     code: Any,
     count: Any,

@@ -54,7 +54,7 @@ def fedplug_schedules() -> list[ScheduleSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def fedplug_op_libraries() -> list[OpLibrarySpec]:  # type: ignore[empty-body]
-    """The compiled op libraries this plugin brings; `fedplug.ops.op_library` loads one on first use."""
+    """The plugin's compiled op libraries; `fedplug.ops.lowering.op_library` loads one on first use."""
 
 
 @hookspec

@@ -71,8 +71,8 @@ class Capabilities:
             memories. None: there is no memory.
         dtypes: Of the tensors it takes.
         executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
-            whose graphs run later; "cuda", a `fedplug.ops.DeviceArray`. What is written against `fedplug.ops`
-            takes the first two; what is written in TensorFlow says nothing.
+            whose graphs run later; "cuda", a `fedplug.ops.device_array.DeviceArray`. What is written
+            against `fedplug.ops` takes the first two; what is written in TensorFlow says nothing.
     """
 
     unbiased: bool = False
@@ -213,7 +213,7 @@ class ScheduleSpec(ComponentSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class OpLibrarySpec(Spec):
-    """A compiled library of TensorFlow ops, loaded by `fedplug.ops.op_library` on first use.
+    """A compiled library of TensorFlow ops, loaded by `fedplug.ops.lowering.op_library` on first use.
 
     ``target`` is the package that holds it and its file name there, ``"fedplug_acme:_acme_ops.so"``. The
     build writes which TensorFlow it was compiled against next to it, as ``build_info.json``:

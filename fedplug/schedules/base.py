@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 
 from fedplug import ops
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 from fedplug.registry.component import Component
 
 __all__ = ["MAX_ROUNDS", "Schedule"]

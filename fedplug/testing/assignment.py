@@ -16,7 +16,7 @@ import numpy as np
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.ops import Array, ArraySpec, Spec
+from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.executions import OnEachExecution, on_each_execution
 from fedplug.testing.suite import NotApplicable, after

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedplug import ops
 from fedplug.encoders.base import Encoder
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import Capabilities
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, Step

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedplug import ops
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
 from fedplug.testing.executions import on_each_execution

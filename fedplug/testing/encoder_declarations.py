@@ -9,7 +9,7 @@ import numpy as np
 
 from fedplug import ops
 from fedplug.encoders.base import Encoder, Payload
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.schedules.base import MAX_ROUNDS
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject

@@ -12,7 +12,8 @@ import numpy as np
 from fedplug import codecs, ops
 from fedplug.encoders import framing
 from fedplug.errors import NonFiniteError
-from fedplug.ops import Array
+from fedplug.ops.donation import donate_residuals
+from fedplug.ops.types import Array
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 from fedplug.testing import expect, tensors
@@ -44,7 +45,7 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_DETERMINISM, _ARGUMENTS)
     def test_donated_residuals_give_the_same_bits(self) -> None:
-        """See `fedplug.ops.donate_residuals`: state and accumulator may be written over, nothing else."""
+        """With `fedplug.ops.donation`, only state and accumulator may be written over."""
         self.require("numpy")
         encoder = self.make_encoder()
         for spec in self.few_specs():
@@ -53,7 +54,7 @@ class ExecutionChecks(EncoderSubject):
                 x, what = np.array(step.case.x), f"{step.case.what}, whose residual is donated"
                 accumulator, weight = self.on.ones(spec), self.on.scalar(3, spec)
                 total = encoder.accumulate(accumulator, step.payload, weight, spec)
-                with ops.donate_residuals():
+                with donate_residuals():
                     payload, state = encoder.encode(x, state, number)
                     got = encoder.accumulate(accumulator, payload, weight, spec)
                 expect.same_bits(f"the tensor after encoding {what}", x, step.case.x)

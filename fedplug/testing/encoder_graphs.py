@@ -9,11 +9,11 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fedplug import ops
 from fedplug.encoders.assignments.rules import Rule, Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.ops import Array, Spec
+from fedplug.ops.lowering import available, resolve_lowering, use_lowering
+from fedplug.ops.types import Array, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip
 from fedplug.testing.sources import conversions
@@ -59,13 +59,13 @@ class GraphChecks(EncoderSubject):
     def test_compiled_ops_and_their_references_give_the_same(self) -> None:
         """Only the references in a graph: that compiled ops give the same there is tested above."""
         self.require("tensorflow")
-        if not ops.available():
+        if not available():
             raise CannotRun("the compiled ops cannot be loaded here, see `fedplug doctor`")
         for spec in self.few_specs():
-            with ops.use_lowering("reference"):
+            with use_lowering("reference"):
                 reference = self._graph(self.make_encoder(), spec)
             for number, x in enumerate(self._inputs(spec)):
-                with ops.use_lowering("fused"):
+                with use_lowering("fused"):
                     got = self._eagerly(x, number, spec)
                 want = reference(x, self.on.round_num(number))
                 expect.same_tensors(
@@ -82,7 +82,7 @@ class GraphChecks(EncoderSubject):
         update = [self.on.tensor("normal", spec) for spec in specs]
         model = self._model_encoder(specs)
         want, state = model.encode(update, model.init_state(), self.on.round_num(3))
-        with ops.use_lowering("auto"):
+        with use_lowering("auto"):
             got = _in_tff(self._model_encoder(specs), update)
         for position, spec in enumerate(specs):
             what = f"{tensors.name_of(spec)} inside TFF"
@@ -128,7 +128,7 @@ def _in_tff(model: ModelEncoder, update: list[Array]) -> Any:
     from fedplug.tff.aggregators.mean import Mean
     from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation
 
-    lowering = ops.resolve_lowering()
+    lowering = resolve_lowering()
     value_type = tff.to_type([(spec.dtype.as_numpy_dtype, tuple(spec.shape)) for spec in model.specs])
     with tff.framework.get_context_stack().install(runtime.create_sync_execution_context()):
         aggregation = build_encoded_aggregation(value_type, model, Mean(), lowering)

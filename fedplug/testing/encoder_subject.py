@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from fedplug import ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.testing import tensors
 from fedplug.testing.executions import Execution, OnEachExecution
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import ops
 from fedplug.encoders.base import Encoder
-from fedplug.ops import Spec
+from fedplug.ops.lowering import available, use_lowering
+from fedplug.ops.types import Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_subject import Case, Step
@@ -78,8 +78,8 @@ class TogetherChecks(CapabilityChecks):
         import tensorflow as tf
 
         eager = self._encoded(self.make_encoder())
-        for lowering in ("fused", "reference") if ops.available() else ("reference",):
-            with ops.use_lowering(lowering):
+        for lowering in ("fused", "reference") if available() else ("reference",):
+            with use_lowering(lowering):
                 graph = tf.function(lambda: self._encoded(self.make_encoder()), autograph=False)
                 traced = graph.get_concrete_function()
             expect.same_tensors(f"tensors encoded together in a graph, {lowering}", traced(), eager)

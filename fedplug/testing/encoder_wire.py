@@ -15,7 +15,7 @@ from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.pipeline.changes import change_coder
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.testing import expect, golden, hostile, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
 from fedplug.testing.executions import Execution, Reader, on_each_execution

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, ArraySpec, Spec
+from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.registry.specs import EXECUTIONS
 from fedplug.testing import memory, tensors
 from fedplug.testing.suite import CannotRun, NotApplicable, Suite

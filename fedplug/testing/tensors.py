@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.ops import Spec, is_floating, num_elements
+from fedplug.ops import is_floating, num_elements
+from fedplug.ops.types import Spec
 
 __all__ = ["DTYPES", "KINDS", "SHAPES", "denormals", "dtype_name", "name_of", "numpy_dtype", "tensor"]
 

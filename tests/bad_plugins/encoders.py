@@ -17,6 +17,7 @@ from fedplug import ops
 from fedplug.encoders import BodyParts, Encoder, Pipeline
 from fedplug.encoders.quantizers.blockwise8 import Blockwise8
 from fedplug.ops import require
+from fedplug.ops.lowering import resolve_lowering
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 
@@ -464,7 +465,7 @@ class AnotherTwin(Whole):
 
     def encode(self, x, state, round_num):
         a = x + state["residual"]
-        values = tf.round(a) if ops.resolve_lowering() == "fused" else tf.floor(a)
+        values = tf.round(a) if resolve_lowering() == "fused" else tf.floor(a)
         return {"values": values}, {"residual": a - values}
 
 

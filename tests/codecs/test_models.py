@@ -9,7 +9,7 @@ import fedplug
 from fedplug import wire
 from fedplug.encoders import ModelEncoder
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError, StateError
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 
 RULES = "rules({'dense/*': 'topk(0.1) | qsgd(4)', '*': 'sign'})"
 

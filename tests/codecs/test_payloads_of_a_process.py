@@ -36,7 +36,7 @@ def model(seed, dtype):
 def test_buffers_and_states_are_equal(encoder, dtype, lowering):
     codec = fedplug.codec(encoder, min_size=1)
     specs = [tf.TensorSpec(x.shape, x.dtype, name) for name, x in model(0, dtype).items()]
-    with fedplug.ops.use_lowering(lowering):
+    with fedplug.ops.lowering.use_lowering(lowering):
         graphs = ModelEncoder(fedplug.encoder(encoder), specs, min_size=1)
         states, state = graphs.init_state(), None
         for round_num in range(3):

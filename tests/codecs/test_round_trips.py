@@ -12,7 +12,7 @@ import fedplug
 from fedplug import ops, wire
 from fedplug.encoders import Encoder
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 

@@ -8,7 +8,7 @@ import pytest
 import fedplug
 from fedplug.encoders import Auto
 from fedplug.errors import ConfigError
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 
 LARGE = [
     ArraySpec((1000, 100), np.dtype("float32"), "kernel"),

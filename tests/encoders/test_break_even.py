@@ -9,7 +9,7 @@ import fedplug
 from fedplug.encoders import BreakEven, ModelEncoder, break_even
 from fedplug.encoders.model.normal_numbers import normal_numbers
 from fedplug.errors import ConfigError
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 
 SPECS = [ArraySpec((1000,), np.dtype("float32")), ArraySpec((7,), np.dtype("int32"))]
 

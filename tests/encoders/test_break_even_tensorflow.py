@@ -9,8 +9,8 @@ import tensorflow as tf
 import fedplug
 from fedplug.encoders import ModelEncoder, break_even
 from fedplug.encoders.model.normal_numbers import normal_numbers
-from fedplug.ops import ArraySpec
 from fedplug.ops._reference import traced
+from fedplug.ops.types import ArraySpec
 
 SPECS = [tf.TensorSpec([1000], tf.float32, "kernel"), tf.TensorSpec([70], tf.bfloat16, "bias")]
 ON_ARRAYS = [ArraySpec(spec.shape, np.dtype(spec.dtype.name), spec.name) for spec in SPECS]

@@ -7,7 +7,7 @@ import pytest
 
 import fedplug
 from fedplug.encoders import ModelEncoder
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 
 SHAPES = {"dense/kernel": (200, 50), "dense/bias": (80,), "out/kernel": (50, 40)}
 SPECS = [ArraySpec(shape, np.dtype("float32"), name) for name, shape in SHAPES.items()]

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug import ops
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.errors import PayloadError
+from fedplug.ops.lowering import use_lowering
+from fedplug.ops.types import ArraySpec
 
 SIZE = 300
 ENCODERS = ["bfp(5)", "bfp(8) | rans", "qsgd(4, block_size=64)", "qsgd(8) | rans", "codebook(3)", "sign"]
@@ -20,7 +21,7 @@ ENCODERS = ["bfp(5)", "bfp(8) | rans", "qsgd(4, block_size=64)", "qsgd(8) | rans
 
 def whole(expression, x, round_num=0):
     """The container of a tensor, what is decoded of it, and the coder of its changes."""
-    spec = ops.ArraySpec(x.shape, x.dtype)
+    spec = ArraySpec(x.shape, x.dtype)
     model = ModelEncoder(fedplug.encoder(expression), [spec], min_size=0)
     (buffer,), _ = model.encode([x], model.init_state(), round_num)
     return buffer, model.decode([buffer])[0], change_coder(model.encoders[0], spec)
@@ -55,7 +56,7 @@ def test_graphs_write_and_read_the_same_bytes(expression, lowering):
         return in_graph.decode(buffer, old)
 
     in_graph = change_coder(fedplug.encoder(expression), tf.TensorSpec(new.shape, tf.float32))
-    with ops.use_lowering(lowering):
+    with use_lowering(lowering):
         sent = encode(buffer, changed)
         np.testing.assert_array_equal(sent, coder.encode(buffer, changed))
         np.testing.assert_array_equal(decode(sent, np.where(changed, 7, new)), new)
@@ -73,7 +74,7 @@ def test_few_changes_are_few_bytes():
 
 @pytest.mark.parametrize("expression", ["topk(0.1)", "identity", "terngrad", "float16"])
 def test_what_has_no_symbol_for_every_entry_has_no_changes(expression):
-    assert change_coder(fedplug.encoder(expression), ops.ArraySpec((SIZE,), np.dtype(np.float32))) is None
+    assert change_coder(fedplug.encoder(expression), ArraySpec((SIZE,), np.dtype(np.float32))) is None
 
 
 def test_damaged_bytes_are_refused_or_stand_for_finite_numbers():
@@ -94,7 +95,7 @@ def test_hostile_bodies_are_refused_or_stand_for_finite_numbers(expression, data
     from fedplug.encoders import framing
 
     buffer, new, coder = whole(expression, normal(1))
-    spec = ops.ArraySpec(new.shape, new.dtype)
+    spec = ArraySpec(new.shape, new.dtype)
     body = np.array(framing.unframe(coder.encode(buffer, normal(2) > 0), coder.wire_id, spec))
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, min(len(body) - 1, 40)))] = data.draw(st.integers(0, 255))

@@ -18,6 +18,7 @@ from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.quantizers.sign import Sign
 from fedplug.encoders.quantizers.terngrad import TernGrad
 from fedplug.errors import CapabilityError
+from fedplug.ops.lowering import use_lowering
 
 ROUND = tf.constant(3)
 QUANTIZERS = ["qsgd(8)", "qsgd(3, block_size=16)", "blockwise8", "terngrad", "sign"]
@@ -57,7 +58,7 @@ def test_what_a_quantizer_with_error_feedback_loses_waits_in_the_residual(text, 
     wide = ops.widened(x)
     state, bodies = {"residual": tf.reverse(wide, [0])}, []
     for lowering in ("fused", "reference"):
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             payload, next_state = encoder.encode(x, state, ROUND)
             bodies.append(bytes(encoder.to_wire(payload, spec).numpy()))
             sent = encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec)
@@ -69,14 +70,14 @@ def test_what_a_quantizer_with_error_feedback_loses_waits_in_the_residual(text, 
 @pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
 def test_a_sum_with_the_residual_that_is_not_finite_is_refused(lowering):
     x = tf.constant([1.0, 3e38])
-    with ops.use_lowering(lowering), pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
+    with use_lowering(lowering), pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
         fedplug.encoder("sign").encode(x, {"residual": x}, ROUND)
 
 
 @pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("text", QUANTIZERS)
 def test_what_is_decoded_is_what_the_quantizer_alone_gives(text, lowering):
-    with ops.use_lowering(lowering):
+    with use_lowering(lowering):
         coded, alone = fedplug.encoder(f"{text} | rans"), fedplug.encoder(text)
         data = body(coded, normal(), SPEC)
         got = coded.decode(coded.from_wire(data, SPEC), SPEC)
@@ -89,7 +90,7 @@ def test_what_is_decoded_is_what_the_quantizer_alone_gives(text, lowering):
 def test_the_ops_and_their_references_write_the_same_bytes(text):
     bodies = []
     for lowering in ("fused", "reference"):
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             bodies.append(bytes(body(fedplug.encoder(f"{text} | rans"), normal(), SPEC).numpy()))
     assert bodies[0] == bodies[1]
 

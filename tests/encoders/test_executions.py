@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug import kernels, ops, wire
+from fedplug import kernels, wire
 from fedplug.encoders import ModelEncoder
+from fedplug.ops.lowering import use_lowering
 from fedplug.registry.resolve import catalog
 from fedplug.testing import executions, expect, tensors
 
@@ -85,7 +86,7 @@ def reference():
     @functools.cache
     def traced(text, dtype):
         encoder, spec = fedplug.encoder(text), ON_TENSORFLOW.spec(shape_of(text), dtype)
-        with ops.use_lowering("reference"):
+        with use_lowering("reference"):
             function = tf.function(functools.partial(computed, encoder, spec), autograph=False)
             state = {key: tf.TensorSpec(x.shape, x.dtype) for key, x in encoder.init_state(spec).items()}
             return function.get_concrete_function(spec, state, tf.TensorSpec([], tf.int32))
@@ -114,7 +115,7 @@ def test_bytes_tensors_and_states_are_those_of_compiled_ops_and_of_references(te
         at_once = encoder.encode_container(values, state, number, specs[0], header)
         assert at_once[0] == kernels.frame(got["bytes"], header)
         expect.same_tensors(f"state of round {number}, with a container", at_once[1], got["next state"])
-        with ops.use_lowering("fused"):
+        with use_lowering("fused"):
             compiled = computed(encoder, specs[1], x, on_tensors, round_num)
         same(f"round {number}, against compiled ops", got, compiled)
         portable = reference(text, dtype)(x, on_tensors, round_num)

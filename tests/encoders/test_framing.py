@@ -10,15 +10,16 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug import ops, wire
+from fedplug import wire
 from fedplug.encoders import framing
+from fedplug.ops.lowering import use_lowering
 
 SPEC = tf.TensorSpec([3, 5], tf.float32)
 
 
 @pytest.fixture(params=["fused", "reference"], autouse=True, scope="module")
 def _lowering(request: pytest.FixtureRequest) -> object:
-    with ops.use_lowering(request.param):
+    with use_lowering(request.param):
         yield
 
 

@@ -10,12 +10,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug import ops
 from fedplug.encoders import ModelEncoder, Pipeline
 from fedplug.encoders.assignments.bit_allocation import share_out
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.standalone.mixed_qsgd import MixedQSGD
 from fedplug.errors import ConfigError
+from fedplug.ops.lowering import use_lowering
 from fedplug.testing import EncoderSuite
 
 ROUND = tf.constant(3)
@@ -104,7 +104,7 @@ def test_the_error_is_far_below_that_of_the_same_bits_everywhere():
 def test_compiled_ops_and_their_references_share_out_alike():
     xs, bodies = tensors_of_different_scale(), []
     for lowering in ("fused", "reference"):
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             bodies.append([bytes(body.numpy()) for body in sent(MixedQSGD(4.4, block_size=64), xs)[0]])
     assert bodies[0] == bodies[1]
 

@@ -13,7 +13,7 @@ from fedplug import wire
 from fedplug.encoders.standalone.orthonormal import orthonormal_columns
 from fedplug.encoders.standalone.powersgd import PowerSGD
 from fedplug.errors import ConfigError, PayloadError
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 
 ROUND = tf.constant(0)
 

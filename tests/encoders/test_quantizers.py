@@ -20,6 +20,7 @@ from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.quantizers.sign import Sign
 from fedplug.encoders.quantizers.terngrad import TernGrad
 from fedplug.errors import ConfigError
+from fedplug.ops.lowering import use_lowering
 
 ROUND = tf.constant(3)
 N = 8192
@@ -164,7 +165,7 @@ def test_a_codebook_of_extremes_is_finite_and_of_equal_values_is_exact(dtype, lo
         [largest] * 999 + [-largest],
         [0.0] * 3,
     ):
-        with fedplug.ops.use_lowering(lowering):
+        with use_lowering(lowering):
             x = tf.constant(values, dtype)
             quantizer = Codebook(2)
             got = quantizer.decode(quantizer.encode(x, ROUND), len(values), dtype)

@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 import fedplug
-from fedplug import ops
 from fedplug.encoders import Pipeline, TopK
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.sparsifiers.dgc import DGC
 from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.ops.lowering import use_lowering
 from fedplug.schedules import Constant, Linear
 
 SPEC = tf.TensorSpec([100], tf.float32)
@@ -66,7 +66,7 @@ def bits(encoder, rounds):
     [("qsgd(linear(8, 2, 3))", [8, 6, 4, 2, 2]), ("qsgd(step([3, 8], [2]))", [3, 3, 8, 8, 8])],
 )
 def test_bits_follow_the_schedule_and_every_round_can_be_read(text, expected, lowering):
-    with ops.use_lowering(lowering):
+    with use_lowering(lowering):
         encoder = fedplug.encoder(text)
         assert bits(encoder, [0, 1, 2, 3, 1000]) == expected
         for number, width in enumerate(expected):
@@ -86,7 +86,7 @@ def test_the_bits_of_all_rounds_are_one_op_in_the_graph():
     def encode(round_num):
         return encoder.to_wire(encoder.encode(X, {}, round_num)[0], SPEC)
 
-    with ops.use_lowering("fused"):
+    with use_lowering("fused"):
         graph = encode.get_concrete_function().graph.as_graph_def()
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     kinds = [node.op for body in bodies for node in body]

@@ -11,7 +11,7 @@ import fedplug
 from fedplug.encoders import ModelEncoder, Rules
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 
 README = "topk(0.01, scope='model') | qsgd(8)"
 ENCODERS = [

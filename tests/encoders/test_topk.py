@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from fedplug import ops
 from fedplug.encoders import Pipeline, TopK
 from fedplug.errors import ConfigError
+from fedplug.ops.lowering import use_lowering
 
 ROUND = tf.constant(0, tf.int32)
 FLOATS = hnp.arrays(np.float32, st.integers(1, 60), elements=st.integers(-9, 9).map(float))
@@ -19,7 +20,7 @@ FLOATS = hnp.arrays(np.float32, st.integers(1, 60), elements=st.integers(-9, 9).
 
 @pytest.fixture(params=["fused", "reference"], autouse=True, scope="module")
 def _lowering(request: pytest.FixtureRequest) -> object:
-    with ops.use_lowering(request.param):
+    with use_lowering(request.param):
         yield
 
 

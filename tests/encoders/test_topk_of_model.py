@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug import ops
 from fedplug.encoders import ModelEncoder, Rules, TopK
 from fedplug.errors import ConfigError
+from fedplug.ops.lowering import use_lowering
 
 ROUND = tf.constant(0)
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=4)
@@ -19,7 +19,7 @@ SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=4)
 
 @pytest.fixture(params=["fused", "reference"], autouse=True, scope="module")
 def _lowering(request):
-    with ops.use_lowering(request.param):
+    with use_lowering(request.param):
         yield
 
 

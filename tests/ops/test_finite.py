@@ -7,13 +7,14 @@ import pytest
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.ops.lowering import use_lowering
 
 BAD = [float("nan"), float("inf"), float("-inf")]
 
 
 @pytest.fixture(autouse=True)
 def use(lowering):
-    with ops.use_lowering(lowering):
+    with use_lowering(lowering):
         yield
 
 

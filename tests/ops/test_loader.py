@@ -11,6 +11,7 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.errors import OpLibraryError
 from fedplug.ops._tensorflow import loader as _loader
+from fedplug.ops.lowering import resolve_lowering
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_library_that_is_older_than_the_sources_is_not_loaded(copied_library):
         _loader.library()
     # Nor does fedplug go on without it, slower, and say nothing.
     with pytest.raises(OpLibraryError, match=r"other sources than .*: run `make setup`"):
-        ops.resolve_lowering("auto")
+        resolve_lowering("auto")
 
 
 def test_a_damaged_library_is_our_error_with_the_remedy(copied_library):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from fedplug import ops
 from fedplug.errors import ArgumentError
 from fedplug.ops import donation
+from fedplug.ops.donation import donate_residuals
+from fedplug.ops.lowering import use_lowering
 
 SEEDS, SIZES, RANKS = st.integers(0, 2**32 - 1), st.integers(0, 40), st.integers(1, 6)
 
@@ -73,7 +75,7 @@ def test_large_matrices_on_several_threads_have_the_same_bits_in_a_graph(dtype, 
 
         @tf.function(autograph=False)
         def run(a, p, q, lowering=lowering):
-            with ops.use_lowering(lowering):
+            with use_lowering(lowering):
                 total, largest = ops.sum_and_largest(a, a)
                 scale = tf.cast(largest, p.dtype)
                 times = ops.matrix_times(total, q, scale=scale)
@@ -124,7 +126,7 @@ def test_denormals_are_kept_by_kernels_and_ops(dtype, denormal):
 def test_a_residual_is_left_as_it_was_even_if_donated(dtype):
     """Whoever looks at the largest magnitude may refuse the sum, and then needs the residual."""
     x, residual = np.ones([2, 3], dtype.as_numpy_dtype), np.full([2, 3], 2, dtype.as_numpy_dtype)
-    with ops.donate_residuals():
+    with donate_residuals():
         assert ops.sum_and_largest(x, residual).sum.tolist() == [[3] * 3] * 2
     assert residual.tolist() == [[2] * 3] * 2
 

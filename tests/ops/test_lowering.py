@@ -10,6 +10,7 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.errors import OpLibraryError, UnknownNameError
 from fedplug.ops._tensorflow import loader as _loader
+from fedplug.ops.lowering import available, resolve_lowering, use_lowering
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_all_compiled_ops_are_called_here():
 
 @pytest.mark.parametrize("op", CALLS)
 def test_the_reference_is_made_of_stock_ops_that_any_tensorflow_runs(op):
-    with ops.use_lowering("reference"):
+    with use_lowering("reference"):
         types = op_types(*CALLS[op])
     assert not [t for t in types if t.startswith("Fedplug") or "PyFunc" in t]
 
@@ -112,33 +113,33 @@ def test_auto_builds_the_reference_where_there_is_no_library(op, without_library
 
 
 def test_asking_for_the_compiled_op_where_there_is_none_says_how_to_get_it(without_library):
-    assert not ops.available()
-    assert ops.resolve_lowering("auto") == "reference"
+    assert not available()
+    assert resolve_lowering("auto") == "reference"
     with pytest.raises(OpLibraryError, match="make setup"):
-        ops.resolve_lowering("fused")
+        resolve_lowering("fused")
     with pytest.raises(OpLibraryError, match="make setup"):
         ops.crc32(tf.zeros(3, tf.uint8), lowering="fused")
 
 
 def test_an_explicit_lowering_wins_over_the_surrounding_one():
-    with ops.use_lowering("reference"):
-        assert ops.resolve_lowering() == "reference"
-        assert ops.resolve_lowering("fused") == "fused"
+    with use_lowering("reference"):
+        assert resolve_lowering() == "reference"
+        assert resolve_lowering("fused") == "fused"
         assert "Fedplug>Crc32" in op_types(lambda c: ops.crc32(c, lowering="fused"), BYTES)
 
 
 def test_the_surrounding_lowering_nests_and_ends_even_after_an_error():
-    with ops.use_lowering("reference"):
-        with ops.use_lowering("fused"):
-            assert ops.resolve_lowering() == "fused"
-        with pytest.raises(KeyError), ops.use_lowering("fused"):
+    with use_lowering("reference"):
+        with use_lowering("fused"):
+            assert resolve_lowering() == "fused"
+        with pytest.raises(KeyError), use_lowering("fused"):
             raise KeyError
-        assert ops.resolve_lowering() == "reference"
-    assert ops.resolve_lowering() == "fused"
+        assert resolve_lowering() == "reference"
+    assert resolve_lowering() == "fused"
 
 
 def test_an_unknown_lowering_is_refused_by_name():
     with pytest.raises(UnknownNameError, match="did you mean 'fused'"):
-        ops.resolve_lowering("fussed")
-    with pytest.raises(UnknownNameError, match="lowering"), ops.use_lowering("fast"):
+        resolve_lowering("fussed")
+    with pytest.raises(UnknownNameError, match="lowering"), use_lowering("fast"):
         pass

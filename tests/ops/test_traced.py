@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.ops._reference.traced import traced_once
+from fedplug.ops.lowering import use_lowering
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_what_a_reference_calls_is_a_reference_whoever_traced_it_first() -> None
         return ops.frame(tf.zeros([2], tf.uint8), b"header", lowering="reference")
 
     for lowering in ("fused", "reference"):
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             graph = in_graph(framed)
         used = {node.op for function in graph.as_graph_def().library.function for node in function.node_def}
         assert used

@@ -35,7 +35,7 @@ def test_whole_numbers(number):
     assert json.loads(json.dumps(schedule.get_config())) == {"values": [0.5, 0.25], "rounds": [3]}
     assert TopK(count=number(5)) == TopK(count=5)
     assert Rule("sign", min_elements=number(3), max_elements=number(9)) == Rule("sign", "*", 3, 9)
-    specs = [fedplug.ops.ArraySpec((9,), "float32")]
+    specs = [fedplug.ops.types.ArraySpec((9,), "float32")]
     assert ModelEncoder("sign", specs, min_size=number(3)).get_config()["min_size"] == 3
 
 

@@ -14,7 +14,7 @@ from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.pipeline.stc import STC
 from fedplug.encoders.quantizers.bfp import BlockFloatingPoint
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.ops import Spec
+from fedplug.ops.types import Spec
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Auto"]

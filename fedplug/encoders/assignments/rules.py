@@ -15,7 +15,7 @@ from fedplug.encoders.model.statistics import layer_mates
 from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ConfigError, UnknownNameError, nearest
-from fedplug.ops import Spec
+from fedplug.ops.types import Spec
 from fedplug.registry.component import plain
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import FLOATS, Capabilities

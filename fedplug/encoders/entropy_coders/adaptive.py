@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fedplug import ops
 from fedplug.encoders.stages import EntropyCoder
-from fedplug.ops import Array
+from fedplug.ops.types import Array, SymbolForm
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Adaptive"]
@@ -31,7 +31,7 @@ class Adaptive(EntropyCoder):
 
     name: ClassVar[str] = "adaptive"
     wire_id: ClassVar[str] = "adaptive/1"
-    kernel_form: ClassVar[ops.SymbolForm] = "adaptive"
+    kernel_form: ClassVar[SymbolForm] = "adaptive"
     takes_trits: ClassVar[bool] = True
 
     @property

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fedplug import ops
 from fedplug.encoders.stages import EntropyCoder
-from fedplug.ops import Array
+from fedplug.ops.types import Array, SymbolForm
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Rans"]
@@ -26,7 +26,7 @@ class Rans(EntropyCoder):
 
     name: ClassVar[str] = "rans"
     wire_id: ClassVar[str] = "rans/1"
-    kernel_form: ClassVar[ops.SymbolForm] = "rans"
+    kernel_form: ClassVar[SymbolForm] = "rans"
 
     @property
     def capabilities(self) -> Capabilities:

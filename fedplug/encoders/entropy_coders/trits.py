@@ -6,7 +6,7 @@ Must not know what they stand for.
 from __future__ import annotations
 
 from fedplug import ops
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 
 __all__ = ["TRIT_BITS", "joined_trits", "split_trits"]
 

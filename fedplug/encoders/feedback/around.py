@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
 from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.registry.config import component_config
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.feedback.around import Around
 from fedplug.encoders.pipeline.as_encoder import without_error_feedback
 from fedplug.errors import CapabilityError
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["EF21", "Artemis", "Differences"]

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fedplug import ops
 from fedplug.encoders.stages import IndexCoder
-from fedplug.ops import Array
+from fedplug.ops.types import Array, IndexForm
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
@@ -15,8 +15,8 @@ __all__ = ["BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
 class _Coder(IndexCoder):
     """A coder with an op of its own; its layout is specified in csrc/core/index_code.h."""
 
-    name: ClassVar[ops.IndexForm]
-    kernel_form: ClassVar[ops.IndexForm]
+    name: ClassVar[IndexForm]
+    kernel_form: ClassVar[IndexForm]
 
     @property
     def capabilities(self) -> Capabilities:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders.arguments import check_seed
 from fedplug.encoders.stages import IndexCoder
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Seeded"]

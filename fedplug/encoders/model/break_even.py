@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedplug import ops
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.model.normal_numbers import normal_numbers
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import MissingDependencyError
-from fedplug.ops import Array, ArraySpec
+from fedplug.ops.lowering import use_lowering
+from fedplug.ops.types import Array, ArraySpec
 
 __all__ = ["BreakEven", "break_even"]
 
@@ -86,7 +86,7 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
     Args:
         model: For the model in question; its specs may be of either.
         megabits_per_second: Of the link from a client to the server, above 0.
-        lowering: Of TensorFlow's ops; see `fedplug.ops.use_lowering`.
+        lowering: Of TensorFlow's ops; see `fedplug.ops.lowering.use_lowering`.
 
     Raises:
         ConfigError: The speed is no number above 0.
@@ -96,7 +96,7 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
     on_arrays = lowering is None and "numpy" in model.capabilities.executes_on
     encoder_for = _numpy_encoder if on_arrays else _tensorflow_encoder
     plain = ModelEncoder(Identity(), model.specs)
-    with ops.use_lowering(lowering or "auto"):
+    with use_lowering(lowering or "auto"):
         encode_seconds, sent_bytes = _measure(encoder_for(model))
         plain_seconds, plain_bytes = _measure(encoder_for(plain))
     return BreakEven(

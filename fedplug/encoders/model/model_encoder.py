@@ -18,7 +18,7 @@ from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ConfigError, nearest
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.registry.component import plain
 from fedplug.registry.specs import Capabilities
 

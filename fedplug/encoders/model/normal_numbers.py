@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedplug import ops
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 
 __all__ = ["normal_numbers"]
 

@@ -17,7 +17,7 @@ from fedplug import ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 
 __all__ = ["SUMS", "by_name", "measure", "summarize"]
 

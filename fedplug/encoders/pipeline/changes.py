@@ -12,7 +12,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.index_coders.kernel_codes import Shortest
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.pipeline.value_coder import ValueCoder
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 
 __all__ = ["ChangeCoder", "change_coder"]
 

@@ -27,7 +27,9 @@ from fedplug.encoders.pipeline.stage_order import (
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import Selection
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.ops import Array, ArraySpec, DType, Spec
+from fedplug.ops.checks import sums_may_overflow
+from fedplug.ops.device_array import is_on_device
+from fedplug.ops.types import Array, ArraySpec, DType, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -187,7 +189,7 @@ class Pipeline(Encoder):
         values = self._values.payload(narrow, round_num, known=loses)
         if not loses:
             return values, chosen.state
-        with ops.sums_may_overflow():
+        with sums_may_overflow():
             lost = chosen.values - ops.widened(values["values"])
         ops.require_finite(lost, f"the error of {self._values.wire_id}, which the residual would keep,")
         return values, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
@@ -201,7 +203,7 @@ class Pipeline(Encoder):
         alone are written where they belong.
         """
         sparsifier, quantizer, _, index_coder = self._stages
-        if ops.is_on_device(x):
+        if is_on_device(x):
             return super().encode_container(x, state, round_num, spec, header)
         if sparsifier is None:
             if quantizer.error_feedback or self._values.lossless:

@@ -10,7 +10,7 @@ from fedplug.encoders.index_coders.kernel_codes import Rice
 from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.ops import dtype_for
+from fedplug.ops.spec import dtype_for
 
 __all__ = ["DEFAULT_INDEX_CODER", "DEFAULT_QUANTIZER", "Stage", "Stages", "arrange"]
 

@@ -12,7 +12,8 @@ from fedplug import kernels, ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.entropy_coders.trits import TRIT_BITS, joined_trits, split_trits
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
-from fedplug.ops import Array, DType
+from fedplug.ops.spec import dtype_for
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["ValueCoder"]
@@ -110,7 +111,7 @@ class ValueCoder:
     @property
     def has_symbols(self) -> bool:
         """Whether every value has a symbol of its own, so that there are parts of a code."""
-        found = self.quantizer.symbols(_SOME, ops.dtype_for(self.capabilities.executes_on, "float32"))
+        found = self.quantizer.symbols(_SOME, dtype_for(self.capabilities.executes_on, "float32"))
         return found is not None and bool(found.number == _SOME)
 
     def part(self, data: Array, places: Array, count: Array | int, dtype: DType) -> Array:

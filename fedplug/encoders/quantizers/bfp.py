@@ -11,7 +11,7 @@ from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, c
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import Capabilities
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from fedplug.encoders.arguments import check_error_feedback, check_number
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import Capabilities
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 
 if TYPE_CHECKING:
     from typing import Self

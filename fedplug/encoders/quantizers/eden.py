@@ -9,7 +9,7 @@ from fedplug.encoders.arguments import check_seed, check_whole
 from fedplug.encoders.quantizers.normal_levels import POSITIVE_LEVELS
 from fedplug.encoders.stages import PackedSymbols, Quantizer
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 if TYPE_CHECKING:

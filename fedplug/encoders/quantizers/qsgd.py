@@ -14,7 +14,7 @@ from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.encoders.standalone.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD, levels_at
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 

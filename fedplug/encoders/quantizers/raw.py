@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.stages import Quantizer
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Raw"]

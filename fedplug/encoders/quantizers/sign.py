@@ -9,7 +9,7 @@ from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 
 __all__ = ["Sign"]
 

@@ -9,7 +9,7 @@ from fedplug import ops
 from fedplug.encoders.arguments import check_seed
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["TernGrad"]

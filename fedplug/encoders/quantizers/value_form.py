@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, ops
 from fedplug.encoders.stages import Quantizer
-from fedplug.ops import Array, DType
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["ValueFormQuantizer"]

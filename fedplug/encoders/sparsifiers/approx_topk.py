@@ -10,7 +10,7 @@ from fedplug.encoders.arguments import check_error_feedback, check_seed, check_s
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
-from fedplug.ops import Array
+from fedplug.ops.types import AboveThreshold, Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
@@ -110,8 +110,8 @@ class ApproxTopK(Sparsifier):
         return ops.min(abs(largest.values))
 
 
-def _largest_of(passed: ops.AboveThreshold, k: Array) -> ops.AboveThreshold:
+def _largest_of(passed: AboveThreshold, k: Array) -> AboveThreshold:
     """The k largest of the entries taken; the others go back."""
     largest = ops.topk_residual(passed.values, ops.no_residual(passed.values), k)
     residual = ops.scatter_decode_add(passed.residual, largest.residual, passed.indices)
-    return ops.AboveThreshold(largest.values, ops.take(passed.indices, largest.indices), residual)
+    return AboveThreshold(largest.values, ops.take(passed.indices, largest.indices), residual)

@@ -10,7 +10,8 @@ from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
-from fedplug.ops import Array, Spec
+from fedplug.ops.donation import donate_residuals
+from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Exponential, Schedule
 
@@ -87,7 +88,7 @@ class DGC(Sparsifier):
 
     def update_residual(self, state: State, lost: Array, indices: Array) -> State:
         """What a later stage loses is unsent; it does not gather momentum."""
-        with ops.donate_residuals():  # it was made by `select`, and nobody else has it
+        with donate_residuals():  # it was made by `select`, and nobody else has it
             return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
 
     def kept_residual(self, state: State) -> Array:

@@ -10,7 +10,7 @@ from fedplug.encoders.base import State
 from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 

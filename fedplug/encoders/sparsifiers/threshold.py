@@ -8,7 +8,7 @@ from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_number
 from fedplug.encoders.base import State
 from fedplug.encoders.stages import Selection, Sparsifier
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Threshold"]

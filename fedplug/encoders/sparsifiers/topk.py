@@ -14,7 +14,9 @@ from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.kernels.index_code import IndexForm
-from fedplug.ops import Array
+from fedplug.ops import types
+from fedplug.ops.topk import frame_topk
+from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
@@ -118,7 +120,7 @@ class TopK(Sparsifier):
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
         size = ops.num_elements(x)
-        chosen: ops.TopK | ops.ChunkedTopK
+        chosen: types.TopK | types.ChunkedTopK
         if self._chunk is None:
             k = self.sparsity.of_size(size, round_num)
             chosen = ops.topk_residual(x, self._decayed(x, state), k)
@@ -137,7 +139,7 @@ class TopK(Sparsifier):
         if self._chunk is not None or type(self).select is not TopK.select:  # a subclass has its own way
             return super().select_container(x, state, round_num, header, form)
         k = int(self.sparsity.of_size(x.size, round_num))
-        payload, residual = ops.frame_topk(x, self._decayed(x, state), k, header, form=form)
+        payload, residual = frame_topk(x, self._decayed(x, state), k, header, form=form)
         return payload, self.state_of(residual)
 
     def _decayed(self, x: Array, state: State) -> Array:

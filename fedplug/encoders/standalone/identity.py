@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.base import BodyParts, Encoder, Payload, State
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Identity"]

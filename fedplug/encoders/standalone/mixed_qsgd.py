@@ -13,7 +13,7 @@ from fedplug.encoders.assignments.bit_allocation import share_out
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, DType, Spec
+from fedplug.ops.types import Array, DType, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 

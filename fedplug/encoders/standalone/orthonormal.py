@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedplug import ops
-from fedplug.ops import Array
+from fedplug.ops.types import Array
 
 __all__ = ["orthonormal_columns"]
 

@@ -11,7 +11,8 @@ from fedplug.encoders.arguments import check_number, check_seed, check_whole
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.standalone.orthonormal import orthonormal_columns
 from fedplug.errors import PayloadError
-from fedplug.ops import Array, DType, Spec, of_length, require, wide_dtype, widened
+from fedplug.ops import of_length, require, wide_dtype, widened
+from fedplug.ops.types import Array, DType, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 if TYPE_CHECKING:

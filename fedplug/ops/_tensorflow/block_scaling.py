@@ -7,13 +7,7 @@ import tensorflow as tf
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.serialization import from_bytes
 
-__all__ = [
-    "block_count",
-    "block_scales",
-    "relative_to_scales",
-    "scales_from_bytes",
-    "times_scales",
-]
+__all__ = ["block_count", "block_scales", "relative_to_scales", "scales_from_bytes", "times_scales"]
 
 
 def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:

@@ -9,10 +9,10 @@ import tensorflow as tf
 from fedplug.ops._reference import chunked_topk as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating
-from fedplug.ops.chunked_topk import ChunkedTopK
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import ChunkedTopK
 
-__all__ = ["ChunkedTopK", "chunked_topk_residual"]
+__all__ = ["chunked_topk_residual"]
 
 tf.no_gradient("Fedplug>ChunkedTopKResidual")
 

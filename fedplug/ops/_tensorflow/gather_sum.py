@@ -9,10 +9,10 @@ import tensorflow as tf
 from fedplug.ops._reference import gather_sum as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
-from fedplug.ops.gather_sum import TakenFromSum
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import TakenFromSum
 
-__all__ = ["TakenFromSum", "gather_sum", "take_from_sum"]
+__all__ = ["gather_sum", "take_from_sum"]
 
 tf.no_gradient("Fedplug>GatherSum")
 tf.no_gradient("Fedplug>TakeFromSum")

@@ -9,10 +9,10 @@ import tensorflow as tf
 from fedplug.ops._reference import index_code as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_form, require_vectors
-from fedplug.ops.index_code import IndexForm
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import IndexForm
 
-__all__ = ["IndexForm", "decode_indices", "encode_indices"]
+__all__ = ["decode_indices", "encode_indices"]
 
 
 tf.no_gradient("Fedplug>EncodeIndices")

@@ -43,7 +43,7 @@ def library() -> Any:
 
 @functools.cache
 def op_library(name: str) -> Any:
-    """See `fedplug.ops.op_library`."""
+    """See `fedplug.ops.lowering.op_library`."""
     entry = resolve.find("op_library", name)
     assert entry.spec is not None  # every usable entry carries what was declared
     package, _, file = entry.spec.target.partition(":")

@@ -10,10 +10,10 @@ from fedplug.ops._reference import low_rank as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
 from fedplug.ops._tensorflow.floats import wide_dtype
-from fedplug.ops.low_rank import SumAndLargest
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import SumAndLargest
 
-__all__ = ["SumAndLargest", "low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
+__all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
 
 tf.no_gradient("Fedplug>SumAndLargest")
 tf.no_gradient("Fedplug>MatrixTimes")

@@ -11,7 +11,6 @@ from fedplug.ops._reference import rotated_code as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_floating, require_vectors
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.rotated_code import LARGEST_ROTATION, PADDING, SMALLEST_ROTATION
 
 __all__ = ["decode_rotated", "encode_rotated", "rotation_block_size"]
 
@@ -19,12 +18,14 @@ __all__ = ["decode_rotated", "encode_rotated", "rotation_block_size"]
 tf.no_gradient("Fedplug>EncodeRotated")
 tf.no_gradient("Fedplug>DecodeRotated")
 
+_SMALLEST, _LARGEST, _PADDING = 2**7, 2**20, 32  # as in fedplug.ops.rotated_code
+
 
 def rotation_block_size(count: tf.Tensor) -> tf.Tensor:
-    sizes = tf.constant([2**i for i in range(LARGEST_ROTATION.bit_length())], count.dtype)
-    holding_all = tf.reduce_min(tf.where(sizes >= count, sizes, LARGEST_ROTATION))
-    cheap = tf.reduce_max(tf.where(-count % sizes <= count // PADDING, sizes, 1))
-    return tf.minimum(tf.maximum(cheap, SMALLEST_ROTATION), holding_all)
+    sizes = tf.constant([2**i for i in range(_LARGEST.bit_length())], count.dtype)
+    holding_all = tf.reduce_min(tf.where(sizes >= count, sizes, _LARGEST))
+    cheap = tf.reduce_max(tf.where(-count % sizes <= count // _PADDING, sizes, 1))
+    return tf.minimum(tf.maximum(cheap, _SMALLEST), holding_all)
 
 
 def encode_rotated(

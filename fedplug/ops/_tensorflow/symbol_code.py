@@ -11,9 +11,9 @@ from fedplug.ops._reference import symbol_code as rans
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_form, require_vectors
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.symbol_code import SymbolForm
+from fedplug.ops.types import SymbolForm
 
-__all__ = ["SymbolForm", "decode_symbols", "encode_symbols"]
+__all__ = ["decode_symbols", "encode_symbols"]
 
 tf.no_gradient("Fedplug>EncodeSymbols")
 tf.no_gradient("Fedplug>DecodeSymbols")

@@ -10,9 +10,9 @@ from fedplug.ops._reference import threshold as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.threshold import AboveThreshold
+from fedplug.ops.types import AboveThreshold
 
-__all__ = ["AboveThreshold", "threshold_residual"]
+__all__ = ["threshold_residual"]
 
 tf.no_gradient("Fedplug>ThresholdResidual")
 

@@ -12,9 +12,9 @@ from fedplug.ops._reference import topk as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating, require_policy
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.topk import GroupedTopK, TopK
+from fedplug.ops.types import GroupedTopK, TopK
 
-__all__ = ["GroupedTopK", "TopK", "grouped_topk_residual", "topk_residual"]
+__all__ = ["grouped_topk_residual", "topk_residual"]
 
 tf.no_gradient("Fedplug>GroupedTopKResidual")
 

@@ -11,9 +11,9 @@ from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating, require_policy
 from fedplug.ops._tensorflow.topk import topk_residual
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.topk_momentum import TopKMomentum
+from fedplug.ops.types import TopKMomentum
 
-__all__ = ["TopKMomentum", "topk_momentum"]
+__all__ = ["topk_momentum"]
 
 tf.no_gradient("Fedplug>TopKMomentum")
 

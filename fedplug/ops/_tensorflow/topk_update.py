@@ -18,9 +18,9 @@ from fedplug.ops._tensorflow.arguments import (
 )
 from fedplug.ops._tensorflow.topk import grouped_topk_residual, topk_residual
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.topk_update import GroupedTopKUpdate, TopKUpdate
+from fedplug.ops.types import GroupedTopKUpdate, TopKUpdate
 
-__all__ = ["GroupedTopKUpdate", "TopKUpdate", "grouped_topk_residual_update", "topk_residual_update"]
+__all__ = ["grouped_topk_residual_update", "topk_residual_update"]
 
 tf.no_gradient("Fedplug>ResourceTopKResidual")
 

@@ -10,9 +10,9 @@ from fedplug.ops._reference import value_code as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_floating, require_vectors
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.value_code import ValueForm
+from fedplug.ops.types import ValueForm
 
-__all__ = ["ValueForm", "decode_values", "encode_values"]
+__all__ = ["decode_values", "encode_values"]
 
 
 tf.no_gradient("Fedplug>EncodeValues")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import tensorflow_federated as tff
 
-from fedplug import ops
 from fedplug.errors import LoweringError
+from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["choose_lowering"]
 
@@ -35,4 +35,4 @@ def choose_lowering(requested: str) -> str:
             f"({type(context).__name__}) cannot; call fedplug.use_runtime('inprocess') before building the "
             "process, or build it with lowering='reference'"
         )
-    return ops.resolve_lowering(requested if runs_custom_ops or requested != "auto" else "reference")
+    return resolve_lowering(requested if runs_custom_ops or requested != "auto" else "reference")

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import ops
+from fedplug.ops.lowering import use_lowering
 from fedplug.tff import structures
 
 __all__ = ["trace"]
@@ -30,7 +30,7 @@ def trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
     def on_leaves(*leaves: tf.Tensor) -> Any:
         remaining = iter(leaves)
         args = [structures.unflatten([next(remaining) for _ in structures.tensor_types(t)], t) for t in types]
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             return function(*args)
 
     concrete = on_leaves.get_concrete_function()

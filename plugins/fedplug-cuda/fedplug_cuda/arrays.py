@@ -11,7 +11,7 @@ import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
 import numpy as np
 
 from fedplug.errors import ArgumentError
-from fedplug.ops import DeviceArray
+from fedplug.ops.device_array import DeviceArray
 from fedplug_cuda.library import DeviceError
 
 __all__ = ["DTYPE_CODES", "DeviceArray", "as_device_array", "stream_handle"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.ops import DeviceArray
+from fedplug.ops.device_array import DeviceArray
 from fedplug_cuda.arrays import framework_of, stream_handle
 from fedplug_cuda.library import DeviceError, call
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug import ops
 from fedplug.errors import NonFiniteError, StateError
+from fedplug.ops.device_array import is_on_device, on_host
 
 EXPRESSIONS = [
     "topk(0.05)",
@@ -41,8 +41,8 @@ def test_payloads_and_residuals_are_those_of_the_cpu(device, expression, dtype):
         assert payloads == expected
     assert state.keys() == expected_state.keys()
     for key, residual in expected_state.items():
-        assert ops.on_host(state[key]).tobytes() == residual.tobytes(), key
-        assert ops.is_on_device(state[key]) == key.endswith("residual"), key
+        assert on_host(state[key]).tobytes() == residual.tobytes(), key
+        assert is_on_device(state[key]) == key.endswith("residual"), key
 
 
 def test_a_state_moves_between_host_and_device(device):
@@ -50,7 +50,7 @@ def test_a_state_moves_between_host_and_device(device):
     _, expected_state = codec.encode_model(update(0))
     _, state = codec.encode_model(on_device(device, update(0)))
     expected, _ = codec.encode_model(update(1), expected_state, 1)
-    host_state = {key: ops.on_host(array) for key, array in state.items()}
+    host_state = {key: on_host(array) for key, array in state.items()}
     assert codec.encode_model(on_device(device, update(1)), host_state, 1)[0] == expected
     assert codec.encode_model(update(1), host_state, 1)[0] == expected
 
@@ -64,12 +64,12 @@ def test_encoders_without_kernels_are_given_copies_on_the_host(device):
 def test_a_nan_is_refused_by_name_and_the_state_is_unchanged(device):
     codec = fedplug.codec("topk(0.05)")
     _, state = codec.encode_model(on_device(device, update(0)))
-    before = {key: ops.on_host(array).tobytes() for key, array in state.items()}
+    before = {key: on_host(array).tobytes() for key, array in state.items()}
     broken = update(1)
     broken["out"][3, 1] = np.nan
     with pytest.raises(NonFiniteError, match="array 'out'"):
         codec.encode_model(on_device(device, broken), state, 1, in_place=True)
-    assert {key: ops.on_host(array).tobytes() for key, array in state.items()} == before
+    assert {key: on_host(array).tobytes() for key, array in state.items()} == before
 
 
 def test_a_state_of_another_model_is_refused(device):

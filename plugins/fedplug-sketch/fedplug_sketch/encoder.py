@@ -10,7 +10,7 @@ from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_seed, check_share, check_whole
 from fedplug.errors import ConfigError, PayloadError
-from fedplug.ops import Array, Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug_sketch.ops import count_sketch, estimate, row_keys
 

@@ -14,7 +14,8 @@ import numpy as np
 
 import fedplug_sketch
 from fedplug import kernels
-from fedplug.ops import Array, donation
+from fedplug.ops import donation
+from fedplug.ops.types import Array
 
 __all__ = ["count_sketch", "estimate", "is_built"]
 

@@ -13,22 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from fedplug.ops import Array, also_on_tensors
-from fedplug_sketch import kernel
+from fedplug.ops.dispatch import also_on
+from fedplug.ops.types import Array
+from fedplug_sketch import _tensorflow, kernel
 
 __all__ = ["count_sketch", "count_sketch_of_arrays", "estimate", "estimate_of_arrays", "row_keys"]
 
 _CHUNK = 2**16  # hashes at a time: they stay in the cache, and need no memory that the vector does not
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.ops.row_keys)
 def row_keys(rows: int, seed: int, round_num: Any) -> Array:
     """What decides columns and signs in each row, uint64 ``[rows]``: the same for equal seed and round."""
     both = np.array([(seed << 32) + int(round_num)], np.uint64)
     return _mix(_mix(both) + np.arange(1, rows + 1, dtype=np.uint64))
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.ops.count_sketch)
 def count_sketch(x: Array, keys: Array, columns: int) -> Array:
     """``table[r, column_r(i)] += sign_r(i) * x[i]`` for every i, ascending, and every row r.
 
@@ -56,7 +57,7 @@ def count_sketch_of_arrays(x: Array, keys: Array, columns: int) -> Array:
     return table
 
 
-@also_on_tensors
+@also_on(tensors=lambda: _tensorflow.ops.estimate)
 def estimate(table: Array, keys: Array, size: int) -> Array:
     """The median over rows r of ``sign_r(i) * table[r, column_r(i)]``, for every ``i < size``.
 

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug import kernels, ops
+from fedplug import kernels
 from fedplug.errors import ConfigError
+from fedplug.ops.lowering import op_library, use_lowering
+from fedplug.ops.types import ArraySpec
 from fedplug.testing import EncoderSuite, PluginPackageSuite
 
 ROUND = tf.constant(3)
@@ -77,7 +79,7 @@ def test_op_and_twin_and_arrays_give_the_sketch_written_out(n, columns, rows, se
     table, estimates = reference(x, [int(key) for key in keys.numpy()], columns)
     given = {"fused": (tf.constant(x), keys), "reference": (tf.constant(x), keys), "auto": (x, keys.numpy())}
     for lowering, (of, by) in given.items():
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             got = sketch_ops.count_sketch(of, by, columns)
             np.testing.assert_array_equal(got, table)
             np.testing.assert_allclose(sketch_ops.estimate(got, by, n), estimates, rtol=1e-6)
@@ -122,7 +124,7 @@ def test_the_kernel_gives_the_same_bits_on_any_number_of_threads(monkeypatch, ro
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_sums_of_tables_that_became_infinite_are_decoded_as_the_largest_numbers(rows):
-    encoder, spec = CountSketch(1.0, rows=rows), ops.ArraySpec((rows,), np.dtype("f"))
+    encoder, spec = CountSketch(1.0, rows=rows), ArraySpec((rows,), np.dtype("f"))
     table = np.full((rows, 1), np.inf, "f")
     decoded = encoder.decode({"table": table, "round": np.int32(3)}, spec)
     assert set(np.abs(decoded).tolist()) <= {float(np.finfo("f").max)}
@@ -150,7 +152,7 @@ def test_zeros_of_either_sign_have_the_same_median_everywhere(rows):
     want = sketch_ops.estimate(table, keys, 100)
     assert len(set(np.signbit(want))) == 2 or rows % 2 == 0
     for lowering in ("fused", "reference"):
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             got = sketch_ops.estimate(tf.constant(table), tf.constant(keys), 100)
         np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
 
@@ -161,7 +163,7 @@ def test_op_and_twin_give_the_same_bits_of_a_long_vector(rows):
     keys = sketch_ops.row_keys(rows, 7, ROUND)
 
     def run(lowering):
-        with ops.use_lowering(lowering):
+        with use_lowering(lowering):
             table = tf.function(lambda: sketch_ops.count_sketch(x, keys, 1000), autograph=False)()
             return table, tf.function(lambda: sketch_ops.estimate(table, keys, 200_003), autograph=False)()
 
@@ -223,7 +225,7 @@ def test_the_error_of_one_row_is_the_norm_over_the_columns():
 )
 def test_the_ops_refuse_what_they_cannot_do(make, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        make(ops.op_library("sketch"))
+        make(op_library("sketch"))
 
 
 def _keys(rows):

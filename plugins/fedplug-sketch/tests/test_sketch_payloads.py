@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fedplug
 from fedplug import wire
 from fedplug.errors import PayloadError
-from fedplug.ops import ArraySpec
+from fedplug.ops.types import ArraySpec
 
 GOLDEN = sorted(Path(__file__).parent.glob("golden/countsketch-1/*.json"))
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fedplug.errors import CapabilityWarning
-from fedplug.ops import is_on_device
+from fedplug.ops.device_array import is_on_device
 from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_dense
 
 __all__ = ["as_operand", "as_operands", "as_result", "as_results"]

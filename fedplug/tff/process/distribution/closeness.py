@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from fedplug import ops
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.model.normal_numbers import normal_numbers
 from fedplug.errors import CapabilityError, ConfigError
+from fedplug.ops.lowering import use_lowering
 
 __all__ = ["check_broadcast_encoder"]
 
@@ -45,7 +45,7 @@ def check_broadcast_encoder(encoder: ModelEncoder, lowering: str) -> None:
 def _relative_errors(encoder: ModelEncoder, lowering: str) -> list[float]:
     """Returns ``||x - decode(encode(x))||^2 / ||x||^2`` of normally distributed numbers for each tensor."""
     xs = normal_numbers(encoder.specs)
-    with ops.use_lowering(lowering):
+    with use_lowering(lowering):
         buffers, _ = encoder.encode(xs, encoder.init_state(), tf.constant(0))
         decoded = encoder.decode(buffers)
     return [

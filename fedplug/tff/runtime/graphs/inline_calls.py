@@ -21,7 +21,7 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as eager_context
 
-from fedplug import ops
+from fedplug.ops.lowering import resolve_lowering
 from fedplug.tff.runtime.graphs.private_calls import all_nodes
 from fedplug.tff.runtime.graphs.reduce_loops import called_by
 
@@ -58,7 +58,7 @@ class InlineFunction:
 @functools.cache
 def can_call_inline() -> bool:
     """Whether functions can be called so in this process; loads the op library to find out."""
-    return not tf.config.list_physical_devices("GPU") and ops.resolve_lowering("auto") == "fused"
+    return not tf.config.list_physical_devices("GPU") and resolve_lowering("auto") == "fused"
 
 
 def call_inline(

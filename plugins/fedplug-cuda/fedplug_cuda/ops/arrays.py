@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError
-from fedplug.ops import DeviceArray
+from fedplug.ops.device_array import DeviceArray
 from fedplug_cuda.arrays import as_device_array, framework_of, stream_handle
 from fedplug_cuda.memory import to_device, to_host
 
-__all__ = ["astype", "ensure_shape", "no_residual"]
+__all__ = ["astype", "ensure_shape", "no_residual", "on_host"]
 
 
 def astype(x: DeviceArray, dtype: Any) -> DeviceArray:
@@ -36,3 +37,8 @@ def ensure_shape(x: DeviceArray, shape: Sequence[int]) -> DeviceArray:
 def no_residual(x: DeviceArray) -> None:
     """See `fedplug.ops.no_residual`."""
     del x
+
+
+def on_host(x: DeviceArray) -> NDArray[Any]:
+    """See `fedplug.ops.device_array.on_host`."""
+    return to_host(x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedplug import ops
-from fedplug.ops import DeviceArray
+from fedplug.ops.device_array import DeviceArray
 from fedplug_cuda.ops.arrays import astype
 
 __all__ = ["widened"]

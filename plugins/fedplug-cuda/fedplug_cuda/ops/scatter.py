@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplug.ops import DeviceArray
+from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import spare_residuals
 from fedplug_cuda.arrays import stream_handle
 from fedplug_cuda.memory import copy_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import ops
-from fedplug.ops import DeviceArray
+from fedplug.ops import types
+from fedplug.ops.device_array import DeviceArray
 from fedplug_cuda.arrays import stream_handle
 from fedplug_cuda.memory import to_device_of
 from fedplug_cuda.topk import GroupedTopK, select
@@ -18,11 +18,11 @@ __all__ = ["grouped_topk_residual", "topk_residual"]
 
 def topk_residual(
     delta: DeviceArray, residual: Any, k: Any, *, on_nonfinite: Any = "error", lowering: None = None
-) -> ops.TopK:
+) -> types.TopK:
     """See `fedplug.ops.topk_residual`."""
     del lowering
     found = _selected([delta], [residual], k, on_nonfinite)
-    return ops.TopK(found.values, found.indices, found.residuals[0], np.int64(found.nonfinite))
+    return types.TopK(found.values, found.indices, found.residuals[0], np.int64(found.nonfinite))
 
 
 def grouped_topk_residual(
@@ -32,10 +32,10 @@ def grouped_topk_residual(
     *,
     on_nonfinite: Any = "error",
     lowering: None = None,
-) -> ops.GroupedTopK:
+) -> types.GroupedTopK:
     """See `fedplug.ops.grouped_topk_residual`."""
     del lowering
-    return ops.GroupedTopK(*_selected(deltas, residuals, k, on_nonfinite))
+    return types.GroupedTopK(*_selected(deltas, residuals, k, on_nonfinite))
 
 
 def _selected(

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug import ops
+from fedplug.ops.lowering import op_library, resolve_lowering
 
 __all__ = ["count_sketch", "estimate", "row_keys"]
 
@@ -20,7 +20,7 @@ def row_keys(rows: int, seed: int, round_num: tf.Tensor) -> tf.Tensor:
 
 
 def count_sketch(x: tf.Tensor, keys: tf.Tensor, columns: int) -> tf.Tensor:
-    if ops.resolve_lowering() == "fused":
+    if resolve_lowering() == "fused":
         return _library().fedplug_sketch_count_sketch(x, keys, columns)
     signs, places = _signs_and_columns(tf.size(x), keys, columns)
     rows = [
@@ -31,7 +31,7 @@ def count_sketch(x: tf.Tensor, keys: tf.Tensor, columns: int) -> tf.Tensor:
 
 
 def estimate(table: tf.Tensor, keys: tf.Tensor, size: int) -> tf.Tensor:
-    if ops.resolve_lowering() == "fused":
+    if resolve_lowering() == "fused":
         return _library().fedplug_sketch_estimate(table, keys, size)
     signs, places = _signs_and_columns(size, keys, table.shape[1])
     values = tf.gather(table, places, axis=1, batch_dims=1)
@@ -43,7 +43,7 @@ def estimate(table: tf.Tensor, keys: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def _library() -> Any:
-    return ops.op_library("sketch")
+    return op_library("sketch")
 
 
 def _signs_and_columns(size: tf.Tensor | int, keys: tf.Tensor, columns: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,0 +1,43 @@
+"""Which function runs an op, and which names `fedplug.ops` exports."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fedplug import ops
+from fedplug.errors import CapabilityError
+from fedplug.ops.device_array import DeviceArray
+
+DISPATCHED = {name: op for name in ops.__all__ if hasattr(op := getattr(ops, name), "implementations")}
+# These compute with what dispatched functions and operators return.
+COMPOSED = {"block_count", "narrowed", "num_elements", "packed_size"}
+
+
+def test_the_package_exports_ops_only():
+    assert all(inspect.isfunction(getattr(ops, name)) for name in ops.__all__)
+    assert set(ops.__all__) == DISPATCHED.keys() | COMPOSED
+
+
+def test_every_op_names_a_function_for_tensors_with_the_same_parameters():
+    for name, op in DISPATCHED.items():
+        on_tensors = op.implementations["tensorflow"]()
+        assert on_tensors.__name__ == name
+        assert list(inspect.signature(on_tensors).parameters) == list(inspect.signature(op).parameters), name
+
+
+def test_the_type_of_an_argument_or_a_lowering_chooses_the_function():
+    ones = np.ones(3, np.float32)
+    assert isinstance(ops.sum(ones), np.float32)
+    assert tf.is_tensor(ops.sum(tf.constant(ones)))
+    assert tf.is_tensor(ops.concat([ones, tf.constant(ones)]))
+    assert tf.is_tensor(ops.crc32(np.ones(3, np.uint8), lowering="reference"))
+
+
+def test_an_op_without_a_cuda_kernel_says_so():
+    x = DeviceArray(None, 0, (3,), np.dtype("f"), 0)
+    with pytest.raises(CapabilityError, match="sum has no CUDA kernel"):
+        ops.sum(x)
