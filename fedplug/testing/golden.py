@@ -1,11 +1,11 @@
-"""Golden payloads: containers written once and read by every later release, beside what they stand for.
+"""Golden payloads: containers that are written once and decoded by every later release.
 
-``<folder>/<wire id, with "-" for "/">/<name>.payload`` is a container of `fedplug.wire`; ``<name>.json``
-beside it says which encoder wrote it and what it decodes to, in little-endian bytes::
+``<folder>/<wire id, with "-" for "/">/<name>.payload`` is a container of `fedplug.wire`. ``<name>.json`` has the
+encoder's configuration and the decoded values as little-endian bytes, on one line::
 
     {"wire_id": "topk/1", "dtype": "float32", "shape": [10], "config": {...}, "decoded": "<hex>"}
 
-``python -m fedplug.testing.golden FOLDER "topk(0.01)"`` adds some; nothing ever changes one.
+``python -m fedplug.testing.golden FOLDER "topk(0.01)"`` adds payloads; nothing changes an existing one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SPECS = (("float32", (10,)), ("float32", ()), ("float32", (0,)), ("float64", (3
 
 @dataclass(frozen=True)
 class Vector:
-    """A golden payload whose container is in order and fits its description."""
+    """A golden payload with a valid container that matches its description."""
 
     name: str
     dtype: str
@@ -44,10 +44,10 @@ class Vector:
 
 
 def read(folder: Path, wire_id: str) -> Iterator[Vector]:
-    """The golden payloads of a wire id, by name.
+    """Reads the golden payloads of a wire id, sorted by name.
 
     Raises:
-        PayloadError: A container is damaged, or is not what its description says.
+        PayloadError: A container is damaged or differs from its description.
     """
     for description in sorted(_folder(folder, wire_id).glob("*.json")):
         facts = json.loads(description.read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ def read(folder: Path, wire_id: str) -> Iterator[Vector]:
         found = (container.wire_id, container.dtype, list(container.shape))
         said = (facts["wire_id"], facts["dtype"], facts["shape"])
         if found != said or container.wire_id != wire_id:
-            raise PayloadError(f"{description} speaks of {said} under {wire_id!r}; the payload is {found}")
+            raise PayloadError(f"{description} describes {said} under {wire_id!r}; the payload is {found}")
         decoded = np.frombuffer(bytes.fromhex(facts["decoded"]), _numpy_dtype(container.dtype))
         yield Vector(
             name=f"{wire_id} {description.stem}",
@@ -74,7 +74,7 @@ def add(folder: Path, encoder: Encoder, dtype: str, shape: tuple[int, ...]) -> P
         The path of the description.
 
     Raises:
-        FileExistsError: There is such a payload; what was written once is never changed.
+        FileExistsError: The payload exists; golden payloads never change.
     """
     from fedplug.testing import executions  # reading needs no encoder
 
@@ -95,7 +95,7 @@ def add(folder: Path, encoder: Encoder, dtype: str, shape: tuple[int, ...]) -> P
     place.mkdir(parents=True, exist_ok=True)
     description = place / f"{dtype}-{'x'.join(map(str, shape)) or 'scalar'}.json"
     with description.open("x", encoding="utf-8") as file:
-        file.write(json.dumps(facts, indent=2) + "\n")
+        file.write(json.dumps(facts) + "\n")
     with description.with_suffix(".payload").open("xb") as file:
         file.write(wire.pack(body, encoder.wire_id, dtype, shape))
     return description
