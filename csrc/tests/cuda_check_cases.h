@@ -1,9 +1,8 @@
-// What the CUDA selection is held to, for any machine that can run its steps: a
-// GPU (cuda_check.cu) or a CPU that plays one (cuda_check_emulation_test.cc). A
-// Machine has
+// The test cases of the CUDA selection, which run on a GPU (cuda_check.cu) and
+// on fibers (fake_cuda/cuda_device_test.cc). A Machine has
 //   TopK(inputs, policy)  ->  one TopKOutput per input, one call for all
-// and every buffer it hands to the steps begins as garbage. What it is held to
-// elsewhere: cuda_check_banded_cases.h, cuda_check_list_cases.h and
+// and every buffer it passes to the kernels begins as garbage. More cases:
+// cuda_check_banded_cases.h, cuda_check_list_cases.h and
 // cuda_check_scatter_cases.h.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_CASES_H_
