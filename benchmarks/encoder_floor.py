@@ -47,7 +47,6 @@ ENCODERS = {
     "terngrad": [READ],
     "topk(0.01)": [SUM],
     "threshold(2.5758)": [SUM],
-    "approx_topk(0.01)": [SUM],
     "randomk(0.01, error_feedback=True)": [SUM],
     "dgc(0.01)": [Walk(3, 2)],
     "sign": [Walk(2, 0), SUM],
@@ -80,7 +79,7 @@ It is encoded by `Codec.encode`, with the container.
 What is above the floor: `qsgd` and `terngrad` draw a random word for every element, which takes a core longer
 than to read it. Selections look at a sample first, and at the end gather, code and check what they send. An
 encoder that may refuse an update must not write over its residual before it has seen all, and so writes it
-elsewhere: the loop "past the caches" is the bound of `randomk` and `approx_topk`. `sign` walks several
+elsewhere: the loop "past the caches" is the bound of `randomk`. `sign` walks several
 times, partly in NumPy on one thread, and `powersgd` is bound by its products, whose order of additions is
 part of its payload.
 

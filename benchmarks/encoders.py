@@ -55,7 +55,6 @@ EXPRESSIONS = (
     "countsketch(0.1)",
     "topk(0.01)",
     "threshold(2.5758)",
-    "approx_topk(0.01)",
     "randomk(0.01)",
     "randomk(0.01, error_feedback=True)",
     "dgc(0.01)",
@@ -87,8 +86,7 @@ graph is than that of the same encoder in plain TensorFlow (`lowering="reference
 bold where it is below {goal:g}. A dash: there is no compiled op on that way, and nothing to compare.
 
 Where little is left to compile: `threshold` reads tensor and residual once and writes a residual, at the
-speed of the memory, and its reference only walks a few times more. `approx_topk` is for runtimes without
-compiled ops: with them it does what `threshold` does and looks at a sample before, and `topk` is exact.
+speed of the memory, and its reference only walks a few times more.
 """
 GOAL = 5
 

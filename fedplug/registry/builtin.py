@@ -51,13 +51,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
-            name="approx_topk",
-            target="fedplug.encoders.sparsifiers.approx_topk:ApproxTopK",
-            summary="about k of the largest entries, by a threshold from a sample, with error feedback",
-            examples=("approx_topk(0.3, sample=0.5)",),
-            executes_on=EXECUTIONS,
-        ),
-        EncoderSpec(
             name="dgc",
             target="fedplug.encoders.sparsifiers.dgc:DGC",
             summary="the k largest sums of updates with momentum, more of them at first",

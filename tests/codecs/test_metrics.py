@@ -16,7 +16,7 @@ from fedplug.errors import ArgumentError, NonFiniteError
 KEPT = {"dgc(0.1)": "unsent"}
 WITH_RESIDUAL = [
     *("topk(0.1)", "topk(0.1) | qsgd(4) | rans | rice", "topk(count=5, chunk=100, decay=0.5)"),
-    *("approx_topk(0.1)", "threshold(1.0)", "stc(0.1)", "sign", "randomk(0.1, error_feedback=True)"),
+    *("threshold(1.0)", "stc(0.1)", "sign", "randomk(0.1, error_feedback=True)"),
     *("dgc(0.1)", "topk(0.05, scope='model')"),
 ]
 WITHOUT = ["qsgd(3)", "float16", "randomk(0.1)", "terngrad | rans", "topk(0.1, error_feedback=False) | sign"]

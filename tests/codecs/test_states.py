@@ -17,7 +17,6 @@ WITH_STATE = [
     "dgc(0.2, momentum=0.5)",
     "dgc(0.1) | terngrad",
     "threshold(1)",
-    "approx_topk(0.3)",
     "randomk(0.2, error_feedback=True)",
     "stc(0.2)",
 ]

@@ -23,7 +23,7 @@ CASES = [
     ("topk(0.3)", "float32"),
     ("topk(0.3)", "bfloat16"),
     ("topk(linear(0.3, 0.1, 2), scope='model') | qsgd(8, block_size=16) | rans | rice", "float32"),
-    ("approx_topk(0.3, sample=0.5) | terngrad | shortest", "float32"),
+    ("threshold(0.5) | terngrad | shortest", "float32"),
     ("threshold(0.5) | sign | bitmap", "float16"),
     ("dgc(0.3, warmup_rounds=2)", "float32"),
     ("dgc(0.3)", "bfloat16"),
@@ -118,8 +118,9 @@ def test_bytes_tensors_and_states_are_those_of_compiled_ops_and_of_references(te
         with use_lowering("fused"):
             compiled = computed(encoder, specs[1], x, on_tensors, round_num)
         same(f"round {number}, against compiled ops", got, compiled)
-        portable = reference(text, dtype)(x, on_tensors, round_num)
-        same(f"round {number}, against references", got, portable)
+        if not encoder.capabilities.needs_op_library:
+            portable = reference(text, dtype)(x, on_tensors, round_num)
+            same(f"round {number}, against references", got, portable)
         state, on_tensors = got["next state"], compiled["next state"]
 
 

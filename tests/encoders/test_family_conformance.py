@@ -132,13 +132,6 @@ class TestThreshold(FamilySuite):
     expression = "threshold(0.5)"
 
 
-class TestApproxTopK(FamilySuite):
-    golden = None  # as for dgc below
-    conservation_tolerance = 0.0
-    expression = "approx_topk(0.3, sample=0.5)"
-    check_tff = True
-
-
 class TestDGC(FamilySuite):
     golden = None  # its layout is that of threshold, whose payloads are kept
     expression = "dgc(0.3, warmup_rounds=2)"

@@ -23,7 +23,6 @@ ENCODERS = [
     "topk(count=2) | codebook(2)",
     "topk(count=3, chunk=16) | bfp(4) | gaps",
     "threshold(5)",
-    "approx_topk(0.05)",
     "dgc(0.05, momentum=0)",
     "stc(0.05)",
     "randomk(0.05, error_feedback=True)",
