@@ -27,7 +27,7 @@ def encode_indices(
         size: The number of elements the indices point into, below 2^31; integer scalar.
         form: "rice", gaps in the shortest Rice code; "bitpack", each in the bits that the largest needs;
             "bitmap", a bit for every element; "shortest", whichever of these is, and a byte that says so;
-            or "gaps", gaps in an adaptive code.
+            or "gaps", gaps in an adaptive code, which on tensors needs the compiled op.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
@@ -37,6 +37,7 @@ def encode_indices(
         ValueError: A static rank is wrong.
         UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
+        LoweringError: "gaps" on tensors without the compiled op.
         tf.errors.InvalidArgumentError: When run: the indices do not ascend, or leave ``[0, size)``.
     """
     return kernels.encode_indices(np.asarray(indices, np.int32), int(size), form=form)
@@ -62,6 +63,7 @@ def decode_indices(
         ValueError: A static rank is wrong.
         UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
+        LoweringError: "gaps" on tensors without the compiled op.
         tf.errors.InvalidArgumentError: When run: the bytes are not what `encode_indices` writes for any
             ``count`` indices below ``size`` (a "shortest" code may be of a form that is not the shortest).
             Memory is asked for only in proportion to the bytes.

@@ -28,7 +28,8 @@ def encode_symbols(
             ``[ceil(count * bits / 8)]``, uint8.
         count: How many symbols there are, below 2^31; integer scalar.
         bits: Of each symbol, 1 to 8; integer scalar.
-        form: "rans", with a table of their frequencies; or "adaptive", which learns them as it goes.
+        form: "rans", with a table of their frequencies; or "adaptive", which learns them as it goes and on
+            tensors needs the compiled op.
         lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
 
     Returns:
@@ -38,6 +39,7 @@ def encode_symbols(
         ValueError: A static rank is wrong, or ``bits`` is out of range.
         UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
+        LoweringError: "adaptive" on tensors without the compiled op.
         tf.errors.InvalidArgumentError: When run: ``packed`` is not ``count`` symbols.
     """
     return kernels.encode_symbols(np.asarray(packed, np.uint8), int(count), bits=int(bits), form=form)
@@ -66,6 +68,7 @@ def decode_symbols(
         ValueError: A static rank is wrong, or ``bits`` is out of range.
         UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
         OpLibraryError: "fused" was asked for and cannot be loaded.
+        LoweringError: "adaptive" on tensors without the compiled op.
         tf.errors.InvalidArgumentError: When run: the bytes are not a code of ``count`` symbols.
     """
     return kernels.decode_symbols(np.asarray(code, np.uint8), int(count), bits=int(bits), form=form)

@@ -71,8 +71,10 @@ class Capabilities:
             memories. None: there is no memory.
         dtypes: Of the tensors it takes.
         executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
-            whose graphs run later; "cuda", a `fedplug.ops.device_array.DeviceArray`. What is written
-            against `fedplug.ops` takes the first two; what is written in TensorFlow says nothing.
+            whose graphs run later; "cuda", a `fedplug.ops.device_array.DeviceArray`. What is written against
+            `fedplug.ops` takes the first two; what is written in TensorFlow says nothing.
+        needs_op_library: In TensorFlow it runs only as compiled ops, which have no references of stock ops;
+            so only runtimes that run custom ops can run it.
     """
 
     unbiased: bool = False
@@ -87,6 +89,7 @@ class Capabilities:
     memory_rate: float | None = None
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)
+    needs_op_library: bool = False
 
     def __post_init__(self) -> None:
         if self.secure_aggregation_safe and not self.commutes_with_sum:

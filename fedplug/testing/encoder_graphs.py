@@ -59,6 +59,8 @@ class GraphChecks(EncoderSubject):
     def test_compiled_ops_and_their_references_give_the_same(self) -> None:
         """Only the references in a graph: that compiled ops give the same there is tested above."""
         self.require("tensorflow")
+        if self.make_encoder().capabilities.needs_op_library:
+            raise NotApplicable("it declares that it needs the op library")
         if not available():
             raise CannotRun("the compiled ops cannot be loaded here, see `fedplug doctor`")
         for spec in self.few_specs():

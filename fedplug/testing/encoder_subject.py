@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
 from fedplug import ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.ops.lowering import available
 from fedplug.ops.types import Array, Spec
 from fedplug.testing import tensors
 from fedplug.testing.executions import Execution, OnEachExecution
@@ -53,8 +55,12 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         """A new encoder, every time with the same configuration."""
 
     def executes_on(self) -> tuple[str, ...]:
-        """What the encoder declares."""
-        return self.make_encoder().capabilities.executes_on
+        """The declared executions, without TensorFlow if the encoder lacks the op library that it needs."""
+        declared = self.make_encoder().capabilities
+        found = declared.executes_on
+        if declared.needs_op_library and find_spec("tensorflow") and not available():
+            return tuple(kind for kind in found if kind != "tensorflow")
+        return found
 
     def tried_dtypes(self) -> tuple[str, ...]:
         """The names of the dtypes that are tried."""

@@ -78,7 +78,10 @@ class TogetherChecks(CapabilityChecks):
         import tensorflow as tf
 
         eager = self._encoded(self.make_encoder())
-        for lowering in ("fused", "reference") if available() else ("reference",):
+        lowerings = ["fused"] if available() else []
+        if not self.make_encoder().capabilities.needs_op_library:
+            lowerings.append("reference")
+        for lowering in lowerings:
             with use_lowering(lowering):
                 graph = tf.function(lambda: self._encoded(self.make_encoder()), autograph=False)
                 traced = graph.get_concrete_function()

@@ -19,8 +19,7 @@ class Adaptive(EntropyCoder):
     by how often it was 1 so far, where the two symbols before were near that one, or far. So a few symbols
     cost some 4 bytes beside what they carry where `Rans` takes 20 to 200, and many of a real update 2 to 4 %
     less than the entropy of their frequencies, as large entries stand together. To write or read a symbol
-    takes 10 to 90 ns, 20 to 90 times what `Rans` takes; in TensorFlow without compiled ops a thousand times
-    that.
+    takes 10 to 90 ns, 20 to 90 times what `Rans` takes. In TensorFlow it needs the compiled op.
     Where the code would not be shorter, the symbols go as they are. Those of `TernGrad` are five elements
     each, and come as these, 2 bits each.
 
@@ -36,7 +35,7 @@ class Adaptive(EntropyCoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(lossless=True, executes_on=EXECUTIONS)
+        return Capabilities(lossless=True, executes_on=EXECUTIONS, needs_op_library=True)
 
     def encode(self, packed: Array, count: Array | int, bits: int) -> Array:
         return ops.encode_symbols(packed, count, bits=bits, form="adaptive")

@@ -56,6 +56,7 @@ class Differences(Around):
             memory_rate=self.rate,
             dtypes=inner.dtypes,
             executes_on=inner.executes_on,
+            needs_op_library=inner.needs_op_library,
         )
 
     def init_state(self, spec: Spec) -> State:

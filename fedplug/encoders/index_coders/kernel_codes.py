@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 from fedplug import ops
@@ -75,8 +76,8 @@ class Gaps(_Coder):
 
     It begins with the probabilities of gaps at random, and learns those of the gaps at hand, so that a few
     indices take hardly more than ``log2 C(n, k)`` bits, and many of a real update less: there the largest
-    entries stand in rows and columns. To write an index takes some 100 ns, 30 times what `Rice` takes; in
-    TensorFlow without compiled ops a thousand times that.
+    entries stand in rows and columns. To write an index takes some 100 ns, 30 times what `Rice` takes. In
+    TensorFlow it needs the compiled op.
 
     Sources: Moffat, Neal, Witten, "Arithmetic coding revisited", ACM Trans. Inf. Syst. 1998; Marpe, Schwarz,
     Wiegand, "Context-based adaptive binary arithmetic coding", IEEE Trans. Circuits Syst. Video Technol.
@@ -85,3 +86,7 @@ class Gaps(_Coder):
 
     name = kernel_form = "gaps"
     wire_id: ClassVar[str] = "gaps/1"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, needs_op_library=True)

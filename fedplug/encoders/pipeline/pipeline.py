@@ -112,8 +112,9 @@ class Pipeline(Encoder):
         """What the sparsifier promises, as far as the quantizer keeps it."""
         values = self._values.capabilities
         executes_on = self._executes_on()
+        compiled = any(stage.capabilities.needs_op_library for stage in self._used())
         if self._stages.sparsifier is None:
-            return dataclasses.replace(values, executes_on=executes_on)
+            return dataclasses.replace(values, executes_on=executes_on, needs_op_library=compiled)
         kept = self._stages.sparsifier.capabilities
         return Capabilities(
             unbiased=kept.unbiased and values.unbiased,
@@ -124,14 +125,19 @@ class Pipeline(Encoder):
             bounded_sensitivity=kept.bounded_sensitivity and values.bounded_sensitivity,
             dtypes=tuple(dtype for dtype in kept.dtypes if dtype in values.dtypes),
             executes_on=executes_on,
+            needs_op_library=compiled,
         )
 
-    def _executes_on(self) -> tuple[str, ...]:
+    def _used(self) -> list[Stage]:
         sparsifier, quantizer, entropy_coder, index_coder = self._stages
         used: list[Stage | None] = [quantizer, entropy_coder]
         if sparsifier is not None:
             used += [sparsifier, index_coder]
-        each = [stage.capabilities.executes_on for stage in used if stage is not None]
+        return [stage for stage in used if stage is not None]
+
+    def _executes_on(self) -> tuple[str, ...]:
+        sparsifier = self._stages.sparsifier
+        each = [stage.capabilities.executes_on for stage in self._used()]
         common = tuple(kind for kind in EXECUTIONS if all(kind in kinds for kinds in each))
         if sparsifier is not None and "cuda" in sparsifier.capabilities.executes_on and "numpy" in common:
             common += ("cuda",)  # what it selects there, the other stages are given on the host

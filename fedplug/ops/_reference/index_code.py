@@ -1,6 +1,6 @@
 """The codes of csrc/core/index_code.h in stock TensorFlow ops: the reference of `fedplug.ops.index_code`.
 
-All positions are computed at once, but for "gaps": no loop runs over indices or bytes.
+All positions are computed at once: no loop runs over indices or bytes. "gaps" has no reference.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import gap_code
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.packing import bits_of, numbers, pack, packed_size, unpack_all
@@ -130,14 +129,12 @@ _ENCODE = {
     "bitpack": _encode_bitpack,
     "bitmap": _encode_bitmap,
     "shortest": _encode_shortest,
-    "gaps": gap_code.encode,
 }
 _DECODE = {
     "rice": _decode_rice,
     "bitpack": _decode_bitpack,
     "bitmap": _decode_bitmap,
     "shortest": _decode_shortest,
-    "gaps": gap_code.decode,
 }
 
 

@@ -14,7 +14,7 @@ from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack_all
 
-__all__ = ["as_it_is", "decode", "encode", "sizes_checked", "symbols_of"]
+__all__ = ["decode", "encode"]
 
 _SCALE_BITS = 12
 _SCALE = 2**_SCALE_BITS
@@ -27,8 +27,8 @@ _WORD_BYTES = 2
 
 @traced_once
 def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
-    count, bits = sizes_checked(count, bits)
-    symbols = symbols_of(packed, count, bits)
+    count, bits = _sizes_checked(count, bits)
+    symbols = _symbols_of(packed, count, bits)
     as_they_are = tf.concat([tf.zeros([1], tf.uint8), packed], 0)
 
     def shorter() -> Any:
@@ -40,28 +40,28 @@ def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
 
 @traced_once
 def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
-    count, bits = sizes_checked(count, bits)
+    count, bits = _sizes_checked(count, bits)
     code = after([require(tf.size(code) >= 1, "symbol code: it is empty")], code)
     table_bytes = tf.reduce_sum(tf.cast(code[:1], tf.int64))
     return tf.cond(
         table_bytes > 0,
         lambda: _decode_by_rans(code[1:], table_bytes, count, bits),
-        lambda: as_it_is(code[1:], count, bits),
+        lambda: _as_it_is(code[1:], count, bits),
     )
 
 
-def sizes_checked(count: Any, bits: Any) -> tuple[Any, Any]:
+def _sizes_checked(count: Any, bits: Any) -> tuple[Any, Any]:
     """Both, refused where there are no such symbols."""
     return after([_count_check(count)], count), after([_bits_check(bits)], bits)
 
 
-def symbols_of(packed: Any, count: Any, bits: Any) -> Any:
+def _symbols_of(packed: Any, count: Any, bits: Any) -> Any:
     """The symbols, ``[count]`` int32; refuses what they are not packed in."""
     symbols = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)
     return after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
 
 
-def as_it_is(packed: Any, count: Any, bits: Any) -> Any:
+def _as_it_is(packed: Any, count: Any, bits: Any) -> Any:
     """``packed``, refused where it is not ``count`` symbols."""
     unused = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)[count:]
     return after([_unused_check(unused)], packed)

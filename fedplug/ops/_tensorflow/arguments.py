@@ -6,15 +6,16 @@ What is known while building is a ValueError or TypeError. What is found when ru
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import tensorflow as tf
 
-from fedplug.errors import UnknownNameError
+from fedplug.errors import LoweringError, UnknownNameError
 
 __all__ = [
     "after",
     "as_int64",
+    "refuse_without_op",
     "require",
     "require_equal_shapes",
     "require_floating",
@@ -71,6 +72,19 @@ def require_variable(**variables: Any) -> None:
         if not isinstance(variable, tf.Variable):
             raise TypeError(f"{name} must be a tf.Variable, not a {type(variable).__name__}")
     require_floating(**variables)
+
+
+def refuse_without_op(kind: str, form: str, instead: str) -> NoReturn:
+    """Refuses to build a form that has no reference of stock TensorFlow ops.
+
+    Raises:
+        LoweringError: Always; the message suggests ``instead``, a form that has a reference.
+    """
+    raise LoweringError(
+        f"the {kind} {form!r} runs in TensorFlow only as a compiled op, and has no reference: install the op "
+        f"library (`fedplug doctor` says how) and use a runtime that runs custom ops, such as "
+        f"fedplug.use_runtime('inprocess'), or use {instead!r}"
+    )
 
 
 def require_policy(on_nonfinite: str) -> None:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import index_code as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_form, require_vectors
+from fedplug.ops._tensorflow.arguments import as_int64, refuse_without_op, require_form, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import IndexForm
 
@@ -28,6 +28,8 @@ def encode_indices(
     require_form("index code", form, IndexForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_encode_indices(indices, size, form=form)
+    if form == "gaps":
+        refuse_without_op("index coder", form, instead="rice")
     return reference.encode(indices, size, form)
 
 
@@ -41,4 +43,6 @@ def decode_indices(
     require_form("index code", form, IndexForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_indices(code, count, size, form=form)
+    if form == "gaps":
+        refuse_without_op("index coder", form, instead="rice")
     return reference.decode(code, count, size, form)

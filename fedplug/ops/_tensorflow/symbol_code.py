@@ -6,10 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import adaptive_symbols
-from fedplug.ops._reference import symbol_code as rans
+from fedplug.ops._reference import symbol_code as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_form, require_vectors
+from fedplug.ops._tensorflow.arguments import as_int64, refuse_without_op, require_form, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import SymbolForm
 
@@ -17,8 +16,6 @@ __all__ = ["decode_symbols", "encode_symbols"]
 
 tf.no_gradient("Fedplug>EncodeSymbols")
 tf.no_gradient("Fedplug>DecodeSymbols")
-
-_REFERENCES: dict[str, Any] = {"rans": rans, "adaptive": adaptive_symbols}
 
 
 def encode_symbols(
@@ -31,7 +28,9 @@ def encode_symbols(
     require_form("symbol code", form, SymbolForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_encode_symbols(packed, count, bits, form=form)
-    return _REFERENCES[form].encode(packed, count, bits)
+    if form == "adaptive":
+        refuse_without_op("entropy coder", form, instead="rans")
+    return reference.encode(packed, count, bits)
 
 
 def decode_symbols(
@@ -44,7 +43,9 @@ def decode_symbols(
     require_form("symbol code", form, SymbolForm)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_symbols(code, count, bits, form=form)
-    return _REFERENCES[form].decode(code, count, bits)
+    if form == "adaptive":
+        refuse_without_op("entropy coder", form, instead="rans")
+    return reference.decode(code, count, bits)
 
 
 def _checked_bits(bits: Any) -> tf.Tensor:
